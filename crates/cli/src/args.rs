@@ -1,0 +1,322 @@
+//! The command line: every command, option and example, and nothing that acts on them.
+//!
+//! clap builds these from what the user typed; `main` hands each command its own part.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args as Options, Parser, Subcommand};
+use http::header::{HeaderName, HeaderValue};
+
+use crate::bytes_arg;
+use crate::exit::{self, Failure};
+
+/// HTTP/2 at the speed of the path: downloads, uploads and a file server.
+#[derive(Parser, Debug)]
+#[command(
+    name = "fullbore",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+#[command(after_help = after_help(ROOT_EXAMPLES))]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Download URLs over one connection for each origin, all in parallel
+    #[command(after_help = after_help(GET_EXAMPLES))]
+    Get(GetArgs),
+    /// Upload a file and print the answer
+    #[command(after_help = after_help(PUT_EXAMPLES))]
+    Put(PutArgs),
+    /// Serve a folder over HTTP/2
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Move bytes through a client and a server in this process, check each one, print the speeds
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo,
+}
+
+const ROOT_EXAMPLES: &str = "\
+Examples:
+  fullbore demo                                        see it work, in a few seconds
+  fullbore get -O https://example.org/big.iso          download a file under its own name
+  fullbore serve . --plaintext                         serve this folder on 127.0.0.1:8080";
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  fullbore get https://example.org/a.json              the body to standard output
+  fullbore get -o big.iso https://example.org/big.iso  to a file, complete or not at all
+  fullbore get -i urls.txt --dir tiles                 10,000 files at once into a folder
+  fullbore get --discard --json https://example.org/x  measure, keep nothing
+  fullbore get --insecure -O https://127.0.0.1:8080/x  accept a self-signed certificate";
+
+const PUT_EXAMPLES: &str = "\
+Examples:
+  fullbore put big.iso https://example.org/upload/big.iso
+  tar c src | fullbore put - https://example.org/upload/src.tar
+  fullbore put -X POST -H 'content-type: application/json' a.json https://example.org/api";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  fullbore serve . --plaintext                         http://127.0.0.1:8080, no TLS
+  fullbore serve /srv/www --listen 0.0.0.0:443 --cert cert.pem --key key.pem
+  fullbore serve . --self-signed --uploads incoming    https with a new certificate; PUT stores files";
+
+const DEMO_EXAMPLES: &str = "\
+Example:
+  fullbore demo";
+
+fn after_help(examples: &str) -> String {
+    format!("{examples}\n\n{}", exit::table())
+}
+
+/// What `get` and `put` both let the user say about a connection and its requests.
+#[derive(Options, Clone, Debug)]
+pub(crate) struct ConnectionArgs {
+    /// Trust the authorities in this PEM file instead of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub(crate) cacert: Option<PathBuf>,
+
+    /// Accept any certificate: anybody on the path may read and change what is sent
+    #[arg(long)]
+    pub(crate) insecure: bool,
+
+    /// Send this header field with each request; may be given many times
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<HeaderLine>,
+
+    /// How many bytes the peer may send ahead on one stream, such as 16MiB
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::stream_window)]
+    pub(crate) stream_window: Option<u32>,
+
+    /// How many bytes the peer may send ahead on the whole connection
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::connection_window)]
+    pub(crate) connection_window: Option<u32>,
+
+    /// Refill both windows when no more than this remains of them [default: once a quarter is used up]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::refill_at)]
+    pub(crate) refill_at: Option<u32>,
+
+    /// Give up on connecting after this many seconds
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) connect_timeout: Option<u64>,
+}
+
+/// `fullbore get`.
+#[derive(Options, Debug)]
+pub(crate) struct GetArgs {
+    /// What to download
+    #[arg(value_name = "URL", required_unless_present = "list")]
+    pub(crate) urls: Vec<String>,
+
+    /// Write the body to this file; `-` is standard output
+    #[arg(short, long, value_name = "FILE", group = "place")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write each body to a file in this folder, named after the last part of its URL
+    #[arg(short = 'O', long, group = "place")]
+    pub(crate) remote_name: bool,
+
+    /// Like -O, into another folder, which is made if need be
+    #[arg(long, value_name = "DIR", group = "place")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Receive each body and throw it away
+    #[arg(long, group = "place")]
+    pub(crate) discard: bool,
+
+    /// Read more URLs from this file, one a line; `-` is standard input, `#` starts a comment
+    #[arg(short = 'i', long = "input", value_name = "FILE")]
+    pub(crate) list: Option<PathBuf>,
+
+    /// How many requests are under way at once; the server may allow fewer
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) parallel: u32,
+
+    /// Follow redirects, at most 10; credentials stay with the origin they were meant for
+    #[arg(short = 'L', long)]
+    pub(crate) location: bool,
+
+    /// Replace files that exist
+    #[arg(short, long)]
+    pub(crate) force: bool,
+
+    /// Print one JSON document on standard output (on standard error if a body goes to standard output)
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+}
+
+/// `fullbore put`.
+#[derive(Options, Debug)]
+pub(crate) struct PutArgs {
+    /// The file to upload; `-` is standard input, sent without a content-length
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Where to
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+
+    /// The request's method
+    #[arg(short = 'X', long = "request", value_name = "METHOD", default_value = "PUT")]
+    pub(crate) method: http::Method,
+
+    /// Write the answer's body to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Replace the file of -o if it exists
+    #[arg(short, long, requires = "output")]
+    pub(crate) force: bool,
+
+    /// Print one JSON document on standard error, or on standard output if -o takes the answer's body
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+}
+
+/// `fullbore serve`.
+#[derive(Options, Debug)]
+#[command(group = clap::ArgGroup::new("security").required(true).args(["cert", "self_signed", "plaintext"]))]
+pub(crate) struct ServeArgs {
+    /// The folder to serve
+    #[arg(value_name = "ROOT", default_value = ".")]
+    pub(crate) root: PathBuf,
+
+    /// Where to listen; port 0 takes any free port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: String,
+
+    /// The certificate chain, PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// The certificate's private key, PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+
+    /// Make a certificate for localhost at each start; clients need --insecure
+    #[arg(long)]
+    pub(crate) self_signed: bool,
+
+    /// No TLS: HTTP/2 by prior knowledge
+    #[arg(long)]
+    pub(crate) plaintext: bool,
+
+    /// Worker threads [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    pub(crate) threads: Option<u16>,
+
+    /// Take uploads: store them in this folder, or `discard` them [default: refuse them]
+    #[arg(long, value_name = "DIR|discard")]
+    pub(crate) uploads: Option<PathBuf>,
+
+    /// Print a line for each request on standard output
+    #[arg(long)]
+    pub(crate) log: bool,
+
+    /// How many bytes a client may send ahead on one stream, such as 16MiB
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::stream_window)]
+    pub(crate) stream_window: Option<u32>,
+
+    /// How many bytes a client may send ahead on a whole connection
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::connection_window)]
+    pub(crate) connection_window: Option<u32>,
+
+    /// How many streams a client may have open at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_streams: Option<u32>,
+}
+
+/// One `-H` option: a header field that HTTP/2 can carry and that the user may choose.
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderLine {
+    pub(crate) name: HeaderName,
+    pub(crate) value: HeaderValue,
+}
+
+/// Fields that belong to the connection (RFC 9113 section 8.2.2), or that this program derives itself.
+const REFUSED_HEADERS: [(&str, &str); 7] = [
+    ("connection", "HTTP/2 has no connection header fields"),
+    ("keep-alive", "HTTP/2 has no connection header fields"),
+    ("proxy-connection", "HTTP/2 has no connection header fields"),
+    ("transfer-encoding", "HTTP/2 has no connection header fields"),
+    ("upgrade", "HTTP/2 has no connection header fields"),
+    ("host", "the host is taken from the URL"),
+    ("content-length", "the length is taken from the file"),
+];
+
+impl FromStr for HeaderLine {
+    type Err = Failure;
+
+    fn from_str(line: &str) -> Result<Self, Failure> {
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| Failure::usage("expected `name: value`"))?;
+        let name = HeaderName::from_str(name.trim())
+            .map_err(|_| Failure::usage("that is no header field's name"))?;
+        if let Some((_, reason)) = REFUSED_HEADERS.iter().find(|row| row.0 == name.as_str()) {
+            return Err(Failure::usage(*reason));
+        }
+        let value = HeaderValue::from_str(value.trim())
+            .map_err(|_| Failure::usage("a header field's value holds no control characters"))?;
+        if name == http::header::TE && value != "trailers" {
+            // RFC 9113 section 8.2.2: TE, if present, is "trailers" and nothing else.
+            return Err(Failure::usage("in HTTP/2, te can only be `trailers`"));
+        }
+        Ok(Self { name, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        for command in Args::command().get_subcommands_mut() {
+            let help = command.render_help().to_string();
+            assert!(help.contains("Example"), "{} has none", command.get_name());
+        }
+    }
+
+    #[test]
+    fn header_fields_of_a_connection_are_refused() {
+        for line in [
+            "Connection: close",
+            "transfer-encoding: chunked",
+            "te: gzip",
+            "no colon",
+            "a b: c",
+        ] {
+            assert!(line.parse::<HeaderLine>().is_err(), "{line} was accepted");
+        }
+        assert!("TE: trailers".parse::<HeaderLine>().is_ok());
+        assert!("authorization: Basic Zm9vOmJhcg==".parse::<HeaderLine>().is_ok());
+    }
+
+    #[test]
+    fn serve_asks_for_tls_or_for_its_absence() {
+        assert!(Args::try_parse_from(["fullbore", "serve"]).is_err());
+        assert!(Args::try_parse_from(["fullbore", "serve", "--cert", "c.pem"]).is_err());
+        assert!(Args::try_parse_from(["fullbore", "serve", "--plaintext", "--self-signed"]).is_err());
+        assert!(Args::try_parse_from(["fullbore", "serve", "--plaintext"]).is_ok());
+        assert!(Args::try_parse_from(["fullbore", "serve", "--cert", "c.pem", "--key", "k.pem"]).is_ok());
+    }
+}

@@ -1,0 +1,149 @@
+//! From the command line to the wire: URLs made valid, the `Client` that the options describe, and a request's fields.
+//!
+//! `get` and `put` call it before they send anything. It reads the `--cacert` file and opens no connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fullbore::tls::{self, Roots};
+use fullbore::{Client, Refill};
+use http::HeaderMap;
+use http::header::{HeaderValue, USER_AGENT};
+use url::Url;
+
+use crate::args::{ConnectionArgs, HeaderLine};
+use crate::exit::{Exit, Failure};
+
+/// How long closing the connections may take once all is received; the peer's answer is of no use any more.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A URL that the library can be given: absolute, http or https, with a host, without credentials or fragment.
+pub(crate) fn parse_url(text: &str) -> Result<Url, Failure> {
+    let wrong = |why: &str| {
+        let shown: String = text.chars().take(200).collect();
+        Failure::new(Exit::BadUrl, format!("{shown:?} is not a URL to request: {why}"))
+    };
+    let mut url = Url::parse(text).map_err(|error| match error {
+        url::ParseError::RelativeUrlWithoutBase => {
+            wrong("it has no scheme; begin it with https:// or http://")
+        }
+        error => wrong(&error.to_string()),
+    })?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(wrong("its scheme is neither http nor https"));
+    }
+    if !url.has_host() {
+        return Err(wrong("it names no host"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong(
+            "a URL with a password ends up in logs; send it with -H 'authorization: …'",
+        ));
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// The client that the options ask for.
+pub(crate) async fn client(args: &ConnectionArgs) -> Result<Client, Failure> {
+    let mut builder = Client::builder();
+    if let Some(roots) = roots(args).await? {
+        let config = tls::client_config(roots).map_err(|error| match &args.cacert {
+            Some(path) => Failure::usage(format!("--cacert {}: {error}", path.display())),
+            None => Failure::new(Exit::Tls, error.to_string()),
+        })?;
+        builder = builder.tls_config(Arc::new(config));
+    }
+    if let Some(bytes) = args.stream_window {
+        builder = builder.stream_window(bytes);
+    }
+    if let Some(bytes) = args.connection_window {
+        builder = builder.connection_window(bytes);
+    }
+    if let Some(bytes) = args.refill_at {
+        builder = builder.refill(Refill::Remaining(bytes), Refill::Remaining(bytes));
+    }
+    if let Some(seconds) = args.connect_timeout {
+        builder = builder.connect_timeout(Duration::from_secs(seconds));
+    }
+    builder.build().map_err(|error| Failure::usage(error.to_string()))
+}
+
+async fn roots(args: &ConnectionArgs) -> Result<Option<Roots>, Failure> {
+    if args.insecure {
+        return Ok(Some(Roots::InsecureAcceptAny));
+    }
+    match &args.cacert {
+        None => Ok(None),
+        Some(path) => match tokio::fs::read(path).await {
+            Ok(pem) => Ok(Some(Roots::Pem(pem))),
+            Err(error) => Err(Failure::from_io("read", path, &error)),
+        },
+    }
+}
+
+/// Closes what the client still has open, so that the server's log shows an orderly end.
+pub(crate) async fn farewell(client: &Client) {
+    let _ = tokio::time::timeout(FAREWELL, client.shutdown()).await;
+}
+
+/// The fields that each request carries: the user's, and a user-agent unless the user gave one.
+pub(crate) fn request_headers(lines: &[HeaderLine]) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(lines.len() + 1);
+    for line in lines {
+        headers.append(line.name.clone(), line.value.clone());
+    }
+    headers
+        .entry(USER_AGENT)
+        .or_insert(HeaderValue::from_static(concat!(
+            "fullbore/",
+            env!("CARGO_PKG_VERSION")
+        )));
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_absolute_http_urls_are_requested() {
+        for text in [
+            "",
+            "example.org/x",
+            "ftp://example.org/",
+            "http://",
+            "https://u:p@example.org/",
+            "http://[::1",
+        ] {
+            assert_eq!(
+                parse_url(text).err().map(|f| f.exit),
+                Some(Exit::BadUrl),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            parse_url("http://example.org/a b#part")
+                .ok()
+                .map(String::from)
+                .as_deref(),
+            Some("http://example.org/a%20b")
+        );
+    }
+
+    #[test]
+    fn the_users_user_agent_takes_the_place_of_ours() {
+        let ours = request_headers(&[]);
+        assert!(
+            ours.get(USER_AGENT)
+                .is_some_and(|v| v.as_bytes().starts_with(b"fullbore/"))
+        );
+        let line = "User-Agent: theirs"
+            .parse()
+            .map_or_else(|_| Vec::new(), |line| vec![line]);
+        assert_eq!(
+            request_headers(&line).get(USER_AGENT),
+            Some(&HeaderValue::from_static("theirs"))
+        );
+    }
+}

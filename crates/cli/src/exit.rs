@@ -1,0 +1,227 @@
+//! How the program ends: the one table of exit codes, and the failure that carries one of them.
+//!
+//! Every other file makes `Failure`s; only `main` turns one into a sentence on standard error and an exit code.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use fullbore::ErrorKind;
+
+/// Why the program ends. The discriminant is the exit code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    Other = 1,
+    Usage = 2,
+    BadUrl = 3,
+    Resolve = 4,
+    Connect = 5,
+    Certificate = 6,
+    Tls = 7,
+    NotHttp2 = 8,
+    Protocol = 9,
+    Closed = 10,
+    Reset = 11,
+    BodyLength = 12,
+    Timeout = 13,
+    Status = 14,
+    Exists = 15,
+    DiskFull = 16,
+    LocalIo = 17,
+    GoAway = 18,
+    WrongBytes = 19,
+    Interrupted = 130,
+}
+
+/// The table that `--help` prints: exit code, name in `--json`, meaning.
+const TABLE: [(Exit, &str, &str); 20] = [
+    (Exit::Other, "other", "anything that no other code names"),
+    (Exit::Usage, "usage", "wrong command line"),
+    (Exit::BadUrl, "bad-url", "the URL is wrong, or not http or https"),
+    (Exit::Resolve, "resolve", "the host name does not resolve"),
+    (Exit::Connect, "connect", "nobody listens there"),
+    (
+        Exit::Certificate,
+        "certificate",
+        "the peer's certificate does not verify",
+    ),
+    (Exit::Tls, "tls", "TLS failed in another way"),
+    (Exit::NotHttp2, "not-http2", "the peer does not speak HTTP/2"),
+    (Exit::Protocol, "protocol", "the peer broke HTTP/2's rules"),
+    (Exit::Closed, "closed", "the connection ended before the body did"),
+    (Exit::Reset, "reset", "the peer reset the stream"),
+    (
+        Exit::BodyLength,
+        "body-length",
+        "the body is not as long as its content-length",
+    ),
+    (Exit::Timeout, "timeout", "the peer took too long"),
+    (Exit::Status, "status", "the HTTP status is 400 or above"),
+    (Exit::Exists, "exists", "the file to be written exists"),
+    (Exit::DiskFull, "disk-full", "no room for the file"),
+    (Exit::LocalIo, "local-io", "another fault of a local file"),
+    (
+        Exit::GoAway,
+        "go-away",
+        "the peer is closing and refused the request",
+    ),
+    (
+        Exit::WrongBytes,
+        "wrong-bytes",
+        "demo: a byte arrived that was not sent",
+    ),
+    (
+        Exit::Interrupted,
+        "interrupted",
+        "Ctrl-C or SIGTERM; nothing half-done is left",
+    ),
+];
+
+impl Exit {
+    /// The stable name that `--json` prints as `error.kind`.
+    pub(crate) fn name(self) -> &'static str {
+        TABLE
+            .iter()
+            .find(|row| row.0 == self)
+            .map_or("other", |row| row.1)
+    }
+
+    /// The number that the shell sees.
+    pub(crate) fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// The exit codes as `--help` shows them.
+pub(crate) fn table() -> String {
+    let mut text = String::from("Exit codes:\n    0  all went well\n");
+    for (exit, _, meaning) in TABLE {
+        text.push_str(&format!("  {:>3}  {meaning}\n", exit.code()));
+    }
+    text.push_str("When several URLs fail, the code is that of the first failure.");
+    text
+}
+
+/// One thing that went wrong: the exit code, and one sentence that says what happened, where, and what to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// What the library reported about a request to `place` (a URL or an address).
+    pub(crate) fn from_library(place: &str, error: &fullbore::Error) -> Self {
+        let (exit, advice) = meaning(error.kind());
+        let sentence = error.to_string();
+        let sentence = sentence.trim_end().trim_end_matches('.');
+        Self::new(exit, format!("{place}: {sentence}{advice}"))
+    }
+
+    /// A local file that could not be opened, read or written; `doing` completes "cannot …".
+    pub(crate) fn from_io(doing: &str, path: &Path, error: &io::Error) -> Self {
+        let path = path.display();
+        match error.kind() {
+            io::ErrorKind::StorageFull => Self::new(
+                Exit::DiskFull,
+                format!("cannot {doing} {path}: the disk is full; free some room and run it again"),
+            ),
+            io::ErrorKind::QuotaExceeded => Self::new(
+                Exit::DiskFull,
+                format!("cannot {doing} {path}: your disk quota is used up; free some room and run it again"),
+            ),
+            io::ErrorKind::FileTooLarge => Self::new(
+                Exit::DiskFull,
+                format!(
+                    "cannot {doing} {path}: this file system, or a limit set by `ulimit -f`, allows no larger file"
+                ),
+            ),
+            io::ErrorKind::BrokenPipe => Self::new(
+                Exit::LocalIo,
+                format!("cannot {doing} {path}: its reader has gone"),
+            ),
+            _ => Self::new(Exit::LocalIo, format!("cannot {doing} {path}: {error}")),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The exit code of a library error, and what this program's user can do about it.
+fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
+    match kind {
+        ErrorKind::InvalidUrl => (Exit::BadUrl, ""),
+        ErrorKind::Resolve => (Exit::Resolve, "; check the host name and the network"),
+        ErrorKind::Connect => (Exit::Connect, "; check the port and that the server runs"),
+        ErrorKind::Certificate => (
+            Exit::Certificate,
+            "; trust its authority with --cacert FILE, or accept any certificate with --insecure",
+        ),
+        ErrorKind::Tls => (Exit::Tls, ""),
+        ErrorKind::NotHttp2 => (
+            Exit::NotHttp2,
+            "; this program speaks nothing older, so use another one or another port",
+        ),
+        ErrorKind::Protocol => (Exit::Protocol, "; the fault is the peer's"),
+        ErrorKind::Closed => (Exit::Closed, "; run it again"),
+        ErrorKind::GoAway => (Exit::GoAway, "; run it again later"),
+        ErrorKind::Reset => (Exit::Reset, "; the server's log may say why"),
+        ErrorKind::BodyLength => (Exit::BodyLength, "; the fault is the peer's"),
+        ErrorKind::Timeout => (
+            Exit::Timeout,
+            "; run it again, or allow more time with --connect-timeout",
+        ),
+        ErrorKind::Body | ErrorKind::Io => (Exit::LocalIo, ""),
+        ErrorKind::Config => (Exit::Usage, ""),
+        _ => (Exit::Other, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_exit_code_and_name_is_distinct() {
+        for (index, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.0.name(), row.1);
+            for later in &TABLE[index + 1..] {
+                assert_ne!(row.0.code(), later.0.code());
+                assert_ne!(row.1, later.1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_disk_has_its_own_exit_code_and_names_the_file() {
+        let error = io::Error::from(io::ErrorKind::StorageFull);
+        let failure = Failure::from_io("write", Path::new("movie.mkv"), &error);
+        assert_eq!(failure.exit, Exit::DiskFull);
+        assert!(failure.message.contains("movie.mkv"));
+    }
+}

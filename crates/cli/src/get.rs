@@ -1,0 +1,80 @@
+//! `fullbore get`: many URLs, each to its place, with bounded memory and open files, and a verdict at the end.
+//!
+//! This file holds the run: it takes URLs from the list, keeps at most `--parallel` requests under way and hands each
+//! result to the report. One request's way is in `fetch`; where its bytes go is in `target` and `sink`.
+
+mod draft;
+pub(crate) mod fetch;
+mod list;
+pub(crate) mod progress;
+pub(crate) mod report;
+pub(crate) mod sink;
+pub(crate) mod target;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::args::GetArgs;
+use crate::connect;
+use crate::exit::{Exit, Failure};
+
+use fetch::Fetcher;
+use list::UrlList;
+use progress::Progress;
+use report::{Format, Outcome, Report};
+use sink::Disk;
+use target::Places;
+
+/// Downloads everything that the arguments name. A URL that fails does not stop the others.
+///
+/// # Errors
+/// What stops the whole run before the first request: a wrong combination of options, or a folder that cannot be made.
+pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
+    let places = Places::from_args(&args)?;
+    places.prepare().await?;
+    let progress = Progress::start();
+    let mut report = Report::new(
+        Format::choose(args.json, places.uses_stdout()),
+        Arc::clone(&progress),
+    );
+    let client = connect::client(&args.connection).await?;
+    let fetcher = Arc::new(Fetcher {
+        client: client.clone(),
+        headers: connect::request_headers(&args.connection.headers),
+        follow: args.location,
+        places,
+        disk: Disk::new(),
+        progress: Arc::clone(&progress),
+    });
+    let mut list = UrlList::new(args.urls, args.list)?;
+    let parallel = usize::try_from(args.parallel).unwrap_or(usize::MAX);
+
+    let mut under_way = JoinSet::new();
+    let mut more = true;
+    loop {
+        tokio::select! {
+            // What has ended is counted before more is begun, so the results that wait stay few.
+            biased;
+            Some(ended) = under_way.join_next() => {
+                report.add(ended.unwrap_or_else(|error| Outcome::failed(
+                    String::new(),
+                    Failure::new(Exit::Other, format!("a download stopped by a fault of this program: {error}")),
+                )));
+            }
+            next = list.next(), if more && under_way.len() < parallel => match next {
+                Some(Ok(url)) => {
+                    let fetcher = Arc::clone(&fetcher);
+                    under_way.spawn(async move { fetcher.fetch(url).await });
+                }
+                Some(Err(failure)) => report.add(Outcome::failed(String::new(), failure)),
+                None => more = false,
+            },
+            else => break,
+        }
+    }
+    let exit = report.finish();
+    connect::farewell(&client).await;
+    Ok(exit)
+}

@@ -1,0 +1,163 @@
+//! One URL from its line to its place: the request, redirects, the status, the body.
+//!
+//! `get::run` spawns `Fetcher::fetch` once a URL. Everything shared by the requests of a run stands in `Fetcher`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use fullbore::{Client, ErrorKind, Incoming};
+use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
+use http::{HeaderMap, Method, Response};
+use http_body_util::Empty;
+use url::Url;
+
+use crate::connect::parse_url;
+use crate::exit::{Exit, Failure};
+
+use super::progress::Progress;
+use super::report::Outcome;
+use super::sink::{self, Disk};
+use super::target::Places;
+
+/// As many redirects as RFC 9110 section 15.4 leaves to the client's judgement; ten is not yet a loop.
+const MOST_REDIRECTS: usize = 10;
+/// A server that retires a connection refuses the requests it did not reach (RFC 9113 section 6.8): they are sent
+/// again. A list of 10,000 to a server that retires after 1,000 needs ten.
+const MOST_TRIES: usize = 20;
+
+/// What the requests of a run share.
+pub(crate) struct Fetcher {
+    pub(crate) client: Client,
+    pub(crate) headers: HeaderMap,
+    pub(crate) follow: bool,
+    pub(crate) places: Places,
+    pub(crate) disk: Disk,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Fetcher {
+    /// Downloads one URL. What goes wrong is part of the outcome.
+    pub(crate) async fn fetch(&self, text: String) -> Outcome {
+        let begun = Instant::now();
+        let mut outcome = Outcome::new(text);
+        if let Err(failure) = self.try_fetch(&mut outcome).await {
+            outcome.file = None;
+            outcome.failure = Some(failure);
+        }
+        outcome.seconds = begun.elapsed().as_secs_f64();
+        outcome
+    }
+
+    async fn try_fetch(&self, outcome: &mut Outcome) -> Result<(), Failure> {
+        let url = parse_url(&outcome.url)?;
+        let target = self.places.target(&url).await?;
+        let response = self.response(url, outcome).await?;
+        let place = target.path().map(ToOwned::to_owned);
+        let Outcome { url, bytes, .. } = outcome;
+        sink::receive(
+            url,
+            response.into_body(),
+            target,
+            &self.disk,
+            &self.progress,
+            bytes,
+        )
+        .await?;
+        outcome.file = place;
+        Ok(())
+    }
+
+    /// The response whose body is wanted: past the redirects, with a status below 400.
+    async fn response(&self, mut url: Url, outcome: &mut Outcome) -> Result<Response<Incoming>, Failure> {
+        let mut headers = self.headers.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let response = self.request(&url, &headers).await?;
+            let status = response.status();
+            outcome.status = Some(status.as_u16());
+            check_status(url.as_str(), status)?;
+            let Some(next) = redirect(&url, &response)? else {
+                return Ok(response);
+            };
+            if !self.follow {
+                outcome.note = Some(format!(
+                    "{url}: status {} points to {next}; -L follows it",
+                    status.as_u16()
+                ));
+                return Ok(response);
+            }
+            if next.origin() != url.origin() {
+                for name in [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE] {
+                    headers.remove(name);
+                }
+            }
+            url = next;
+        }
+        Err(Failure::new(
+            Exit::Status,
+            format!(
+                "{}: more than {MOST_REDIRECTS} redirects; the server sends clients in a circle",
+                outcome.url
+            ),
+        ))
+    }
+
+    /// Sends a GET, and again while the peer refuses it unseen because it retires the connection.
+    async fn request(&self, url: &Url, headers: &HeaderMap) -> Result<Response<Incoming>, Failure> {
+        let mut tries = 1;
+        loop {
+            let mut request = http::Request::builder()
+                .method(Method::GET)
+                .uri(url.as_str())
+                .body(Empty::<Bytes>::new())
+                .map_err(|error| Failure::new(Exit::BadUrl, format!("{url}: {error}")))?;
+            *request.headers_mut() = headers.clone();
+            match self.client.request(request).await {
+                Err(error) if error.kind() == ErrorKind::GoAway && tries < MOST_TRIES => tries += 1,
+                Err(error) => return Err(Failure::from_library(url.as_str(), &error)),
+                Ok(response) => return Ok(response),
+            }
+        }
+    }
+}
+
+/// A status of 400 or above is a failure: its body is not what was asked for.
+pub(crate) fn check_status(url: &str, status: http::StatusCode) -> Result<(), Failure> {
+    if status.as_u16() < 400 {
+        return Ok(());
+    }
+    let fault = if status.is_client_error() {
+        "the server refuses this request; check the URL and the credentials"
+    } else {
+        "the fault is the server's; try again later"
+    };
+    let reason = status
+        .canonical_reason()
+        .map(|reason| format!(" {reason}"))
+        .unwrap_or_default();
+    Err(Failure::new(
+        Exit::Status,
+        format!("{url}: status {}{reason}: {fault}", status.as_u16()),
+    ))
+}
+
+/// Where a redirect leads; `None` for any other response, or for one that does not say.
+fn redirect(url: &Url, response: &Response<Incoming>) -> Result<Option<Url>, Failure> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let Some(location) = response.headers().get(LOCATION) else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(location.as_bytes());
+    let wrong = |why: &str| {
+        Failure::new(
+            Exit::BadUrl,
+            format!("{url}: the server's redirect to {text:?} is wrong: {why}"),
+        )
+    };
+    let next = url.join(&text).map_err(|error| wrong(&error.to_string()))?;
+    parse_url(next.as_str())
+        .map(Some)
+        .map_err(|failure| wrong(&failure.message))
+}

@@ -1,0 +1,145 @@
+//! The URLs of a run, one after the other: first those of the command line, then the lines of the `-i` file.
+//!
+//! The file is read by a thread of its own, a few hundred lines ahead of need, so a list of any length costs little
+//! memory, and a list that is being written (a pipe) is downloaded as it comes. Called by `get::run`.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use tokio::sync::mpsc;
+
+use crate::exit::{Exit, Failure};
+
+/// Lines read ahead of need.
+const READ_AHEAD: usize = 512;
+/// No server takes a longer URL; without a limit, one line of a wrong file could fill the memory.
+const LONGEST_LINE: u64 = 64 * 1024;
+
+/// An iterator that waits.
+pub(crate) struct UrlList {
+    typed: std::vec::IntoIter<String>,
+    lines: Option<mpsc::Receiver<Result<String, Failure>>>,
+}
+
+impl UrlList {
+    pub(crate) fn new(typed: Vec<String>, file: Option<PathBuf>) -> Result<Self, Failure> {
+        let lines = match file {
+            None => None,
+            Some(path) => {
+                let (sender, receiver) = mpsc::channel(READ_AHEAD);
+                // Not one of the runtime's threads: a read of a silent pipe must not hold up the end of the program.
+                std::thread::Builder::new()
+                    .name("url list".to_owned())
+                    .spawn(move || read(&path, &sender))
+                    .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
+                Some(receiver)
+            }
+        };
+        Ok(Self {
+            typed: typed.into_iter(),
+            lines,
+        })
+    }
+
+    /// The next URL, unchecked; an error for a line or a file that cannot be read. Losing this future loses no line.
+    pub(crate) async fn next(&mut self) -> Option<Result<String, Failure>> {
+        if let Some(url) = self.typed.next() {
+            return Some(Ok(url));
+        }
+        self.lines.as_mut()?.recv().await
+    }
+}
+
+/// Sends every URL of the file; stops when nobody listens any more.
+fn read(path: &Path, sender: &mpsc::Sender<Result<String, Failure>>) {
+    let result = if path == Path::new("-") {
+        each_line(path, io::stdin().lock(), sender)
+    } else {
+        match File::open(path) {
+            Ok(file) => each_line(path, BufReader::new(file), sender),
+            Err(error) => Err(Failure::from_io("read", path, &error)),
+        }
+    };
+    if let Err(failure) = result {
+        let _ = sender.blocking_send(Err(failure));
+    }
+}
+
+fn each_line(
+    path: &Path,
+    mut reader: impl BufRead,
+    sender: &mpsc::Sender<Result<String, Failure>>,
+) -> Result<(), Failure> {
+    for number in 1_u64.. {
+        let mut line = Vec::new();
+        let count = (&mut reader)
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut line)
+            .map_err(|error| Failure::from_io("read", path, &error))?;
+        if count == 0 {
+            break;
+        }
+        let place = || format!("{} line {number}", path.display());
+        if u64::try_from(count).unwrap_or(u64::MAX) == LONGEST_LINE && !line.ends_with(b"\n") {
+            return Err(Failure::new(
+                Exit::BadUrl,
+                format!("{} is longer than 64 KiB; is this a list of URLs?", place()),
+            ));
+        }
+        let item = match std::str::from_utf8(&line).map(str::trim) {
+            Ok(text) if text.is_empty() || text.starts_with('#') => continue,
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => Err(Failure::new(
+                Exit::BadUrl,
+                format!("{} is not a URL: it is not UTF-8", place()),
+            )),
+        };
+        if sender.blocking_send(item).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &[u8]) -> (Vec<Result<String, Exit>>, Result<(), Failure>) {
+        let (sender, mut receiver) = mpsc::channel(READ_AHEAD);
+        let result = each_line(Path::new("list"), text, &sender);
+        let mut got = Vec::new();
+        while let Ok(item) = receiver.try_recv() {
+            got.push(item.map_err(|failure| failure.exit));
+        }
+        (got, result)
+    }
+
+    #[test]
+    fn blank_lines_and_comments_are_skipped_and_the_last_line_needs_no_end() {
+        let (got, result) = lines(b"http://a/\r\n\n  # no\n http://b/ \nhttp://c/");
+        assert_eq!(
+            got,
+            [
+                Ok("http://a/".into()),
+                Ok("http://b/".into()),
+                Ok("http://c/".into())
+            ]
+        );
+        assert!(result.is_ok());
+    }
+
+    #[test]
+    fn a_line_that_is_no_text_is_an_error_and_the_next_is_read() {
+        let (got, _) = lines(b"http://\xff/\nhttp://b/\n");
+        assert_eq!(got, [Err(Exit::BadUrl), Ok("http://b/".into())]);
+    }
+
+    #[test]
+    fn a_line_without_end_does_not_fill_the_memory() {
+        let (got, result) = lines(&vec![b'x'; 100_000]);
+        assert!(got.is_empty());
+        assert_eq!(result.err().map(|failure| failure.exit), Some(Exit::BadUrl));
+    }
+}

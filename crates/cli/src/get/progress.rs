@@ -1,0 +1,124 @@
+//! How far a run has come, for a person who watches: one line on standard error, if that is a terminal.
+//!
+//! The ways of the bytes only add to counters; a task of its own draws, ten times a second.
+
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+const BETWEEN_DRAWINGS: Duration = Duration::from_millis(100);
+const KNOWN_LENGTH: &str = "{bar:28} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} to go{msg}";
+const UNKNOWN_LENGTH: &str = "{spinner} {bytes}, {bytes_per_sec}, {elapsed}{msg}";
+
+/// Counters of what moved, and the line that shows them.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    moved: AtomicU64,
+    expected: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl Progress {
+    /// Starts to draw, on a terminal only. Called within the runtime.
+    pub(crate) fn start() -> Arc<Self> {
+        if !io::stderr().is_terminal() {
+            return Self::hidden();
+        }
+        let progress = Self::with(ProgressBar::new_spinner());
+        progress.bar.set_style(style(UNKNOWN_LENGTH));
+        tokio::spawn(draw(Arc::downgrade(&progress)));
+        progress
+    }
+
+    /// Counts, and never draws.
+    pub(crate) fn hidden() -> Arc<Self> {
+        Self::with(ProgressBar::hidden())
+    }
+
+    fn with(bar: ProgressBar) -> Arc<Self> {
+        Arc::new(Self {
+            bar,
+            moved: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        })
+    }
+
+    /// So many bytes more are to come.
+    pub(crate) fn expect(&self, bytes: u64) {
+        self.expected.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So many bytes more have come, or gone.
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What has moved so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// One more request has ended.
+    pub(crate) fn ended(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Prints something else without tearing the line.
+    pub(crate) fn aside(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
+    /// Takes the line away.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+async fn draw(progress: Weak<Progress>) {
+    let mut known = false;
+    let mut ticks = tokio::time::interval(BETWEEN_DRAWINGS);
+    loop {
+        ticks.tick().await;
+        let Some(progress) = progress.upgrade() else {
+            return;
+        };
+        if progress.bar.is_finished() {
+            return;
+        }
+        let expected = progress.expected.load(Ordering::Relaxed);
+        if expected > 0 {
+            progress.bar.set_length(expected);
+            if !known {
+                known = true;
+                progress.bar.set_style(style(KNOWN_LENGTH));
+            }
+        }
+        let ended = progress.ended.load(Ordering::Relaxed);
+        if ended > 0 {
+            progress.bar.set_message(format!(", {ended} done"));
+        }
+        progress.bar.set_position(progress.bytes());
+        progress.bar.tick();
+    }
+}
+
+/// The templates above are fixed; should one be wrong, the default style still shows something.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_templates_are_well_formed() {
+        for template in [KNOWN_LENGTH, UNKNOWN_LENGTH] {
+            assert!(ProgressStyle::with_template(template).is_ok());
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! What became of each URL, and of the run: sentences and a closing line for people, or one JSON document.
+//!
+//! Results are printed as they come and only totals are kept, so a run of any length costs the same memory.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::exit::{Exit, Failure};
+use crate::run;
+
+use super::progress::Progress;
+
+/// What became of one URL.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) url: String,
+    pub(crate) status: Option<u16>,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) failure: Option<Failure>,
+    /// Something that the user should know although all went well.
+    pub(crate) note: Option<String>,
+}
+
+impl Outcome {
+    /// Nothing is known yet.
+    pub(crate) fn new(url: String) -> Self {
+        Self {
+            url,
+            status: None,
+            bytes: 0,
+            seconds: 0.0,
+            file: None,
+            failure: None,
+            note: None,
+        }
+    }
+
+    /// A failure before there was a request.
+    pub(crate) fn failed(url: String, failure: Failure) -> Self {
+        Self {
+            failure: Some(failure),
+            ..Self::new(url)
+        }
+    }
+}
+
+/// Where the report goes, and how it is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// Sentences on standard error.
+    Text,
+    /// The document on standard output, sentences on standard error.
+    JsonOut,
+    /// The document on standard error, alone, since standard output carries a body.
+    JsonErr,
+}
+
+impl Format {
+    pub(crate) fn choose(json: bool, body_on_stdout: bool) -> Self {
+        match (json, body_on_stdout) {
+            (false, _) => Self::Text,
+            (true, false) => Self::JsonOut,
+            (true, true) => Self::JsonErr,
+        }
+    }
+}
+
+/// The report of a run under way. One that is dropped unfinished still closes its document.
+pub(crate) struct Report {
+    format: Format,
+    progress: Arc<Progress>,
+    begun: Instant,
+    results: u64,
+    failures: u64,
+    bytes: u64,
+    first_failure: Option<Exit>,
+    finished: bool,
+}
+
+impl Report {
+    pub(crate) fn new(format: Format, progress: Arc<Progress>) -> Self {
+        Self {
+            format,
+            progress,
+            begun: Instant::now(),
+            results: 0,
+            failures: 0,
+            bytes: 0,
+            first_failure: None,
+            finished: false,
+        }
+    }
+
+    /// Counts and prints one result.
+    pub(crate) fn add(&mut self, outcome: Outcome) {
+        self.bytes += outcome.bytes;
+        self.progress.ended();
+        if let Some(failure) = &outcome.failure {
+            self.failures += 1;
+            self.first_failure.get_or_insert(failure.exit);
+        }
+        if self.format != Format::JsonErr {
+            let said = outcome.failure.as_ref().map(ToString::to_string);
+            for line in said.iter().chain(&outcome.note) {
+                self.progress.aside(|| run::complain(line));
+            }
+        }
+        if self.format != Format::Text {
+            let before = if self.results == 0 {
+                "{\"results\":[\n"
+            } else {
+                ",\n"
+            };
+            self.print(&format!("{before}{}", json(&Entry::from(&outcome))));
+        }
+        self.results += 1;
+    }
+
+    /// Prints the totals; the exit code is that of the first failure.
+    pub(crate) fn finish(mut self) -> ExitCode {
+        self.close(false);
+        self.first_failure.map_or(ExitCode::SUCCESS, ExitCode::from)
+    }
+
+    fn close(&mut self, interrupted: bool) {
+        self.finished = true;
+        self.progress.clear();
+        let seconds = self.begun.elapsed().as_secs_f64();
+        if self.format != Format::Text {
+            let totals = Totals {
+                urls: self.results,
+                failures: self.failures,
+                bytes: self.bytes,
+                seconds,
+                megabytes_per_second: rate(self.bytes, seconds),
+                interrupted,
+            };
+            let before = if self.results == 0 { "{\"results\":[" } else { "\n" };
+            self.print(&format!("{before}],\"totals\":{}}}\n", json(&totals)));
+        }
+        // Of a single URL that failed, its sentence has said all there is to say.
+        let said = self.results == 1 && self.failures == 1;
+        if self.format != Format::JsonErr && !interrupted && !said {
+            let _ = writeln!(io::stderr(), "{}", self.closing_line(seconds));
+        }
+    }
+
+    fn closing_line(&self, seconds: f64) -> String {
+        let mut line = moved(self.bytes, seconds);
+        if self.results > 1 {
+            line = format!("{} files, {line}", grouped(self.results - self.failures));
+        }
+        if self.failures > 0 {
+            line.push_str(&format!("; {} failed", grouped(self.failures)));
+        }
+        line
+    }
+
+    fn print(&self, text: &str) {
+        self.progress.aside(|| {
+            let _ = match self.format {
+                Format::JsonOut => io::stdout().write_all(text.as_bytes()),
+                Format::JsonErr | Format::Text => io::stderr().write_all(text.as_bytes()),
+            };
+        });
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.close(true);
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    url: &'a str,
+    status: Option<u16>,
+    bytes: u64,
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Wrong<'a>>,
+}
+
+/// A failure as both commands' documents show it.
+#[derive(Serialize)]
+pub(crate) struct Wrong<'a> {
+    kind: &'static str,
+    exit: u8,
+    message: &'a str,
+}
+
+impl<'a> From<&'a Failure> for Wrong<'a> {
+    fn from(failure: &'a Failure) -> Self {
+        Self {
+            kind: failure.exit.name(),
+            exit: failure.exit.code(),
+            message: &failure.message,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Totals {
+    urls: u64,
+    failures: u64,
+    bytes: u64,
+    seconds: f64,
+    megabytes_per_second: f64,
+    interrupted: bool,
+}
+
+impl<'a> From<&'a Outcome> for Entry<'a> {
+    fn from(outcome: &'a Outcome) -> Self {
+        Self {
+            url: &outcome.url,
+            status: outcome.status,
+            bytes: outcome.bytes,
+            seconds: outcome.seconds,
+            file: outcome
+                .file
+                .as_ref()
+                .map(|path| path.to_string_lossy().into_owned()),
+            note: outcome.note.as_deref(),
+            error: outcome.failure.as_ref().map(Wrong::from),
+        }
+    }
+}
+
+/// Structs of plain fields always serialize; `null` would tell of the one that does not.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// Bytes, seconds and MB/s (10^6 bytes a second), as the closing lines show them.
+pub(crate) fn moved(bytes: u64, seconds: f64) -> String {
+    format!(
+        "{} bytes in {seconds:.2} s, {:.1} MB/s",
+        grouped(bytes),
+        rate(bytes, seconds)
+    )
+}
+
+/// MB/s: 10^6 bytes a second.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a figure for people; 2^53 bytes are 9 PB"
+)]
+pub(crate) fn rate(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        bytes as f64 / 1e6 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// A number with a comma after every third digit.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_three_digits() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (12_345_678, "12,345,678"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn no_time_is_no_infinite_speed() {
+        assert!(rate(1, 0.0).abs() < f64::EPSILON);
+        assert!((rate(3_000_000, 1.5) - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_result_is_one_json_object() -> Result<(), serde_json::Error> {
+        let mut outcome = Outcome::failed(
+            "http://h/\"x\"".to_owned(),
+            Failure::new(Exit::Exists, "x exists"),
+        );
+        outcome.bytes = 7;
+        let value: serde_json::Value = serde_json::from_str(&json(&Entry::from(&outcome)))?;
+        assert_eq!(value["url"], "http://h/\"x\"");
+        assert_eq!(value["bytes"], 7);
+        assert_eq!(value["error"]["kind"], "exists");
+        assert_eq!(value["error"]["exit"], 15);
+        assert!(value["status"].is_null());
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! A body's way from the library to its place, with few writes, bounded memory and no wait for the disk.
+//!
+//! Chunks are gathered as they come, by reference, and handed to a blocking thread up to a MiB at a time, while the
+//! next ones are gathered. A small body is one such job: create, write and rename. `get` and `put` call `receive`;
+//! the blocking half is `draft`.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use fullbore::Incoming;
+use http_body::Body;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+
+use crate::exit::{Exit, Failure};
+
+use super::draft::Draft;
+use super::progress::Progress;
+use super::target::Target;
+
+/// As much as one write takes. Past a MiB a system call's cost is lost among the copying.
+const FULL: usize = 1 << 20;
+/// As little as is worth a blocking job of its own while the body goes on.
+const WORTH_A_JOB: usize = 64 << 10;
+/// Bytes that all bodies of a run together may hold back for a larger write; past it each writes what it has at once.
+const GATHERED_BY_ALL: usize = 64 << 20;
+/// Files kept open between two writes. Those beyond it are opened for each write, so that 10,000 large files in
+/// parallel keep below the usual limit of 1,024 (256 on macOS) descriptors, and none has to wait for another.
+const FILES_KEPT_OPEN: usize = 128;
+
+/// What the bodies of a run share: memory and file descriptors.
+pub(crate) struct Disk {
+    memory: Arc<Semaphore>,
+    pub(super) files: Arc<Semaphore>,
+}
+
+impl Disk {
+    pub(crate) fn new() -> Self {
+        Self {
+            memory: Arc::new(Semaphore::new(GATHERED_BY_ALL)),
+            files: Arc::new(Semaphore::new(FILES_KEPT_OPEN)),
+        }
+    }
+}
+
+/// Receives the whole body into the target and counts what came, even if it fails. `place` is the URL, for messages.
+///
+/// # Errors
+/// The body broke off, or the target cannot be written. Nothing of the file is left then.
+pub(crate) async fn receive(
+    place: &str,
+    mut body: Incoming,
+    target: Target,
+    disk: &Disk,
+    progress: &Progress,
+    received: &mut u64,
+) -> Result<(), Failure> {
+    if let Some(length) = body.size_hint().exact() {
+        progress.expect(length);
+    }
+    let mut count = |bytes: usize| {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        *received += bytes;
+        progress.moved(bytes);
+    };
+    let mut sink = Sink::new(target, disk);
+    loop {
+        match poll_fn(|cx| sink.poll_step(cx, &mut body, &mut count)).await {
+            Step::Write => sink.begin_write(),
+            Step::Wrote(draft) => sink.draft = Some(draft?),
+            Step::Failed(error) => return Err(Failure::from_library(place, &error)),
+            Step::End => return sink.finish().await,
+        }
+    }
+}
+
+/// The async half: what was gathered, and the draft, which is either here or away at a write.
+struct Sink<'a> {
+    disk: &'a Disk,
+    discard: bool,
+    draft: Option<Draft>,
+    write: Option<JoinHandle<Result<Draft, Failure>>>,
+    gathered: Gathered,
+}
+
+enum Step {
+    Write,
+    Wrote(Result<Draft, Failure>),
+    Failed(fullbore::Error),
+    End,
+}
+
+impl<'a> Sink<'a> {
+    fn new(target: Target, disk: &'a Disk) -> Self {
+        Self {
+            disk,
+            discard: matches!(target, Target::Discard),
+            draft: Some(Draft::new(target, Arc::clone(&disk.files))),
+            write: None,
+            gathered: Gathered::default(),
+        }
+    }
+
+    /// Gathers what is there, and says what is to be done next.
+    fn poll_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Incoming,
+        count: &mut impl FnMut(usize),
+    ) -> Poll<Step> {
+        if let Some(write) = &mut self.write {
+            if let Poll::Ready(joined) = Pin::new(write).poll(cx) {
+                self.write = None;
+                return Poll::Ready(Step::Wrote(flatten(joined)));
+            }
+        }
+        let mut starved = false;
+        while !self.gathered.is_full() && !starved {
+            match Pin::new(&mut *body).poll_frame(cx) {
+                Poll::Ready(None) => return Poll::Ready(Step::End),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Step::Failed(error)),
+                Poll::Ready(Some(Ok(frame))) => {
+                    // Trailers say nothing that a file could keep.
+                    if let Ok(data) = frame.into_data() {
+                        count(data.len());
+                        if !self.discard {
+                            self.gathered.push(data, &self.disk.memory);
+                        }
+                    }
+                }
+                Poll::Pending => starved = true,
+            }
+        }
+        if self.write.is_none() && (!starved || self.gathered.bytes >= WORTH_A_JOB) {
+            return Poll::Ready(Step::Write);
+        }
+        if starved && self.gathered.bytes < WORTH_A_JOB {
+            self.gathered.compact();
+        }
+        Poll::Pending
+    }
+
+    fn begin_write(&mut self) {
+        if let Some(mut draft) = self.draft.take() {
+            let gathered = std::mem::take(&mut self.gathered);
+            self.write = Some(spawn_blocking(move || {
+                draft.append(&gathered.chunks)?;
+                Ok(draft)
+            }));
+        }
+    }
+
+    async fn finish(mut self) -> Result<(), Failure> {
+        if self.discard {
+            return Ok(());
+        }
+        if let Some(write) = self.write.take() {
+            self.draft = Some(flatten(write.await)?);
+        }
+        let gathered = std::mem::take(&mut self.gathered);
+        match self.draft.take() {
+            None => Ok(()),
+            Some(draft) => flatten(spawn_blocking(move || draft.finish(&gathered.chunks)).await),
+        }
+    }
+}
+
+fn flatten<T>(joined: Result<Result<T, Failure>, JoinError>) -> Result<T, Failure> {
+    joined.unwrap_or_else(|error| {
+        Err(Failure::new(
+            Exit::Other,
+            format!("a write stopped by a fault of this program: {error}"),
+        ))
+    })
+}
+
+/// Chunks that wait to be written, and the share of the run's memory that they hold.
+#[derive(Default)]
+struct Gathered {
+    chunks: Vec<Bytes>,
+    bytes: usize,
+    share: Option<OwnedSemaphorePermit>,
+    /// The run's memory is used up: write now.
+    pressed: bool,
+    /// The chunks are one, and it is a copy.
+    compact: bool,
+}
+
+impl Gathered {
+    fn is_full(&self) -> bool {
+        self.bytes >= FULL || self.pressed
+    }
+
+    fn push(&mut self, data: Bytes, memory: &Arc<Semaphore>) {
+        if data.is_empty() {
+            return;
+        }
+        let share = u32::try_from(data.len())
+            .ok()
+            .and_then(|bytes| Arc::clone(memory).try_acquire_many_owned(bytes).ok());
+        match (share, &mut self.share) {
+            (None, _) => self.pressed = true,
+            (Some(share), Some(held)) => held.merge(share),
+            (Some(share), held) => *held = Some(share),
+        }
+        self.bytes += data.len();
+        self.compact = false;
+        self.chunks.push(data);
+    }
+
+    /// Copies the little there is into a buffer of its size: a chunk may be a small slice of a large receive buffer,
+    /// and would keep all of it alive while this body waits for more.
+    fn compact(&mut self) {
+        if !self.compact && !self.chunks.is_empty() {
+            self.chunks = vec![Bytes::from(self.chunks.concat())];
+            self.compact = true;
+        }
+    }
+}

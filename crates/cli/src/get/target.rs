@@ -1,0 +1,278 @@
+//! Where a body goes: standard output, a file that is named, a file named after its URL, or nowhere.
+//!
+//! Checks what can be checked before a request is sent, and makes a URL's last segment a name that stays in its
+//! folder. It opens nothing: `sink` writes.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::args::GetArgs;
+use crate::exit::{Exit, Failure};
+
+/// The name of a body whose URL ends in a slash.
+const INDEX: &str = "index.html";
+/// Leaves room, below the 255 bytes of common file systems, for what a temporary name adds.
+const LONGEST_NAME: usize = 200;
+
+/// Where one body goes.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// Count it only.
+    Discard,
+    /// Standard output; `asked` tells that the user named it, and wants even binary data on a terminal.
+    Stdout { asked: bool },
+    /// Something that is no regular file, such as a FIFO or /dev/null: written in place.
+    Device(PathBuf),
+    /// A file that appears under this name once it is complete.
+    File { path: PathBuf, force: bool },
+}
+
+impl Target {
+    /// A target for `-o PATH`; refuses a file that exists unless `force`.
+    pub(crate) async fn named(path: &Path, force: bool) -> Result<Self, Failure> {
+        if path == Path::new("-") {
+            return Ok(Self::Stdout { asked: true });
+        }
+        let link = match tokio::fs::symlink_metadata(path).await {
+            Ok(found) => found.is_symlink(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self::File {
+                    path: path.to_owned(),
+                    force,
+                });
+            }
+            Err(error) => return Err(Failure::from_io("look at", path, &error)),
+        };
+        let found = tokio::fs::metadata(path).await.ok();
+        if found.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+            return Err(Failure::new(
+                Exit::Exists,
+                format!("{} is a folder; to write into it use --dir", path.display()),
+            ));
+        }
+        if found.is_some_and(|found| !found.is_file()) {
+            return Ok(Self::Device(path.to_owned()));
+        }
+        if !force {
+            return Err(exists(path));
+        }
+        // Replacing a link itself would leave the file that it names as it was.
+        let path = if link {
+            tokio::fs::canonicalize(path)
+                .await
+                .map_err(|error| Failure::from_io("follow", path, &error))?
+        } else {
+            path.to_owned()
+        };
+        Ok(Self::File { path, force })
+    }
+
+    /// The file's path, if it is to be one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Discard | Self::Stdout { .. } => None,
+            Self::Device(path) | Self::File { path, .. } => Some(path),
+        }
+    }
+}
+
+/// The failure for a target that exists already.
+pub(crate) fn exists(path: &Path) -> Failure {
+    Failure::new(
+        Exit::Exists,
+        format!("{} exists; --force replaces it", path.display()),
+    )
+}
+
+/// The rule by which a run's URLs find their targets.
+pub(crate) struct Places {
+    rule: Rule,
+    force: bool,
+    taken: TakenNames,
+}
+
+enum Rule {
+    Discard,
+    Stdout,
+    Named(PathBuf),
+    Folder(PathBuf),
+}
+
+impl Places {
+    /// Chooses the rule, and refuses several bodies into one file.
+    pub(crate) fn from_args(args: &GetArgs) -> Result<Self, Failure> {
+        let one = args.urls.len() == 1 && args.list.is_none();
+        let rule = if args.discard {
+            Rule::Discard
+        } else if let Some(dir) = &args.dir {
+            Rule::Folder(dir.clone())
+        } else if args.remote_name {
+            Rule::Folder(PathBuf::from("."))
+        } else if !one {
+            return Err(Failure::usage(
+                "several URLs need a place for each: -O, --dir DIR or --discard",
+            ));
+        } else {
+            args.output.clone().map_or(Rule::Stdout, Rule::Named)
+        };
+        Ok(Self {
+            rule,
+            force: args.force,
+            taken: TakenNames::default(),
+        })
+    }
+
+    /// Makes the folder that the files go to.
+    pub(crate) async fn prepare(&self) -> Result<(), Failure> {
+        match &self.rule {
+            Rule::Folder(dir) => tokio::fs::create_dir_all(dir)
+                .await
+                .map_err(|error| Failure::from_io("make the folder", dir, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn uses_stdout(&self) -> bool {
+        match &self.rule {
+            Rule::Stdout => true,
+            Rule::Named(path) => path == Path::new("-"),
+            Rule::Discard | Rule::Folder(_) => false,
+        }
+    }
+
+    /// The target of one URL's body.
+    ///
+    /// # Errors
+    /// The file exists, or another URL of this run has taken its name: two bodies never share a file.
+    pub(crate) async fn target(&self, url: &Url) -> Result<Target, Failure> {
+        match &self.rule {
+            Rule::Discard => Ok(Target::Discard),
+            Rule::Stdout => Ok(Target::Stdout { asked: false }),
+            Rule::Named(path) => Target::named(path, self.force).await,
+            Rule::Folder(dir) => {
+                let name = file_name(url);
+                if !self.taken.take(&name) {
+                    return Err(Failure::new(
+                        Exit::Exists,
+                        format!(
+                            "an earlier URL of this run is named {name} too; download this one by itself with -o FILE"
+                        ),
+                    ));
+                }
+                let path = dir.join(name);
+                match Target::named(&path, self.force).await? {
+                    // A FIFO or the like was not asked for by name.
+                    Target::Device(path) => Err(exists(&path)),
+                    target => Ok(target),
+                }
+            }
+        }
+    }
+}
+
+/// The names given out in this run, as 128-bit keyed hashes: 16 bytes a URL, however long the list and its names.
+#[derive(Default)]
+struct TakenNames {
+    keys: (RandomState, RandomState),
+    hashes: Mutex<HashSet<(u64, u64)>>,
+}
+
+impl TakenNames {
+    /// Takes a name; `false` if it was taken before.
+    fn take(&self, name: &str) -> bool {
+        let hash = (self.keys.0.hash_one(name), self.keys.1.hash_one(name));
+        self.hashes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(hash)
+    }
+}
+
+/// The last segment of the URL's path, percent-decoded and made a plain name: no separator, no control character, not
+/// `.` or `..`, never empty and at most 200 bytes long. The query is no part of it.
+pub(crate) fn file_name(url: &Url) -> String {
+    let segment = url.path().rsplit('/').next().unwrap_or_default();
+    let decoded = percent_decode_str(segment).decode_utf8_lossy();
+    let mut name: String = decoded
+        .chars()
+        .map(|c| match c {
+            '/' | '\\' => '_',
+            '<' | '>' | ':' | '"' | '|' | '?' | '*' if cfg!(windows) => '_',
+            c if c.is_control() => '_',
+            c => c,
+        })
+        .collect();
+    let mut end = name.len().min(LONGEST_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name.truncate(end);
+    match name.as_str() {
+        "" => INDEX.to_owned(),
+        "." => "_".to_owned(),
+        ".." => "__".to_owned(),
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Component;
+
+    fn name(url: &str) -> String {
+        Url::parse(url).map_or_else(|error| error.to_string(), |url| file_name(&url))
+    }
+
+    #[test]
+    fn a_name_is_the_decoded_last_segment() {
+        assert_eq!(name("http://h/a/b%20c.txt?x=/y#z"), "b c.txt");
+        assert_eq!(name("http://h/%E6%BC%A2.png"), "漢.png");
+        assert_eq!(name("http://h"), INDEX);
+        assert_eq!(name("http://h/a/"), INDEX);
+    }
+
+    #[test]
+    fn no_name_leaves_its_folder() {
+        for segment in [
+            "..",
+            "%2e%2e",
+            "..%2f..%2fetc%2fpasswd",
+            "%2Fetc%2Fpasswd",
+            "a%00b",
+            "..%5cx",
+            "%ff%fe",
+            "%252e%252e%252f",
+            ".",
+            "%2e",
+        ] {
+            let name = name(&format!("http://h/d/{segment}"));
+            let parts: Vec<_> = Path::new(&name).components().collect();
+            assert!(
+                matches!(parts.as_slice(), [Component::Normal(part)] if *part == name.as_str()),
+                "{segment} became {name:?}"
+            );
+            assert!(!name.contains('\0'));
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters() {
+        let name = name(&format!("http://h/{}", "%C3%A4".repeat(300)));
+        assert!(name.len() <= LONGEST_NAME && name.chars().all(|c| c == 'ä'));
+    }
+
+    #[test]
+    fn a_name_is_taken_once() {
+        let taken = TakenNames::default();
+        assert!(taken.take("a"));
+        assert!(taken.take("b"));
+        assert!(!taken.take("a"));
+    }
+}

@@ -1,0 +1,109 @@
+//! How a command runs: its tokio runtime, the signals that interrupt it, and an ending that leaves no half file.
+//!
+//! `main` calls `to_end`; `serve_command` brings its own handling of signals, because there one drains.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::exit::{Exit, Failure};
+
+/// Threads for the network. Disk work has threads of its own; two keep a 10 Gbit/s path busy.
+pub(crate) const CLIENT_WORKERS: usize = 2;
+
+/// Threads that write files. More would not make a disk faster, and each may hold one open file.
+const DISK_THREADS: usize = 16;
+
+/// How long a write that is under way may hold up the end of the program.
+pub(crate) const LAST_WRITES: Duration = Duration::from_secs(5);
+
+/// Runs `command` until it returns, or until Ctrl-C or SIGTERM. Dropping the command drops its temporary files, and
+/// the runtime is shut down before this returns, so that no thread is left that could write another.
+pub(crate) fn to_end(
+    workers: usize,
+    command: impl Future<Output = Result<ExitCode, Failure>>,
+) -> Result<ExitCode, Failure> {
+    let runtime = runtime(workers, DISK_THREADS)?;
+    let ended = runtime.block_on(async {
+        let mut interrupt = Interrupt::listen()?;
+        tokio::select! {
+            ended = command => ended,
+            name = interrupt.next() => Err(Failure::new(
+                Exit::Interrupted,
+                format!("interrupted by {name}; files that were not complete are removed"),
+            )),
+        }
+    });
+    runtime.shutdown_timeout(LAST_WRITES);
+    ended
+}
+
+/// A runtime with so many threads for the network, and at most so many for files.
+pub(crate) fn runtime(workers: usize, disk_threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .max_blocking_threads(disk_threads)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Other, format!("cannot start threads: {error}")))
+}
+
+/// Prints the one line that tells what went wrong. A closed standard error is no reason to fail again.
+pub(crate) fn complain(sentence: &impl Display) {
+    let _ = writeln!(std::io::stderr(), "fullbore: {sentence}");
+}
+
+/// The signals that ask a program to stop.
+pub(crate) struct Interrupt {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    /// Kept so that a write past `ulimit -f` returns an error, and the half file can be removed, instead of ending
+    /// the process.
+    #[cfg(unix)]
+    _file_size: tokio::signal::unix::Signal,
+}
+
+impl Interrupt {
+    /// Takes the signals over from their default, which is to end the process at once.
+    #[cfg(unix)]
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let take = |kind| {
+            signal(kind)
+                .map_err(|error| Failure::new(Exit::Other, format!("cannot listen to signals: {error}")))
+        };
+        Ok(Self {
+            terminate: take(SignalKind::terminate())?,
+            interrupt: take(SignalKind::interrupt())?,
+            _file_size: take(SignalKind::from_raw(libc::SIGXFSZ))?,
+        })
+    }
+
+    /// Nothing to take over before `next` where there are no Unix signals.
+    #[cfg(not(unix))]
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        Ok(Self {})
+    }
+
+    /// Waits for the next signal and returns its name.
+    #[cfg(unix)]
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "Ctrl-C",
+        }
+    }
+
+    /// Waits for the next Ctrl-C and returns its name.
+    #[cfg(not(unix))]
+    pub(crate) async fn next(&mut self) -> &'static str {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        "Ctrl-C"
+    }
+}

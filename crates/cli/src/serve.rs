@@ -1,0 +1,106 @@
+//! `fullbore serve`: the HTTP side of the file server.
+//!
+//! What lives here: the settings, and the list of the rooms below. Listening, TLS and HTTP/2 are not: [`Files`] is a
+//! [`tower_service::Service`] that takes an [`http::Request`] and gives an [`http::Response`], and whoever holds a
+//! connection calls it. It must be called within a tokio runtime, since files are read and written by its blocking
+//! threads.
+//!
+//! | room | subject |
+//! |---|---|
+//! | `service` | which method goes where |
+//! | `resolve` | a request path becomes names, or is refused |
+//! | `open` | names become an open file that is inside the root |
+//! | `files` | GET and HEAD: the file's answer |
+//! | `conditional` | RFC 9110 section 13 |
+//! | `range` | RFC 9110 section 14 |
+//! | `file_body` | the octets of a file as a response body |
+//! | `buffers` | the buffers that files are read into |
+//! | `uploads` | PUT and POST |
+//! | `store` | the file that an upload becomes |
+//! | `respond` | short answers, `date` and `server` |
+//! | `log` | the access log |
+//!
+//! What is served: every regular file under the root that the process may read, names that begin with a dot included,
+//! and whatever symbolic links lead to as long as it is under the root too. Directories answer with their index file,
+//! and are never listed.
+
+mod buffers;
+mod conditional;
+mod file_body;
+mod files;
+mod log;
+mod open;
+mod range;
+mod resolve;
+mod respond;
+mod service;
+mod store;
+#[cfg(test)]
+mod tests;
+mod uploads;
+
+use std::path::PathBuf;
+
+pub use file_body::ServeBody;
+pub use fullbore::server::PeerAddr;
+pub use log::{Log, LogBody, LogFuture, LogWriter};
+pub use service::{Files, ServeFuture};
+
+/// What PUT and POST do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Uploads {
+    /// Nothing: they are answered with 405.
+    #[default]
+    Refuse,
+    /// The octets are counted and forgotten; the answer is the count.
+    Discard,
+    /// The octets become a file in this directory, under the last segment of the request's path.
+    Directory(PathBuf),
+}
+
+/// How the service behaves, and how much it may spend on one request.
+///
+/// ```
+/// # use fullbore_cli::serve::{Settings, Uploads};
+/// let settings = Settings {
+///     uploads: Uploads::Discard,
+///     ..Settings::default()
+/// };
+/// assert_eq!(settings.max_ranges, 16);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What PUT and POST do. Default: [`Uploads::Refuse`].
+    pub uploads: Uploads,
+    /// The file that answers for a directory. Default: `index.html`.
+    pub index: String,
+    /// A body of at most so many bytes is read whole, by the job that opens the file. Default: 64 KiB.
+    pub whole_body_bytes: usize,
+    /// A longer body is read so many bytes at a time, one such chunk ahead of the one being sent. Default: 256 KiB.
+    pub chunk_bytes: usize,
+    /// How many chunk buffers are kept for the next reader once they are free, for all responses together.
+    /// Default: 64, which is 16 MiB at the default `chunk_bytes`.
+    pub idle_chunks: usize,
+    /// How many ranges a request may ask for at once; one that asks for more is answered with 416. Default: 16.
+    pub max_ranges: usize,
+    /// The largest upload that is taken, in bytes; a larger one is answered with 413. Default: no limit.
+    pub max_upload_bytes: u64,
+    /// How many bytes of an upload are gathered for one write; a second lot of the same size may gather while the
+    /// first is being written. Default: 256 KiB.
+    pub upload_batch_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            uploads: Uploads::Refuse,
+            index: "index.html".to_owned(),
+            whole_body_bytes: 64 * 1024,
+            chunk_bytes: 256 * 1024,
+            idle_chunks: 64,
+            max_ranges: 16,
+            max_upload_bytes: u64::MAX,
+            upload_batch_bytes: 256 * 1024,
+        }
+    }
+}

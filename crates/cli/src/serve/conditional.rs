@@ -1,0 +1,366 @@
+//! Conditional requests: RFC 9110 section 13, in the order of section 13.2.2.
+//!
+//! Pure: header fields and a file's validators go in, a verdict comes out. Called by `files` and, before an upload
+//! replaces a file, by `uploads`.
+
+use std::fs::Metadata;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::header::{AsHeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderValue, Method};
+
+/// The first second after the year 9999, where the HTTP-date format ends.
+const END_OF_DATES: u64 = 253_402_300_800;
+
+/// What tells one state of a file from another: RFC 9110 section 8.8.
+#[derive(Clone, Debug)]
+pub(super) struct Validators {
+    etag: String,
+    modified: Option<SystemTime>,
+}
+
+/// What the preconditions say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Do what the method asks.
+    Proceed,
+    /// Answer 304.
+    NotModified,
+    /// Answer 412.
+    Failed,
+}
+
+impl Validators {
+    /// The validators of a file as it was stat'ed at the time `now`.
+    ///
+    /// The tag is strong: size, modification time to the nanosecond and inode change with any change of the octets
+    /// that a file system records.
+    pub(super) fn of(metadata: &Metadata, now: SystemTime) -> Validators {
+        let modified = metadata.modified().ok();
+        let nanos = modified.map_or(0, nanos_since_epoch);
+        let etag = format!("\"{:x}-{nanos:x}-{:x}\"", metadata.len(), inode(metadata));
+        Validators {
+            etag,
+            modified: modified.and_then(|modified| http_second(modified, now)),
+        }
+    }
+
+    /// The value of `etag`.
+    pub(super) fn etag(&self) -> Option<HeaderValue> {
+        HeaderValue::try_from(self.etag.as_str()).ok()
+    }
+
+    /// The value of `last-modified`; none for a time that the format cannot say.
+    pub(super) fn last_modified(&self) -> Option<HeaderValue> {
+        let modified = self.modified?;
+        HeaderValue::try_from(httpdate::fmt_http_date(modified)).ok()
+    }
+}
+
+/// Weighs the preconditions of a request against the file as it is, `None` when there is none.
+pub(super) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Validators>) -> Verdict {
+    let safe = method == Method::GET || method == Method::HEAD;
+    let modified = current.and_then(|v| v.modified);
+
+    // Steps 1 and 2 of section 13.2.2: If-Match, and If-Unmodified-Since only where there is no If-Match.
+    if headers.contains_key(IF_MATCH) {
+        if !matches_any(headers, IF_MATCH, current, Comparison::Strong) {
+            return Verdict::Failed;
+        }
+    } else if let (Some(limit), Some(modified)) = (date(headers, IF_UNMODIFIED_SINCE), modified) {
+        if modified > limit {
+            return Verdict::Failed;
+        }
+    }
+
+    // Steps 3 and 4: If-None-Match, and If-Modified-Since only where there is no If-None-Match.
+    if headers.contains_key(IF_NONE_MATCH) {
+        if matches_any(headers, IF_NONE_MATCH, current, Comparison::Weak) {
+            return if safe {
+                Verdict::NotModified
+            } else {
+                Verdict::Failed
+            };
+        }
+    } else if safe {
+        if let (Some(since), Some(modified)) = (date(headers, IF_MODIFIED_SINCE), modified) {
+            if modified <= since {
+                return Verdict::NotModified;
+            }
+        }
+    }
+    Verdict::Proceed
+}
+
+/// Step 5: whether the `range` of the request holds, as far as `if-range` has a say (RFC 9110 section 13.1.5).
+pub(super) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
+    if !headers.contains_key(IF_RANGE) {
+        return true;
+    }
+    let Some(value) = only(headers, IF_RANGE) else {
+        return false;
+    };
+    if value.starts_with('"') || value.starts_with("W/") {
+        // The strong comparison: a weak tag never matches.
+        return value == current.etag;
+    }
+    match (httpdate::parse_http_date(value), current.modified) {
+        // "exactly matches", unlike If-Unmodified-Since.
+        (Ok(date), Some(modified)) => date == modified,
+        _ => false,
+    }
+}
+
+/// Whether a write must not replace anything: `if-none-match: *`.
+pub(super) fn demands_absence(headers: &HeaderMap) -> bool {
+    only(headers, IF_NONE_MATCH) == Some("*")
+}
+
+/// How two entity tags are compared: RFC 9110 section 8.8.3.2.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+/// Whether `*` or a tag of the list in the field `name` matches. A list is read up to where it stops being one.
+fn matches_any(
+    headers: &HeaderMap,
+    name: impl AsHeaderName,
+    current: Option<&Validators>,
+    comparison: Comparison,
+) -> bool {
+    let Some(current) = current else {
+        return false;
+    };
+    headers.get_all(name).iter().any(|value| {
+        let Ok(value) = value.to_str() else {
+            return false;
+        };
+        value.trim() == "*" || list_has(value, &current.etag, comparison)
+    })
+}
+
+/// Whether `1#entity-tag` holds `etag`. Tags may contain commas, so this walks instead of splitting.
+fn list_has(list: &str, etag: &str, comparison: Comparison) -> bool {
+    let mut rest = list;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let (weak, quoted) = match rest.strip_prefix("W/") {
+            Some(after) => (true, after),
+            None => (false, rest),
+        };
+        let Some(inner) = quoted.strip_prefix('"') else {
+            return false;
+        };
+        let Some(end) = inner.find('"') else {
+            return false;
+        };
+        let (tag, after) = quoted.split_at(end + 2);
+        if tag == etag && (!weak || comparison == Comparison::Weak) {
+            return true;
+        }
+        rest = after;
+    }
+}
+
+/// The field's date; none when it is absent, no HTTP-date, or there more than once, in all of which it is to be
+/// ignored (sections 13.1.3 and 13.1.4).
+fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(only(headers, name)?).ok()
+}
+
+/// The value of a field that is there exactly once.
+fn only(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok().map(str::trim),
+        _ => None,
+    }
+}
+
+/// A time cut to the second that `last-modified` can say, never later than now (section 8.8.2.1); none before 1970
+/// and after 9999, which have no HTTP-date.
+fn http_second(time: SystemTime, now: SystemTime) -> Option<SystemTime> {
+    let seconds = time.min(now).duration_since(UNIX_EPOCH).ok()?.as_secs();
+    (seconds < END_OF_DATES).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+fn nanos_since_epoch(time: SystemTime) -> i128 {
+    let nanos = |d: Duration| i128::try_from(d.as_nanos()).unwrap_or(i128::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => nanos(after),
+        Err(before) => -nanos(before.duration()),
+    }
+}
+
+#[cfg(unix)]
+fn inode(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+/// Elsewhere the standard library does not tell: size and time have to do.
+#[cfg(not(unix))]
+fn inode(_: &Metadata) -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: &str = "Sun, 06 Nov 1994 12:00:00 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 11:59:59 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 12:00:01 GMT";
+
+    fn current() -> Validators {
+        Validators {
+            etag: "\"a,b\"".to_owned(),
+            modified: httpdate::parse_http_date(NOON).ok(),
+        }
+    }
+
+    fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in fields {
+            map.append(*name, value.parse().unwrap());
+        }
+        map
+    }
+
+    fn get(fields: &[(&'static str, &str)]) -> Verdict {
+        evaluate(&Method::GET, &headers(fields), Some(&current()))
+    }
+
+    #[test]
+    fn each_condition_alone() {
+        use Verdict::{Failed, NotModified, Proceed};
+        for (name, value, expected) in [
+            ("if-match", "\"a,b\"", Proceed),
+            ("if-match", "*", Proceed),
+            ("if-match", "\"x\", \"a,b\"", Proceed),
+            ("if-match", "\"x\"", Failed),
+            ("if-match", "W/\"a,b\"", Failed),
+            ("if-match", "", Failed),
+            ("if-match", "a,b", Failed),
+            ("if-match", "\"a,b", Failed),
+            ("if-none-match", "\"a,b\"", NotModified),
+            ("if-none-match", "W/\"a,b\"", NotModified),
+            ("if-none-match", " , ,\"x\" ,\t W/\"a,b\"", NotModified),
+            ("if-none-match", "*", NotModified),
+            ("if-none-match", "\"a\"", Proceed),
+            ("if-none-match", "\"b\", \"a\"", Proceed),
+            ("if-none-match", "a,b", Proceed),
+            ("if-none-match", "w/\"a,b\"", Proceed),
+            ("if-modified-since", NOON, NotModified),
+            ("if-modified-since", AFTER, NotModified),
+            ("if-modified-since", BEFORE, Proceed),
+            ("if-modified-since", "yesterday", Proceed),
+            ("if-modified-since", "Sunday, 06-Nov-94 12:00:00 GMT", NotModified),
+            ("if-modified-since", "Sun Nov  6 12:00:00 1994", NotModified),
+            ("if-unmodified-since", NOON, Proceed),
+            ("if-unmodified-since", AFTER, Proceed),
+            ("if-unmodified-since", BEFORE, Failed),
+            ("if-unmodified-since", "rubbish", Proceed),
+        ] {
+            assert_eq!(get(&[(name, value)]), expected, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_tag_condition_silences_its_date_condition() {
+        assert_eq!(
+            get(&[("if-match", "\"a,b\""), ("if-unmodified-since", BEFORE)]),
+            Verdict::Proceed
+        );
+        assert_eq!(
+            get(&[("if-none-match", "\"x\""), ("if-modified-since", AFTER)]),
+            Verdict::Proceed
+        );
+    }
+
+    #[test]
+    fn the_first_group_is_weighed_before_the_second() {
+        assert_eq!(
+            get(&[("if-match", "\"x\""), ("if-none-match", "\"a,b\"")]),
+            Verdict::Failed
+        );
+        assert_eq!(
+            get(&[("if-match", "\"a,b\""), ("if-none-match", "\"a,b\"")]),
+            Verdict::NotModified
+        );
+        assert_eq!(
+            get(&[("if-unmodified-since", BEFORE), ("if-none-match", "*")]),
+            Verdict::Failed
+        );
+        assert_eq!(
+            get(&[("if-match", "*"), ("if-modified-since", NOON)]),
+            Verdict::NotModified
+        );
+    }
+
+    #[test]
+    fn lists_over_several_lines_are_one_list() {
+        assert_eq!(
+            get(&[("if-none-match", "\"x\""), ("if-none-match", "\"a,b\"")]),
+            Verdict::NotModified
+        );
+    }
+
+    #[test]
+    fn a_date_that_is_there_twice_is_ignored() {
+        assert_eq!(
+            get(&[("if-modified-since", NOON), ("if-modified-since", NOON)]),
+            Verdict::Proceed
+        );
+    }
+
+    #[test]
+    fn a_write_fails_where_a_read_is_not_modified_and_knows_no_modified_since() {
+        let put = |fields: &[(&'static str, &str)], current: Option<&Validators>| {
+            evaluate(&Method::PUT, &headers(fields), current)
+        };
+        let now = current();
+        assert_eq!(put(&[("if-none-match", "*")], Some(&now)), Verdict::Failed);
+        assert_eq!(put(&[("if-none-match", "*")], None), Verdict::Proceed);
+        assert_eq!(put(&[("if-match", "*")], None), Verdict::Failed);
+        assert_eq!(put(&[("if-modified-since", NOON)], Some(&now)), Verdict::Proceed);
+    }
+
+    #[test]
+    fn if_range_matches_strongly_or_to_the_second() {
+        for (value, expected) in [
+            ("\"a,b\"", true),
+            ("W/\"a,b\"", false),
+            ("\"x\"", false),
+            (NOON, true),
+            (BEFORE, false),
+            (AFTER, false),
+            ("rubbish", false),
+            ("*", false),
+        ] {
+            assert_eq!(
+                range_applies(&headers(&[("if-range", value)]), &current()),
+                expected,
+                "{value}"
+            );
+        }
+        assert!(range_applies(&HeaderMap::new(), &current()));
+        assert!(!range_applies(
+            &headers(&[("if-range", NOON), ("if-range", NOON)]),
+            &current()
+        ));
+    }
+
+    #[test]
+    fn times_that_have_no_http_date_have_no_last_modified() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let second = Duration::from_secs(1);
+        assert_eq!(http_second(UNIX_EPOCH - second, now), None);
+        assert_eq!(http_second(UNIX_EPOCH, now), Some(UNIX_EPOCH));
+        assert_eq!(http_second(now + second, now), Some(now));
+        let far = UNIX_EPOCH + Duration::from_secs(END_OF_DATES);
+        assert_eq!(http_second(far, far), None);
+        assert!(http_second(far - second, far).is_some());
+    }
+}

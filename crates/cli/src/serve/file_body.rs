@@ -1,0 +1,251 @@
+//! The body of a response: nothing, a few octets in memory, or parts of a file read a chunk at a time.
+//!
+//! A file's octets are read by blocking jobs, one chunk ahead of the one given out, so a body holds one chunk itself
+//! beside the one that its reader has: two, however long the file is. The length is announced from the file as it was
+//! when opened. A file that grew is cut there; one that shrank makes the body fail, so that its stream is reset and
+//! no short body passes for a whole one. Made by `files` and `respond`, polled by the transport.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::future::Future as _;
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::buffers::Buffers;
+
+/// The body of every response that [`Files`](super::Files) gives. Its size hint is exact.
+#[derive(Debug)]
+pub struct ServeBody(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Empty,
+    Full(Bytes),
+    File(FileBody),
+}
+
+/// A stretch of a body.
+#[derive(Debug)]
+pub(super) enum Segment {
+    /// Octets that are here already.
+    Memory(Bytes),
+    /// A range of the file.
+    File(Range<u64>),
+}
+
+#[derive(Debug)]
+struct FileBody {
+    file: Arc<File>,
+    buffers: Arc<Buffers>,
+    runtime: Handle,
+    segments: VecDeque<Segment>,
+    /// Bytes not yet given out, those read ahead included.
+    remaining: u64,
+    ahead: Ahead,
+}
+
+#[derive(Debug)]
+enum Ahead {
+    Idle,
+    Ready(Bytes),
+    Reading(JoinHandle<io::Result<Bytes>>),
+    /// A read failed and was reported; nothing more comes, and `remaining` stays, so this is no end of stream.
+    Failed,
+}
+
+impl ServeBody {
+    /// A body of no octets.
+    pub(super) fn empty() -> ServeBody {
+        ServeBody(Kind::Empty)
+    }
+
+    /// A body of octets in memory.
+    pub(super) fn full(bytes: Bytes) -> ServeBody {
+        if bytes.is_empty() {
+            ServeBody::empty()
+        } else {
+            ServeBody(Kind::Full(bytes))
+        }
+    }
+
+    /// A body of `segments`, the file's parts among them read from `file` in chunks. The first chunk is read at
+    /// once, if it is what comes first. Blocks, and needs the runtime's context: for blocking jobs only.
+    ///
+    /// # Errors
+    /// The first read failed.
+    pub(super) fn file(
+        file: File,
+        segments: VecDeque<Segment>,
+        buffers: Arc<Buffers>,
+    ) -> io::Result<ServeBody> {
+        let remaining = segments.iter().map(Segment::len).sum();
+        let mut body = FileBody {
+            file: Arc::new(file),
+            buffers,
+            runtime: Handle::current(),
+            segments,
+            remaining,
+            ahead: Ahead::Idle,
+        };
+        if let Some(range) = body.next_read() {
+            body.ahead = Ahead::Ready(read(&body.file, &body.buffers, &range)?);
+        }
+        Ok(ServeBody(Kind::File(body)))
+    }
+}
+
+impl Segment {
+    fn len(&self) -> u64 {
+        match self {
+            Segment::Memory(bytes) => bytes.len() as u64,
+            Segment::File(range) => range.end - range.start,
+        }
+    }
+}
+
+impl FileBody {
+    /// Takes the next chunk's range off the front, if the front is of the file.
+    fn next_read(&mut self) -> Option<Range<u64>> {
+        let Some(Segment::File(range)) = self.segments.front_mut() else {
+            return None;
+        };
+        let end = range
+            .start
+            .saturating_add(self.buffers.size() as u64)
+            .min(range.end);
+        let next = range.start..end;
+        range.start = end;
+        if range.is_empty() {
+            self.segments.pop_front();
+        }
+        Some(next)
+    }
+
+    fn read_ahead(&mut self) {
+        if let Some(range) = self.next_read() {
+            let (file, buffers) = (Arc::clone(&self.file), Arc::clone(&self.buffers));
+            self.ahead = Ahead::Reading(self.runtime.spawn_blocking(move || read(&file, &buffers, &range)));
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.remaining == 0 {
+            return Poll::Ready(None);
+        }
+        let chunk = loop {
+            match std::mem::replace(&mut self.ahead, Ahead::Idle) {
+                Ahead::Ready(chunk) => break Ok(chunk),
+                Ahead::Failed => {
+                    self.ahead = Ahead::Failed;
+                    return Poll::Ready(None);
+                }
+                Ahead::Idle => {
+                    if let Some(Segment::Memory(_)) = self.segments.front() {
+                        if let Some(Segment::Memory(bytes)) = self.segments.pop_front() {
+                            break Ok(bytes);
+                        }
+                    }
+                    if self.segments.is_empty() {
+                        break Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    self.read_ahead();
+                }
+                Ahead::Reading(mut job) => match Pin::new(&mut job).poll(cx) {
+                    Poll::Pending => {
+                        self.ahead = Ahead::Reading(job);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(result)) => break result,
+                    Poll::Ready(Err(lost)) => break Err(io::Error::other(lost)),
+                },
+            }
+        };
+        match chunk {
+            Ok(chunk) => {
+                self.remaining = self.remaining.saturating_sub(chunk.len() as u64);
+                self.read_ahead();
+                Poll::Ready(Some(Ok(chunk)))
+            }
+            Err(error) => {
+                self.ahead = Ahead::Failed;
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+}
+
+impl Body for ServeBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match &mut self.0 {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.0 = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Kind::File(body) => body.poll(cx).map_ok(Frame::data),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Empty => true,
+            Kind::Full(_) => false,
+            Kind::File(body) => body.remaining == 0,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(match &self.0 {
+            Kind::Empty => 0,
+            Kind::Full(bytes) => bytes.len() as u64,
+            Kind::File(body) => body.remaining,
+        })
+    }
+}
+
+/// Reads a chunk; `range` is at most a buffer long.
+fn read(file: &File, buffers: &Arc<Buffers>, range: &Range<u64>) -> io::Result<Bytes> {
+    let mut buffer = buffers.take();
+    let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    read_exact_at(file, buffer.fill(length), range.start)?;
+    Ok(buffer.freeze())
+}
+
+/// Fills `buffer` from `offset` on, wherever the file's own position is.
+///
+/// # Errors
+/// `UnexpectedEof` when the file ends before: it shrank since it was opened.
+#[cfg(unix)]
+pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+pub(super) fn read_exact_at(file: &File, mut buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut at = offset;
+    while !buffer.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, buffer, at)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => {
+                buffer = buffer.get_mut(n..).unwrap_or_default();
+                at += n as u64;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Opening what a request names, without ever leaving the root.
+//!
+//! The root is a directory handle (`cap-std`), and every opening is relative to it: on Linux one `openat2` with
+//! `RESOLVE_BENEATH`, elsewhere a walk that checks each step. There is no moment between a check and the opening in
+//! which a path could be made to lead elsewhere. Blocks: called from blocking jobs only, by `files`.
+
+use std::fs::{File, Metadata};
+use std::io;
+
+use cap_std::fs::{Dir, OpenOptions};
+use http::StatusCode;
+
+/// What was found under a path.
+pub(super) enum Found {
+    /// A regular file, open, and what it was when opened.
+    File(File, Metadata),
+    /// A directory.
+    Directory,
+}
+
+/// Why nothing is served. Each is an answer to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OpenError {
+    /// No such file.
+    NotFound,
+    /// A file that may not be read, leads out of the root, or is no regular file.
+    Forbidden,
+    /// The process has no file descriptor or memory left for it.
+    Exhausted,
+    /// The disk or the file system failed.
+    Failed,
+}
+
+/// Opens `path` below `root`.
+///
+/// # Errors
+/// [`OpenError`], by what the system said.
+pub(super) fn open(root: &Dir, path: &str) -> Result<Found, OpenError> {
+    let file = match root.open_with(path, &read_options()) {
+        Ok(file) => file.into_std(),
+        // Windows does not open directories as files.
+        Err(_) if cfg!(windows) && root.metadata(path).is_ok_and(|m| m.is_dir()) => {
+            return Ok(Found::Directory);
+        }
+        Err(error) => return Err(OpenError::from_io(&error)),
+    };
+    let metadata = file.metadata().map_err(|e| OpenError::from_io(&e))?;
+    if metadata.is_file() {
+        Ok(Found::File(file, metadata))
+    } else if metadata.is_dir() {
+        Ok(Found::Directory)
+    } else {
+        Err(OpenError::Forbidden)
+    }
+}
+
+/// Reading only, and without waiting: the opening of a FIFO would otherwise last until someone writes to it.
+fn read_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use cap_std::fs::OpenOptionsExt as _;
+        use rustix::fs::OFlags;
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+        options.custom_flags(i32::try_from(flags).unwrap_or(0));
+    }
+    options
+}
+
+impl OpenError {
+    /// The status that says it.
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            OpenError::NotFound => StatusCode::NOT_FOUND,
+            OpenError::Forbidden => StatusCode::FORBIDDEN,
+            OpenError::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
+            OpenError::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn from_io(error: &io::Error) -> OpenError {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => OpenError::NotFound,
+            // A path that leads out of the root arrives here too.
+            io::ErrorKind::PermissionDenied => OpenError::Forbidden,
+            io::ErrorKind::OutOfMemory => OpenError::Exhausted,
+            _ => from_errno(error),
+        }
+    }
+}
+
+/// The errors that `io::ErrorKind` does not name.
+#[cfg(unix)]
+fn from_errno(error: &io::Error) -> OpenError {
+    use rustix::io::Errno;
+    match Errno::from_io_error(error) {
+        Some(Errno::NAMETOOLONG) => OpenError::NotFound,
+        // A loop of symbolic links; a socket, or a device without a driver.
+        Some(Errno::LOOP | Errno::NXIO | Errno::NODEV) => OpenError::Forbidden,
+        Some(Errno::MFILE | Errno::NFILE) => OpenError::Exhausted,
+        _ => OpenError::Failed,
+    }
+}
+
+#[cfg(not(unix))]
+fn from_errno(_: &io::Error) -> OpenError {
+    OpenError::Failed
+}

@@ -1,0 +1,243 @@
+//! A request path becomes the names of a file below the root, or is refused.
+//!
+//! Nothing here touches the file system: what this room lets through is merely well formed, and the opening
+//! (`open`) is what holds a request inside the root. Called by `files` and `uploads`.
+
+use std::fmt::Write as _;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// The longest name of a file on the file systems in common use, in bytes.
+pub(super) const MAX_NAME_BYTES: usize = 255;
+
+/// The longest path that is looked up, in bytes: Linux's `PATH_MAX` less the closing NUL.
+const MAX_PATH_BYTES: usize = 4095;
+
+/// What is escaped in a path that we write: all but RFC 3986's `unreserved`.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A path that is well formed: decoded once, free of `.` and `..`, of NUL and of separators within its names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    names: Vec<String>,
+    directory: bool,
+}
+
+/// Why a path is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadPath {
+    /// It does not say what it means in the way RFC 3986 has it, or it tries to leave the root: 400.
+    Malformed,
+    /// It is longer than any file's can be, so there is no such file: 404.
+    TooLong,
+}
+
+impl Target {
+    /// Reads the path of a request target. Empty segments are dropped, as if the slashes were one.
+    ///
+    /// # Errors
+    /// [`BadPath`]; `..` is refused rather than resolved, since no client that normalizes (RFC 3986 section 5.2.4)
+    /// sends it.
+    pub(super) fn parse(path: &str) -> Result<Target, BadPath> {
+        let rest = path.strip_prefix('/').ok_or(BadPath::Malformed)?;
+        let mut names = Vec::new();
+        let mut total = 0;
+        for segment in rest.split('/').filter(|segment| !segment.is_empty()) {
+            let name = decode(segment)?;
+            total += name.len() + 1;
+            if name.len() > MAX_NAME_BYTES || total > MAX_PATH_BYTES {
+                return Err(BadPath::TooLong);
+            }
+            names.push(name);
+        }
+        let directory = names.is_empty() || rest.ends_with('/');
+        Ok(Target { names, directory })
+    }
+
+    /// Whether the path ends with a slash, and so asks for a directory.
+    pub(super) fn is_directory(&self) -> bool {
+        self.directory
+    }
+
+    /// The last name; none for the root.
+    pub(super) fn last(&self) -> Option<&str> {
+        self.names.last().map(String::as_str)
+    }
+
+    /// The path below the root, `.` for the root itself.
+    pub(super) fn relative(&self) -> String {
+        if self.names.is_empty() {
+            ".".to_owned()
+        } else {
+            self.names.join("/")
+        }
+    }
+
+    /// The path of the file `name` in the directory that this names.
+    pub(super) fn child(&self, name: &str) -> String {
+        if self.names.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}/{name}", self.names.join("/"))
+        }
+    }
+
+    /// The directory's own path as a reference for `location`. Written anew from the names, so that `//host` in a
+    /// request cannot come back as a reference to another host.
+    pub(super) fn directory_location(&self) -> String {
+        let mut location = String::from("/");
+        for name in &self.names {
+            // Writing to a String does not fail.
+            let _ = write!(location, "{}/", encode(name));
+        }
+        location
+    }
+}
+
+/// A name, escaped for use as one segment of a path.
+pub(super) fn encode(name: &str) -> impl std::fmt::Display + '_ {
+    utf8_percent_encode(name, SEGMENT)
+}
+
+/// Decodes one segment, once; what still looks escaped afterwards is part of the name.
+fn decode(segment: &str) -> Result<String, BadPath> {
+    if !escapes_are_whole(segment.as_bytes()) {
+        return Err(BadPath::Malformed);
+    }
+    let name = percent_decode_str(segment)
+        .decode_utf8()
+        .map_err(|_| BadPath::Malformed)?;
+    // A backslash separates on Windows and in the minds of many programs; a colon starts a drive or a stream there.
+    let separates = |c: char| matches!(c, '/' | '\\' | '\0') || (cfg!(windows) && c == ':');
+    if name == "." || name == ".." || name.contains(separates) {
+        return Err(BadPath::Malformed);
+    }
+    Ok(name.into_owned())
+}
+
+/// Whether each `%` is followed by two hexadecimal digits (RFC 3986 section 2.1); the decoder would let others pass.
+fn escapes_are_whole(segment: &[u8]) -> bool {
+    let mut rest = segment;
+    while let Some(at) = rest.iter().position(|&b| b == b'%') {
+        match rest.get(at + 1..at + 3) {
+            Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => {
+                rest = rest.get(at + 3..).unwrap_or_default();
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relative(path: &str) -> Result<String, BadPath> {
+        Target::parse(path).map(|target| target.relative())
+    }
+
+    #[test]
+    fn plain_paths_become_names() {
+        for (path, expected) in [
+            ("/", "."),
+            ("//", "."),
+            ("/a", "a"),
+            ("/a/", "a"),
+            ("/a/b.txt", "a/b.txt"),
+            ("//a///b", "a/b"),
+            ("/.hidden", ".hidden"),
+            ("/...", "..."),
+            ("/..a/b..", "..a/b.."),
+            ("/with%20space", "with space"),
+            ("/%C3%A9t%c3%a9", "été"),
+            ("/a+b", "a+b"),
+            ("/100%25", "100%"),
+            ("/%252e%252e", "%2e%2e"),
+            ("/%252fetc", "%2fetc"),
+        ] {
+            assert_eq!(relative(path).as_deref(), Ok(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_trailing_slash_asks_for_a_directory() {
+        for (path, directory) in [("/", true), ("/a", false), ("/a/", true), ("//", true)] {
+            assert_eq!(
+                Target::parse(path).map(|t| t.is_directory()),
+                Ok(directory),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_could_leave_the_root_or_means_nothing_is_refused() {
+        for path in [
+            "",
+            "*",
+            "a",
+            "../a",
+            "/..",
+            "/../a",
+            "/a/../b",
+            "/a/..",
+            "/.",
+            "/./a",
+            "/%2e",
+            "/%2e%2e",
+            "/%2E%2e/a",
+            "/.%2e/a",
+            "/%2e./a",
+            "/a%2fb",
+            "/a%2Fb",
+            "/..%2fetc",
+            "/%2fetc%2fpasswd",
+            "/a\\b",
+            "/a%5cb",
+            "/..%5c..%5ca",
+            "/a%00",
+            "/a%00.txt",
+            "/%",
+            "/%2",
+            "/a%zz",
+            "/%2%65",
+            "/%+1",
+            "/%ff",
+            "/%c0%ae%c0%ae/a",
+            "/%c0%af",
+            "/%ed%a0%80",
+        ] {
+            assert_eq!(relative(path), Err(BadPath::Malformed), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_name_or_a_path_that_no_file_has_is_too_long() {
+        let name = "n".repeat(255);
+        assert_eq!(relative(&format!("/{name}")), Ok(name.clone()));
+        assert_eq!(relative(&format!("/{name}n")), Err(BadPath::TooLong));
+        assert_eq!(relative(&"/ab".repeat(2000)), Err(BadPath::TooLong));
+    }
+
+    #[test]
+    fn a_directory_location_is_absolute_and_escaped() {
+        for (path, expected) in [
+            ("/a", "/a/"),
+            ("//evil.example", "/evil.example/"),
+            ("/a%20b/%C3%A9%3f", "/a%20b/%C3%A9%3F/"),
+            ("/a:b", "/a%3Ab/"),
+            ("/x%0d%0ay", "/x%0D%0Ay/"),
+        ] {
+            assert_eq!(
+                Target::parse(path).map(|t| t.directory_location()),
+                Ok(expected.to_owned()),
+                "{path}"
+            );
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The service itself: which method goes where.
+//!
+//! Called by the server for each request; hands over to `files` and `uploads`.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use tower_service::Service;
+
+use super::buffers::Buffers;
+use super::file_body::ServeBody;
+use super::{Settings, Uploads, files, respond, uploads};
+
+/// The future of an answer.
+pub type ServeFuture = Pin<Box<dyn Future<Output = Result<Response<ServeBody>, Infallible>> + Send>>;
+
+/// A file server: GET and HEAD of the files under a root, PUT and POST as the settings have it.
+///
+/// Clones share all they have. A call needs the context of a tokio runtime.
+///
+/// ```
+/// # use bytes::Bytes;
+/// # use fullbore_cli::serve::{Files, Settings};
+/// # use http_body_util::{BodyExt, Empty};
+/// # use tower_service::Service;
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let root = tempfile::tempdir().unwrap();
+/// std::fs::write(root.path().join("hello.txt"), "hello").unwrap();
+/// let mut files = Files::open(root.path(), Settings::default()).unwrap();
+/// let request = http::Request::get("/hello.txt").body(Empty::<Bytes>::new()).unwrap();
+/// let response = files.call(request).await.unwrap();
+/// assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
+/// let body = response.into_body().collect().await.unwrap().to_bytes();
+/// assert_eq!(body, "hello");
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Files {
+    shared: Arc<Shared>,
+}
+
+/// What all clones share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) root: Dir,
+    pub(super) settings: Settings,
+    pub(super) buffers: Arc<Buffers>,
+    pub(super) sink: Sink,
+}
+
+/// Where uploads go.
+#[derive(Debug)]
+pub(super) enum Sink {
+    Refuse,
+    Discard,
+    Directory(Arc<Dir>),
+}
+
+impl Files {
+    /// A server of the files under `root`. It holds on to the directories themselves: moving or replacing them later
+    /// changes nothing for it.
+    ///
+    /// # Errors
+    /// The root or the directory for uploads is not there, is no directory, or may not be opened.
+    pub fn open(root: &Path, settings: Settings) -> io::Result<Files> {
+        let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
+        let sink = match &settings.uploads {
+            Uploads::Refuse => Sink::Refuse,
+            Uploads::Discard => Sink::Discard,
+            Uploads::Directory(path) => Sink::Directory(Arc::new(open(path)?)),
+        };
+        Ok(Files {
+            shared: Arc::new(Shared {
+                root: open(root)?,
+                buffers: Buffers::new(settings.chunk_bytes, settings.idle_chunks),
+                settings,
+                sink,
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+impl Files {
+    /// What the clones share, for tests that count it.
+    pub(super) fn shared_for_tests(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Shared {
+    fn allow(&self) -> &'static str {
+        match self.sink {
+            Sink::Refuse => "GET, HEAD, OPTIONS",
+            Sink::Discard | Sink::Directory(_) => "GET, HEAD, OPTIONS, POST, PUT",
+        }
+    }
+}
+
+impl<B> Service<Request<B>> for Files
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    type Response = Response<ServeBody>;
+    type Error = Infallible;
+    type Future = ServeFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> ServeFuture {
+        let shared = Arc::clone(&self.shared);
+        let method = request.method().clone();
+        Box::pin(async move { Ok(respond::finish(&method, answer(shared, request).await)) })
+    }
+}
+
+async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Response<ServeBody>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let allow = shared.allow();
+    // The request's body lives until there is an answer, so that its stream is not reset ahead of it.
+    let (head, body) = request.into_parts();
+    match head.method {
+        Method::GET | Method::HEAD => {
+            let job = tokio::task::spawn_blocking(move || files::answer(&shared, &head));
+            job.await
+                .unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
+        }
+        Method::PUT | Method::POST => match &shared.sink {
+            Sink::Refuse => respond::method_not_allowed(allow),
+            Sink::Discard => uploads::discard(&shared.settings, &head, body).await,
+            Sink::Directory(directory) => uploads::receive(directory, &shared.settings, &head, body).await,
+        },
+        Method::OPTIONS => respond::options(allow),
+        _ => respond::method_not_allowed(allow),
+    }
+}

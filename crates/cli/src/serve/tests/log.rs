@@ -1,0 +1,243 @@
+//! The access log: what a line says, and when it is written.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use http_body_util::Full;
+
+use crate::serve::{Log, LogBody, LogWriter, PeerAddr};
+
+use super::*;
+
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Paper {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(octets);
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A site behind a log.
+struct Logged {
+    site: Site,
+    log: Log<Files>,
+    paper: Paper,
+}
+
+impl Logged {
+    fn new() -> Logged {
+        let site = Site::with(|_| Settings {
+            whole_body_bytes: 100,
+            chunk_bytes: 1000,
+            ..Settings::default()
+        });
+        let paper = Paper::default();
+        let writer = LogWriter::new(paper.clone()).unwrap();
+        let log = Log::new(site.files.clone(), Some(writer));
+        Logged { site, log, paper }
+    }
+
+    async fn call(&self, request: Request<Full<Bytes>>) -> Response<LogBody<ServeBody>> {
+        let Ok::<_, Infallible>(response) = self.log.clone().call(request).await;
+        response
+    }
+
+    async fn read(&self, request: Request<Full<Bytes>>) {
+        let response = self.call(request).await;
+        response.into_body().collect().await.unwrap();
+    }
+
+    /// The lines, once the log is closed.
+    fn lines(self) -> Vec<String> {
+        drop(self.log);
+        let text = String::from_utf8(self.paper.0.lock().unwrap().clone()).unwrap();
+        assert!(text.is_empty() || text.ends_with('\n'));
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+fn get(path: &str) -> Request<Full<Bytes>> {
+    request(Method::GET, path, &[], Full::default())
+}
+
+/// A line without its time and its duration, which differ.
+fn steady(line: &str) -> String {
+    let (time, rest) = line.split_once(' ').unwrap();
+    assert!(
+        humantime::parse_rfc3339(time).is_ok() && time.len() == 24,
+        "{time}"
+    );
+    let kept = rest.split(' ').filter(|field| {
+        let millis = field.strip_suffix("ms").and_then(|m| m.parse::<f64>().ok());
+        millis.is_none()
+    });
+    kept.collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn a_line_says_who_asked_for_what_and_what_came_of_it() {
+    let logged = Logged::new();
+    logged.site.write("a.txt", "hello");
+    let mut request = get("/a.txt?q=1");
+    let peer = PeerAddr("127.0.0.1:40126".parse().unwrap());
+    request.extensions_mut().insert(peer);
+    request
+        .headers_mut()
+        .insert("user-agent", "curl/8.14.1".parse().unwrap());
+    logged.read(request).await;
+    let lines = logged.lines();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(
+        steady(&lines[0]),
+        r#"127.0.0.1:40126 GET "/a.txt?q=1" 200 5 "curl/8.14.1""#
+    );
+    assert!(lines[0].contains("ms "), "{}", lines[0]);
+}
+
+#[tokio::test]
+async fn answers_without_a_body_are_whole_even_when_nobody_polls_them() {
+    let logged = Logged::new();
+    logged.site.write("a.txt", "hello");
+    for (method, fields) in [
+        (Method::HEAD, &[][..]),
+        (Method::GET, &[("if-none-match", "*")][..]),
+        (Method::OPTIONS, &[][..]),
+    ] {
+        let request = request(method, "/a.txt", fields, Full::default());
+        drop(logged.call(request).await);
+    }
+    let lines: Vec<String> = logged.lines().iter().map(|line| steady(line)).collect();
+    assert_eq!(
+        lines,
+        [
+            r#"- HEAD "/a.txt" 200 0 -"#,
+            r#"- GET "/a.txt" 304 0 -"#,
+            r#"- OPTIONS "/a.txt" 204 0 -"#,
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_is_dropped_is_aborted_with_the_bytes_it_gave() {
+    let logged = Logged::new();
+    logged.site.write("a", pattern(10_000));
+    let mut body = logged.call(get("/a")).await.into_body();
+    for _ in 0..3 {
+        assert!(body.frame().await.unwrap().is_ok());
+    }
+    drop(body);
+    // The last frame tells the end: nobody has to poll for what comes after.
+    let mut body = logged.call(get("/a")).await.into_body();
+    for _ in 0..10 {
+        assert!(body.frame().await.unwrap().is_ok());
+    }
+    assert!(body.is_end_stream());
+    drop(body);
+    drop(logged.call(get("/a")).await);
+    let lines: Vec<String> = logged.lines().iter().map(|line| steady(line)).collect();
+    assert_eq!(
+        lines,
+        [
+            r#"- GET "/a" 200 3000 - aborted"#,
+            r#"- GET "/a" 200 10000 -"#,
+            r#"- GET "/a" 200 0 - aborted"#,
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_fails_is_aborted() {
+    let logged = Logged::new();
+    logged.site.write("a", pattern(10_000));
+    let mut body = logged.call(get("/a")).await.into_body();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(logged.site.path("a"))
+        .unwrap();
+    file.set_len(2000).unwrap();
+    while let Some(frame) = body.frame().await {
+        if frame.is_err() {
+            break;
+        }
+    }
+    assert!(body.frame().await.is_none());
+    drop(body);
+    let lines = logged.lines();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(steady(&lines[0]), r#"- GET "/a" 200 2000 - aborted"#);
+}
+
+#[tokio::test]
+async fn a_request_given_up_before_its_answer_has_no_status() {
+    let logged = Logged::new();
+    let mut log = logged.log.clone();
+    drop(log.call(get("/a")));
+    drop(log);
+    let lines = logged.lines();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(steady(&lines[0]), r#"- GET "/a" - 0 - aborted"#);
+}
+
+#[tokio::test]
+async fn a_peer_cannot_write_lines_of_its_own() {
+    let logged = Logged::new();
+    let mut request = get("/a%0a\"b\"\\?x=%0d");
+    let agent = http::HeaderValue::from_bytes(b"evil\" 200 0 \xff\xc2\x85\ttab\\").unwrap();
+    request.headers_mut().insert("user-agent", agent);
+    logged.read(request).await;
+    let lines = logged.lines();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(
+        steady(&lines[0]),
+        r#"- GET "/a%0a\"b\"\\?x=%0d" 400 12 "evil\" 200 0 \xff\xc2\x85\x09tab\\""#
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_of_requests_at_once_stay_whole() {
+    let logged = Logged::new();
+    let long = "x".repeat(500);
+    let requests: Vec<_> = (0..200)
+        .map(|i| {
+            let mut log = logged.log.clone();
+            let path = format!("/{i}-{long}");
+            tokio::spawn(async move {
+                let Ok::<_, Infallible>(response) = log.call(get(&path)).await;
+                response.into_body().collect().await.unwrap();
+            })
+        })
+        .collect();
+    for request in requests {
+        request.await.unwrap();
+    }
+    let mut seen: Vec<usize> = logged
+        .lines()
+        .iter()
+        .map(|line| {
+            let line = steady(line);
+            let rest = line.strip_prefix(r#"- GET "/"#).unwrap();
+            let (number, rest) = rest.split_once('-').unwrap();
+            assert_eq!(rest, format!(r#"{long}" 404 10 -"#));
+            number.parse().unwrap()
+        })
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..200).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn without_a_writer_all_passes_through() {
+    let site = Site::new();
+    site.write("a", "hello");
+    let mut log = Log::new(site.files.clone(), None);
+    let Ok::<_, Infallible>(response) = log.call(get("/a")).await;
+    assert_eq!(response.body().size_hint().exact(), Some(5));
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "hello");
+}

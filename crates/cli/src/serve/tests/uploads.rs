@@ -1,0 +1,435 @@
+//! PUT and POST: what is stored, what is refused, and that nothing is left of what did not succeed.
+
+use std::time::Duration;
+
+use crate::serve::Uploads;
+
+use super::*;
+
+/// A site that serves what it takes, in batches small enough for many.
+fn site() -> Site {
+    Site::with(|root| Settings {
+        uploads: Uploads::Directory(root.to_owned()),
+        upload_batch_bytes: 100,
+        ..Settings::default()
+    })
+}
+
+fn discarding() -> Site {
+    Site::with(|_| Settings {
+        uploads: Uploads::Discard,
+        ..Settings::default()
+    })
+}
+
+impl Site {
+    async fn send(&self, method: Method, path: &str, fields: &[(&str, &str)], body: Script) -> Answer {
+        Answer::read(self.call(request(method, path, fields, body)).await).await
+    }
+
+    async fn put(&self, path: &str, text: &'static str) -> Answer {
+        self.send(Method::PUT, path, &[], Script::text(text)).await
+    }
+
+    async fn post(&self, path: &str, text: &'static str) -> Answer {
+        self.send(Method::POST, path, &[], Script::text(text)).await
+    }
+
+    fn content(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn put_creates_and_then_replaces() {
+    let site = site();
+    let first = site.put("/a%20b.txt", "one").await;
+    assert_eq!(first.status, 201);
+    assert_eq!(first.field("location"), "/a%20b.txt");
+    assert_eq!(first.text(), "3\n");
+    assert_eq!(site.content("a b.txt"), "one");
+
+    let second = site.put("/a%20b.txt", "second").await;
+    assert_eq!(second.status, 200);
+    assert_eq!(second.field("location"), "");
+    assert_eq!(second.text(), "6\n");
+    assert_eq!(site.content("a b.txt"), "second");
+    assert_eq!(site.names(), ["a b.txt"]);
+
+    let read = site.get("/a%20b.txt").await;
+    assert_eq!(read.text(), "second");
+    assert_eq!(read.field("etag"), second.field("etag"));
+    assert!(!read.field("etag").is_empty());
+}
+
+#[tokio::test]
+async fn post_creates_and_never_replaces() {
+    let site = site();
+    assert_eq!(site.post("/a", "one").await.status, 201);
+    assert_eq!(site.post("/a", "two").await.status, 409);
+    assert_eq!(site.content("a"), "one");
+    assert_eq!(site.names(), ["a"]);
+}
+
+#[tokio::test]
+async fn post_to_a_slash_makes_up_a_name() {
+    let site = site();
+    for path in ["/", "/", "/sub/"] {
+        let answer = site.post(path, "text").await;
+        assert_eq!(answer.status, 201);
+        let location = answer.field("location");
+        assert!(location.starts_with("/upload-"), "{location}");
+        assert_eq!(site.get(location).await.text(), "text");
+    }
+    assert_eq!(site.names().len(), 3);
+    assert_eq!(site.put("/", "text").await.status, 400);
+    assert_eq!(site.put("/sub/", "text").await.status, 400);
+    assert_eq!(site.names().len(), 3);
+}
+
+#[tokio::test]
+async fn only_the_last_segment_names_the_file() {
+    let site = site();
+    let answer = site.put("/some/where/a.txt?b=c", "text").await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(answer.field("location"), "/a.txt");
+    assert_eq!(site.names(), ["a.txt"]);
+}
+
+#[tokio::test]
+async fn a_name_that_is_no_name_is_refused() {
+    let site = site();
+    let long = format!("/{}", "n".repeat(256));
+    for path in [
+        "/..",
+        "/.",
+        "/../a",
+        "/sub/../a",
+        "/%2e%2e",
+        "/..%2fa",
+        "/a%2fb",
+        "/%2fa",
+        "/a%5cb",
+        "/a%00",
+        "/a%0a",
+        "/a%0d%0ab",
+        "/%1b[2J",
+        "/a%7f",
+        "/%c2%85",
+        "/.hidden",
+        "/.a.0123456789abcdef.part",
+        "/%ff",
+        "/%",
+        "/a%zz",
+        &long,
+    ] {
+        let answer = site.put(path, "text").await;
+        assert_eq!(answer.status, 400, "{path}");
+        assert_eq!(site.post(path, "text").await.status, 400, "{path}");
+        assert_eq!(answer.field("content-type"), "text/plain; charset=utf-8");
+    }
+    assert_eq!(site.names(), Vec::<String>::new());
+    let entries = std::fs::read_dir(&site.outside).unwrap().count();
+    assert_eq!(entries, 1, "only the root lies outside");
+}
+
+#[tokio::test]
+async fn uploads_of_every_length_and_framing_arrive_whole() {
+    let site = site();
+    for length in [0, 1, 99, 100, 101, 5000, 300_000] {
+        let content = pattern(length);
+        for frame in [1.max(length / 2000), 33, 100, 1000] {
+            let pieces = content.chunks(frame);
+            let steps = pieces.map(|piece| Step::Data(Bytes::copy_from_slice(piece)));
+            let body = Script::of(steps.chain([Step::Data(Bytes::new()), Step::Trailers]));
+            let announced = length.to_string();
+            let fields = [("content-length", announced.as_str())];
+            let answer = site.send(Method::PUT, "/file", &fields, body).await;
+            assert!(answer.status.is_success(), "{}", answer.status);
+            assert_eq!(answer.text(), format!("{length}\n"));
+            assert!(std::fs::read(site.path("file")).unwrap() == content);
+        }
+    }
+    assert_eq!(site.names(), ["file"]);
+}
+
+#[tokio::test]
+async fn an_upload_that_breaks_off_leaves_nothing() {
+    let site = site();
+    site.write("old", "old");
+    let steps = |pieces: usize| {
+        let data = (0..pieces).map(|_| Step::Data(Bytes::from(vec![0; 60])));
+        Script::of(data.chain([Step::Fail]))
+    };
+    for pieces in 0..8 {
+        for (method, path) in [
+            (Method::PUT, "/new"),
+            (Method::POST, "/new"),
+            (Method::PUT, "/old"),
+        ] {
+            let answer = site.send(method, path, &[], steps(pieces)).await;
+            assert_eq!(answer.status, 400);
+            assert_eq!(answer.text(), "the upload broke off\n");
+            assert_eq!(site.names(), ["old"]);
+            assert_eq!(site.content("old"), "old");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_is_dropped_leaves_nothing() {
+    let site = site();
+    for pieces in 0..6 {
+        let data = (0..pieces).map(|_| Step::Data(Bytes::from(vec![0; 60])));
+        let body = Script::of(data.chain([Step::Stall]));
+        let mut files = site.files.clone();
+        let upload = tokio::spawn(files.call(request(Method::PUT, "/new", &[], body)));
+        until(|| site.names().len() == 1).await;
+        assert!(site.names()[0].ends_with(".part"), "{:?}", site.names());
+        upload.abort();
+        assert!(upload.await.unwrap_err().is_cancelled());
+        // A write under way ends before its file goes.
+        until(|| site.names().is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn an_upload_dropped_before_it_began_leaves_nothing() {
+    let site = site();
+    for _ in 0..20 {
+        let mut files = site.files.clone();
+        let body = Script::of([Step::Stall]);
+        let mut upload = files.call(request(Method::PUT, "/new", &[], body));
+        // Polled once: the job that makes the file is on its way.
+        let polled = std::future::poll_fn(|cx| Poll::Ready(upload.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        drop(upload);
+    }
+    // Jobs are done in no stated order; one that comes after them all tells that they are.
+    until(|| site.names().is_empty()).await;
+    assert_eq!(site.put("/new", "text").await.status, 201);
+    until(|| site.names() == ["new"]).await;
+}
+
+#[tokio::test]
+async fn the_length_must_be_the_one_announced() {
+    for site in [site(), discarding()] {
+        for (announced, status) in [
+            ("4", 200),
+            ("0", 400),
+            ("3", 400),
+            ("5", 400),
+            ("x", 400),
+            ("-1", 400),
+            ("99999999999999999999999", 400),
+        ] {
+            let fields = [("content-length", announced)];
+            let body = Script::text("text");
+            let answer = site.send(Method::PUT, "/file", &fields, body).await;
+            let found = match answer.status.as_u16() {
+                201 => 200,
+                other => other,
+            };
+            assert_eq!(found, status, "{announced}");
+        }
+        assert!(site.names().len() <= 1);
+    }
+}
+
+#[tokio::test]
+async fn an_upload_over_the_limit_is_refused() {
+    for uploads in [true, false] {
+        let site = Site::with(|root| Settings {
+            uploads: if uploads {
+                Uploads::Directory(root.to_owned())
+            } else {
+                Uploads::Discard
+            },
+            max_upload_bytes: 4,
+            ..Settings::default()
+        });
+        let announced = [("content-length", "5")];
+        let script = || Script::text("12345");
+        let early = site.send(Method::PUT, "/a", &announced, script()).await;
+        assert_eq!(early.status, 413);
+        assert_eq!(site.send(Method::PUT, "/a", &[], script()).await.status, 413);
+        assert_eq!(site.names(), Vec::<String>::new());
+        assert!(site.put("/a", "1234").await.status.is_success());
+    }
+}
+
+#[tokio::test]
+async fn a_part_is_not_taken_for_the_whole() {
+    let site = site();
+    let fields = [("content-range", "bytes 0-3/10")];
+    let body = Script::text("text");
+    let answer = site.send(Method::PUT, "/a", &fields, body).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(site.names(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn preconditions_guard_a_replacement() {
+    let site = site();
+    let put = |fields: &'static [(&'static str, &'static str)]| {
+        site.send(Method::PUT, "/a", fields, Script::text("text"))
+    };
+    assert_eq!(put(&[("if-match", "*")]).await.status, 412);
+    assert_eq!(put(&[("if-none-match", "*")]).await.status, 201);
+    assert_eq!(put(&[("if-none-match", "*")]).await.status, 412);
+    assert_eq!(put(&[("if-match", "\"other\"")]).await.status, 412);
+    assert_eq!(put(&[("if-match", "*")]).await.status, 200);
+
+    let etag = site.get("/a").await.field("etag").to_owned();
+    let fields = [("if-match", etag.as_str())];
+    let send = || site.send(Method::PUT, "/a", &fields, Script::text("newer"));
+    assert_eq!(send().await.status, 200);
+    assert_eq!(send().await.status, 412, "the tag is another now");
+    assert_eq!(site.names(), ["a"]);
+}
+
+#[tokio::test]
+async fn a_name_taken_meanwhile_is_not_replaced_by_who_must_not() {
+    let site = site();
+    for (method, fields, status) in [
+        (Method::POST, &[][..], 409),
+        (Method::PUT, &[("if-none-match", "*")][..], 412),
+    ] {
+        let body = Script::of([Step::Data(Bytes::from("mine")), Step::Stall]);
+        // A body that stalls until the other file is there, then ends.
+        let (body, release) = Gated::new(body);
+        let mut files = site.files.clone();
+        let upload = tokio::spawn(files.call(request(method, "/a", fields, body)));
+        until(|| site.names().len() == 1).await;
+        site.write("a", "theirs");
+        release.send(()).unwrap();
+        let Ok(response) = upload.await.unwrap();
+        assert_eq!(response.status(), status);
+        assert_eq!(site.content("a"), "theirs");
+        assert_eq!(site.names(), ["a"]);
+        std::fs::remove_file(site.path("a")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_has_the_name_but_is_no_file_does_no_harm() {
+    let site = site();
+    std::fs::create_dir(site.path("dir")).unwrap();
+    assert_eq!(site.put("/dir", "text").await.status, 409);
+    assert_eq!(site.post("/dir", "text").await.status, 409);
+    assert_eq!(site.names(), ["dir"]);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn links_and_pipes_are_replaced_and_never_written_through() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    let site = site();
+    let target = site.outside.join("target");
+    std::fs::write(&target, "untouched").unwrap();
+    for name in ["absolute", "relative", "dangling"] {
+        let to = match name {
+            "absolute" => target.clone(),
+            "relative" => "../target".into(),
+            _ => "../made".into(),
+        };
+        std::os::unix::fs::symlink(to, site.path(name)).unwrap();
+    }
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, site.path("fifo"), FileType::Fifo, mode, 0).unwrap();
+    for name in ["absolute", "relative", "dangling", "fifo"] {
+        let path = format!("/{name}");
+        assert_eq!(site.post(&path, "text").await.status, 409, "{name}");
+        assert_eq!(site.put(&path, "text").await.status, 200, "{name}");
+        assert!(site.path(name).symlink_metadata().unwrap().is_file());
+    }
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "untouched");
+    assert!(!site.outside.join("made").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_uploads_at_once_one_whole_file_remains() {
+    let site = site();
+    let uploads: Vec<_> = (0..8_u8)
+        .map(|i| {
+            let piece = Bytes::from(vec![i; 50]);
+            let body = Script::of((0..40).map(|_| Step::Data(piece.clone())));
+            let mut files = site.files.clone();
+            tokio::spawn(files.call(request(Method::PUT, "/a", &[], body)))
+        })
+        .collect();
+    for upload in uploads {
+        let Ok(response) = upload.await.unwrap();
+        assert!(response.status().is_success());
+    }
+    assert_eq!(site.names(), ["a"]);
+    let content = std::fs::read(site.path("a")).unwrap();
+    assert_eq!(content.len(), 2000);
+    assert!(content.iter().all(|octet| *octet == content[0]));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_directory_that_is_gone_is_an_error_of_ours() {
+    let site = site();
+    std::fs::remove_dir(&site.root).unwrap();
+    let answer = site.put("/a", "text").await;
+    assert_eq!(answer.status, 500);
+    assert_eq!(answer.text(), "the upload could not be stored\n");
+}
+
+#[tokio::test]
+async fn discarded_uploads_are_counted() {
+    let site = discarding();
+    for method in [Method::PUT, Method::POST] {
+        let pieces = (0..1000).map(|_| Step::Data(Bytes::from(vec![0; 1234])));
+        let body = Script::of(pieces.chain([Step::Trailers]));
+        let answer = site.send(method, "/any/../thing", &[], body).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.text(), "1234000\n");
+        assert_eq!(answer.field("content-length"), "8");
+    }
+    let empty = site.send(Method::POST, "/", &[], Script::of([])).await;
+    assert_eq!(empty.text(), "0\n");
+    let broken = Script::of([Step::Data(Bytes::from("x")), Step::Fail]);
+    let answer = site.send(Method::POST, "/", &[], broken).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(site.names(), Vec::<String>::new());
+}
+
+/// A body whose stall ends when it is told.
+struct Gated {
+    body: Script,
+    gate: tokio::sync::oneshot::Receiver<()>,
+}
+
+impl Gated {
+    fn new(body: Script) -> (Gated, tokio::sync::oneshot::Sender<()>) {
+        let (release, gate) = tokio::sync::oneshot::channel();
+        (Gated { body, gate }, release)
+    }
+}
+
+impl Body for Gated {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Pending => Pin::new(&mut self.gate).poll(cx).map(|_| None),
+            ready => ready,
+        }
+    }
+}
+
+/// Waits for what a blocking job does in its own time. Gives up, and fails, after a while no run should need.
+async fn until(condition: impl Fn() -> bool) {
+    for _ in 0..3000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never came true");
+}

@@ -1,0 +1,360 @@
+//! What the program is for: bodies arrive whole, in their place, many at once, and uploads as well.
+
+mod support;
+
+use std::convert::Infallible;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use fullbore::{Incoming, Server};
+use http::{Request, Response};
+use http_body_util::Full;
+use support::{Serving, TestResult, names, program, run};
+use tower_service::Service;
+
+/// Bytes in which a lost, doubled or moved part shows.
+fn content(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let mut content = Vec::with_capacity(length);
+    for _ in 0..length {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        content.push(state.to_le_bytes()[0]);
+    }
+    content
+}
+
+fn json(text: &[u8]) -> TestResult<serde_json::Value> {
+    Ok(serde_json::from_slice(text)?)
+}
+
+#[test]
+fn the_demo_finds_every_byte_right() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let ended = run(folder.path(), ["demo"])?;
+    ended.succeeded();
+    let text = String::from_utf8(ended.stdout)?;
+    assert_eq!(text.matches("every byte").count(), 6, "{text}");
+    assert!(text.contains("270,483,456 bytes"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn the_version_is_that_of_the_package() -> TestResult {
+    let ended = run(Path::new("."), ["--version"])?;
+    ended.succeeded();
+    assert_eq!(
+        ended.stdout,
+        concat!("fullbore ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()
+    );
+    Ok(())
+}
+
+#[test]
+fn a_large_file_arrives_whole_in_a_file_and_on_standard_output() -> TestResult {
+    let root = tempfile::tempdir()?;
+    let content = content(5_000_017);
+    fs::write(root.path().join("large"), &content)?;
+    let serving = Serving::start(root.path(), &["--self-signed"])?;
+    let url = format!("{}/large", serving.origin);
+
+    let folder = tempfile::tempdir()?;
+    let ended = run(folder.path(), ["get", "--insecure", "-O", &url])?;
+    ended.succeeded();
+    assert!(ended.stderr.starts_with("5,000,017 bytes in "), "{ended:?}");
+    assert_eq!(ended.stderr.lines().count(), 1);
+    assert_eq!(names(folder.path())?, ["large"]);
+    assert!(fs::read(folder.path().join("large"))? == content);
+
+    let ended = run(folder.path(), ["get", "--insecure", "--json", &url])?;
+    ended.succeeded();
+    assert!(ended.stdout == content);
+    let document = json(ended.stderr.as_bytes())?;
+    assert_eq!(document["totals"]["bytes"], 5_000_017);
+    assert_eq!(document["results"][0]["status"], 200);
+    Ok(())
+}
+
+#[test]
+fn windows_of_the_smallest_size_change_nothing_but_the_speed() -> TestResult {
+    let root = tempfile::tempdir()?;
+    let content = content(300_000);
+    fs::write(root.path().join("file"), &content)?;
+    let serving = Serving::start(
+        root.path(),
+        &["--plaintext", "--threads", "1", "--max-streams", "1"],
+    )?;
+    let folder = tempfile::tempdir()?;
+    let url = format!("{}/file", serving.origin);
+    run(
+        folder.path(),
+        [
+            "get",
+            "--stream-window",
+            "16KiB",
+            "--connection-window",
+            "65535",
+            "--refill-at",
+            "8KiB",
+            "-o",
+            "a",
+            &url,
+        ],
+    )?
+    .succeeded();
+    assert!(fs::read(folder.path().join("a"))? == content);
+    Ok(())
+}
+
+#[test]
+fn a_list_of_many_urls_becomes_as_many_files() -> TestResult {
+    const MANY: usize = 2_000;
+    let root = tempfile::tempdir()?;
+    for index in 0..MANY {
+        fs::write(root.path().join(format!("{index}.txt")), content(index))?;
+    }
+    let serving = Serving::start(root.path(), &["--plaintext"])?;
+    let mut list = String::from("# all of them\n\n");
+    for index in 0..MANY {
+        list.push_str(&format!("{}/{index}.txt\n", serving.origin));
+    }
+    let folder = tempfile::tempdir()?;
+    let mut child = program(folder.path())
+        .args(["get", "-i", "-", "--dir", "a/b", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(list.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let document = json(&output.stdout)?;
+    assert_eq!(document["totals"]["urls"], MANY);
+    assert_eq!(document["totals"]["failures"], 0);
+    assert_eq!(document["totals"]["interrupted"], false);
+    assert_eq!(document["results"].as_array().map(Vec::len), Some(MANY));
+    let got = folder.path().join("a/b");
+    assert_eq!(names(&got)?.len(), MANY);
+    for index in 0..MANY {
+        assert!(
+            fs::read(got.join(format!("{index}.txt")))? == content(index),
+            "{index}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn more_large_files_at_once_than_are_kept_open_all_arrive_whole() -> TestResult {
+    const MANY: usize = 160;
+    let root = tempfile::tempdir()?;
+    let content = content(200_003);
+    for index in 0..MANY {
+        fs::write(root.path().join(index.to_string()), &content)?;
+    }
+    let serving = Serving::start(root.path(), &["--plaintext", "--max-streams", "1000"])?;
+    let folder = tempfile::tempdir()?;
+    let mut args = vec!["get".to_owned(), "-O".to_owned()];
+    args.extend((0..MANY).map(|index| format!("{}/{index}", serving.origin)));
+    run(folder.path(), args)?.succeeded();
+    for index in 0..MANY {
+        assert!(
+            fs::read(folder.path().join(index.to_string()))? == content,
+            "{index}"
+        );
+    }
+    assert_eq!(names(folder.path())?.len(), MANY);
+    Ok(())
+}
+
+#[test]
+fn discarded_bodies_are_counted_and_leave_nothing() -> TestResult {
+    let root = tempfile::tempdir()?;
+    fs::write(root.path().join("file"), content(100_000))?;
+    let serving = Serving::start(root.path(), &["--plaintext"])?;
+    let url = format!("{}/file", serving.origin);
+    let folder = tempfile::tempdir()?;
+    let ended = run(folder.path(), ["get", "--discard", "--json", &url, &url, &url])?;
+    ended.succeeded();
+    assert_eq!(json(&ended.stdout)?["totals"]["bytes"], 300_000);
+    assert!(names(folder.path())?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn an_upload_arrives_whole_from_a_file_and_from_a_pipe() -> TestResult {
+    let root = tempfile::tempdir()?;
+    let serving = Serving::start(root.path(), &["--plaintext", "--uploads", "incoming"])?;
+    let folder = tempfile::tempdir()?;
+    let content = content(3_000_001);
+    fs::write(folder.path().join("file"), &content)?;
+    let ended = run(
+        folder.path(),
+        [
+            "put",
+            "file",
+            &format!("{}/one", serving.origin),
+            "-o",
+            "answer",
+            "--json",
+        ],
+    )?;
+    ended.succeeded();
+    assert_eq!(json(&ended.stdout)?["sent"], 3_000_001);
+    assert!(fs::read(root.path().join("incoming/one"))? == content);
+
+    let file = fs::File::open(folder.path().join("file"))?;
+    let url = format!("{}/two", serving.origin);
+    let ended = support::ended(
+        std::process::Command::new("cat")
+            .stdin(file)
+            .stdout(Stdio::piped())
+            .spawn()?
+            .stdout
+            .map(|pipe| {
+                let mut command = program(folder.path());
+                command.args(["put", "-", &url]).stdin(pipe);
+                command
+            })
+            .as_mut()
+            .ok_or("no pipe")?,
+    )?;
+    ended.succeeded();
+    assert!(ended.stderr.starts_with("sent 3,000,001 bytes in "), "{ended:?}");
+    assert!(fs::read(root.path().join("incoming/two"))? == content);
+    Ok(())
+}
+
+#[test]
+fn an_empty_file_is_uploaded_and_downloaded() -> TestResult {
+    let root = tempfile::tempdir()?;
+    let serving = Serving::start(root.path(), &["--plaintext", "--uploads", "."])?;
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("empty"), "")?;
+    let url = format!("{}/empty", serving.origin);
+    run(folder.path(), ["put", "empty", &url])?.succeeded();
+    run(folder.path(), ["get", "-o", "back", &url])?.succeeded();
+    assert_eq!(fs::read(folder.path().join("back"))?, b"");
+    Ok(())
+}
+
+#[test]
+fn a_refused_upload_exits_with_14_and_a_missing_file_with_17() -> TestResult {
+    let root = tempfile::tempdir()?;
+    fs::write(root.path().join("file"), "x")?;
+    let serving = Serving::start(root.path(), &["--plaintext"])?;
+    let url = format!("{}/x", serving.origin);
+    run(root.path(), ["put", "file", &url])?.failed_with(14);
+    run(root.path(), ["put", "no-such-file", &url])?.failed_with(17);
+    run(root.path(), ["put", ".", &url])?.failed_with(17);
+    assert_eq!(names(root.path())?, ["file"]);
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_told_to_end_exits_with_0() -> TestResult {
+    for signal in ["TERM", "INT"] {
+        let root = tempfile::tempdir()?;
+        let mut serving = Serving::start(root.path(), &["--plaintext"])?;
+        std::process::Command::new("kill")
+            .args(["-s", signal, &serving.child.id().to_string()])
+            .status()?;
+        assert_eq!(serving.child.wait()?.code(), Some(0));
+    }
+    Ok(())
+}
+
+#[test]
+fn an_address_in_use_is_one_sentence() -> TestResult {
+    let root = tempfile::tempdir()?;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = taken.local_addr()?.to_string();
+    let ended = run(root.path(), ["serve", "--plaintext", "--listen", &address])?;
+    ended.failed_with(17);
+    assert!(ended.stderr.contains(&address), "{ended:?}");
+    Ok(())
+}
+
+/// Redirects to another origin, or answers with the credentials it was sent.
+#[derive(Clone)]
+struct Gate {
+    next: Option<String>,
+}
+
+impl Service<Request<Incoming>> for Gate {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let fields = request.headers();
+        let text = |name| fields.get(name).and_then(|value| value.to_str().ok());
+        let shown = format!("{:?} {:?}", text("authorization"), text("x-kept"));
+        let mut response = Response::new(Full::new(Bytes::from(shown)));
+        let next = match request.uri().path() {
+            "/away" => self.next.clone(),
+            "/round" => Some("round".to_owned()),
+            "/near" => Some("here?a=b".to_owned()),
+            _ => None,
+        };
+        if let Some(Ok(location)) = next.map(|next| next.parse()) {
+            *response.status_mut() = http::StatusCode::FOUND;
+            response.headers_mut().insert("location", location);
+        }
+        Box::pin(async { Ok(response) })
+    }
+}
+
+async fn gate(next: Option<String>) -> TestResult<String> {
+    let server = Server::bind("127.0.0.1:0").await?;
+    let origin = format!("http://{}", server.local_addr()?);
+    tokio::spawn(server.serve(Gate { next }));
+    Ok(origin)
+}
+
+#[test]
+fn redirects_are_followed_on_demand_and_credentials_stay_with_their_origin() -> TestResult {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let (near, away) = runtime.block_on(async {
+        let away = gate(None).await?;
+        TestResult::Ok((gate(Some(format!("{away}/there"))).await?, away))
+    })?;
+    let folder = tempfile::tempdir()?;
+    let get = |path: &str, more: &[&str]| {
+        let url = format!("{near}{path}");
+        let mut args = vec!["get", "-H", "authorization: secret", "-H", "x-kept: yes", &url];
+        args.extend(more);
+        run(folder.path(), args)
+    };
+
+    let same = get("/near", &["-L"])?;
+    same.succeeded();
+    assert_eq!(same.stdout, b"Some(\"secret\") Some(\"yes\")");
+    let other = get("/away", &["-L"])?;
+    other.succeeded();
+    assert_eq!(other.stdout, b"None Some(\"yes\")");
+    let unfollowed = get("/away", &[])?;
+    unfollowed.succeeded();
+    assert!(
+        unfollowed.stderr.contains(&format!("points to {away}/there")),
+        "{unfollowed:?}"
+    );
+    get("/round", &["-L"])?.failed_with(14);
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! fullbore against the world: every client and server that users are likely to have at the other end, and h2spec.
+//!
+//! A trial whose peer is not on this machine is listed as ignored with the reason beside its name; with
+//! `FULLBORE_PEERS=required` it fails. `FULLBORE_BIN` names another program than the one that cargo built. The suite talks
+//! to 127.0.0.1 only, ends every process that it started, and removes its files.
+
+#[path = "interop/certs.rs"]
+mod certs;
+#[path = "interop/clients.rs"]
+mod clients;
+#[path = "interop/fetch_trials.rs"]
+mod fetch_trials;
+#[path = "interop/files.rs"]
+mod files;
+#[path = "interop/fullbore.rs"]
+mod fullbore;
+#[path = "interop/h2spec.rs"]
+mod h2spec;
+#[path = "interop/many_files.rs"]
+mod many_files;
+#[path = "interop/peers.rs"]
+mod peers;
+#[path = "interop/process.rs"]
+mod process;
+#[path = "interop/relay.rs"]
+mod relay;
+#[path = "interop/serve_trials.rs"]
+mod serve_trials;
+#[path = "interop/servers.rs"]
+mod servers;
+
+use libtest_mimic::Arguments;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // A trial is two or three processes already; more at once would only make each of them wait.
+    arguments.test_threads = arguments.test_threads.or(Some(2));
+    let mut trials = serve_trials::trials();
+    trials.extend(fetch_trials::trials());
+    trials.extend(many_files::trials());
+    trials.extend(h2spec::trials());
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    files::clean_up();
+    conclusion.exit();
+}

@@ -1,0 +1,198 @@
+//! Which foreign programs the trials need, whether they are on this machine, and how a trial is made of that: one whose
+//! peer is missing is listed as ignored with the reason beside its name, or fails when `FULLBORE_PEERS=required`.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::files::workshop;
+use crate::process::{Fault, Outcome, run_text};
+
+/// A program that speaks HTTP/2 and is not ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Peer {
+    Curl,
+    Nghttp,
+    H2load,
+    Nghttpd,
+    H2o,
+    Nginx,
+    Lighttpd,
+    Haproxy,
+    Go,
+    Node,
+    Java,
+    H2spec,
+}
+
+impl Peer {
+    /// Its name, as its own documentation writes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Peer::Curl => "curl",
+            Peer::Nghttp => "nghttp",
+            Peer::H2load => "h2load",
+            Peer::Nghttpd => "nghttpd",
+            Peer::H2o => "h2o",
+            Peer::Nginx => "nginx",
+            Peer::Lighttpd => "lighttpd",
+            Peer::Haproxy => "haproxy",
+            Peer::Go => "Go",
+            Peer::Node => "Node",
+            Peer::Java => "Java",
+            Peer::H2spec => "h2spec",
+        }
+    }
+
+    /// The program to start.
+    pub(crate) fn program(self) -> Outcome<PathBuf> {
+        let name = match self {
+            Peer::Go => "go",
+            Peer::Node => "node",
+            Peer::Java => "java",
+            other => other.name(),
+        };
+        find(name).ok_or_else(|| format!("not installed ({})", self.package()).into())
+    }
+
+    /// A command that starts it.
+    pub(crate) fn command(self) -> Outcome<Command> {
+        self.program().map(Command::new)
+    }
+
+    /// Where it comes from.
+    fn package(self) -> &'static str {
+        match self {
+            Peer::Curl => "Debian: curl",
+            Peer::Nghttp | Peer::H2load => "Debian: nghttp2-client",
+            Peer::Nghttpd => "Debian: nghttp2-server",
+            Peer::H2o => "Debian: h2o",
+            Peer::Nginx => "Debian: nginx-light",
+            Peer::Lighttpd => "Debian: lighttpd lighttpd-mod-openssl lighttpd-mod-webdav",
+            Peer::Haproxy => "Debian: haproxy",
+            Peer::Go => "Go 1.24 or newer",
+            Peer::Node => "Node 18 or newer",
+            Peer::Java => "JDK 17 or newer",
+            Peer::H2spec => "go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
+        }
+    }
+
+    /// Why it cannot be used here, if so.
+    fn missing(self) -> Option<String> {
+        let found = match self {
+            Peer::Go => go_peer().map(drop),
+            Peer::Lighttpd => self.program().and_then(|_| lighttpd_modules()),
+            // A runtime without the compiler cannot run a source file.
+            Peer::Java => self.program().and_then(|_| {
+                find("javac")
+                    .ok_or("no javac (a JDK, not a runtime)".into())
+                    .map(drop)
+            }),
+            Peer::Curl => self.command().and_then(|mut curl| {
+                let version = run_text(curl.arg("--version"))?;
+                if version.contains("HTTP2") {
+                    Ok(())
+                } else {
+                    Err("this curl was built without HTTP/2".into())
+                }
+            }),
+            _ => self.program().map(drop),
+        };
+        found.err().map(|fault| format!("needs {}: {fault}", self.name()))
+    }
+}
+
+/// A trial that needs `peers`.
+pub(crate) fn trial(
+    peers: &[Peer],
+    name: impl Into<String>,
+    run: impl FnOnce() -> Outcome + Send + 'static,
+) -> Trial {
+    let name = name.into();
+    let required = env::var_os("FULLBORE_PEERS").is_some_and(|value| value == "required");
+    match peers.iter().find_map(|peer| reason(*peer)) {
+        None => {
+            let names: Vec<&str> = peers.iter().map(|peer| peer.name()).collect();
+            let trial = Trial::test(name, move || run().map_err(Failed::from));
+            if names.is_empty() {
+                trial
+            } else {
+                trial.with_kind(names.join("+"))
+            }
+        }
+        Some(reason) => {
+            let failure = reason.clone();
+            Trial::test(name, move || Err(Failed::from(failure)))
+                .with_kind(reason)
+                .with_ignored_flag(!required)
+        }
+    }
+}
+
+/// The program in Go, compiled once.
+pub(crate) fn go_peer() -> Outcome<&'static Path> {
+    static BUILT: OnceLock<Outcome<PathBuf>> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            let go = Peer::Go.program()?;
+            let built = workshop().join("go-peer");
+            let mut command = Command::new(go);
+            command
+                .current_dir(sources().join("go"))
+                .args(["build", "-buildvcs=false", "-o"])
+                .arg(&built)
+                .arg(".");
+            // A Go that is too old must say so, not fetch another one.
+            run_text(command.env("GOTOOLCHAIN", "local").env("GOFLAGS", "-mod=mod"))
+                .map_err(|fault| Fault::from(format!("Go 1.24 or newer: {fault}")))?;
+            Ok(built)
+        })
+        .as_deref()
+        .map_err(Fault::clone)
+}
+
+/// The folder of the peers' sources.
+pub(crate) fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers")
+}
+
+fn reason(peer: Peer) -> Option<String> {
+    static KNOWN: std::sync::Mutex<Vec<(Peer, Option<String>)>> = std::sync::Mutex::new(Vec::new());
+    let mut known = crate::process::lock(&KNOWN);
+    if let Some((_, reason)) = known.iter().find(|(other, _)| *other == peer) {
+        return reason.clone();
+    }
+    let reason = peer.missing();
+    known.push((peer, reason.clone()));
+    reason
+}
+
+/// lighttpd ends at once when a module that its configuration names is not there.
+fn lighttpd_modules() -> Outcome {
+    let folders = ["/usr/lib/lighttpd", "/usr/lib64/lighttpd", "/usr/local/lib"];
+    for module in ["mod_openssl.so", "mod_webdav.so"] {
+        if !folders
+            .iter()
+            .any(|folder| Path::new(folder).join(module).exists())
+        {
+            return Err(format!("{module} is not installed ({})", Peer::Lighttpd.package()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Looks in `PATH`, where servers are that only root has in `PATH`, and where `go install` puts programs.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let home = |folder: &str| env::var_os("HOME").map(|home| Path::new(&home).join(folder));
+    env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/sbin")])
+        .chain(env::var_os("GOBIN").map(PathBuf::from))
+        .chain(env::var_os("GOPATH").map(|path| Path::new(&path).join("bin")))
+        .chain(home("go/bin"))
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_file())
+}

@@ -1,0 +1,109 @@
+//! What the tests of the program share: running it, and peers that misbehave in scripted ways.
+//!
+//! Each test file takes what it needs.
+#![allow(dead_code)]
+
+pub(crate) mod frames;
+pub(crate) mod peer;
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// How one run of the program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// Asserts the exit code, and that standard error holds one sentence and nothing else.
+    #[track_caller]
+    pub(crate) fn failed_with(&self, code: i32) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        assert!(
+            matches!(lines.as_slice(), [line] if line.starts_with("fullbore: ") && line.len() > 30),
+            "not one sentence: {self:?}"
+        );
+    }
+
+    #[track_caller]
+    pub(crate) fn succeeded(&self) {
+        assert_eq!(self.code, Some(0), "{self:?}");
+    }
+}
+
+/// The program, to be run in `folder`.
+pub(crate) fn program(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fullbore"));
+    command.current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+/// Runs the program in `folder` to its end.
+pub(crate) fn run<A: AsRef<OsStr>>(folder: &Path, args: impl IntoIterator<Item = A>) -> TestResult<Ended> {
+    ended(program(folder).args(args))
+}
+
+/// Runs a command to its end.
+pub(crate) fn ended(command: &mut Command) -> TestResult<Ended> {
+    let output = command.output()?;
+    Ok(Ended {
+        code: output.status.code(),
+        stdout: output.stdout,
+        stderr: String::from_utf8(output.stderr)?,
+    })
+}
+
+/// The names in a folder, sorted.
+pub(crate) fn names(folder: &Path) -> TestResult<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// `fullbore serve` on a free port; ended when it is dropped.
+pub(crate) struct Serving {
+    pub(crate) child: Child,
+    pub(crate) origin: String,
+}
+
+impl Serving {
+    pub(crate) fn start(folder: &Path, args: &[&str]) -> TestResult<Self> {
+        let mut child = program(folder)
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let origin = line.trim().strip_prefix("listening on ").map(ToOwned::to_owned);
+        match origin {
+            Some(origin) => Ok(Self { child, origin }),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(format!("serve printed {line:?}").into())
+            }
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,121 @@
+//! A message body that comes in.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::cell::{Cell, Inflow, Outgoing};
+use crate::error::Error;
+
+/// The body of a request that a server received, or of a response that a client received.
+///
+/// Chunks are slices of what was read from the transport; nothing is copied. Taking one returns its flow-control credit
+/// to the peer, so that a reader that stops reading stops the peer, and no other stream. Dropping the body before its
+/// end resets the stream (a client) or discards what still comes (a server), and returns all credit.
+pub struct Incoming {
+    /// None when there never was a body.
+    cell: Option<Arc<Cell>>,
+    /// What `content-length` says is still to come, when it says anything.
+    remaining: Option<u64>,
+    /// A client waits for 100 (Continue) before it sends: the first read asks for it.
+    expects_continue: bool,
+}
+
+impl Incoming {
+    pub(crate) fn new(cell: Arc<Cell>, content_length: Option<u64>) -> Self {
+        Incoming {
+            cell: Some(cell),
+            remaining: content_length,
+            expects_continue: false,
+        }
+    }
+
+    pub(crate) fn expecting_continue(mut self, expects: bool) -> Self {
+        self.expects_continue = expects;
+        self
+    }
+
+    fn ask_to_continue(&mut self) {
+        self.expects_continue = false;
+        let Some(cell) = &self.cell else { return };
+        let mut state = cell.lock();
+        if state.inbound.ended || !state.inbound.chunks.is_empty() || state.outbound.gone {
+            return;
+        }
+        let mut response = http::Response::new(());
+        *response.status_mut() = http::StatusCode::CONTINUE;
+        // Ahead of whatever the handler has said; a final head that has left already makes it void.
+        let wish = Outgoing::Informational(Box::new(response));
+        state.outbound.wishes.push_front(wish);
+        drop(state);
+        cell.post();
+    }
+}
+
+impl Body for Incoming {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.expects_continue {
+            self.ask_to_continue();
+        }
+        let Some(cell) = &self.cell else {
+            return Poll::Ready(None);
+        };
+        let inflow = ready!(cell.poll_chunk(cx));
+        Poll::Ready(match inflow {
+            Some(Ok(Inflow::Data(chunk))) => {
+                if let Some(remaining) = &mut self.remaining {
+                    *remaining = remaining.saturating_sub(chunk.len() as u64);
+                }
+                Some(Ok(Frame::data(chunk)))
+            }
+            Some(Ok(Inflow::Trailers(trailers))) => Some(Ok(Frame::trailers(trailers))),
+            Some(Err(error)) => Some(Err(error)),
+            None => None,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.cell {
+            None => true,
+            Some(cell) => {
+                let state = cell.lock();
+                let inbound = &state.inbound;
+                inbound.ended && inbound.chunks.is_empty() && inbound.trailers.is_none()
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.remaining {
+            Some(bytes) => SizeHint::with_exact(bytes),
+            None if self.is_end_stream() => SizeHint::with_exact(0),
+            None => SizeHint::default(),
+        }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Some(cell) = self.cell.take() {
+            cell.drop_reader();
+        }
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming")
+            .field("remaining", &self.remaining)
+            .finish_non_exhaustive()
+    }
+}

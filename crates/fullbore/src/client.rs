@@ -1,0 +1,10 @@
+//! The client: a pooled [`Client`] that takes URLs, and a [`Connection`] over any transport for who wants to hold it.
+
+mod connect;
+mod connection;
+mod pool;
+
+pub use self::connection::{Connection, ResponseFuture, SendRequest, handshake};
+pub use self::pool::{Client, ClientBuilder};
+
+pub(crate) use self::pool::window_text;

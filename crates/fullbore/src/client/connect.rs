@@ -1,0 +1,142 @@
+//! From a URL's origin to a connection: resolve, connect, TLS.
+
+use std::sync::Arc;
+
+use fullbore_proto::Config;
+use http::Uri;
+use http::uri::Scheme;
+use tokio::net::TcpStream;
+
+use super::connection::{SendRequest, handshake};
+use crate::error::{Error, ErrorKind};
+
+/// Where a request goes: what connections are pooled by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Origin {
+    tls: bool,
+    host: String,
+    port: u16,
+}
+
+impl Origin {
+    pub(super) fn of(uri: &Uri) -> Result<Self, Error> {
+        let invalid = |text: String| Error::new(ErrorKind::InvalidUrl, text);
+        let tls = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            Some(scheme) if *scheme == Scheme::HTTP => false,
+            Some(scheme) => return Err(invalid(format!("{scheme}:// is neither http:// nor https://"))),
+            None => {
+                return Err(invalid(format!(
+                    "the URL {uri} has no scheme: write http:// or https://"
+                )));
+            }
+        };
+        let host = match uri.host() {
+            Some(host) if !host.is_empty() => host,
+            _ => return Err(invalid(format!("the URL {uri} names no host"))),
+        };
+        Ok(Origin {
+            tls,
+            // Brackets belong to the URL, not to the address.
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+        })
+    }
+}
+
+/// What connecting needs to know.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) config: Config,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+impl Connector {
+    /// A new connection to the origin; its work goes on in a task of its own.
+    pub(super) async fn connect(&self, origin: &Origin) -> Result<SendRequest, Error> {
+        let tcp = connect_tcp(origin).await?;
+        if origin.tls {
+            return self.connect_tls(origin, tcp).await;
+        }
+        Ok(start(tcp, self.config.clone()))
+    }
+
+    #[cfg(feature = "tls")]
+    async fn connect_tls(&self, origin: &Origin, tcp: TcpStream) -> Result<SendRequest, Error> {
+        use tokio_rustls::TlsConnector;
+        use tokio_rustls::rustls::pki_types::ServerName;
+
+        let config = match &self.tls {
+            Some(config) => Arc::clone(config),
+            None => Arc::new(crate::tls::client_config(crate::tls::Roots::Platform)?),
+        };
+        let host = &origin.host;
+        let name = ServerName::try_from(host.clone()).map_err(|error| {
+            Error::with_source(ErrorKind::InvalidUrl, format!("{host} is no name for TLS"), error)
+        })?;
+        let connected = TlsConnector::from(config).connect(name, tcp).await;
+        let stream = connected.map_err(|error| crate::tls::handshake_error(host, error))?;
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return Err(Error::new(
+                ErrorKind::NotHttp2,
+                format!("{host} does not speak HTTP/2: it did not choose h2 in the TLS handshake (ALPN)"),
+            ));
+        }
+        Ok(start(stream, self.config.clone()))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn connect_tls(&self, _: &Origin, _: TcpStream) -> Result<SendRequest, Error> {
+        let _: Option<Arc<()>> = None;
+        Err(Error::new(
+            ErrorKind::Config,
+            "https:// needs the feature `tls` of the crate fullbore",
+        ))
+    }
+}
+
+fn start<T>(io: T, config: Config) -> SendRequest
+where
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = handshake(io, config);
+    tokio::spawn(async move {
+        // Every stream has been told of an error; there is nobody else to tell.
+        let _ = connection.await;
+    });
+    sender
+}
+
+async fn connect_tcp(origin: &Origin) -> Result<TcpStream, Error> {
+    let (host, port) = (origin.host.as_str(), origin.port);
+    let resolved = tokio::net::lookup_host((host, port)).await;
+    let addresses: Vec<_> = resolved
+        .map_err(|error| {
+            let text = format!("the name {host} does not resolve: {error}");
+            Error::with_source(ErrorKind::Resolve, text, error)
+        })?
+        .collect();
+    if addresses.is_empty() {
+        let text = format!("the name {host} resolves to no address");
+        return Err(Error::new(ErrorKind::Resolve, text));
+    }
+    let mut last = None;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                // Frames are gathered here already: waiting for more in the kernel only delays them.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Err(error) => last = Some((address, error)),
+        }
+    }
+    Err(match last {
+        Some((address, error)) => {
+            let text = format!("cannot connect to {host} at {address}: {error}");
+            Error::with_source(ErrorKind::Connect, text, error)
+        }
+        None => Error::new(ErrorKind::Connect, format!("cannot connect to {host}")),
+    })
+}

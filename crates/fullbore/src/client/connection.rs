@@ -1,0 +1,201 @@
+//! One client connection over any transport.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use fullbore_proto::Config;
+use http::{Method, Request, Response};
+use http_body::Body;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::body::Incoming;
+use crate::cell::{Cell, Outgoing, State};
+use crate::driver::{Driver, NoAccept, content_length};
+use crate::error::{BoxError, Error};
+use crate::mailbox::Mailbox;
+use crate::sender::{Sender, set_content_length};
+
+/// Begins a client connection over `io`, which speaks HTTP/2 from its first octet (prior knowledge, or TLS with ALPN
+/// `h2` behind it). The [`Connection`] is to be spawned; it does the work.
+///
+/// ```no_run
+/// # async fn run(io: tokio::net::TcpStream) -> Result<(), fullbore::Error> {
+/// let (sender, connection) = fullbore::client::handshake(io, fullbore::Config::default());
+/// tokio::spawn(connection);
+/// let request = http::Request::get("http://example.com/").body(String::new()).unwrap();
+/// let response = sender.send(request).await?;
+/// # Ok(()) }
+/// ```
+pub fn handshake<T>(io: T, config: Config) -> (SendRequest, Connection<T>)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mailbox = Mailbox::new();
+    mailbox.add_opener();
+    let driver = Driver::client(io, config, Arc::clone(&mailbox), NoAccept);
+    (SendRequest { mailbox }, Connection { driver })
+}
+
+/// The work of a client connection: a future that ends with it. It ends well when the last [`SendRequest`] is gone and
+/// no request is under way, or after a graceful end by either side.
+#[must_use = "the connection does nothing unless it is polled: spawn it"]
+pub struct Connection<T> {
+    driver: Driver<T, NoAccept>,
+}
+
+impl<T> Future for Connection<T>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.driver.poll(cx)
+    }
+}
+
+impl<T> fmt::Debug for Connection<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+/// Opens streams on a connection. Cheap to clone; none of its calls takes a lock that the connection shares.
+pub struct SendRequest {
+    mailbox: Arc<Mailbox>,
+}
+
+impl SendRequest {
+    /// Sends a request. The URI is absolute, or the target of CONNECT. What the peer's limit on streams does not allow
+    /// waits its turn. The body is driven by a task of its own unless it is there at once, so that this is to be called
+    /// within a tokio runtime.
+    ///
+    /// Dropping the future before the response resets the stream and returns its credit.
+    pub fn send<B>(&self, request: Request<B>) -> ResponseFuture
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (mut parts, body) = request.into_parts();
+        let whole = body.is_end_stream();
+        let has_meaning = !whole || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
+        if has_meaning && parts.method != Method::CONNECT {
+            set_content_length(&mut parts.headers, &body);
+        }
+        let bodiless_response = parts.method == Method::HEAD;
+        let head = Request::from_parts(parts, ());
+        let mut state = State::default();
+        state
+            .outbound
+            .wishes
+            .push_back(Outgoing::Request(Box::new(head), whole));
+        state.outbound.gone = whole;
+        let cell = Cell::new(Arc::clone(&self.mailbox), state);
+        if !whole {
+            start_body(Sender::new(Arc::clone(&cell)), body);
+        }
+        cell.post();
+        ResponseFuture {
+            cell: Some(cell),
+            bodiless: bodiless_response,
+        }
+    }
+
+    /// Whether the connection takes new requests, as far as is known.
+    pub fn is_open(&self) -> bool {
+        self.mailbox.takes_new_streams()
+    }
+
+    /// Asks for a graceful end: what is under way goes on, nothing new begins.
+    pub fn shutdown(&self) {
+        self.mailbox.shut_down();
+    }
+}
+
+impl Clone for SendRequest {
+    fn clone(&self) -> Self {
+        self.mailbox.add_opener();
+        SendRequest {
+            mailbox: Arc::clone(&self.mailbox),
+        }
+    }
+}
+
+impl Drop for SendRequest {
+    fn drop(&mut self) {
+        self.mailbox.remove_opener();
+    }
+}
+
+impl fmt::Debug for SendRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendRequest")
+            .field("is_open", &self.is_open())
+            .finish()
+    }
+}
+
+/// Drives a request's body: at once as far as it goes, the rest in a task of its own.
+fn start_body<B>(mut sender: Sender, body: B)
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut body = Box::pin(body);
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    if sender.poll_body(&mut cx, body.as_mut()).is_ready() {
+        return;
+    }
+    tokio::spawn(async move {
+        // What went wrong is told to whoever waits for the response: the stream was reset.
+        let _ = std::future::poll_fn(|cx| sender.poll_body(cx, body.as_mut())).await;
+    });
+}
+
+/// The response to a request, once its head has come.
+#[must_use = "dropping it resets the stream"]
+pub struct ResponseFuture {
+    cell: Option<Arc<Cell>>,
+    bodiless: bool,
+}
+
+impl Future for ResponseFuture {
+    type Output = Result<Response<Incoming>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(cell) = &self.cell else {
+            return Poll::Ready(Err(Error::connection_gone()));
+        };
+        let head = match cell.poll_head(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Ready(Ok(head)) => head,
+        };
+        let length = match self.bodiless {
+            true => Some(0),
+            false => content_length(head.headers()),
+        };
+        Poll::Ready(match self.cell.take() {
+            Some(cell) => Ok(head.map(|()| Incoming::new(cell, length))),
+            None => Err(Error::connection_gone()),
+        })
+    }
+}
+
+impl Drop for ResponseFuture {
+    fn drop(&mut self) {
+        if let Some(cell) = self.cell.take() {
+            cell.drop_reader();
+        }
+    }
+}
+
+impl fmt::Debug for ResponseFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

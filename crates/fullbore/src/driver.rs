@@ -1,0 +1,231 @@
+//! The driver: it owns the transport and the engine of one connection, and is the only one that touches them.
+//!
+//! One turn reads a slab, applies it, takes in what the handles ask, yields once so that woken handlers join the batch,
+//! builds one list and writes it. It never reads until there is nothing to read before it writes. `client` and `server`
+//! make one; handles reach it through cells and the mailbox.
+
+mod apply;
+mod deliver;
+mod transport;
+
+pub(crate) use self::deliver::content_length;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use fullbore_proto::{Config, Connection, ErrorCode, StreamMap, Time, Transmit};
+use http::Request;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, Sleep};
+
+use crate::body::Incoming;
+use crate::cell::Cell;
+use crate::error::Error;
+use crate::mailbox::Mailbox;
+use crate::sender::Sender;
+
+use self::transport::Read;
+
+/// What a server does with a request; a client has none.
+pub(crate) trait Accept {
+    /// Begins to answer. Called within the driver's turn.
+    fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>);
+}
+
+/// A client accepts nothing.
+pub(crate) struct NoAccept;
+
+impl Accept for NoAccept {
+    fn accept(&mut self, _: Request<Incoming>, mut sender: Sender, _: &mut Context<'_>) {
+        sender.reset(ErrorCode::REFUSED_STREAM);
+    }
+}
+
+/// The task of one connection.
+pub(crate) struct Driver<T, A> {
+    io: T,
+    accept: A,
+    connection: Connection,
+    mailbox: Arc<Mailbox>,
+    cells: StreamMap<Arc<Cell>>,
+    /// When the engine's time began.
+    origin: Instant,
+    slab: BytesMut,
+    /// How much the next read asks for.
+    read_size: usize,
+    out: Transmit,
+    /// Something was written that has not been flushed.
+    unflushed: bool,
+    /// How many of the bytes that readers consumed the engine knows of.
+    credited: u64,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Handlers were woken and have had no chance to answer yet.
+    yield_first: bool,
+    stage: Stage,
+}
+
+/// How far the connection has come.
+#[derive(Debug)]
+enum Stage {
+    Open,
+    /// All has been said: what is left is to close the transport so that the peer can read it.
+    Closing(Result<(), Error>, transport::Linger),
+    Closed,
+}
+
+impl<T, A> Driver<T, A>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    A: Accept,
+{
+    pub(crate) fn client(io: T, config: Config, mailbox: Arc<Mailbox>, accept: A) -> Self {
+        Self::new(io, Connection::client(config, Time::ZERO), mailbox, accept)
+    }
+
+    pub(crate) fn server(io: T, config: Config, mailbox: Arc<Mailbox>, accept: A) -> Self {
+        Self::new(io, Connection::server(config, Time::ZERO), mailbox, accept)
+    }
+
+    fn new(io: T, connection: Connection, mailbox: Arc<Mailbox>, accept: A) -> Self {
+        Driver {
+            io,
+            accept,
+            connection,
+            mailbox,
+            cells: StreamMap::default(),
+            origin: Instant::now(),
+            slab: BytesMut::new(),
+            read_size: transport::SMALLEST_READ,
+            out: Transmit::new(),
+            unflushed: false,
+            credited: 0,
+            timer: None,
+            yield_first: false,
+            stage: Stage::Open,
+        }
+    }
+
+    /// The time as the engine knows it.
+    fn now(&self) -> Time {
+        let nanos = self.origin.elapsed().as_nanos();
+        Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Runs the connection until it must wait.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        loop {
+            match &mut self.stage {
+                Stage::Open => match self.poll_open(cx) {
+                    Poll::Ready(result) => self.close(result),
+                    Poll::Pending => return Poll::Pending,
+                },
+                Stage::Closing(..) => return self.poll_closing(cx),
+                Stage::Closed => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    /// Turns, one after the other.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.mailbox.begin_turn(cx.waker());
+        loop {
+            // After a yield the write comes first; the read that was put off counts as progress, so that no turn ends
+            // without the transport having been asked.
+            let mut progress = core::mem::take(&mut self.yield_first);
+            if !progress {
+                match self.poll_read(cx) {
+                    Poll::Ready(Ok(Read::Some)) => progress = true,
+                    Poll::Ready(Ok(Read::End)) => return Poll::Ready(Ok(())),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => {}
+                }
+            }
+            progress |= self.poll_timer(cx);
+            progress |= self.take_wishes();
+            if self.yield_first {
+                // Those that this batch has woken speak first: their answers leave in the same write.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            progress |= self.poll_write(cx)?;
+            if let Some(result) = self.ended() {
+                return Poll::Ready(result);
+            }
+            if !progress {
+                if self.mailbox.end_turn() && self.set_due() {
+                    return Poll::Pending;
+                }
+                self.mailbox.begin_turn(cx.waker());
+            }
+        }
+    }
+
+    /// Whether the connection has come to its end, and everything that was to be said has been written.
+    fn ended(&mut self) -> Option<Result<(), Error>> {
+        if self.out.has_remaining() || self.connection.wants_transmit() || self.unflushed {
+            return None;
+        }
+        if let Some(error) = self.connection.error() {
+            let settled = self.connection.peer_settings_received();
+            return Some(Err(Error::from_connection(error, settled)));
+        }
+        if self.connection.is_drained() {
+            return Some(Ok(()));
+        }
+        let unwanted = !self.mailbox.has_openers() && self.connection.stream_count() == 0;
+        if unwanted && !self.connection.is_shutting_down() && self.is_client() {
+            // Nobody can open a stream any more.
+            self.mailbox.set_closing();
+            self.connection.shutdown(self.now());
+        }
+        None
+    }
+
+    fn is_client(&self) -> bool {
+        self.connection.role() == fullbore_proto::Role::Client
+    }
+
+    /// Fires what the engine's deadline asks for, and sets the timer to the next one.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut fired = false;
+        loop {
+            let Some(deadline) = self.connection.next_deadline() else {
+                self.timer = None;
+                return fired;
+            };
+            let at = self.origin + deadline.since(Time::ZERO);
+            let timer = match &mut self.timer {
+                Some(timer) if timer.deadline() == at => timer,
+                Some(timer) => {
+                    timer.as_mut().reset(at);
+                    timer
+                }
+                None => self.timer.insert(Box::pin(tokio::time::sleep_until(at))),
+            };
+            if timer.as_mut().poll(cx).is_pending() {
+                return fired;
+            }
+            // The clock of the timer is coarser than ours: never call before the deadline.
+            let now = self.now().max(deadline);
+            self.connection.handle_timeout(now);
+            fired = true;
+            if self.connection.next_deadline() == Some(deadline) {
+                return fired;
+            }
+        }
+    }
+}
+
+impl<T, A> Drop for Driver<T, A> {
+    /// Whoever still waits for the connection is told that it is gone.
+    fn drop(&mut self) {
+        let error = Error::connection_gone();
+        self.mailbox.close(&error);
+        for (_, cell) in self.cells.drain() {
+            cell.fail(error.clone());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! From the handles' wishes to the engine: what is to be sent, which credit returns, who has gone.
+
+use std::sync::Arc;
+
+use fullbore_proto::{StreamId, UsageError};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Accept, Driver};
+use crate::cell::{Cell, Outgoing, State};
+use crate::error::{Error, ErrorKind};
+
+impl<T, A> Driver<T, A>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    A: Accept,
+{
+    /// Takes in everything that handles have left; whether there was anything.
+    pub(super) fn take_wishes(&mut self) -> bool {
+        let now = self.now();
+        self.connection.advance_time(now);
+        let mut any = false;
+        while let Some(cell) = self.mailbox.take() {
+            any = true;
+            cell.unlist();
+            self.apply(&cell);
+        }
+        any |= self.take_credit();
+        if self.mailbox.wants_shutdown() && !self.connection.is_shutting_down() {
+            self.connection.shutdown(now);
+            any = true;
+        }
+        any
+    }
+
+    /// The connection's share of consumed bytes; whether there were any.
+    fn take_credit(&mut self) -> bool {
+        let consumed = self.mailbox.consumed();
+        if consumed == self.credited {
+            return false;
+        }
+        self.connection
+            .release_connection_credit(consumed - self.credited);
+        self.credited = consumed;
+        true
+    }
+
+    /// Says at which count of consumed bytes a WINDOW_UPDATE is due; false when it is due already.
+    pub(super) fn set_due(&self) -> bool {
+        let until = self.connection.connection_release_until_due();
+        self.mailbox.set_due(self.credited + until)
+    }
+
+    /// What one stream's handles have left.
+    fn apply(&mut self, cell: &Arc<Cell>) {
+        let mut state = cell.lock();
+        let state = &mut *state;
+        let Some(id) = state.id.or_else(|| self.open(cell, state)) else {
+            return;
+        };
+        while let Some(wish) = state.outbound.wishes.pop_front() {
+            if let Err(error) = self.grant(id, wish, state) {
+                self.refuse(id, &error, state);
+                break;
+            }
+        }
+        let queued = self.connection.want_room(id);
+        if let Some(writer) = state.outbound.set_queued(queued) {
+            self.yield_first = true;
+            writer.wake();
+        }
+        let inbound = &mut state.inbound;
+        if inbound.consumed > 0 {
+            let bytes = core::mem::take(&mut inbound.consumed);
+            self.connection.release_stream_credit(id, bytes);
+            if inbound.report_at.is_some() {
+                inbound.report_at = self.connection.stream_release_until_due(id);
+            }
+        }
+        if inbound.gone && !inbound.gone_told {
+            inbound.gone_told = true;
+            self.connection.discard(id);
+        }
+        if state.inbound.gone && state.outbound.gone {
+            self.connection.release(id);
+            self.cells.remove(&id);
+        }
+    }
+
+    /// The request that a new stream begins with.
+    fn open(&mut self, cell: &Arc<Cell>, state: &mut State) -> Option<StreamId> {
+        let (request, end) = match state.outbound.wishes.pop_front() {
+            Some(Outgoing::Request(request, end)) => (request, end),
+            // It was refused before, and its handles are going.
+            _ => return None,
+        };
+        if state.inbound.gone {
+            // Given up before it began.
+            state.outbound.wishes.clear();
+            return None;
+        }
+        match self.connection.open(*request, end) {
+            Ok(id) => {
+                state.id = Some(id);
+                self.cells.insert(id, Arc::clone(cell));
+                Some(id)
+            }
+            Err(error) => {
+                self.fail_in_lock(state, usage_error(&error));
+                None
+            }
+        }
+    }
+
+    fn grant(&mut self, id: StreamId, wish: Outgoing, state: &mut State) -> Result<(), UsageError> {
+        match wish {
+            Outgoing::Response(response, end) => self.connection.send_response(id, &response, end),
+            Outgoing::Informational(response) => {
+                // A handler that has answered already does not want what 100 (Continue) asks for.
+                match self.connection.send_informational(id, &response) {
+                    Err(UsageError::HeadOrder) => Ok(()),
+                    other => other,
+                }
+            }
+            Outgoing::Data(data, end) => self.connection.send_data(id, data, end),
+            Outgoing::Trailers(trailers) => self.connection.send_trailers(id, *trailers),
+            Outgoing::Reset(code) => {
+                // What was received can be read no more; the sender has gone already.
+                state.outbound.gone = true;
+                self.connection.reset(id, code)
+            }
+            Outgoing::Request(..) => Err(UsageError::HeadOrder),
+        }
+    }
+
+    /// A wish that cannot be granted. That the stream has ended meanwhile is no news: an event says so.
+    fn refuse(&mut self, id: StreamId, error: &UsageError, state: &mut State) {
+        state.outbound.wishes.clear();
+        if *error == UsageError::UnknownStream {
+            return;
+        }
+        let _ = self
+            .connection
+            .reset(id, fullbore_proto::ErrorCode::INTERNAL_ERROR);
+        self.fail_in_lock(state, usage_error(error));
+    }
+
+    fn fail_in_lock(&mut self, state: &mut State, error: Error) {
+        state.error.get_or_insert(error);
+        for waker in [state.inbound.reader.take(), state.outbound.writer.take()]
+            .into_iter()
+            .flatten()
+        {
+            self.yield_first = true;
+            waker.wake();
+        }
+    }
+}
+
+fn usage_error(error: &UsageError) -> Error {
+    let kind = match error {
+        UsageError::NoNewStreams => ErrorKind::GoAway,
+        _ => ErrorKind::Config,
+    };
+    Error::new(kind, error.to_string())
+}

@@ -1,0 +1,141 @@
+//! From the engine's events to the cells of the streams, each of which is woken once a batch.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use fullbore_proto::{Event, ReadState, StreamId};
+use http::{HeaderMap, Request, Response, header};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Accept, Driver};
+use crate::body::Incoming;
+use crate::cell::{Cell, Inbound, Outbound, State};
+use crate::error::Error;
+use crate::sender::Sender;
+
+impl<T, A> Driver<T, A>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    A: Accept,
+{
+    /// Hands all events on.
+    pub(super) fn deliver_events(&mut self, cx: &mut Context<'_>) {
+        while let Some(event) = self.connection.poll_event() {
+            match event {
+                Event::Request { stream, request, end } => self.begin(stream, request, end, cx),
+                Event::Response {
+                    stream,
+                    response,
+                    end,
+                } => self.deliver_head(stream, response, end),
+                Event::Readable(stream) => self.deliver_data(stream),
+                Event::Writable(stream) => self.deliver_room(stream),
+                Event::Reset(error) => {
+                    if let Some(cell) = self.cells.get(&error.stream) {
+                        self.yield_first = true;
+                        cell.fail(Error::from_stream(&error));
+                    }
+                }
+                Event::GoAway { .. } => self.mailbox.set_closing(),
+                // Informational responses have no reader yet; new settings show in what the engine sends.
+                _ => {}
+            }
+        }
+    }
+
+    /// A server's new request.
+    fn begin(&mut self, id: StreamId, request: Request<()>, end: bool, cx: &mut Context<'_>) {
+        let state = State {
+            id: Some(id),
+            inbound: Inbound {
+                ended: end,
+                report_at: self.connection.stream_release_until_due(id),
+                ..Inbound::default()
+            },
+            outbound: Outbound::default(),
+            error: None,
+        };
+        let cell = Cell::new(Arc::clone(&self.mailbox), state);
+        self.cells.insert(id, Arc::clone(&cell));
+        let length = match end {
+            true => Some(0),
+            false => content_length(request.headers()),
+        };
+        let expects_continue = !end
+            && request
+                .headers()
+                .get(header::EXPECT)
+                .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+        let body = Incoming::new(Arc::clone(&cell), length).expecting_continue(expects_continue);
+        let request = request.map(|()| body);
+        self.accept.accept(request, Sender::new(cell), cx);
+    }
+
+    fn deliver_head(&mut self, id: StreamId, response: Response<()>, end: bool) {
+        let Some(cell) = self.cells.get(&id) else {
+            return;
+        };
+        let mut state = cell.lock();
+        state.inbound.head = Some(response);
+        state.inbound.ended = end;
+        state.inbound.report_at = self.connection.stream_release_until_due(id);
+        let waker = state.inbound.reader.take();
+        drop(state);
+        self.wake(waker);
+    }
+
+    fn deliver_data(&mut self, id: StreamId) {
+        let Some(cell) = self.cells.get(&id).map(Arc::clone) else {
+            return;
+        };
+        let mut state = cell.lock();
+        let inbound = &mut state.inbound;
+        let read = self.connection.read(id, &mut inbound.chunks);
+        match read {
+            Ok(ReadState::End) => inbound.ended = true,
+            Ok(ReadState::Trailers(trailers)) => {
+                inbound.ended = true;
+                inbound.trailers = Some(trailers);
+            }
+            // An event of its own says why a stream was reset.
+            Ok(ReadState::Open | ReadState::Reset) | Err(_) => {}
+        }
+        if inbound.ended {
+            inbound.report_at = None;
+        }
+        let unread = match inbound.gone {
+            // The handle went between two turns; the engine is told of it in the next.
+            true => inbound.chunks.drain(..).map(|chunk| chunk.len() as u64).sum(),
+            false => 0,
+        };
+        let waker = inbound.reader.take();
+        drop(state);
+        if unread > 0 {
+            self.mailbox.consume(unread);
+        }
+        self.wake(waker);
+    }
+
+    fn deliver_room(&mut self, id: StreamId) {
+        let Some(cell) = self.cells.get(&id).map(Arc::clone) else {
+            return;
+        };
+        let mut state = cell.lock();
+        let queued = self.connection.want_room(id) + state.outbound.waiting_bytes();
+        let waker = state.outbound.set_queued(queued);
+        drop(state);
+        self.wake(waker);
+    }
+
+    fn wake(&mut self, waker: Option<Waker>) {
+        if let Some(waker) = waker {
+            self.yield_first = true;
+            waker.wake();
+        }
+    }
+}
+
+/// What the engine has checked already.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

@@ -1,0 +1,236 @@
+//! Reading slabs, writing lists, and closing so that the peer can read what was said last.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Buf;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Sleep;
+use tokio_util::io::{poll_read_buf, poll_write_buf};
+
+use super::{Accept, Driver, Stage};
+use crate::error::Error;
+
+/// The first read asks for this much, so that an idle connection costs little.
+pub(super) const SMALLEST_READ: usize = 8 << 10;
+
+/// A slab: what one read asks for once reads come back full.
+const SLAB: usize = 256 << 10;
+
+/// How long, and for how many bytes, a closed connection is read on, so that the peer sees our last words rather than a
+/// reset of the transport (RFC 9113 section 5.4.1).
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 4 << 20;
+
+/// What a read brought.
+pub(super) enum Read {
+    /// Octets, which have been applied.
+    Some,
+    /// The end of the transport, in good order.
+    End,
+}
+
+/// The state of closing.
+#[derive(Debug)]
+pub(super) struct Linger {
+    shut: bool,
+    bytes: usize,
+    until: Pin<Box<Sleep>>,
+}
+
+impl Linger {
+    fn new() -> Self {
+        Linger {
+            shut: false,
+            bytes: 0,
+            until: Box::pin(tokio::time::sleep(LINGER)),
+        }
+    }
+}
+
+impl<T, A> Driver<T, A>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    A: Accept,
+{
+    /// Reads one slab and applies it.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Read, Error>> {
+        if !self.connection.wants_read() {
+            return Poll::Pending;
+        }
+        let mut total = 0;
+        let mut eof = false;
+        // Over TLS a read gives a record at most: go on until the slab is full or nothing is there.
+        while total < self.read_size {
+            if self.slab.capacity() == self.slab.len() {
+                if total > 0 {
+                    break;
+                }
+                self.slab.reserve(self.read_size);
+            }
+            match poll_read_buf(Pin::new(&mut self.io), cx, &mut self.slab) {
+                Poll::Ready(Ok(0)) => {
+                    eof = true;
+                    break;
+                }
+                Poll::Ready(Ok(count)) => total += count,
+                Poll::Ready(Err(error)) => {
+                    if total == 0 {
+                        return Poll::Ready(Err(self.transport_error(&error)));
+                    }
+                    break;
+                }
+                Poll::Pending if total == 0 => {
+                    self.rest();
+                    return Poll::Pending;
+                }
+                Poll::Pending => break,
+            }
+        }
+        if total > 0 {
+            if total >= self.read_size {
+                self.read_size = (self.read_size * 4).min(SLAB);
+            }
+            let input = self.slab.split().freeze();
+            let now = self.now();
+            // An error is kept by the engine: its GOAWAY leaves first, then `ended` reports it.
+            let _ = self.connection.receive(input, now);
+            self.deliver_events(cx);
+        }
+        if eof && self.connection.error().is_none() {
+            return Poll::Ready(self.transport_ended().map(|()| Read::End));
+        }
+        Poll::Ready(Ok(Read::Some))
+    }
+
+    /// Nothing comes: an idle connection keeps no slab.
+    fn rest(&mut self) {
+        if self.connection.stream_count() == 0 {
+            self.slab = bytes::BytesMut::new();
+            self.read_size = SMALLEST_READ;
+        }
+    }
+
+    /// The transport ended in good order.
+    fn transport_ended(&self) -> Result<(), Error> {
+        if self.connection.stream_count() == 0 && self.connection.peer_settings_received() {
+            return Ok(());
+        }
+        if !self.connection.peer_settings_received() {
+            return Err(Error::new(
+                crate::ErrorKind::NotHttp2,
+                "the peer closed the connection before it had said anything in HTTP/2",
+            ));
+        }
+        Err(Error::closed())
+    }
+
+    fn transport_error(&self, error: &std::io::Error) -> Error {
+        use std::io::ErrorKind;
+        match error.kind() {
+            ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof => match self.transport_ended() {
+                Err(ended) => ended,
+                Ok(()) => Error::closed(),
+            },
+            _ => Error::from_transport(error),
+        }
+    }
+
+    /// Builds lists and writes them until the transport takes no more; whether anything left.
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, Error> {
+        let mut progress = false;
+        loop {
+            if !self.out.has_remaining() {
+                if !self.connection.wants_transmit() {
+                    break;
+                }
+                let now = self.now();
+                self.connection.transmit(&mut self.out, now);
+                self.deliver_events(cx);
+                if !self.out.has_remaining() {
+                    break;
+                }
+            }
+            match poll_write_buf(Pin::new(&mut self.io), cx, &mut self.out) {
+                Poll::Ready(Ok(0)) => return Err(Error::closed()),
+                Poll::Ready(Ok(_)) => {
+                    progress = true;
+                    self.unflushed = true;
+                    if !self.out.has_remaining() {
+                        // One list a turn: what came in meanwhile is seen before the next.
+                        break;
+                    }
+                }
+                Poll::Ready(Err(error)) => return Err(self.transport_error(&error)),
+                Poll::Pending => {
+                    let now = self.now();
+                    self.connection.socket_blocked(now);
+                    return Ok(progress);
+                }
+            }
+        }
+        if !self.out.has_remaining() && !self.connection.wants_transmit() {
+            let now = self.now();
+            self.connection.socket_idle(now);
+        }
+        if self.unflushed && !self.connection.wants_transmit() {
+            match Pin::new(&mut self.io).poll_flush(cx) {
+                Poll::Ready(Ok(())) => self.unflushed = false,
+                Poll::Ready(Err(error)) => return Err(self.transport_error(&error)),
+                Poll::Pending => {}
+            }
+        }
+        Ok(progress)
+    }
+
+    /// The connection has ended: every stream is told, and the transport is closed.
+    pub(super) fn close(&mut self, result: Result<(), Error>) {
+        let error = match &result {
+            Err(error) => error.clone(),
+            Ok(()) => Error::connection_gone(),
+        };
+        self.mailbox.close(&error);
+        for (_, cell) in self.cells.drain() {
+            cell.fail(error.clone());
+        }
+        self.stage = Stage::Closing(result, Linger::new());
+    }
+
+    /// Ends our half, then reads on for a while, so that unread octets do not make the kernel discard our last ones.
+    pub(super) fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if let Stage::Closing(_, linger) = &mut self.stage {
+            if linger.until.as_mut().poll(cx).is_pending() {
+                ready!(linger.poll(&mut self.io, cx));
+            }
+        }
+        match core::mem::replace(&mut self.stage, Stage::Closed) {
+            Stage::Closing(result, _) => Poll::Ready(result),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl Linger {
+    fn poll<T: AsyncRead + AsyncWrite + Unpin>(&mut self, io: &mut T, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.shut {
+            if ready!(Pin::new(&mut *io).poll_shutdown(cx)).is_err() {
+                return Poll::Ready(());
+            }
+            self.shut = true;
+        }
+        let mut sink = bytes::BytesMut::with_capacity(SMALLEST_READ);
+        while self.bytes < LINGER_BYTES {
+            match ready!(poll_read_buf(Pin::new(&mut *io), cx, &mut sink)) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => self.bytes += count,
+            }
+            sink.clear();
+        }
+        Poll::Ready(())
+    }
+}

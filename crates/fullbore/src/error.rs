@@ -1,0 +1,193 @@
+//! The one error type of the library: what happened, where, whose fault, and what to do.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use fullbore_proto::{ConnectionError, ErrorCode, Side, StreamError};
+
+/// Any error, boxed: what bodies and services of the caller's may fail with.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// What kind of error it is, for a program to act on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The URL cannot be used: it has no scheme of ours, or no host.
+    InvalidUrl,
+    /// The name did not resolve.
+    Resolve,
+    /// Nobody could be connected to.
+    Connect,
+    /// The TLS handshake or the TLS session failed.
+    Tls,
+    /// The peer's certificate did not verify.
+    Certificate,
+    /// The peer does not speak HTTP/2.
+    NotHttp2,
+    /// A rule of HTTP/2 was broken; [`Error::code`] says which kind.
+    Protocol,
+    /// The transport ended before the message was whole.
+    Closed,
+    /// The peer is ending the connection and did not process the request: it may be repeated.
+    GoAway,
+    /// The stream was reset; [`Error::code`] says why.
+    Reset,
+    /// A body was shorter or longer than its `content-length`.
+    BodyLength,
+    /// Something took longer than its limit.
+    Timeout,
+    /// The caller's own body failed.
+    Body,
+    /// The exchange was given up on this side.
+    Canceled,
+    /// Reading from or writing to the transport failed.
+    Io,
+    /// The caller's own service failed.
+    Handler,
+    /// A setting or a message of the caller's is not possible.
+    Config,
+}
+
+/// An error of the library. It is cheap to clone; its text is a sentence that can be shown to a user.
+#[derive(Clone)]
+pub struct Error {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    kind: ErrorKind,
+    code: Option<ErrorCode>,
+    message: String,
+    source: Option<BoxError>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error {
+            inner: Arc::new(Inner {
+                kind,
+                code: None,
+                message: message.into(),
+                source: None,
+            }),
+        }
+    }
+
+    pub(crate) fn with_source(
+        kind: ErrorKind,
+        message: impl Into<String>,
+        source: impl Into<BoxError>,
+    ) -> Self {
+        Error {
+            inner: Arc::new(Inner {
+                kind,
+                code: None,
+                message: message.into(),
+                source: Some(source.into()),
+            }),
+        }
+    }
+
+    fn with_code(kind: ErrorKind, code: ErrorCode, message: String) -> Self {
+        Error {
+            inner: Arc::new(Inner {
+                kind,
+                code: Some(code),
+                message,
+                source: None,
+            }),
+        }
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.inner.kind
+    }
+
+    /// The code of RFC 9113 section 7 that was sent or received, if one was.
+    pub fn code(&self) -> Option<ErrorCode> {
+        self.inner.code
+    }
+
+    /// The connection was ended by an error. `settled` says whether the peer had shown that it speaks HTTP/2.
+    pub(crate) fn from_connection(error: &ConnectionError, settled: bool) -> Self {
+        let kind = match (settled, error.blame) {
+            (false, Side::Peer) if error.code == ErrorCode::PROTOCOL_ERROR => ErrorKind::NotHttp2,
+            _ => ErrorKind::Protocol,
+        };
+        let message = match kind {
+            ErrorKind::NotHttp2 => format!("the peer does not speak HTTP/2: {}", error.reason),
+            _ => error.to_string(),
+        };
+        Self::with_code(kind, error.code, message)
+    }
+
+    /// A stream was reset by either side.
+    pub(crate) fn from_stream(error: &StreamError) -> Self {
+        let kind = match (error.by, error.code) {
+            _ if error.is_body_length() => ErrorKind::BodyLength,
+            (Side::Peer, ErrorCode::REFUSED_STREAM) => ErrorKind::GoAway,
+            (Side::Peer, _) => ErrorKind::Reset,
+            (Side::Local, ErrorCode::CANCEL | ErrorCode::NO_ERROR) => ErrorKind::Canceled,
+            (Side::Local, _) => ErrorKind::Protocol,
+        };
+        let message = match kind {
+            ErrorKind::BodyLength => format!("the peer sent {}", error.reason),
+            _ => error.to_string(),
+        };
+        Self::with_code(kind, error.code, message)
+    }
+
+    /// The transport ended while something was under way.
+    pub(crate) fn closed() -> Self {
+        Self::new(
+            ErrorKind::Closed,
+            "the peer closed the connection before the message was whole",
+        )
+    }
+
+    /// The connection's task is gone.
+    pub(crate) fn connection_gone() -> Self {
+        Self::new(ErrorKind::Closed, "the connection has ended; open another")
+    }
+
+    pub(crate) fn io(what: &str, source: std::io::Error) -> Self {
+        Self::with_source(ErrorKind::Io, format!("{what}: {source}"), source)
+    }
+
+    /// Reading or writing failed. Over TLS that may be the peer's certificate, or its alert.
+    pub(crate) fn from_transport(error: &std::io::Error) -> Self {
+        let copy = std::io::Error::new(error.kind(), error.to_string());
+        Self::io("the transport failed", copy)
+    }
+
+    pub(crate) fn config(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Config, message)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.inner.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.inner.kind)
+            .field("code", &self.inner.code)
+            .field("message", &self.inner.message)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.inner.source {
+            Some(source) => Some(source.as_ref()),
+            None => None,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! HTTP/2 that moves at the speed of the path: a client and a server on tokio, over the engine `fullbore-proto`.
+//!
+//! Windows fit long paths from the first byte, refills are few and well timed, bodies leave without being copied, and
+//! no handle takes a lock that the whole connection shares.
+//!
+//! # A client
+//! ```no_run
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = fullbore::Client::new()?;
+//! let response = client.get("https://example.com/").await?;
+//! println!("{}", response.status());
+//! # Ok(()) }
+//! ```
+//!
+//! # A server
+//! Any [`tower_service::Service`] is served as it is, an `axum::Router` among them.
+//! ```no_run
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! # use axum::routing::get;
+//! let app = axum::Router::new().route("/", get(|| async { "hello" }));
+//! let server = fullbore::Server::bind("127.0.0.1:8080").await?;
+//! server.serve(app).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Windows and the kernel
+//! Throughput cannot pass window / round trip. The defaults are wide; [`Config`] sets them. A window larger than the
+//! kernel's TCP buffers (on Linux `net.ipv4.tcp_rmem` and `tcp_wmem`, third figure) does not help beyond those.
+
+mod body;
+mod cell;
+pub mod client;
+mod driver;
+mod error;
+mod mailbox;
+mod sender;
+pub mod server;
+#[cfg(feature = "tls")]
+pub mod tls;
+
+pub use fullbore_proto::{Config, ErrorCode, Limit, Priority, Protocol, Refill, Scheduling, WindowSize};
+
+pub use self::body::Incoming;
+pub use self::client::{Client, ClientBuilder};
+pub use self::error::{BoxError, Error, ErrorKind};
+pub use self::server::Server;
+#[cfg(feature = "tls")]
+pub use tokio_rustls::rustls;

@@ -1,0 +1,149 @@
+//! The sending half of a stream: what carries a message of the caller's to the driver.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use fullbore_proto::ErrorCode;
+use http::{HeaderMap, HeaderValue, Response, header};
+use http_body::Body;
+
+use crate::cell::{Cell, Outgoing, SEND_BUFFER, register};
+use crate::error::{BoxError, Error, ErrorKind};
+
+/// The one handle that sends on a stream. Dropping it before the end resets the stream.
+pub(crate) struct Sender {
+    cell: Arc<Cell>,
+    finished: bool,
+}
+
+impl Sender {
+    pub(crate) fn new(cell: Arc<Cell>) -> Self {
+        Sender {
+            cell,
+            finished: false,
+        }
+    }
+
+    /// A response's head; with `end` it is all.
+    pub(crate) fn send_response(&mut self, response: Response<()>, end: bool) {
+        self.wish(Outgoing::Response(Box::new(response), end), 0, end);
+    }
+
+    pub(crate) fn send_data(&mut self, data: Bytes, end: bool) {
+        let bytes = data.len();
+        self.wish(Outgoing::Data(data, end), bytes, end);
+    }
+
+    pub(crate) fn send_trailers(&mut self, trailers: HeaderMap) {
+        self.wish(Outgoing::Trailers(Box::new(trailers)), 0, true);
+    }
+
+    pub(crate) fn reset(&mut self, code: ErrorCode) {
+        self.wish(Outgoing::Reset(code), 0, true);
+    }
+
+    /// Leaves a wish. Only one that ends the message, or fills the buffer, or is a head, must be seen soon; all are
+    /// taken in the same turn of the driver anyway.
+    fn wish(&mut self, wish: Outgoing, bytes: usize, end: bool) {
+        let mut state = self.cell.lock();
+        if state.error.is_none() {
+            state.outbound.wishes.push_back(wish);
+            state.outbound.queued += bytes;
+        }
+        if end {
+            self.finished = true;
+            state.outbound.gone = true;
+        }
+        drop(state);
+        self.cell.post();
+    }
+
+    /// Waits until more of a body may be queued.
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut state = self.cell.lock();
+        if let Some(error) = &state.error {
+            return Poll::Ready(Err(error.clone()));
+        }
+        if state.outbound.queued < SEND_BUFFER {
+            return Poll::Ready(Ok(()));
+        }
+        state.outbound.full = true;
+        register(&mut state.outbound.writer, cx);
+        Poll::Pending
+    }
+
+    /// Waits for the stream to end before its time.
+    pub(crate) fn poll_failed(&self, cx: &mut Context<'_>) -> Poll<Error> {
+        let mut state = self.cell.lock();
+        if let Some(error) = &state.error {
+            return Poll::Ready(error.clone());
+        }
+        register(&mut state.outbound.writer, cx);
+        Poll::Pending
+    }
+
+    /// Drives a body into the stream, by reference and no faster than it leaves.
+    pub(crate) fn poll_body<B>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut body: Pin<&mut B>,
+    ) -> Poll<Result<(), Error>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        loop {
+            ready!(self.poll_room(cx))?;
+            let Some(frame) = ready!(body.as_mut().poll_frame(cx)) else {
+                self.send_data(Bytes::new(), true);
+                return Poll::Ready(Ok(()));
+            };
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => {
+                    self.reset(ErrorCode::INTERNAL_ERROR);
+                    let error: BoxError = error.into();
+                    let text = format!("the body that was to be sent failed: {error}");
+                    return Poll::Ready(Err(Error::with_source(ErrorKind::Body, text, error)));
+                }
+            };
+            match frame.into_data() {
+                Ok(data) => {
+                    let end = body.is_end_stream();
+                    if end || !data.is_empty() {
+                        self.send_data(data, end);
+                    }
+                    if end {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Err(frame) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        self.send_trailers(trailers);
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.cell.lock().outbound.gone = true;
+            self.cell.post();
+        }
+    }
+}
+
+/// Says how long the body is when it knows and the caller did not (RFC 9110 section 8.6).
+pub(crate) fn set_content_length(headers: &mut HeaderMap, body: &impl Body) {
+    if let Some(length) = body.size_hint().exact() {
+        if !headers.contains_key(header::CONTENT_LENGTH) {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+    }
+}

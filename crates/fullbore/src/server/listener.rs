@@ -1,0 +1,306 @@
+//! A listening server: accept, TLS, one task a connection, and a graceful end.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fullbore_proto::{Config, DEFAULT_WINDOW, Refill, WindowSize};
+use http::{Request, Response};
+use http_body::Body;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+use tower_service::Service;
+
+use super::connection::serve_connection;
+use crate::body::Incoming;
+use crate::client::window_text;
+use crate::error::{BoxError, Error, ErrorKind};
+
+/// How long a TLS handshake may take.
+#[cfg(feature = "tls")]
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a graceful end waits for what is under way, unless told otherwise.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long accepting pauses when the system has no more descriptors or memory to give.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The address of the peer, in the extensions of every request that a [`Server`] hands to its service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddr(pub SocketAddr);
+
+/// A server that listens on a TCP address.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), fullbore::Error> {
+/// use axum::routing::get;
+///
+/// let app = axum::Router::new().route("/", get(|| async { "hello" }));
+/// let server = fullbore::Server::bind("127.0.0.1:0").await?;
+/// println!("listening on http://{}", server.local_addr().unwrap());
+/// server.serve(app).await
+/// # }
+/// ```
+pub struct Server {
+    listener: TcpListener,
+    config: Config,
+    windows: Result<(), Error>,
+    drain_timeout: Duration,
+    shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<tokio_rustls::rustls::ServerConfig>>,
+}
+
+impl Server {
+    /// Listens on an address; port 0 takes a free one, see [`Self::local_addr`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] when that is not possible.
+    pub async fn bind(address: impl ToSocketAddrs) -> Result<Self, Error> {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| Error::io("cannot listen on that address", error))?;
+        Ok(Self::from_listener(listener))
+    }
+
+    /// Listens on what the caller has bound.
+    pub fn from_listener(listener: TcpListener) -> Self {
+        Server {
+            listener,
+            config: Config::default(),
+            windows: Ok(()),
+            drain_timeout: DRAIN_TIMEOUT,
+            shutdown: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// The address that it listens on.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// All settings of the engine at once; what was set before is replaced.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The receive window of each stream in bytes, 1..=2^31-1: what an upload may have under way. 16 MiB unless set.
+    #[must_use]
+    pub fn stream_window(mut self, bytes: u32) -> Self {
+        match WindowSize::new(bytes) {
+            Some(window) => self.config.stream_window = window,
+            None => self.windows = Err(Error::config(window_text("a stream", 1, bytes))),
+        }
+        self
+    }
+
+    /// The receive window of each connection in bytes, 65,535..=2^31-1. 64 MiB unless set.
+    #[must_use]
+    pub fn connection_window(mut self, bytes: u32) -> Self {
+        match WindowSize::new(bytes).filter(|window| *window >= DEFAULT_WINDOW) {
+            Some(window) => self.config.connection_window = window,
+            None => {
+                let text = window_text("the connection", DEFAULT_WINDOW.bytes(), bytes);
+                self.windows = Err(Error::config(text));
+            }
+        }
+        self
+    }
+
+    /// When windows are refilled, for streams and for the connection apart. A quarter unless set.
+    #[must_use]
+    pub fn refill(mut self, stream: Refill, connection: Refill) -> Self {
+        self.config.stream_refill = stream;
+        self.config.connection_refill = connection;
+        self
+    }
+
+    /// How many streams a client may have open at once. 10,000 unless set.
+    #[must_use]
+    pub fn max_concurrent_streams(mut self, streams: u32) -> Self {
+        self.config.max_concurrent_streams = streams;
+        self
+    }
+
+    /// Serves over TLS. The configuration is to have `h2` among its ALPN protocols, as that of
+    /// [`crate::tls::server_config`] has.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_config(mut self, config: Arc<tokio_rustls::rustls::ServerConfig>) -> Self {
+        self.tls = Some(config);
+        self
+    }
+
+    /// Ends gracefully when `signal` does: no more connections are accepted, and each open one is told and drained.
+    #[must_use]
+    pub fn graceful_shutdown(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.shutdown = Some(Box::pin(signal));
+        self
+    }
+
+    /// How long a graceful end waits for what is under way before it drops the rest. 30 s unless set.
+    #[must_use]
+    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
+        self.drain_timeout = timeout;
+        self
+    }
+
+    /// Serves until the graceful end, or for ever.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when a setting is not possible, [`ErrorKind::Timeout`] when the graceful end took longer
+    /// than its limit. A connection's own errors are its own.
+    pub async fn serve<S, B>(mut self, service: S) -> Result<(), Error>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.windows.clone()?;
+        let tracker = TaskTracker::new();
+        let (stop, stopped) = watch::channel(false);
+        let mut signal = self
+            .shutdown
+            .take()
+            .unwrap_or_else(|| Box::pin(std::future::pending()));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut signal => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    let service = WithPeer {
+                        service: service.clone(),
+                        peer,
+                    };
+                    tracker.spawn(self.connection(stream, service, stopped.clone()));
+                }
+                // The peer is gone already, or the system is short of something: the others go on.
+                Err(error) if is_connection_error(&error) => {}
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+        drop(self.listener);
+        stop.send_replace(true);
+        tracker.close();
+        tokio::time::timeout(self.drain_timeout, tracker.wait())
+            .await
+            .map_err(|_| {
+                let text = "the graceful end took longer than its limit; what was still under way is dropped";
+                Error::new(ErrorKind::Timeout, text)
+            })
+    }
+
+    /// The task of one connection.
+    fn connection<S, B>(
+        &self,
+        stream: TcpStream,
+        service: S,
+        stopped: watch::Receiver<bool>,
+    ) -> impl Future<Output = ()> + Send + 'static
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        // Frames are gathered here already: waiting for more in the kernel only delays them.
+        let _ = stream.set_nodelay(true);
+        let config = self.config.clone();
+        #[cfg(feature = "tls")]
+        let tls = self.tls.clone();
+        async move {
+            #[cfg(feature = "tls")]
+            if let Some(tls) = tls {
+                let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(stream);
+                let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+                    Ok(Ok(stream)) => stream,
+                    // There is nobody to tell: the peer has its alert, or is gone.
+                    Ok(Err(_)) | Err(_) => return,
+                };
+                return run(stream, service, config, stopped).await;
+            }
+            run(stream, service, config, stopped).await;
+        }
+    }
+}
+
+/// Serves one connection until it ends, telling it when the server stops.
+async fn run<T, S, B>(io: T, service: S, config: Config, mut stopped: watch::Receiver<bool>)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut connection = pin!(serve_connection(io, service, config));
+    tokio::select! {
+        _ = &mut connection => return,
+        _ = stopped.wait_for(|stopped| *stopped) => {}
+    }
+    connection.graceful_shutdown();
+    let _ = connection.await;
+}
+
+/// An error of one connection that was being accepted, not of the listener.
+fn is_connection_error(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
+    )
+}
+
+/// A service that is told the peer's address.
+#[derive(Clone)]
+struct WithPeer<S> {
+    service: S,
+    peer: SocketAddr,
+}
+
+impl<S, B> Service<Request<B>> for WithPeer<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        request.extensions_mut().insert(PeerAddr(self.peer));
+        self.service.call(request)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("listener", &self.listener)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! TLS by rustls: simple defaults for who has no configuration of his own. ALPN says `h2` and nothing else.
+
+use std::sync::Arc;
+
+use tokio_rustls::rustls;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+
+use crate::error::{Error, ErrorKind};
+
+/// Whom a client trusts.
+#[derive(Debug, Clone)]
+pub enum Roots {
+    /// Whom the platform trusts.
+    Platform,
+    /// The certificates of this PEM text, and nobody else.
+    Pem(Vec<u8>),
+    /// Anybody at all. The connection is encrypted, but to whom is not known: for tests.
+    InsecureAcceptAny,
+}
+
+/// A configuration for clients, TLS 1.2 and 1.3, ALPN `h2`.
+///
+/// # Errors
+/// [`ErrorKind::Config`] when there is no crypto provider, the PEM text holds no certificate, or the platform's trust
+/// cannot be read.
+pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
+    let provider = provider()?;
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(tls_config_error)?;
+    let mut config = match roots {
+        Roots::Platform => {
+            let verifier = rustls_platform_verifier::Verifier::new(provider).map_err(tls_config_error)?;
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
+                .with_no_client_auth()
+        }
+        Roots::Pem(pem) => {
+            let mut store = RootCertStore::empty();
+            for certificate in certificates(&pem)? {
+                store.add(certificate).map_err(tls_config_error)?;
+            }
+            builder.with_root_certificates(store).with_no_client_auth()
+        }
+        Roots::InsecureAcceptAny => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AcceptAny(provider.signature_verification_algorithms)))
+            .with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+/// A configuration for servers from a chain of certificates and its private key, both as PEM; TLS 1.2 and 1.3, ALPN
+/// `h2`.
+///
+/// # Errors
+/// [`ErrorKind::Config`] when there is no crypto provider, or the texts hold no certificate or key, or ones that do not
+/// belong together.
+pub fn server_config(certificate_pem: &[u8], key_pem: &[u8]) -> Result<ServerConfig, Error> {
+    let key = rustls_pemfile::private_key(&mut &key_pem[..])
+        .map_err(|error| Error::config(format!("the private key cannot be read: {error}")))?
+        .ok_or_else(|| Error::config("the PEM text of the private key holds none"))?;
+    let mut config = ServerConfig::builder_with_provider(provider()?)
+        .with_safe_default_protocol_versions()
+        .map_err(tls_config_error)?
+        .with_no_client_auth()
+        .with_single_cert(certificates(certificate_pem)?, key)
+        .map_err(tls_config_error)?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+/// A certificate that nobody vouches for, with its key.
+#[cfg(feature = "self-signed")]
+#[derive(Debug, Clone)]
+pub struct SelfSigned {
+    /// The certificate as PEM: what a client has to trust.
+    pub cert_pem: String,
+    /// The private key as PEM.
+    pub key_pem: String,
+}
+
+/// Makes a certificate for names and addresses such as `localhost` and `127.0.0.1`, for tests and demos. ECDSA on
+/// P-256.
+///
+/// # Errors
+/// [`ErrorKind::Config`] when a name is none.
+#[cfg(feature = "self-signed")]
+pub fn self_signed(names: &[&str]) -> Result<SelfSigned, Error> {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let made = rcgen::generate_simple_self_signed(names)
+        .map_err(|error| Error::config(format!("the certificate cannot be made: {error}")))?;
+    Ok(SelfSigned {
+        cert_pem: made.cert.pem(),
+        key_pem: made.signing_key.serialize_pem(),
+    })
+}
+
+/// The process's crypto provider, or the one that a feature brings.
+fn provider() -> Result<Arc<CryptoProvider>, Error> {
+    if let Some(provider) = CryptoProvider::get_default() {
+        return Ok(Arc::clone(provider));
+    }
+    #[cfg(feature = "aws-lc-rs")]
+    return Ok(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+    return Ok(Arc::new(rustls::crypto::ring::default_provider()));
+    #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
+    Err(Error::config(
+        "no crypto provider for TLS: enable the feature `ring` or `aws-lc-rs`, or install one for the process",
+    ))
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let certificates: Vec<_> = rustls_pemfile::certs(&mut &pem[..])
+        .collect::<Result<_, _>>()
+        .map_err(|error| Error::config(format!("the certificates cannot be read: {error}")))?;
+    if certificates.is_empty() {
+        return Err(Error::config("the PEM text of the certificates holds none"));
+    }
+    Ok(certificates)
+}
+
+fn tls_config_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::with_source(ErrorKind::Config, format!("TLS cannot be set up: {error}"), error)
+}
+
+/// What a failed handshake with `host` means.
+pub(crate) fn handshake_error(host: &str, error: std::io::Error) -> Error {
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let (kind, text) = match inner {
+        Some(rustls::Error::InvalidCertificate(why)) => (
+            ErrorKind::Certificate,
+            format!("the certificate of {host} does not verify: {why}"),
+        ),
+        Some(rustls::Error::NoApplicationProtocol)
+        | Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)) => (
+            ErrorKind::NotHttp2,
+            format!("{host} does not speak HTTP/2: it refused h2 in the TLS handshake (ALPN)"),
+        ),
+        Some(why) => (
+            ErrorKind::Tls,
+            format!("the TLS handshake with {host} failed: {why}"),
+        ),
+        None => (
+            ErrorKind::Tls,
+            format!("the TLS handshake with {host} broke off: {error}"),
+        ),
+    };
+    Error::with_source(kind, text, error)
+}
+
+/// Trusts everybody, but still checks that the peer holds the key of what it shows.
+#[derive(Debug)]
+struct AcceptAny(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}

@@ -1,0 +1,120 @@
+//! Every setting of a connection, with its default and the reason for it.
+
+use core::time::Duration;
+
+use crate::flow::{DEFAULT_WINDOW, Refill, WindowSize};
+use crate::guard::Limit;
+use crate::schedule::Scheduling;
+
+/// The settings of a connection. [`Config::default`] is meant to be right for most.
+///
+/// ```
+/// use fullbore_proto::{Config, WindowSize};
+///
+/// let mut config = Config::default();
+/// config.stream_window = WindowSize::from_mebibytes(32);
+/// assert_eq!(config.connection_window, WindowSize::from_mebibytes(64));
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// The receive window of each stream (SETTINGS_INITIAL_WINDOW_SIZE). 16 MiB: a gigabit over 100 ms is 12.5 MB.
+    pub stream_window: WindowSize,
+    /// The receive window of the connection. 64 MiB. A value below 65,535 counts as that, since a connection's window
+    /// cannot be made smaller than it begins (RFC 9113 section 6.9.2).
+    pub connection_window: WindowSize,
+    /// When a stream's window is refilled. A quarter.
+    pub stream_refill: Refill,
+    /// When the connection's window is refilled. A quarter.
+    pub connection_refill: Refill,
+    /// How many streams the peer may have open (SETTINGS_MAX_CONCURRENT_STREAMS). 10,000; a stream counts until it is
+    /// closed *and* its owner has released it, so that a peer that opens and resets gains nothing (CVE-2023-44487).
+    pub max_concurrent_streams: u32,
+    /// The largest frame that we accept (SETTINGS_MAX_FRAME_SIZE), in octets. 16,384.
+    pub max_frame_size: u32,
+    /// The largest DATA payload that we send, however much more the peer accepts, in octets. 16,384: one TLS record.
+    pub send_frame_size: u32,
+    /// The largest field section that we accept, decoded, by the measure of RFC 9113 section 6.5.2
+    /// (SETTINGS_MAX_HEADER_LIST_SIZE), in octets. 64 KiB. A request over it is answered with 431.
+    pub max_header_list_size: u32,
+    /// The most fields in a field section, cookie crumbs counted. 1,000. A request over it is answered with 431.
+    pub max_header_fields: u32,
+    /// The largest header block that we accept, encoded, in octets. 128 KiB; past it the connection ends.
+    pub max_header_block: usize,
+    /// The most CONTINUATION frames of one header block. 32; past it the connection ends.
+    pub max_continuations: u32,
+    /// The dynamic table that the peer may use (SETTINGS_HEADER_TABLE_SIZE), in octets. 4,096.
+    pub header_table_size: u32,
+    /// The most of the peer's dynamic table that we use, in octets. 4,096.
+    pub encoder_table_size: u32,
+    /// Whether a server takes extended CONNECT (RFC 8441). Off.
+    pub enable_connect_protocol: bool,
+    /// How streams share the connection when the peer asks for nothing. In order.
+    pub scheduling: Scheduling,
+    /// Below how many queued bytes a stream that ran full takes more. 128 KiB.
+    pub send_low_water: usize,
+    /// How long a frame is held back that the window would cut tiny, while more credit may be on its way. 1 ms.
+    pub tiny_frame_wait: Duration,
+    /// Up to how many streams may wait for the peer to allow them before `open` fails. 100,000.
+    pub max_waiting_streams: usize,
+    /// How many octets of replies may wait unsent before nothing more is read. 8 KiB (CVE-2019-9512, 9515, 9517).
+    pub max_owed_replies: usize,
+    /// How long the first GOAWAY of a graceful shutdown waits for streams under way. 1 s at most; a round trip usually.
+    pub shutdown_grace: Duration,
+    /// How long the peer may take for its preface and SETTINGS. 10 s.
+    pub preface_timeout: Duration,
+    /// RST_STREAM from the peer. 10,000 at once, 1,000 a second (CVE-2023-44487).
+    pub peer_resets: Limit,
+    /// Stream errors that the peer provokes. 1,000 at once, 100 a second (CVE-2025-8671).
+    pub provoked_resets: Limit,
+    /// DATA frames with no data and no end. 1,000 at once, 100 a second (CVE-2019-9518).
+    pub empty_data: Limit,
+    /// PING that asks for an answer. 1,000 at once, 100 a second (CVE-2019-9512).
+    pub pings: Limit,
+    /// SETTINGS that ask for an acknowledgement, counted with their entries. 1,000 at once, 100 a second
+    /// (CVE-2019-9515, CVE-2020-11080).
+    pub settings: Limit,
+    /// PRIORITY, PRIORITY_UPDATE and frames of unknown type. 10,000 at once, 1,000 a second (CVE-2019-9513).
+    pub priorities: Limit,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            stream_window: WindowSize::from_mebibytes(16),
+            connection_window: WindowSize::from_mebibytes(64),
+            stream_refill: Refill::default(),
+            connection_refill: Refill::default(),
+            max_concurrent_streams: 10_000,
+            max_frame_size: 16_384,
+            send_frame_size: 16_384,
+            max_header_list_size: 64 << 10,
+            max_header_fields: 1_000,
+            max_header_block: 128 << 10,
+            max_continuations: 32,
+            header_table_size: 4_096,
+            encoder_table_size: 4_096,
+            enable_connect_protocol: false,
+            scheduling: Scheduling::InOrder,
+            send_low_water: 128 << 10,
+            tiny_frame_wait: Duration::from_millis(1),
+            max_waiting_streams: 100_000,
+            max_owed_replies: 8 << 10,
+            shutdown_grace: Duration::from_secs(1),
+            preface_timeout: Duration::from_secs(10),
+            peer_resets: Limit::new(10_000, 1_000),
+            provoked_resets: Limit::new(1_000, 100),
+            empty_data: Limit::new(1_000, 100),
+            pings: Limit::new(1_000, 100),
+            settings: Limit::new(1_000, 100),
+            priorities: Limit::new(10_000, 1_000),
+        }
+    }
+}
+
+impl Config {
+    /// The connection's window, which cannot be smaller than it begins.
+    pub(crate) fn effective_connection_window(&self) -> WindowSize {
+        self.connection_window.max(DEFAULT_WINDOW)
+    }
+}

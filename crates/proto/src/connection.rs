@@ -1,0 +1,312 @@
+//! A connection: the state machine itself, as its owner sees it.
+//!
+//! The contract is that of every engine without I/O: change one thing (`receive`, `handle_timeout`, or one of the calls
+//! on a stream), take all events, then write what [`Connection::transmit`] gives until it gives nothing, then wait for
+//! the socket, the owner's own wishes, or [`Connection::next_deadline`]. The parts: `receive` parses, `headers` makes
+//! messages, `streams` keeps states and credit, `send` takes in what the owner wants sent and builds frames, `settings`
+//! and `shutdown` are what they say.
+
+mod headers;
+mod receive;
+mod send;
+mod settings;
+mod shutdown;
+mod streams;
+mod transmit;
+
+use std::collections::VecDeque;
+
+use crate::config::Config;
+use crate::error::ConnectionError;
+use crate::event::Event;
+use crate::flow::{DEFAULT_WINDOW, Ledger, Promise, ReceiveWindow, RoundTrip, SendCredit, WindowSize};
+use crate::guard::Bucket;
+use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder, FieldSection};
+use crate::schedule::Schedule;
+use crate::stats::Stats;
+use crate::stream::{ClosedLog, Key, Store, StreamId};
+use crate::time::Time;
+
+pub use self::streams::ReadState;
+
+use self::headers::Block;
+use self::receive::Reader;
+use self::settings::{LocalSettings, PeerSettings};
+use self::shutdown::Shutdown;
+
+/// Which end of the connection this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It opens streams.
+    Client,
+    /// It answers them.
+    Server,
+}
+
+/// An HTTP/2 connection as a state machine: see the crate's documentation for how it is driven.
+#[derive(Debug)]
+pub struct Connection {
+    role: Role,
+    config: Config,
+    /// The newest time that the owner told us.
+    now: Time,
+    reader: Reader,
+    block: Option<Block>,
+    decoder: Decoder,
+    section: FieldSection,
+    encoder: Encoder,
+    streams: Store,
+    closed: ClosedLog,
+    /// The next stream that we open; none when identifiers are used up.
+    next_stream: Option<StreamId>,
+    /// The highest stream that the peer has opened; 0 for none.
+    highest_peer_stream: u32,
+    /// Streams of ours that are open or half closed.
+    active: u32,
+    /// Streams of ours that wait for the peer to allow them, in order.
+    waiting: VecDeque<Key>,
+    receive_window: ReceiveWindow,
+    /// Bytes that the owner has read and not released.
+    lent: u64,
+    send_credit: SendCredit,
+    /// Streams whose windows may be due for a refill.
+    refills: Vec<Key>,
+    /// How many of them are due without a write to join.
+    refills_due: usize,
+    /// Everything that leaves before DATA, already as frames and in order.
+    control: Vec<u8>,
+    /// How many octets of `control` are replies that the peer made us owe.
+    owed: usize,
+    schedule: Schedule,
+    /// Streams that lack nothing but END_STREAM or trailers.
+    ends: Vec<Key>,
+    /// Streams with a frame held back (law 6), and since when the connection's own window holds one back.
+    held: Vec<Key>,
+    held_since: Option<Time>,
+    local: LocalSettings,
+    peer: PeerSettings,
+    shutdown: Shutdown,
+    failed: Option<ConnectionError>,
+    events: VecDeque<Event>,
+    guards: Guards,
+    ledger: Ledger,
+    /// Streams whose data waits for their own windows.
+    window_blocked: usize,
+    stats: Stats,
+}
+
+/// The state of the limits on the peer.
+#[derive(Debug)]
+struct Guards {
+    peer_resets: Bucket,
+    provoked_resets: Bucket,
+    empty_data: Bucket,
+    pings: Bucket,
+    settings: Bucket,
+    priorities: Bucket,
+}
+
+impl Guards {
+    fn new(config: &Config, now: Time) -> Self {
+        Guards {
+            peer_resets: Bucket::new(config.peer_resets, now),
+            provoked_resets: Bucket::new(config.provoked_resets, now),
+            empty_data: Bucket::new(config.empty_data, now),
+            pings: Bucket::new(config.pings, now),
+            settings: Bucket::new(config.settings, now),
+            priorities: Bucket::new(config.priorities, now),
+        }
+    }
+}
+
+impl Connection {
+    /// The client's end of a new connection; the preface waits to be transmitted at once.
+    pub fn client(config: Config, now: Time) -> Self {
+        Self::new(Role::Client, config, now)
+    }
+
+    /// The server's end of a new connection.
+    pub fn server(config: Config, now: Time) -> Self {
+        Self::new(Role::Server, config, now)
+    }
+
+    fn new(role: Role, config: Config, now: Time) -> Self {
+        let window = config.effective_connection_window();
+        let mut connection = Connection {
+            role,
+            now,
+            reader: Reader::new(role),
+            block: None,
+            decoder: Decoder::new(DEFAULT_TABLE_SIZE),
+            section: FieldSection::default(),
+            encoder: Encoder::new(config.encoder_table_size as usize),
+            streams: Store::default(),
+            closed: ClosedLog::default(),
+            next_stream: (role == Role::Client).then_some(StreamId::FIRST_CLIENT),
+            highest_peer_stream: 0,
+            active: 0,
+            waiting: VecDeque::new(),
+            receive_window: ReceiveWindow::new(DEFAULT_WINDOW.bytes(), window, config.connection_refill),
+            lent: 0,
+            send_credit: SendCredit::new(DEFAULT_WINDOW.bytes()),
+            refills: Vec::new(),
+            refills_due: 0,
+            control: Vec::new(),
+            owed: 0,
+            schedule: Schedule::new(config.scheduling),
+            ends: Vec::new(),
+            held: Vec::new(),
+            held_since: None,
+            local: LocalSettings::new(now),
+            peer: PeerSettings::default(),
+            shutdown: Shutdown::default(),
+            failed: None,
+            events: VecDeque::new(),
+            guards: Guards::new(&config, now),
+            ledger: Ledger::new(now),
+            window_blocked: 0,
+            stats: Stats::default(),
+            config,
+        };
+        connection.write_preface();
+        connection
+    }
+
+    /// Which end this is.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The next event, until there are no more.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The error that ended the connection, if one did. What [`Self::transmit`] still gives is its GOAWAY.
+    pub fn error(&self) -> Option<&ConnectionError> {
+        self.failed.as_ref()
+    }
+
+    /// Whether the owner should read from the transport: not while the peer leaves replies that it made us owe unread.
+    pub fn wants_read(&self) -> bool {
+        self.failed.is_none() && self.owed <= self.config.max_owed_replies
+    }
+
+    /// Whether a graceful shutdown has come to its end: nothing is under way and nothing waits to be written.
+    pub fn is_drained(&self) -> bool {
+        self.shutdown.is_final() && self.streams.len() == 0 && self.control.is_empty()
+    }
+
+    /// How many streams are under way or not released.
+    pub fn stream_count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// How many of our requests wait because the peer allows no more streams at once.
+    pub fn waiting_streams(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many streams the peer lets us have open at once.
+    pub fn peer_max_concurrent_streams(&self) -> u32 {
+        self.peer.max_concurrent_streams
+    }
+
+    /// Whether the peer takes extended CONNECT (RFC 8441 section 3).
+    pub fn peer_allows_extended_connect(&self) -> bool {
+        self.peer.enable_connect_protocol
+    }
+
+    /// Whether the peer's SETTINGS have come.
+    pub fn peer_settings_received(&self) -> bool {
+        self.peer.received
+    }
+
+    /// The round trip to the peer.
+    pub fn round_trip(&self) -> RoundTrip {
+        self.stats.round_trip
+    }
+
+    /// What the peer may make us hold by the credit that it has (law 5).
+    pub fn promise(&self) -> Promise {
+        self.receive_window.promise()
+    }
+
+    /// What sending has waited for (law 8).
+    pub fn ledger(&self) -> Ledger {
+        self.ledger
+    }
+
+    /// What the connection has counted.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// The receive window of the connection, as refills restore it.
+    pub fn receive_window_size(&self) -> WindowSize {
+        self.receive_window.size()
+    }
+
+    /// What the peer may still send on the connection, in bytes.
+    pub fn receive_window_remaining(&self) -> u64 {
+        self.receive_window.remaining()
+    }
+
+    /// What we may still send on the connection, in bytes.
+    pub fn send_window_remaining(&self) -> i64 {
+        self.send_credit.available()
+    }
+
+    /// The receive window of a stream, as refills restore it; none when the stream is gone.
+    pub fn stream_receive_window_size(&self, stream: StreamId) -> Option<WindowSize> {
+        let key = self.streams.find(stream)?;
+        Some(self.streams.get(key)?.receive.window.size())
+    }
+
+    /// What we may still send on a stream by its own window, in bytes; none when the stream is gone.
+    pub fn stream_send_window_remaining(&self, stream: StreamId) -> Option<i64> {
+        let key = self.streams.find(stream)?;
+        Some(self.streams.get(key)?.send.credit.available())
+    }
+
+    /// The settings that this end was made with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// When [`Self::handle_timeout`] is to be called unless something else happens before.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let wait = self.config.tiny_frame_wait;
+        let connection_hold = self
+            .held_since
+            .map(|since| since + wait)
+            .filter(|&until| until > self.now);
+        let stream_hold = self
+            .held
+            .iter()
+            .find_map(|&key| self.streams.get(key)?.send.held_since)
+            .map(|since| since + wait);
+        [
+            connection_hold,
+            stream_hold,
+            self.shutdown.deadline(),
+            self.preface_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// To be called when [`Self::next_deadline`] has come.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.see(now);
+        self.release_held_frames();
+        self.shutdown_timeout();
+        self.preface_timeout();
+    }
+
+    /// Takes note of the time.
+    fn see(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+}

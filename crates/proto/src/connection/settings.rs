@@ -1,0 +1,227 @@
+//! SETTINGS in both directions, and PING (RFC 9113 sections 6.5 and 6.7).
+
+use super::{Connection, Role};
+use crate::error::{ConnectionError, ErrorCode};
+use crate::event::Event;
+use crate::flow::DEFAULT_WINDOW;
+use crate::frame::{DEFAULT_MAX_FRAME_SIZE, Kind, Ping, Setting, Settings, SettingsEntries, WindowUpdate};
+use crate::time::Time;
+
+use super::receive::PREFACE;
+
+/// The payload of the PING that measures when a graceful shutdown has reached the peer.
+pub(super) const SHUTDOWN_PING: [u8; 8] = *b"shutdown";
+
+/// What we have told the peer.
+#[derive(Debug)]
+pub(super) struct LocalSettings {
+    sent: Time,
+    acknowledged: bool,
+}
+
+impl LocalSettings {
+    pub(super) fn new(now: Time) -> Self {
+        LocalSettings {
+            sent: now,
+            acknowledged: false,
+        }
+    }
+}
+
+/// What the peer has told us, beginning with the defaults of RFC 9113 section 6.5.2.
+#[derive(Debug)]
+pub(super) struct PeerSettings {
+    pub(super) received: bool,
+    pub(super) initial_window_size: u32,
+    pub(super) max_frame_size: u32,
+    pub(super) max_concurrent_streams: u32,
+    pub(super) enable_connect_protocol: bool,
+}
+
+impl Default for PeerSettings {
+    fn default() -> Self {
+        PeerSettings {
+            received: false,
+            initial_window_size: DEFAULT_WINDOW.bytes(),
+            max_frame_size: DEFAULT_MAX_FRAME_SIZE,
+            // No limit by default, but section 6.5.2 recommends 100 at least: before we know, that is what we dare.
+            max_concurrent_streams: 100,
+            enable_connect_protocol: false,
+        }
+    }
+}
+
+impl Connection {
+    /// What each side sends first (section 3.4): for the connection's window, the update that opens it.
+    pub(super) fn write_preface(&mut self) {
+        let config = &self.config;
+        let mut settings = vec![
+            Setting::InitialWindowSize(config.stream_window.bytes()),
+            Setting::MaxFrameSize(config.max_frame_size),
+            Setting::MaxHeaderListSize(config.max_header_list_size),
+            Setting::HeaderTableSize(config.header_table_size),
+        ];
+        match self.role {
+            Role::Client => {
+                settings.push(Setting::EnablePush(false));
+                self.control.extend_from_slice(PREFACE);
+            }
+            Role::Server => {
+                settings.push(Setting::MaxConcurrentStreams(config.max_concurrent_streams));
+                settings.push(Setting::NoRfc7540Priorities(true));
+                if config.enable_connect_protocol {
+                    settings.push(Setting::EnableConnectProtocol(true));
+                }
+            }
+        }
+        Setting::write_all(&settings, &mut self.control);
+        self.stats.sent_frames.add(Kind::SETTINGS);
+        self.refill_connection();
+    }
+
+    /// Writes the connection's WINDOW_UPDATE for all that may be advertised.
+    pub(super) fn refill_connection(&mut self) {
+        if let Some(increment) = self.receive_window.refill() {
+            let update = WindowUpdate {
+                stream: None,
+                increment,
+            };
+            update.write(&mut self.control);
+            self.stats.sent_frames.add(Kind::WINDOW_UPDATE);
+            self.stats.connection_refills += 1;
+        }
+    }
+
+    /// What an older, larger stream window still allows: a peer that does not know our SETTINGS yet uses 65,535
+    /// (section 6.9.3).
+    pub(super) fn stream_window_grace(&self) -> u64 {
+        if self.local.acknowledged {
+            return 0;
+        }
+        u64::from(
+            DEFAULT_WINDOW
+                .bytes()
+                .saturating_sub(self.config.stream_window.bytes()),
+        )
+    }
+
+    pub(super) fn on_settings(&mut self, settings: Settings<'_>) -> Result<(), ConnectionError> {
+        let entries = match settings {
+            Settings::Ack => {
+                if self.local.acknowledged {
+                    return Err(ConnectionError::protocol(
+                        "an acknowledgement of SETTINGS that were not sent",
+                    ));
+                }
+                self.local.acknowledged = true;
+                self.decoder
+                    .set_max_table_size(self.config.header_table_size as usize);
+                self.stats.round_trip.sample(self.local.sent, self.now);
+                return Ok(());
+            }
+            Settings::Values(entries) => entries,
+        };
+        for _ in 0..=entries.len() {
+            if !self.guards.settings.take(self.now) {
+                return Err(ConnectionError::peer(
+                    ErrorCode::ENHANCE_YOUR_CALM,
+                    "too many SETTINGS",
+                ));
+            }
+        }
+        self.apply(entries)?;
+        if !self.peer.received {
+            self.peer.received = true;
+        }
+        Setting::write_ack(&mut self.control);
+        self.owed += crate::frame::HEAD_LENGTH;
+        self.stats.sent_frames.add(Kind::SETTINGS);
+        self.events.push_back(Event::PeerSettings);
+        self.open_waiting();
+        Ok(())
+    }
+
+    fn apply(&mut self, entries: SettingsEntries<'_>) -> Result<(), ConnectionError> {
+        if !self.peer.received {
+            // The peer's first SETTINGS say what it limits; what they leave out is without a limit.
+            self.peer.max_concurrent_streams = u32::MAX;
+        }
+        for setting in entries.iter() {
+            let setting = setting.map_err(|error| ConnectionError::peer(error.code, error.reason))?;
+            match setting {
+                Setting::HeaderTableSize(size) => self.encoder.set_max_table_size(size as usize),
+                Setting::InitialWindowSize(size) => self.change_initial_window(size)?,
+                Setting::MaxFrameSize(size) => self.peer.max_frame_size = size,
+                Setting::MaxConcurrentStreams(count) => self.peer.max_concurrent_streams = count,
+                Setting::EnableConnectProtocol(enabled) => {
+                    if self.peer.enable_connect_protocol && !enabled {
+                        return Err(ConnectionError::protocol(
+                            "SETTINGS_ENABLE_CONNECT_PROTOCOL went from 1 to 0",
+                        ));
+                    }
+                    self.peer.enable_connect_protocol = enabled;
+                }
+                Setting::EnablePush(true) if self.role == Role::Client => {
+                    return Err(ConnectionError::protocol("a server sent SETTINGS_ENABLE_PUSH 1"));
+                }
+                // A limit on field sections is advice (section 10.5.1); the rest does not concern us.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// SETTINGS_INITIAL_WINDOW_SIZE changes the send window of every stream by the difference (section 6.9.2).
+    fn change_initial_window(&mut self, size: u32) -> Result<(), ConnectionError> {
+        let delta = i64::from(size) - i64::from(self.peer.initial_window_size);
+        self.peer.initial_window_size = size;
+        if delta == 0 {
+            return Ok(());
+        }
+        for key in self.streams.keys() {
+            let Some(stream) = self.streams.get_mut(key) else {
+                continue;
+            };
+            if stream.send.credit.adjust(delta).is_err() {
+                let error = "SETTINGS_INITIAL_WINDOW_SIZE puts a stream's window over 2^31-1";
+                return Err(ConnectionError::peer(ErrorCode::FLOW_CONTROL_ERROR, error).on(key.id()));
+            }
+            self.reschedule(key);
+        }
+        Ok(())
+    }
+
+    /// Until when the peer's SETTINGS have to come.
+    pub(super) fn preface_deadline(&self) -> Option<Time> {
+        let waits = !self.peer.received && self.failed.is_none();
+        waits.then(|| self.local.sent + self.config.preface_timeout)
+    }
+
+    pub(super) fn preface_timeout(&mut self) {
+        if self.preface_deadline().is_some_and(|until| until <= self.now) {
+            self.fail(ConnectionError::protocol(
+                "the peer sent no SETTINGS within the time for its preface (does it speak HTTP/2?)",
+            ));
+        }
+    }
+
+    pub(super) fn on_ping(&mut self, ping: Ping) -> Result<(), ConnectionError> {
+        if ping.ack {
+            if ping.opaque == SHUTDOWN_PING {
+                self.shutdown_reached_peer();
+            }
+            return Ok(());
+        }
+        if !self.guards.pings.take(self.now) {
+            return Err(ConnectionError::peer(
+                ErrorCode::ENHANCE_YOUR_CALM,
+                "too many PING",
+            ));
+        }
+        let reply = Ping { ack: true, ..ping };
+        reply.write(&mut self.control);
+        self.owed += crate::frame::HEAD_LENGTH + ping.opaque.len();
+        self.stats.sent_frames.add(Kind::PING);
+        Ok(())
+    }
+}

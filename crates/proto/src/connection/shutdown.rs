@@ -1,0 +1,179 @@
+//! The end of a connection: GOAWAY in two steps, GOAWAY of the peer, and failure (RFC 9113 sections 5.4.1 and 6.8).
+
+use super::settings::SHUTDOWN_PING;
+use super::{Connection, Role};
+use crate::error::{ConnectionError, ErrorCode, Side, StreamError};
+use crate::event::Event;
+use crate::frame::{GoAway, Kind, Ping};
+use crate::stream::{State, StreamId};
+use crate::time::Time;
+
+/// How far our own end of the connection has come.
+#[derive(Debug, Default)]
+pub(super) struct Shutdown {
+    stage: Stage,
+    /// Whether the peer has sent GOAWAY.
+    pub(super) peer_goes: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    None,
+    /// The peer has been told that the end is near, but streams that it opened before it knew are welcome.
+    Announced { until: Time },
+    /// The peer knows the last stream.
+    Final { last_stream: u32 },
+}
+
+impl Shutdown {
+    /// Whether a new stream of the peer comes too late.
+    pub(super) fn refuses(&self, id: StreamId) -> bool {
+        matches!(self.stage, Stage::Final { last_stream } if id.value() > last_stream)
+    }
+
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self.stage, Stage::Final { .. })
+    }
+
+    pub(super) fn takes_new_streams(&self) -> bool {
+        self.stage == Stage::None && !self.peer_goes
+    }
+
+    pub(super) fn deadline(&self) -> Option<Time> {
+        match self.stage {
+            Stage::Announced { until } => Some(until),
+            _ => None,
+        }
+    }
+}
+
+impl Connection {
+    /// Begins a graceful end. A server first lets the peer know (GOAWAY with 2^31-1 and a PING), and a round trip later,
+    /// or after [`crate::Config::shutdown_grace`], names the last stream that it will see to; a client opens no more
+    /// streams. What is under way goes on; [`Connection::is_drained`] says when it is over.
+    pub fn shutdown(&mut self, now: Time) {
+        self.see(now);
+        if self.shutdown.stage != Stage::None || self.failed.is_some() {
+            return;
+        }
+        match self.role {
+            Role::Client => self.finalize_shutdown(),
+            Role::Server => {
+                self.write_go_away(i32::MAX as u32, ErrorCode::NO_ERROR, b"");
+                let ping = Ping {
+                    ack: false,
+                    opaque: SHUTDOWN_PING,
+                };
+                ping.write(&mut self.control);
+                self.stats.sent_frames.add(Kind::PING);
+                self.shutdown.stage = Stage::Announced {
+                    until: self.now + self.config.shutdown_grace,
+                };
+            }
+        }
+    }
+
+    /// Whether [`Connection::shutdown`] was called.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutdown.stage != Stage::None
+    }
+
+    /// Whether `open` may succeed: neither side has said GOAWAY, nothing failed, identifiers are left.
+    pub fn takes_new_streams(&self) -> bool {
+        self.shutdown.takes_new_streams() && self.failed.is_none() && self.next_stream.is_some()
+    }
+
+    pub(super) fn shutdown_reached_peer(&mut self) {
+        if matches!(self.shutdown.stage, Stage::Announced { .. }) {
+            self.finalize_shutdown();
+        }
+    }
+
+    pub(super) fn shutdown_timeout(&mut self) {
+        if self.shutdown.deadline().is_some_and(|until| until <= self.now) {
+            self.finalize_shutdown();
+        }
+    }
+
+    fn finalize_shutdown(&mut self) {
+        let last_stream = self.highest_peer_stream;
+        self.shutdown.stage = Stage::Final { last_stream };
+        self.write_go_away(last_stream, ErrorCode::NO_ERROR, b"");
+    }
+
+    fn write_go_away(&mut self, last_stream: u32, code: ErrorCode, debug: &[u8]) {
+        let frame = GoAway {
+            last_stream,
+            code,
+            debug,
+        };
+        frame.write(&mut self.control);
+        self.stats.sent_frames.add(Kind::GOAWAY);
+    }
+
+    /// The peer ends the connection. Requests that it will not see to end with REFUSED_STREAM: they may be repeated.
+    pub(super) fn on_go_away(&mut self, frame: GoAway<'_>) -> Result<(), ConnectionError> {
+        self.shutdown.peer_goes = true;
+        self.events.push_back(Event::GoAway {
+            last_stream: frame.last_stream,
+            code: frame.code,
+        });
+        if self.role == Role::Server {
+            return Ok(());
+        }
+        for key in self.streams.keys() {
+            let waiting = self
+                .streams
+                .get(key)
+                .is_some_and(|stream| stream.state == State::Waiting);
+            if waiting || key.id().value() > frame.last_stream {
+                self.close_with(StreamError {
+                    stream: key.id(),
+                    code: ErrorCode::REFUSED_STREAM,
+                    by: Side::Peer,
+                    reason: "its GOAWAY says that the stream was not processed; it may be repeated",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The end by an error: everything held is let go of, and GOAWAY tells the peer why.
+    pub(super) fn fail(&mut self, error: ConnectionError) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.write_go_away(self.highest_peer_stream, error.code, error.reason.as_bytes());
+        self.abandon(error);
+    }
+
+    /// Ends the connection at once with `code`, for a reason of the owner's.
+    pub fn abort(&mut self, code: ErrorCode, reason: &'static str, now: Time) {
+        self.see(now);
+        self.fail(ConnectionError {
+            code,
+            blame: Side::Local,
+            stream: None,
+            reason,
+        });
+    }
+
+    fn abandon(&mut self, error: ConnectionError) {
+        for (_, stream) in self.streams.iter_mut() {
+            stream.receive.queue.clear();
+            stream.send.queue.clear();
+            stream.send.scheduled = false;
+            stream.send.window_blocked = false;
+        }
+        self.schedule = crate::schedule::Schedule::new(self.config.scheduling);
+        self.ends.clear();
+        self.held.clear();
+        self.held_since = None;
+        self.waiting.clear();
+        self.refills.clear();
+        self.refills_due = 0;
+        self.window_blocked = 0;
+        self.failed = Some(error);
+    }
+}

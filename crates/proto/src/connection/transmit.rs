@@ -1,0 +1,291 @@
+//! Building a write: control frames, WINDOW_UPDATEs, then DATA in the order of the schedule, until the list is full.
+
+use bytes::Buf;
+
+use super::Connection;
+use crate::event::Event;
+use crate::flow::Stall;
+use crate::frame::{Kind, WindowUpdate, patch_header_block, reserve_header_block, write_data_head};
+use crate::message;
+use crate::stream::{Key, Phase, RefillListing, State};
+use crate::time::Time;
+use crate::transmit::Transmit;
+
+/// The most slices of one write: what a driver passes to the kernel at once.
+pub(super) const MAX_SLICES: usize = 64;
+
+/// The most octets of one write. More would make scheduling early and win nothing: at 256 KiB the call's own cost is
+/// lost in the copy.
+pub(super) const MAX_BYTES: usize = 512 << 10;
+
+/// A frame below this that the window, not the data, would make so small is held back for a while (law 6).
+const TINY_FRAME: usize = 4_096;
+
+/// What became of a stream whose turn it was.
+enum Turn {
+    /// A frame left.
+    Framed,
+    /// Nothing can leave before the connection's window opens.
+    ConnectionBlocked,
+    /// Its frame is held back.
+    Held,
+}
+
+impl Connection {
+    /// Whether [`Self::transmit`] has something to give.
+    pub fn wants_transmit(&self) -> bool {
+        !self.control.is_empty()
+            || !self.ends.is_empty()
+            || self.refills_due > 0
+            || (self.failed.is_none() && self.receive_window.refill_due(false))
+            || (!self.schedule.is_empty() && self.send_credit.usable() > 0 && !self.connection_holds())
+    }
+
+    /// Whether a frame is held back that the connection's window would cut tiny.
+    fn connection_holds(&self) -> bool {
+        let wait = self.config.tiny_frame_wait;
+        self.held_since.is_some_and(|since| self.now.since(since) < wait)
+    }
+
+    /// Appends to `out` what is to be written, up to about 512 KiB and 64 slices. Credit is spent here, frame by frame
+    /// (law 7). Call it again once `out` is written, while [`Self::wants_transmit`].
+    pub fn transmit(&mut self, out: &mut Transmit, now: Time) {
+        self.see(now);
+        let before = out.remaining();
+        self.write_refills();
+        out.put_drained(&mut self.control);
+        self.owed = 0;
+        self.write_ends(out);
+        while out.slices() < MAX_SLICES && out.remaining() < MAX_BYTES {
+            let Some(key) = self.schedule.peek() else {
+                break;
+            };
+            match self.write_data(key, out) {
+                Turn::Framed | Turn::Held => {}
+                Turn::ConnectionBlocked => break,
+            }
+        }
+        let written = out.remaining() - before;
+        self.stats.sent_bytes += written as u64;
+        let state = match written > 0 {
+            true => Stall::Moving,
+            false => self.stall(),
+        };
+        self.ledger.enter(state, self.now);
+    }
+
+    /// The transport takes no more of what [`Self::transmit`] gave, for now.
+    pub fn socket_blocked(&mut self, now: Time) {
+        self.see(now);
+        self.ledger.enter(Stall::Socket, self.now);
+    }
+
+    /// The transport has taken all that [`Self::transmit`] gave, and there is no more: what is it that sending waits for?
+    pub fn socket_idle(&mut self, now: Time) {
+        self.see(now);
+        let state = self.stall();
+        self.ledger.enter(state, self.now);
+    }
+
+    /// What sending waits for when nothing leaves.
+    fn stall(&self) -> Stall {
+        if !self.schedule.is_empty() {
+            return Stall::ConnectionWindow;
+        }
+        if self.window_blocked > 0 || !self.held.is_empty() {
+            return Stall::StreamWindow;
+        }
+        if !self.waiting.is_empty() {
+            return Stall::StreamCount;
+        }
+        Stall::Idle
+    }
+
+    /// WINDOW_UPDATEs, at most one a stream and one for the connection (law 2).
+    fn write_refills(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        let leaving = !self.control.is_empty()
+            || !self.ends.is_empty()
+            || self.refills_due > 0
+            || (!self.schedule.is_empty() && self.send_credit.usable() > 0);
+        if self.receive_window.refill_due(leaving) {
+            self.refill_connection();
+        } else if !leaving {
+            return;
+        }
+        for key in core::mem::take(&mut self.refills) {
+            let Some(stream) = self.streams.get_mut(key) else {
+                continue;
+            };
+            let half = &mut stream.receive;
+            half.refill = RefillListing::None;
+            // Silent once the peer has ended its half.
+            if half.phase == Phase::Done || !stream.state.can_receive() || !half.window.refill_due(true) {
+                continue;
+            }
+            if let Some(increment) = half.window.refill() {
+                let update = WindowUpdate {
+                    stream: Some(key.id()),
+                    increment,
+                };
+                update.write(&mut self.control);
+                self.stats.sent_frames.add(Kind::WINDOW_UPDATE);
+                self.stats.stream_refills += 1;
+            }
+        }
+        self.refills_due = 0;
+    }
+
+    /// END_STREAM and trailers of streams whose data has left: they need no credit.
+    fn write_ends(&mut self, out: &mut Transmit) {
+        for key in core::mem::take(&mut self.ends) {
+            let ready = self
+                .streams
+                .get(key)
+                .is_some_and(|stream| !stream.state.is_closed() && stream.only_end_is_missing());
+            if ready {
+                self.write_end(key, out);
+            }
+        }
+    }
+
+    fn write_end(&mut self, key: Key, out: &mut Transmit) {
+        let Some(stream) = self.streams.get_mut(key) else {
+            return;
+        };
+        match stream.send.trailers.take() {
+            None => {
+                out.put(|arena| write_data_head(arena, key.id(), 0, true));
+                self.stats.sent_frames.add(Kind::DATA);
+            }
+            Some(trailers) => {
+                let encoder = &mut self.encoder;
+                let max_frame_size = self.peer.max_frame_size as usize;
+                out.put(|arena| {
+                    let start = reserve_header_block(arena);
+                    encoder.begin(arena);
+                    message::encode_trailers(encoder, &trailers, arena);
+                    patch_header_block(arena, start, key.id(), true, max_frame_size);
+                });
+                self.stats.sent_frames.add(Kind::HEADERS);
+            }
+        }
+        self.send_ended(key);
+    }
+
+    /// One DATA frame of the stream whose turn it is.
+    fn write_data(&mut self, key: Key, out: &mut Transmit) -> Turn {
+        let connection_window = self.send_credit.usable();
+        let largest = self.config.send_frame_size.min(self.peer.max_frame_size) as usize;
+        let Some(stream) = self.streams.get_mut(key) else {
+            // It cannot be: a stream leaves the schedule before it is forgotten. Were it so, others must not starve.
+            self.schedule.served(false);
+            return Turn::Framed;
+        };
+        if connection_window == 0 {
+            return Turn::ConnectionBlocked;
+        }
+        let half = &mut stream.send;
+        let stream_window = half.credit.usable();
+        let wanted = half.queue.bytes().min(largest);
+        let length = wanted.min(stream_window).min(connection_window);
+        if length < wanted && length < TINY_FRAME {
+            let by_stream = stream_window < wanted;
+            let (since, credit) = match by_stream {
+                true => (&mut half.held_since, &half.credit),
+                false => (&mut self.held_since, &self.send_credit),
+            };
+            let since = *since.get_or_insert(self.now);
+            let waited = self.now.since(since) >= self.config.tiny_frame_wait;
+            if !waited && length < credit.largest() / 4 {
+                if !by_stream {
+                    return Turn::ConnectionBlocked;
+                }
+                half.scheduled = false;
+                self.schedule.served(false);
+                self.held.push(key);
+                return Turn::Held;
+            }
+        }
+        half.held_since = None;
+        self.held_since = None;
+        let last = length == half.queue.bytes() && half.phase == Phase::Done;
+        let end = last && half.trailers.is_none();
+        out.put(|arena| write_data_head(arena, key.id(), length, end));
+        half.queue.take(length, |chunk| out.put_payload(chunk));
+        half.credit.spend(length);
+        self.send_credit.spend(length);
+        self.stats.sent_frames.add(Kind::DATA);
+        self.stats.sent_data_bytes += length as u64;
+        if half.wants_room && half.queue.bytes() <= self.config.send_low_water {
+            half.wants_room = false;
+            self.events.push_back(Event::Writable(key.id()));
+        }
+        let ready = !half.queue.is_empty() && half.credit.usable() > 0;
+        half.scheduled = ready;
+        half.window_blocked = !ready && !half.queue.is_empty();
+        self.window_blocked += usize::from(half.window_blocked);
+        self.schedule.served(ready);
+        if end {
+            self.send_ended(key);
+        } else if last {
+            self.write_end(key, out);
+        }
+        Turn::Framed
+    }
+
+    /// Puts a stream where it belongs after its queue, its window or its state changed.
+    pub(super) fn reschedule(&mut self, key: Key) {
+        let Some(stream) = self.streams.get_mut(key) else {
+            return;
+        };
+        if stream.state == State::Waiting || stream.state.is_closed() {
+            return;
+        }
+        let half = &mut stream.send;
+        let ready = !half.queue.is_empty() && half.credit.usable() > 0;
+        let blocked = !half.queue.is_empty() && !ready;
+        if blocked != half.window_blocked {
+            half.window_blocked = blocked;
+            match blocked {
+                true => self.window_blocked += 1,
+                false => self.window_blocked -= 1,
+            }
+        }
+        if ready != half.scheduled {
+            half.scheduled = ready;
+            match ready {
+                true => self.schedule.insert(key, stream.priority),
+                false => self.schedule.remove(key, stream.priority),
+            }
+        }
+        if half.held_since.is_some() && ready {
+            // More credit or data has come: judge anew whether the frame is tiny, but keep its time.
+            self.held.retain(|&other| other != key);
+        }
+        if stream.only_end_is_missing() {
+            self.ends.push(key);
+        }
+    }
+
+    /// Frames that were held back long enough leave as they are.
+    pub(super) fn release_held_frames(&mut self) {
+        let wait = self.config.tiny_frame_wait;
+        let now = self.now;
+        let mut due = Vec::new();
+        let streams = &self.streams;
+        self.held.retain(|&key| {
+            let since = streams.get(key).and_then(|stream| stream.send.held_since);
+            let keep = since.is_some_and(|since| now.since(since) < wait);
+            if !keep {
+                due.push(key);
+            }
+            keep
+        });
+        for key in due {
+            self.reschedule(key);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The credit that the peer has given us to send DATA, for one stream or for the connection.
+
+/// The most that a window may hold (RFC 9113 section 6.9.1).
+const MAX_WINDOW: i64 = (1 << 31) - 1;
+
+/// What the peer lets us send, as offsets: bytes allowed and bytes sent since the beginning.
+///
+/// The difference may be negative, after the peer lowered SETTINGS_INITIAL_WINDOW_SIZE (section 6.9.2).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SendCredit {
+    allowed: i64,
+    sent: i64,
+    largest: i64,
+}
+
+/// The window would pass 2^31-1.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CreditOverflow;
+
+impl SendCredit {
+    pub(crate) fn new(initial: u32) -> Self {
+        SendCredit {
+            allowed: i64::from(initial),
+            sent: 0,
+            largest: i64::from(initial),
+        }
+    }
+
+    /// The send window: how many bytes may leave now. Negative or zero means none.
+    pub(crate) fn available(&self) -> i64 {
+        self.allowed - self.sent
+    }
+
+    /// How many bytes may leave now, as a count.
+    pub(crate) fn usable(&self) -> usize {
+        usize::try_from(self.available()).unwrap_or(0)
+    }
+
+    /// The largest window that there has been: what the peer's small ones are measured by.
+    pub(crate) fn largest(&self) -> usize {
+        usize::try_from(self.largest).unwrap_or(0)
+    }
+
+    /// The peer's WINDOW_UPDATE.
+    pub(crate) fn grant(&mut self, increment: u32) -> Result<(), CreditOverflow> {
+        self.adjust(i64::from(increment))
+    }
+
+    /// A change of SETTINGS_INITIAL_WINDOW_SIZE by `delta` bytes.
+    pub(crate) fn adjust(&mut self, delta: i64) -> Result<(), CreditOverflow> {
+        if self.available() + delta > MAX_WINDOW {
+            return Err(CreditOverflow);
+        }
+        self.allowed += delta;
+        self.largest = self.largest.max(self.available());
+        Ok(())
+    }
+
+    /// A frame of `bytes` was built. The caller stayed within [`Self::usable`].
+    pub(crate) fn spend(&mut self, bytes: usize) {
+        self.sent += bytes as i64;
+        debug_assert!(bytes == 0 || self.available() >= 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_past_the_limit_is_refused_and_left_as_it_was() {
+        let mut credit = SendCredit::new(65_535);
+        assert_eq!(credit.grant(i32::MAX as u32), Err(CreditOverflow));
+        assert_eq!(credit.available(), 65_535);
+        credit.spend(65_535);
+        assert_eq!(credit.grant(i32::MAX as u32), Ok(()));
+    }
+
+    #[test]
+    fn settings_may_make_the_window_negative() {
+        let mut credit = SendCredit::new(65_535);
+        credit.spend(60_000);
+        credit.adjust(-65_535).unwrap();
+        assert_eq!(credit.available(), -60_000);
+        assert_eq!(credit.usable(), 0);
+        credit.grant(60_001).unwrap();
+        assert_eq!(credit.usable(), 1);
+    }
+}

@@ -1,0 +1,224 @@
+//! The window that we advertise, for one stream or for the connection, and when it is refilled.
+
+use super::{Promise, WindowSize};
+
+/// No WINDOW_UPDATE is smaller than this, or than a quarter of a window smaller than 64 KiB: law 2.
+const SMALLEST_UPDATE: u64 = 16_384;
+
+/// When a receive window is refilled.
+///
+/// A sender never pauses if, and only if, what is left of the window when the refill leaves covers bandwidth times
+/// round trip. The less is consumed before a refill the smaller a window will do, at the price of more frames.
+///
+/// ```
+/// use fullbore_proto::Refill;
+///
+/// assert_eq!(Refill::default(), Refill::Fraction { divisor: 4 });
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refill {
+    /// Once `1/divisor` of the window has been consumed; half of that when a write is leaving anyway.
+    Fraction {
+        /// 1 refills an empty window, 4 (the default) one that is three quarters full.
+        divisor: u32,
+    },
+    /// Once no more than this many bytes of the window remain to the peer.
+    Remaining(u32),
+}
+
+impl Default for Refill {
+    fn default() -> Self {
+        Refill::Fraction { divisor: 4 }
+    }
+}
+
+/// The offsets of a receive window: bytes received, consumed by the application, and advertised to the peer.
+///
+/// The peer's window is `advertised - received`; memory that it can make us hold is `advertised - consumed`.
+#[derive(Debug, Clone)]
+pub(crate) struct ReceiveWindow {
+    received: u64,
+    consumed: u64,
+    advertised: u64,
+    size: u32,
+    refill: Refill,
+}
+
+/// The peer sent more than it was allowed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Overrun;
+
+impl ReceiveWindow {
+    /// A window of which the peer knows `advertised` bytes, and which is to hold `size`.
+    pub(crate) fn new(advertised: u32, size: WindowSize, refill: Refill) -> Self {
+        ReceiveWindow {
+            received: 0,
+            consumed: 0,
+            advertised: u64::from(advertised),
+            size: size.bytes(),
+            refill,
+        }
+    }
+
+    /// The size that refills restore.
+    pub(crate) fn size(&self) -> WindowSize {
+        WindowSize::new(self.size).unwrap_or(WindowSize::MAX)
+    }
+
+    /// What the peer may still send.
+    pub(crate) fn remaining(&self) -> u64 {
+        self.advertised.saturating_sub(self.received)
+    }
+
+    /// What the window may cost: law 5.
+    pub(crate) fn promise(&self) -> Promise {
+        Promise {
+            outstanding: self.remaining(),
+            buffered: self.unconsumed(),
+        }
+    }
+
+    /// Bytes received and not consumed.
+    fn unconsumed(&self) -> u64 {
+        self.received - self.consumed
+    }
+
+    /// Takes note of `bytes` that arrived, padding included. `grace` is what an older, larger window still allows,
+    /// until the peer has acknowledged the newer one (RFC 9113 section 6.9.3).
+    pub(crate) fn receive(&mut self, bytes: u32, grace: u64) -> Result<(), Overrun> {
+        let received = self.received + u64::from(bytes);
+        if received > self.advertised + grace {
+            return Err(Overrun);
+        }
+        self.received = received;
+        Ok(())
+    }
+
+    /// The application, or a rule that discards them, is done with `bytes`.
+    pub(crate) fn consume(&mut self, bytes: u64) {
+        self.consumed = (self.consumed + bytes).min(self.received);
+    }
+
+    /// Restores to `size` from now on. The caller has checked that it does not shrink.
+    pub(crate) fn grow(&mut self, size: WindowSize) {
+        self.size = size.bytes();
+    }
+
+    /// Whether a refill is due: on its own, or only because a write is `leaving` anyway.
+    pub(crate) fn refill_due(&self, leaving: bool) -> bool {
+        let gain = self.gain();
+        if gain == 0 {
+            return false;
+        }
+        let size = u64::from(self.size);
+        let floor = (size / 4).clamp(1, SMALLEST_UPDATE);
+        match self.refill {
+            Refill::Fraction { divisor } => {
+                let share = size / u64::from(divisor.max(1));
+                let share = if leaving { share / 2 } else { share };
+                gain >= share.max(floor)
+            }
+            Refill::Remaining(bytes) => {
+                // Drained, and less than a frame left to the peer: it must not be made to wait for more.
+                let starved = self.unconsumed() == 0 && self.remaining() < size.min(SMALLEST_UPDATE);
+                self.remaining() <= u64::from(bytes) && (gain >= floor || starved)
+            }
+        }
+    }
+
+    /// How many bytes the application has to consume before [`Self::refill_due`] holds.
+    pub(crate) fn until_due(&self) -> u64 {
+        let size = u64::from(self.size);
+        let floor = (size / 4).clamp(1, SMALLEST_UPDATE);
+        let needed = match self.refill {
+            Refill::Fraction { divisor } => (size / u64::from(divisor.max(1))).max(floor),
+            Refill::Remaining(_) => floor,
+        };
+        needed.saturating_sub(self.gain()).max(1)
+    }
+
+    /// Advertises all that may be advertised; the increment for WINDOW_UPDATE, when there is one.
+    pub(crate) fn refill(&mut self) -> Option<u32> {
+        // The gain is at most the size, and that is at most 2^31-1.
+        let increment = u32::try_from(self.gain()).ok().filter(|&gain| gain > 0)?;
+        self.advertised += u64::from(increment);
+        Some(increment)
+    }
+
+    /// What a refill would add now.
+    fn gain(&self) -> u64 {
+        (self.consumed + u64::from(self.size)).saturating_sub(self.advertised)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(size: u32, refill: Refill) -> ReceiveWindow {
+        ReceiveWindow::new(size, WindowSize::new(size).unwrap(), refill)
+    }
+
+    #[test]
+    fn a_quarter_consumed_is_refilled_and_an_eighth_only_in_company() {
+        let mut window = window(1 << 20, Refill::default());
+        window.receive(1 << 18, 0).unwrap();
+        window.consume(1 << 17);
+        assert!(!window.refill_due(false));
+        assert!(window.refill_due(true));
+        window.consume(1 << 17);
+        assert!(window.refill_due(false));
+        assert_eq!(window.refill(), Some(1 << 18));
+        assert_eq!(window.refill(), None);
+        assert_eq!(window.remaining(), 1 << 20);
+    }
+
+    #[test]
+    fn a_fixed_threshold_refills_when_no_more_than_that_remains() {
+        let mut window = window(4 << 20, Refill::Remaining(160_000));
+        let most = (4 << 20) - 160_001;
+        window.receive(most, 0).unwrap();
+        window.consume(u64::from(most));
+        assert!(!window.refill_due(true));
+        window.receive(1, 0).unwrap();
+        window.consume(1);
+        assert!(window.refill_due(false));
+        assert_eq!(window.refill(), Some(most + 1));
+    }
+
+    #[test]
+    fn what_was_not_allowed_is_an_overrun() {
+        let mut window = window(10, Refill::default());
+        assert_eq!(window.receive(11, 0), Err(Overrun));
+        assert_eq!(window.receive(11, 1), Ok(()));
+        assert_eq!(window.remaining(), 0);
+    }
+
+    #[test]
+    fn consuming_more_than_was_received_gives_no_credit() {
+        let mut window = window(100_000, Refill::default());
+        window.receive(10, 0).unwrap();
+        window.consume(1_000_000);
+        assert_eq!(window.refill(), Some(10));
+    }
+
+    #[test]
+    fn a_window_that_grows_is_advertised_by_the_next_refill() {
+        let mut window = window(65_535, Refill::default());
+        window.grow(WindowSize::from_mebibytes(1));
+        assert!(window.refill_due(false));
+        assert_eq!(window.refill(), Some((1 << 20) - 65_535));
+    }
+
+    #[test]
+    fn until_due_is_what_is_left_to_consume() {
+        let mut window = window(1 << 20, Refill::default());
+        window.receive(1 << 18, 0).unwrap();
+        window.consume(1000);
+        let left = window.until_due();
+        window.consume(left - 1);
+        assert!(!window.refill_due(false));
+        window.consume(1);
+        assert!(window.refill_due(false));
+    }
+}

@@ -1,0 +1,155 @@
+//! The nine octets in front of every frame (RFC 9113 section 4.1).
+
+use crate::stream::StreamId;
+
+/// Length of a frame's head in octets.
+pub const HEAD_LENGTH: usize = 9;
+
+/// The type of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kind(pub u8);
+
+impl Kind {
+    /// DATA, section 6.1.
+    pub const DATA: Kind = Kind(0x0);
+    /// HEADERS, section 6.2.
+    pub const HEADERS: Kind = Kind(0x1);
+    /// PRIORITY, section 6.3, deprecated.
+    pub const PRIORITY: Kind = Kind(0x2);
+    /// RST_STREAM, section 6.4.
+    pub const RST_STREAM: Kind = Kind(0x3);
+    /// SETTINGS, section 6.5.
+    pub const SETTINGS: Kind = Kind(0x4);
+    /// PUSH_PROMISE, section 6.6.
+    pub const PUSH_PROMISE: Kind = Kind(0x5);
+    /// PING, section 6.7.
+    pub const PING: Kind = Kind(0x6);
+    /// GOAWAY, section 6.8.
+    pub const GOAWAY: Kind = Kind(0x7);
+    /// WINDOW_UPDATE, section 6.9.
+    pub const WINDOW_UPDATE: Kind = Kind(0x8);
+    /// CONTINUATION, section 6.10.
+    pub const CONTINUATION: Kind = Kind(0x9);
+    /// PRIORITY_UPDATE, RFC 9218 section 7.1.
+    pub const PRIORITY_UPDATE: Kind = Kind(0x10);
+
+    /// The name of the type in the RFC, if it has one.
+    pub const fn name(self) -> Option<&'static str> {
+        Some(match self.0 {
+            0x0 => "DATA",
+            0x1 => "HEADERS",
+            0x2 => "PRIORITY",
+            0x3 => "RST_STREAM",
+            0x4 => "SETTINGS",
+            0x5 => "PUSH_PROMISE",
+            0x6 => "PING",
+            0x7 => "GOAWAY",
+            0x8 => "WINDOW_UPDATE",
+            0x9 => "CONTINUATION",
+            0x10 => "PRIORITY_UPDATE",
+            _ => return None,
+        })
+    }
+}
+
+/// The flags of a frame; what a bit means depends on the type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Flags = Flags(0);
+    /// ACK, of SETTINGS and PING.
+    pub const ACK: Flags = Flags(0x1);
+    /// END_STREAM, of DATA and HEADERS.
+    pub const END_STREAM: Flags = Flags(0x1);
+    /// END_HEADERS, of HEADERS and CONTINUATION.
+    pub const END_HEADERS: Flags = Flags(0x4);
+    /// PADDED, of DATA and HEADERS.
+    pub const PADDED: Flags = Flags(0x8);
+    /// PRIORITY, of HEADERS.
+    pub const PRIORITY: Flags = Flags(0x20);
+
+    /// Whether every bit of `other` is set.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These flags and, when `condition` holds, also `other`.
+    #[must_use]
+    pub const fn with(self, other: Flags, condition: bool) -> Flags {
+        if condition { Flags(self.0 | other.0) } else { self }
+    }
+}
+
+/// The head of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Length of the payload in octets, below 2^24.
+    pub length: u32,
+    /// The type.
+    pub kind: Kind,
+    /// The flags.
+    pub flags: Flags,
+    /// The stream; none for the connection as a whole (identifier 0).
+    pub stream: Option<StreamId>,
+}
+
+impl Head {
+    /// Reads a head. Every value of the nine octets is one; the reserved bit is ignored as section 4.1 asks.
+    pub const fn parse(octets: &[u8; HEAD_LENGTH]) -> Head {
+        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = *octets;
+        Head {
+            length: u32::from_be_bytes([0, l0, l1, l2]),
+            kind: Kind(kind),
+            flags: Flags(flags),
+            stream: StreamId::new(u32::from_be_bytes([s0 & 0x7f, s1, s2, s3])),
+        }
+    }
+
+    /// The nine octets.
+    pub const fn to_octets(self) -> [u8; HEAD_LENGTH] {
+        let [_, l0, l1, l2] = self.length.to_be_bytes();
+        let stream = match self.stream {
+            Some(id) => id.value(),
+            None => 0,
+        };
+        let [s0, s1, s2, s3] = stream.to_be_bytes();
+        [l0, l1, l2, self.kind.0, self.flags.0, s0, s1, s2, s3]
+    }
+}
+
+/// Appends a head.
+pub(crate) fn put_head(out: &mut Vec<u8>, length: usize, kind: Kind, flags: Flags, stream: Option<StreamId>) {
+    let head = Head {
+        // Callers cut payloads at the peer's SETTINGS_MAX_FRAME_SIZE, which is below 2^24.
+        length: length as u32,
+        kind,
+        flags,
+        stream,
+    };
+    out.extend_from_slice(&head.to_octets());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_survives_the_round_trip() {
+        let head = Head {
+            length: 0x0a_0b_0c,
+            kind: Kind::CONTINUATION,
+            flags: Flags::END_HEADERS,
+            stream: StreamId::new(0x7fff_ffff),
+        };
+        assert_eq!(Head::parse(&head.to_octets()), head);
+    }
+
+    #[test]
+    fn the_reserved_bit_is_ignored() {
+        let head = Head::parse(&[0, 0, 0, 0, 0, 0x80, 0, 0, 1]);
+        assert_eq!(head.stream, StreamId::new(1));
+        assert_eq!(Head::parse(&[0, 0, 0, 0, 0, 0x80, 0, 0, 0]).stream, None);
+    }
+}

@@ -1,0 +1,35 @@
+//! RST_STREAM (RFC 9113 section 6.4).
+
+use super::{Flags, FrameError, Head, Kind, put_head, read_u32};
+use crate::error::ErrorCode;
+use crate::stream::StreamId;
+
+/// An RST_STREAM frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResetStream {
+    /// The stream.
+    pub stream: StreamId,
+    /// Why it ended.
+    pub code: ErrorCode,
+}
+
+impl ResetStream {
+    pub(super) fn parse(head: Head, payload: &[u8]) -> Result<Self, FrameError> {
+        let Some(stream) = head.stream else {
+            return Err(FrameError::protocol("RST_STREAM on stream 0"));
+        };
+        if payload.len() != 4 {
+            return Err(FrameError::size("RST_STREAM is not four octets long"));
+        }
+        Ok(ResetStream {
+            stream,
+            code: ErrorCode(read_u32(payload, 0)),
+        })
+    }
+
+    /// Appends the frame.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        put_head(out, 4, Kind::RST_STREAM, Flags::NONE, Some(self.stream));
+        out.extend_from_slice(&self.code.0.to_be_bytes());
+    }
+}

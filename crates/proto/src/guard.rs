@@ -1,0 +1,76 @@
+//! Limits on what a peer may make us do, as one small primitive: a bucket of tokens that refills with time.
+//!
+//! `connection` takes a token for each event that costs us more than the peer; when none is left the connection ends
+//! with ENHANCE_YOUR_CALM. The limits are settings of [`crate::Config`], each with its default and its reason.
+
+use crate::time::Time;
+
+/// How many events are allowed at once, and how many a second in the long run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Events that may come at once.
+    pub burst: u32,
+    /// Events a second that are allowed on and on.
+    pub per_second: u32,
+}
+
+impl Limit {
+    /// A limit of `burst` at once and `per_second` on and on.
+    pub const fn new(burst: u32, per_second: u32) -> Self {
+        Limit { burst, per_second }
+    }
+}
+
+/// The state of one limit.
+#[derive(Debug, Clone)]
+pub(crate) struct Bucket {
+    limit: Limit,
+    /// Billionths of a token, so that a refill loses nothing to rounding.
+    tokens: u128,
+    updated: Time,
+}
+
+const TOKEN: u128 = 1_000_000_000;
+
+impl Bucket {
+    pub(crate) fn new(limit: Limit, now: Time) -> Self {
+        Bucket {
+            limit,
+            tokens: u128::from(limit.burst) * TOKEN,
+            updated: now,
+        }
+    }
+
+    /// Takes a token; false when there is none.
+    #[must_use]
+    pub(crate) fn take(&mut self, now: Time) -> bool {
+        let nanos = now.since(self.updated).as_nanos();
+        self.updated = self.updated.max(now);
+        let most = u128::from(self.limit.burst) * TOKEN;
+        self.tokens = (self.tokens + nanos * u128::from(self.limit.per_second)).min(most);
+        match self.tokens.checked_sub(TOKEN) {
+            Some(rest) => {
+                self.tokens = rest;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_only_the_rate() {
+        let mut bucket = Bucket::new(Limit::new(3, 10), Time::ZERO);
+        assert_eq!((0..5).filter(|_| bucket.take(Time::ZERO)).count(), 3);
+        let later = Time::ZERO + Duration::from_millis(250);
+        assert_eq!((0..5).filter(|_| bucket.take(later)).count(), 2);
+        let much_later = Time::ZERO + Duration::from_secs(1000);
+        assert_eq!((0..9).filter(|_| bucket.take(much_later)).count(), 3);
+    }
+}

@@ -1,0 +1,322 @@
+//! The decoder: a field block of the peer's becomes a field section (RFC 7541 sections 3 and 6).
+//!
+//! Called by the connection with each whole field block, in the order they came. Every error here leaves the two
+//! tables apart for good, and so ends the connection with COMPRESSION_ERROR.
+
+use std::fmt;
+
+use bytes::{Bytes, BytesMut};
+
+use super::field::{Field, FieldLimits, FieldName, FieldSection, FieldValue};
+use super::huffman::{self, HuffmanError};
+use super::table::Table;
+use super::{ENTRY_OVERHEAD, integer, static_table};
+
+/// Past this many bytes the space for Huffman decoding is given back after a block.
+const KEPT_SCRATCH: usize = 8 * 1024;
+
+/// Why a field block cannot be decoded: a connection error of type COMPRESSION_ERROR, and the peer's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The block ends within an integer or a string.
+    Truncated,
+    /// An integer passes 32 bits (RFC 7541 section 5.1).
+    IntegerOverflow,
+    /// An index is 0, or past the end of both tables (RFC 7541 sections 2.3.3 and 6.1).
+    InvalidIndex,
+    /// A string holds the EOS symbol (RFC 7541 section 5.2).
+    HuffmanEndOfString,
+    /// A string's padding is longer than seven bits, or not all ones (RFC 7541 section 5.2).
+    HuffmanPadding,
+    /// A table size update follows a field (RFC 7541 section 4.2).
+    MisplacedSizeUpdate,
+    /// A table size update passes SETTINGS_HEADER_TABLE_SIZE (RFC 7541 section 6.3).
+    SizeUpdateTooLarge,
+    /// The peer acknowledged a smaller table and did not begin its next block with that size or less (RFC 9113
+    /// section 4.3.1).
+    MissingSizeUpdate,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Truncated => "the field block ends within an integer or a string",
+            Self::IntegerOverflow => "an integer in the field block passes 32 bits",
+            Self::InvalidIndex => "an index in the field block is 0 or past the end of the tables",
+            Self::HuffmanEndOfString => "a Huffman-coded string holds the EOS symbol",
+            Self::HuffmanPadding => "a Huffman-coded string has padding of over seven bits, or not all ones",
+            Self::MisplacedSizeUpdate => {
+                "a table size update does not stand at the beginning of its field block"
+            }
+            Self::SizeUpdateTooLarge => "a table size update passes SETTINGS_HEADER_TABLE_SIZE",
+            Self::MissingSizeUpdate => {
+                "a reduced table size was acknowledged, but not signalled in the next field block"
+            }
+        })
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl From<HuffmanError> for DecodeError {
+    fn from(error: HuffmanError) -> Self {
+        match error {
+            HuffmanError::EndOfString => Self::HuffmanEndOfString,
+            HuffmanError::Padding => Self::HuffmanPadding,
+        }
+    }
+}
+
+/// Decodes the field blocks of one connection, in order.
+#[derive(Debug)]
+pub struct Decoder {
+    table: Table,
+    /// The last SETTINGS_HEADER_TABLE_SIZE of ours that the peer acknowledged: what a size update may not pass.
+    allowed: usize,
+    /// The smallest size acknowledged below the table's own and not signalled yet.
+    owed_reduction: Option<usize>,
+    /// Where Huffman-coded strings are decoded before they are copied to what keeps them.
+    scratch: Vec<u8>,
+}
+
+impl Decoder {
+    /// A decoder whose dynamic table has `max_table_size` bytes, which is what both ends start from:
+    /// [`DEFAULT_TABLE_SIZE`](super::DEFAULT_TABLE_SIZE) in HTTP/2.
+    #[must_use]
+    pub fn new(max_table_size: usize) -> Self {
+        Self {
+            table: Table::new(max_table_size),
+            allowed: max_table_size,
+            owed_reduction: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Our SETTINGS_HEADER_TABLE_SIZE in bytes, once the peer acknowledged it.
+    ///
+    /// The table itself changes when the peer says so in a field block. A reduction below the table's size obliges
+    /// it to say so at the beginning of the next (RFC 9113 section 4.3.1).
+    pub fn set_max_table_size(&mut self, bytes: usize) {
+        self.allowed = bytes;
+        if bytes < self.table.max_size() {
+            let owed = self.owed_reduction.map_or(bytes, |owed| owed.min(bytes));
+            self.owed_reduction = Some(owed);
+        }
+    }
+
+    /// The size of the dynamic table in bytes, as RFC 7541 section 4.1 counts it.
+    #[must_use]
+    pub fn table_size(&self) -> usize {
+        self.table.size()
+    }
+
+    /// The number of entries in the dynamic table.
+    #[must_use]
+    pub fn table_len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The entry of the dynamic table that `index` names, 62 being the newest (RFC 7541 section 2.3.3).
+    #[must_use]
+    pub fn table_entry(&self, index: usize) -> Option<&Field> {
+        let age = index.checked_sub(static_table::LEN + 1)?;
+        self.table.entry(age).map(|entry| &entry.field)
+    }
+
+    /// Decodes a whole field block into `out`, which is cleared first.
+    ///
+    /// Past `limits` it goes on decoding, so that the table stays right, but keeps no more fields:
+    /// [`FieldSection::over_limit`] tells. Nothing that is kept refers to `block`.
+    ///
+    /// # Errors
+    ///
+    /// The block is no field block (RFC 7541). The connection must end with COMPRESSION_ERROR; `out` and the decoder
+    /// hold nothing of use any more.
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        limits: &FieldLimits,
+        out: &mut FieldSection,
+    ) -> Result<(), DecodeError> {
+        out.clear();
+        let mut input = self.receive_size_updates(block)?;
+        let mut strings = Strings::default();
+        while let Some((&first, rest)) = input.split_first() {
+            input = rest;
+            match first {
+                0x80.. => self.indexed(first, &mut input, limits, out)?,
+                0x40..0x80 => {
+                    let index = integer::decode(first, 6, &mut input)?;
+                    self.literal_indexed(index, &mut input, limits, out)?;
+                }
+                0x20..0x40 => return Err(DecodeError::MisplacedSizeUpdate),
+                0x00..0x20 => {
+                    let index = integer::decode(first, 4, &mut input)?;
+                    let never_indexed = first & 0x10 != 0;
+                    self.literal(index, never_indexed, &mut input, &mut strings, limits, out)?;
+                }
+            }
+        }
+        if self.scratch.len() > KEPT_SCRATCH {
+            self.scratch = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Applies the size updates that a block begins with (RFC 7541 section 4.2), and returns the rest.
+    fn receive_size_updates<'a>(&mut self, block: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+        let mut input = block;
+        while let Some((&first @ 0x20..0x40, rest)) = input.split_first() {
+            input = rest;
+            let size = integer::decode(first, 5, &mut input)?;
+            if size > self.allowed {
+                return Err(DecodeError::SizeUpdateTooLarge);
+            }
+            // Of several changes between two blocks, the smallest comes first.
+            if let Some(owed) = self.owed_reduction.take() {
+                if size > owed {
+                    return Err(DecodeError::MissingSizeUpdate);
+                }
+            }
+            self.table.set_max_size(size);
+        }
+        match self.owed_reduction {
+            Some(_) => Err(DecodeError::MissingSizeUpdate),
+            None => Ok(input),
+        }
+    }
+
+    /// An indexed field (RFC 7541 section 6.1).
+    #[inline]
+    fn indexed(
+        &mut self,
+        first: u8,
+        input: &mut &[u8],
+        limits: &FieldLimits,
+        out: &mut FieldSection,
+    ) -> Result<(), DecodeError> {
+        let index = integer::decode(first, 7, input)?;
+        if index <= static_table::LEN {
+            let (field, size) = static_table::field(index).ok_or(DecodeError::InvalidIndex)?;
+            if out.admit(size, limits) {
+                out.keep(field);
+            }
+            return Ok(());
+        }
+        let age = index - static_table::LEN - 1;
+        let entry = self.table.entry(age).ok_or(DecodeError::InvalidIndex)?;
+        if out.admit(entry.size, limits) {
+            out.keep(entry.field.clone());
+        }
+        Ok(())
+    }
+
+    /// A literal with incremental indexing (RFC 7541 section 6.2.1).
+    ///
+    /// Its value has an allocation of its own: were it cut from a buffer that the block shares, an entry of a few
+    /// bytes could keep that whole buffer for as long as the table lives.
+    fn literal_indexed(
+        &mut self,
+        index: usize,
+        input: &mut &[u8],
+        limits: &FieldLimits,
+        out: &mut FieldSection,
+    ) -> Result<(), DecodeError> {
+        let name = self.name(index, input)?;
+        let value = FieldValue::parse(&name, string(input, &mut self.scratch)?);
+        let field = Field {
+            name,
+            value,
+            never_indexed: false,
+        };
+        let size = field.size();
+        if out.admit(size, limits) {
+            out.keep(field.clone());
+        }
+        self.table.insert(field, size);
+        Ok(())
+    }
+
+    /// A literal without indexing, or never indexed (RFC 7541 sections 6.2.2 and 6.2.3).
+    fn literal(
+        &mut self,
+        index: usize,
+        never_indexed: bool,
+        input: &mut &[u8],
+        strings: &mut Strings,
+        limits: &FieldLimits,
+        out: &mut FieldSection,
+    ) -> Result<(), DecodeError> {
+        let name = self.name(index, input)?;
+        let octets = string(input, &mut self.scratch)?;
+        let size = name.as_bytes().len() + octets.len() + ENTRY_OVERHEAD;
+        if out.admit(size, limits) {
+            let shared = strings.keep(octets, input.len());
+            out.keep(Field {
+                value: FieldValue::parse_shared(&name, octets, shared),
+                name,
+                never_indexed,
+            });
+        }
+        Ok(())
+    }
+
+    /// The name of a literal: that of an entry, or a string if the index is 0.
+    fn name(&mut self, index: usize, input: &mut &[u8]) -> Result<FieldName, DecodeError> {
+        match index {
+            0 => string(input, &mut self.scratch).map(FieldName::parse),
+            1..=static_table::LEN => static_table::name(index).ok_or(DecodeError::InvalidIndex),
+            _ => self
+                .table
+                .entry(index - static_table::LEN - 1)
+                .map(|entry| entry.field.name.clone())
+                .ok_or(DecodeError::InvalidIndex),
+        }
+    }
+}
+
+/// A string literal (RFC 7541 section 5.2): a part of `input`, or decoded into `scratch`.
+fn string<'o, 'i: 'o, 's: 'o>(
+    input: &mut &'i [u8],
+    scratch: &'s mut Vec<u8>,
+) -> Result<&'o [u8], DecodeError> {
+    let (&first, mut rest) = input.split_first().ok_or(DecodeError::Truncated)?;
+    let length = integer::decode(first, 7, &mut rest)?;
+    let (octets, rest) = rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
+    *input = rest;
+    if first & 0x80 == 0 {
+        return Ok(octets);
+    }
+    // Grows to the longest string and stays: no octet of it is cleared again for the next.
+    let bound = huffman::decoded_bound(length);
+    if scratch.len() < bound {
+        scratch.resize(bound, 0);
+    }
+    let length = huffman::decode(octets, scratch)?;
+    Ok(scratch.get(..length).unwrap_or_default())
+}
+
+/// Owns the values of a block that do not enter the table.
+///
+/// The first stands alone, since most blocks have no other; those that follow share one buffer.
+#[derive(Default)]
+struct Strings {
+    buffer: BytesMut,
+    started: bool,
+}
+
+impl Strings {
+    /// Copies `octets`; `left` is how many octets of the block are yet to come.
+    fn keep(&mut self, octets: &[u8], left: usize) -> Bytes {
+        if !self.started {
+            self.started = true;
+            return Bytes::copy_from_slice(octets);
+        }
+        if self.buffer.capacity() < octets.len() {
+            self.buffer = BytesMut::with_capacity(octets.len() + huffman::decoded_bound(left));
+        }
+        self.buffer.extend_from_slice(octets);
+        self.buffer.split().freeze()
+    }
+}

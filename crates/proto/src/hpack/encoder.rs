@@ -1,0 +1,185 @@
+//! The encoder: fields become the representations of a field block (RFC 7541 section 6).
+//!
+//! Called by the message room for the fields of an outgoing head or trailer section, after [`Encoder::begin`].
+//!
+//! What enters the dynamic table is what is likely to come again on the same connection:
+//! - *not indexed*: `:path` other than `/` and `/index.html`, `content-length`, `etag`, `last-modified`, `if-*`,
+//!   `content-range`, `range`, `location`, `set-cookie`, `age`, `expires`, `traceparent`, `x-request-id`; they seldom
+//!   repeat and would push out what does. Nor is an entry indexed that would take over three quarters of the table;
+//! - *never indexed*, here or further on: what the caller marks as sensitive, `authorization`,
+//!   `proxy-authorization`, and cookies under 20 bytes, which can be guessed by how they compress (section 7.1);
+//! - *indexed*: everything else, `date` too: it is the same for all responses of a second.
+
+use super::encoder_table::{EncoderTable, Hashes, Match};
+use super::field::FieldNameRef;
+use super::static_table::{self, Policy};
+use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD, huffman, integer};
+
+/// A cookie shorter than this is never indexed, in bytes.
+const SHORT_COOKIE: usize = 20;
+
+/// Encodes the field blocks of one connection, in order.
+#[derive(Debug)]
+pub struct Encoder {
+    table: EncoderTable,
+    own_cap: usize,
+    /// A table size to be signalled at the next block, and the smallest there was since the last.
+    owed_update: Option<SizeUpdate>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SizeUpdate {
+    least: usize,
+    last: usize,
+}
+
+impl Encoder {
+    /// An encoder whose dynamic table never passes `own_cap` bytes, whatever the peer allows. It starts with
+    /// [`DEFAULT_TABLE_SIZE`], which every peer allows until it says otherwise, or with `own_cap` if that is less.
+    #[must_use]
+    pub fn new(own_cap: usize) -> Self {
+        let mut encoder = Self {
+            table: EncoderTable::new(DEFAULT_TABLE_SIZE),
+            own_cap,
+            owed_update: None,
+        };
+        encoder.set_max_table_size(DEFAULT_TABLE_SIZE);
+        encoder
+    }
+
+    /// The peer's SETTINGS_HEADER_TABLE_SIZE in bytes. The next block signals what follows from it.
+    pub fn set_max_table_size(&mut self, bytes: usize) {
+        let size = bytes.min(self.own_cap);
+        match &mut self.owed_update {
+            Some(owed) => {
+                owed.least = owed.least.min(size);
+                owed.last = size;
+            }
+            None if size != self.table.max_size() => {
+                self.owed_update = Some(SizeUpdate {
+                    least: size.min(self.table.max_size()),
+                    last: size,
+                });
+            }
+            None => {}
+        }
+    }
+
+    /// The size of the dynamic table in bytes, as RFC 7541 section 4.1 counts it.
+    #[must_use]
+    pub fn table_size(&self) -> usize {
+        self.table.size()
+    }
+
+    /// The size in bytes that the dynamic table may reach, as last signalled to the peer.
+    #[must_use]
+    pub fn max_table_size(&self) -> usize {
+        self.table.max_size()
+    }
+
+    /// Begins a field block: signals a change of the table's size, the smallest size since the last block first and
+    /// then the one in force (RFC 7541 section 4.2).
+    #[inline]
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        if let Some(owed) = self.owed_update.take() {
+            self.send_size_update(owed, out);
+        }
+    }
+
+    #[cold]
+    fn send_size_update(&mut self, owed: SizeUpdate, out: &mut Vec<u8>) {
+        if owed.least < owed.last && owed.least < self.table.max_size() {
+            self.table.set_max_size(owed.least);
+            integer::encode(owed.least, 5, 0x20, out);
+        }
+        if owed.last != self.table.max_size() {
+            self.table.set_max_size(owed.last);
+            integer::encode(owed.last, 5, 0x20, out);
+        }
+    }
+
+    /// Appends one field to the block that was begun.
+    ///
+    /// `never_indexed` marks a secret: it is then sent as a literal that no table on its way may keep.
+    #[inline]
+    pub fn field<'a>(
+        &mut self,
+        name: impl Into<FieldNameRef<'a>>,
+        value: &[u8],
+        never_indexed: bool,
+        out: &mut Vec<u8>,
+    ) {
+        self.encode(name.into(), value, never_indexed, out);
+    }
+
+    fn encode(&mut self, name: FieldNameRef<'_>, value: &[u8], never_indexed: bool, out: &mut Vec<u8>) {
+        let (static_index, policy) = static_table::rule(name);
+        let never_indexed = never_indexed
+            || match policy {
+                Policy::Never => true,
+                Policy::Cookie => value.len() < SHORT_COOKIE,
+                Policy::Incremental | Policy::Without => false,
+            };
+        if !never_indexed {
+            if let Some(index) = static_table::exact(static_index, value) {
+                return integer::encode(index, 7, 0x80, out);
+            }
+            if policy != Policy::Without && self.is_worth_indexing(name, value) {
+                return self.encode_indexed(static_index, name, value, out);
+            }
+        }
+        let name_index = match static_index {
+            0 => self.table.find_name(Hashes::new(0, name, b""), name).unwrap_or(0),
+            index => index,
+        };
+        integer::encode(name_index, 4, if never_indexed { 0x10 } else { 0 }, out);
+        encode_literal(name_index, name, value, out);
+    }
+
+    /// From the table, or as a literal that enters it.
+    fn encode_indexed(
+        &mut self,
+        static_index: usize,
+        name: FieldNameRef<'_>,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let hashes = Hashes::new(static_index, name, value);
+        let name_index = match self.table.find(hashes, name, value) {
+            Some(Match::Field(index)) => return integer::encode(index, 7, 0x80, out),
+            // A static index takes one octet, a dynamic one may take two.
+            _ if static_index != 0 => static_index,
+            Some(Match::Name(index)) => index,
+            None => 0,
+        };
+        integer::encode(name_index, 6, 0x40, out);
+        encode_literal(name_index, name, value, out);
+        self.table.insert(hashes, name, value);
+    }
+
+    fn is_worth_indexing(&self, name: FieldNameRef<'_>, value: &[u8]) -> bool {
+        let size = name.as_bytes().len() + value.len() + ENTRY_OVERHEAD;
+        size <= self.table.max_size() / 4 * 3
+    }
+}
+
+/// The strings of a literal, after its first integer.
+#[inline]
+fn encode_literal(name_index: usize, name: FieldNameRef<'_>, value: &[u8], out: &mut Vec<u8>) {
+    if name_index == 0 {
+        encode_string(name.as_bytes(), out);
+    }
+    encode_string(value, out);
+}
+
+/// A string literal, Huffman-coded if that is shorter (RFC 7541 section 5.2).
+fn encode_string(octets: &[u8], out: &mut Vec<u8>) {
+    let coded_length = huffman::encoded_length(octets);
+    if coded_length < octets.len() {
+        integer::encode(coded_length, 7, 0x80, out);
+        huffman::encode(octets, out);
+    } else {
+        integer::encode(octets.len(), 7, 0, out);
+        out.extend_from_slice(octets);
+    }
+}

@@ -1,0 +1,259 @@
+//! The encoder's dynamic table: what the peer's decoder holds, to be found by name and value.
+//!
+//! Belongs to the encoder. Two chained indexes over a ring of entries: a chain leads from a newer entry to an older
+//! one of the same bucket, and ends by itself where it reaches an entry that was evicted, so that neither an insertion
+//! nor an eviction has to mend it.
+
+use std::collections::VecDeque;
+
+use super::field::{FieldName, FieldNameRef};
+use super::{ENTRY_OVERHEAD, static_table};
+
+/// A table of 4,096 bytes holds 128 entries at most, and some 60 of ordinary length.
+const BUCKETS: usize = 64;
+
+/// The hashes of a field, computed once for looking it up and for inserting it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hashes {
+    name: u32,
+    field: u32,
+}
+
+impl Hashes {
+    /// `static_index` is the static table's first index of the name, or 0: it stands for the name when there is one.
+    #[inline]
+    pub(super) fn new(static_index: usize, name: FieldNameRef<'_>, value: &[u8]) -> Self {
+        let name = match static_index {
+            0 => hash(0, name.as_bytes()),
+            index => index as u64,
+        };
+        Self {
+            name: fold(name),
+            field: fold(hash(name, value)),
+        }
+    }
+}
+
+/// An index of the table for a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Match {
+    /// Name and value.
+    Field(usize),
+    /// The name alone.
+    Name(usize),
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: FieldName,
+    value: Box<[u8]>,
+    hashes: Hashes,
+    /// The entries before this one in its two buckets.
+    older_field: u32,
+    older_name: u32,
+}
+
+impl Entry {
+    fn size(&self) -> usize {
+        self.name.as_bytes().len() + self.value.len() + ENTRY_OVERHEAD
+    }
+}
+
+/// Fields by age, newest last. An entry's number is the count of insertions up to it, wrapping.
+#[derive(Debug)]
+pub(super) struct EncoderTable {
+    entries: VecDeque<Entry>,
+    inserted: u32,
+    by_field: [u32; BUCKETS],
+    by_name: [u32; BUCKETS],
+    size: usize,
+    max_size: usize,
+}
+
+impl EncoderTable {
+    pub(super) fn new(max_size: usize) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            inserted: 0,
+            by_field: [0; BUCKETS],
+            by_name: [0; BUCKETS],
+            size: 0,
+            max_size,
+        }
+    }
+
+    pub(super) fn max_size(&self) -> usize {
+        self.max_size
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(super) fn set_max_size(&mut self, max_size: usize) {
+        self.max_size = max_size;
+        self.evict_to(max_size);
+    }
+
+    /// The index of the field, or of its name.
+    #[inline]
+    pub(super) fn find(&self, hashes: Hashes, name: FieldNameRef<'_>, value: &[u8]) -> Option<Match> {
+        let mut number = self.by_field[bucket(hashes.field)];
+        let mut least_age = 0;
+        while let Some((age, entry)) = self.entry(number, least_age) {
+            if entry.hashes.field == hashes.field && *entry.value == *value && is_name(&entry.name, name) {
+                return Some(Match::Field(index(age)));
+            }
+            number = entry.older_field;
+            least_age = age + 1;
+        }
+        self.find_name(hashes, name).map(Match::Name)
+    }
+
+    /// The index of the newest entry of this name.
+    pub(super) fn find_name(&self, hashes: Hashes, name: FieldNameRef<'_>) -> Option<usize> {
+        let mut number = self.by_name[bucket(hashes.name)];
+        let mut least_age = 0;
+        while let Some((age, entry)) = self.entry(number, least_age) {
+            if entry.hashes.name == hashes.name && is_name(&entry.name, name) {
+                return Some(index(age));
+            }
+            number = entry.older_name;
+            least_age = age + 1;
+        }
+        None
+    }
+
+    /// Adds a field whose size does not pass the table's.
+    pub(super) fn insert(&mut self, hashes: Hashes, name: FieldNameRef<'_>, value: &[u8]) {
+        let entry = Entry {
+            name: name.to_owned(),
+            value: value.into(),
+            hashes,
+            older_field: self.by_field[bucket(hashes.field)],
+            older_name: self.by_name[bucket(hashes.name)],
+        };
+        let size = entry.size();
+        self.evict_to(self.max_size.saturating_sub(size));
+        self.inserted = self.inserted.wrapping_add(1);
+        self.by_field[bucket(hashes.field)] = self.inserted;
+        self.by_name[bucket(hashes.name)] = self.inserted;
+        self.size += size;
+        self.entries.push_back(entry);
+    }
+
+    /// The entry of a number and its age, if it is still there and no newer than its chain has come.
+    ///
+    /// A number that stood in a bucket while the count wrapped may name another entry than it did: hence the age,
+    /// which keeps every chain finite, and the comparisons, which do not rely on the chains.
+    #[inline]
+    fn entry(&self, number: u32, least_age: usize) -> Option<(usize, &Entry)> {
+        let age = self.inserted.wrapping_sub(number) as usize;
+        if age < least_age {
+            return None;
+        }
+        let position = self.entries.len().checked_sub(age)?.checked_sub(1)?;
+        Some((age, self.entries.get(position)?))
+    }
+
+    fn evict_to(&mut self, room: usize) {
+        while self.size > room {
+            match self.entries.pop_front() {
+                Some(entry) => self.size -= entry.size(),
+                None => break,
+            }
+        }
+    }
+}
+
+/// HPACK's index of an entry by its age.
+const fn index(age: usize) -> usize {
+    static_table::LEN + 1 + age
+}
+
+const fn bucket(hash: u32) -> usize {
+    hash as usize % BUCKETS
+}
+
+fn is_name(entry: &FieldName, name: FieldNameRef<'_>) -> bool {
+    FieldNameRef::from(entry) == name
+}
+
+const fn fold(hash: u64) -> u32 {
+    (hash >> 32) as u32 ^ hash as u32
+}
+
+/// A quick hash of eight octets a step. It need not resist collisions: a chain is as long as the table at most.
+#[inline]
+fn hash(seed: u64, octets: &[u8]) -> u64 {
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let step = |state: u64, word: u64| (state.rotate_left(23) ^ word).wrapping_mul(MULTIPLIER);
+    let mut state = step(seed, octets.len() as u64);
+    for word in octets.chunks_exact(8) {
+        state = step(state, word.try_into().map_or(0, u64::from_le_bytes));
+    }
+    // What is left is the end of the last eight octets, or all there is.
+    let rest = match octets.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last),
+        None => octets
+            .iter()
+            .fold(0, |rest, &octet| (rest << 8) | u64::from(octet)),
+    };
+    step(state, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(octets: &[u8]) -> FieldNameRef<'_> {
+        FieldNameRef::Malformed(octets)
+    }
+
+    fn insert(table: &mut EncoderTable, key: &[u8], value: &[u8]) {
+        table.insert(Hashes::new(0, name(key), value), name(key), value);
+    }
+
+    fn find(table: &EncoderTable, key: &[u8], value: &[u8]) -> Option<Match> {
+        table.find(Hashes::new(0, name(key), value), name(key), value)
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_field_or_by_its_name_until_it_is_evicted() {
+        let mut table = EncoderTable::new(70);
+        assert_eq!(find(&table, b"a", b"1"), None);
+        insert(&mut table, b"a", b"1");
+        insert(&mut table, b"b", b"2");
+        assert_eq!(find(&table, b"a", b"1"), Some(Match::Field(63)));
+        assert_eq!(find(&table, b"a", b"2"), Some(Match::Name(63)));
+        assert_eq!(find(&table, b"b", b"2"), Some(Match::Field(62)));
+        insert(&mut table, b"c", b"3");
+        assert_eq!(find(&table, b"a", b"1"), None);
+        assert_eq!(table.size(), 68);
+    }
+
+    #[test]
+    fn every_live_entry_is_found_however_the_buckets_collide() {
+        let mut table = EncoderTable::new(4096);
+        for number in 0..1000u32 {
+            insert(&mut table, b"n", &number.to_be_bytes());
+            for age in 0..table.entries.len() as u32 {
+                let value = (number - age).to_be_bytes();
+                assert_eq!(find(&table, b"n", &value), Some(Match::Field(62 + age as usize)));
+            }
+        }
+        assert_eq!(table.entries.len(), 4096 / 37);
+    }
+
+    #[test]
+    fn a_count_that_wraps_breaks_nothing() {
+        let mut table = EncoderTable::new(400);
+        table.inserted = u32::MAX - 20;
+        for number in 0..60u8 {
+            insert(&mut table, b"n", &[number]);
+            assert_eq!(find(&table, b"n", &[number]), Some(Match::Field(62)));
+            assert_eq!(find(&table, b"n", b"none"), Some(Match::Name(62)));
+            assert_eq!(find(&table, b"m", b"none"), None);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What the encoder writes, the decoder reads: for any fields, any change of table size, and any damage.
+
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Encode these fields as one block.
+    Block(Vec<(Vec<u8>, Vec<u8>, bool)>),
+    /// The decoder's side changes its setting, in these steps, before the next block.
+    TableSize(Vec<usize>),
+}
+
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => prop::sample::select(vec![
+            ":authority", ":method", ":path", ":status", "date", "cookie", "set-cookie", "x-a", "x-b",
+            "content-length", "authorization", "accept-encoding", "x-request-id", "traceparent",
+        ]).prop_map(|name| name.as_bytes().to_vec()),
+        2 => "[a-z-]{1,30}".prop_map(String::into_bytes),
+        1 => vec(any::<u8>(), 0..20),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => prop::sample::select(vec!["", "GET", "/", "200", "gzip, deflate", "1", "text/html"])
+            .prop_map(|value| value.as_bytes().to_vec()),
+        3 => "[ -~]{0,60}".prop_map(String::into_bytes),
+        1 => vec(any::<u8>(), 0..200),
+        1 => (0..6000usize).prop_map(|length| vec![b'v'; length]),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => vec((name(), value(), any::<bool>()), 0..12).prop_map(Step::Block),
+        1 => vec(prop_oneof![0..200usize, 0..10_000usize], 1..4).prop_map(Step::TableSize),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_fields_survive_any_change_of_table_size(
+        own_cap in prop_oneof![Just(0), Just(4096), 0..20_000usize],
+        steps in vec(step(), 1..30),
+    ) {
+        let mut encoder = Encoder::new(own_cap);
+        let mut decoder = Decoder::new(DEFAULT_TABLE_SIZE);
+        let mut allowed = DEFAULT_TABLE_SIZE;
+        let mut section = FieldSection::new();
+        for step in steps {
+            match step {
+                Step::TableSize(sizes) => for size in sizes {
+                    decoder.set_max_table_size(size);
+                    encoder.set_max_table_size(size);
+                    allowed = size;
+                },
+                Step::Block(fields) => {
+                    let mut block = Vec::new();
+                    encoder.begin(&mut block);
+                    for (name, value, never_indexed) in &fields {
+                        encoder.field(&FieldName::parse(name), value, *never_indexed, &mut block);
+                    }
+                    decoder.decode(&block, &NO_LIMITS, &mut section).unwrap();
+                    let expected: Vec<Line> =
+                        fields.iter().map(|(name, value, _)| (name.clone(), value.clone())).collect();
+                    prop_assert_eq!(lines(section.fields()), expected);
+                    for (field, (_, _, never_indexed)) in section.fields().iter().zip(&fields) {
+                        prop_assert!(field.never_indexed || !never_indexed);
+                    }
+                    prop_assert!(encoder.table_size() <= encoder.max_table_size());
+                    prop_assert!(encoder.max_table_size() <= allowed.min(own_cap));
+                    prop_assert_eq!(decoder.table_size(), encoder.table_size());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn random_octets_never_panic_and_never_pass_the_table(
+        blocks in vec(vec(any::<u8>(), 0..200), 1..8),
+        setting in 0..5000usize,
+    ) {
+        let mut decoder = Decoder::new(setting);
+        let limits = FieldLimits { max_bytes: 2000, max_fields: 20 };
+        let mut section = FieldSection::new();
+        for block in blocks {
+            let _ = decoder.decode(&block, &limits, &mut section);
+            prop_assert!(decoder.table_size() <= setting);
+            prop_assert!(section.fields().len() <= 20);
+            prop_assert!(section.fields().iter().map(Field::size).sum::<usize>() <= 2000);
+            let entries = (62..).map_while(|index| decoder.table_entry(index)).map(Field::size);
+            prop_assert_eq!(entries.sum::<usize>(), decoder.table_size());
+        }
+    }
+
+    #[test]
+    fn a_damaged_block_never_panics(
+        fields in vec((name(), value()), 0..10),
+        at in any::<prop::sample::Index>(),
+        octet in any::<u8>(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut encoder = Encoder::new(4096);
+        let mut block = vec![0x20];
+        for (name, value) in &fields {
+            encoder.field(&FieldName::parse(name), value, false, &mut block);
+        }
+        let at = at.index(block.len());
+        block[at] = octet;
+        block.truncate(cut.index(block.len()) + 1);
+        let mut decoder = Decoder::new(4096);
+        let _ = decode(&mut decoder, &block);
+        prop_assert!(decoder.table_size() <= 4096);
+    }
+}
+
+#[test]
+fn a_second_block_of_the_same_fields_is_one_octet_a_field() {
+    let mut encoder = Encoder::new(4096);
+    let fields = [
+        (":status", "200"),
+        ("date", "Mon, 21 Oct 2013 20:13:21 GMT"),
+        ("content-type", "text/plain; charset=utf-8"),
+        ("x-custom", "something"),
+    ];
+    encode(&mut encoder, &fields);
+    assert_eq!(encode(&mut encoder, &fields).len(), fields.len());
+}
+
+#[test]
+fn secrets_and_short_cookies_enter_no_table() {
+    let mut encoder = Encoder::new(4096);
+    let mut decoder = Decoder::new(4096);
+    let fields = [
+        ("authorization", "Basic Zm9vOmJhcg=="),
+        ("proxy-authorization", "x"),
+        ("cookie", "a=1234567890123456"),
+    ];
+    let section = decode(&mut decoder, &encode(&mut encoder, &fields)).unwrap();
+    assert!(section.fields().iter().all(|field| field.never_indexed));
+    assert_eq!((encoder.table_size(), decoder.table_len()), (0, 0));
+
+    encode(&mut encoder, &[("cookie", "a=123456789012345678")]);
+    assert_eq!(encoder.table_size(), 6 + 20 + 32);
+}
+
+#[test]
+fn singular_values_enter_no_table_and_use_the_name_of_the_static_one() {
+    let mut encoder = Encoder::new(4096);
+    for (name, value) in [
+        (":path", "/a"),
+        ("content-length", "7"),
+        ("etag", "\"x\""),
+        ("location", "/b"),
+        ("age", "1"),
+    ] {
+        let block = encode(&mut encoder, &[(name, value)]);
+        assert!(
+            block[0] < 0x10 && block.len() <= 3 + value.len(),
+            "{name}: {block:x?}"
+        );
+    }
+    assert_eq!(encoder.table_size(), 0);
+}
+
+#[test]
+fn an_entry_over_three_quarters_of_the_table_is_not_indexed() {
+    let mut encoder = Encoder::new(4096);
+    encode(&mut encoder, &[("x", &"y".repeat(3072 - 32 - 1))]);
+    assert_eq!(encoder.table_size(), 3072);
+    encode(&mut encoder, &[("z", &"y".repeat(3072 - 32))]);
+    assert_eq!(encoder.table_size(), 3072);
+}
+
+#[test]
+fn a_smaller_setting_is_signalled_once_with_its_minimum_first() {
+    let mut encoder = Encoder::new(4096);
+    encoder.set_max_table_size(100);
+    encoder.set_max_table_size(0);
+    encoder.set_max_table_size(2000);
+    // 0, then 2,000 = 31 + 0x07b1.
+    assert_eq!(encode(&mut encoder, &[]), [0x20, 0x3f, 0xb1, 0x0f]);
+    assert_eq!(encode(&mut encoder, &[]), []);
+}
+
+#[test]
+fn a_larger_setting_than_the_encoder_wants_is_not_signalled() {
+    let mut encoder = Encoder::new(4096);
+    encoder.set_max_table_size(1 << 20);
+    assert_eq!(encode(&mut encoder, &[]), []);
+    assert_eq!(encoder.max_table_size(), 4096);
+
+    let mut encoder = Encoder::new(65_536);
+    encoder.set_max_table_size(8192);
+    // 8,192 = 31 + 0x1fe1.
+    assert_eq!(encode(&mut encoder, &[]), [0x3f, 0xe1, 0x3f]);
+}
+
+#[test]
+fn an_encoder_without_a_table_says_so_and_indexes_nothing() {
+    let mut encoder = Encoder::new(0);
+    assert_eq!(
+        encode(&mut encoder, &[("x", "y")]),
+        [0x20, 0x00, 0x01, b'x', 0x01, b'y']
+    );
+    assert_eq!(
+        encode(&mut encoder, &[("x", "y")]),
+        [0x00, 0x01, b'x', 0x01, b'y']
+    );
+}

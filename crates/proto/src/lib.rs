@@ -1,0 +1,79 @@
+//! HTTP/2 (RFC 9113) as a pure state machine, for client and server: octets and the time go in; octets, events and the
+//! next deadline come out. There are no sockets here, no clock, no threads, no async and no `unsafe`.
+//!
+//! # The contract
+//! Change one thing, drain, repeat:
+//! 1. hand octets to [`Connection::receive`], or call a method that sends, or [`Connection::handle_timeout`];
+//! 2. take events from [`Connection::poll_event`] until there are none, and [`Connection::read`] streams that became
+//!    readable;
+//! 3. while [`Connection::wants_transmit`], have [`Connection::transmit`] fill a [`Transmit`] and write all of it;
+//! 4. wait for the socket, for a wish of the application, or for [`Connection::next_deadline`].
+//!
+//! ```
+//! use std::collections::VecDeque;
+//! use bytes::{Buf, Bytes};
+//! use fullbore_proto::{Config, Connection, Event, ReadState, Time, Transmit};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! /// Everything that `from` has to say, into `to`.
+//! fn carry(from: &mut Connection, to: &mut Connection) {
+//!     while from.wants_transmit() {
+//!         let mut out = Transmit::new();
+//!         from.transmit(&mut out, Time::ZERO);
+//!         let octets = out.copy_to_bytes(out.remaining());
+//!         to.receive(octets, Time::ZERO).unwrap();
+//!     }
+//! }
+//!
+//! let mut client = Connection::client(Config::default(), Time::ZERO);
+//! let mut server = Connection::server(Config::default(), Time::ZERO);
+//! let request = http::Request::get("http://example.com/").body(())?;
+//! let stream = client.open(request, true)?;
+//! carry(&mut client, &mut server);
+//!
+//! while let Some(event) = server.poll_event() {
+//!     if let Event::Request { stream, .. } = event {
+//!         server.send_response(stream, &http::Response::new(()), false)?;
+//!         server.send_data(stream, Bytes::from_static(b"hello"), true)?;
+//!     }
+//! }
+//! carry(&mut server, &mut client);
+//!
+//! let mut body = VecDeque::new();
+//! assert_eq!(client.read(stream, &mut body)?, ReadState::End);
+//! assert_eq!(body, ["hello"]);
+//! client.release_credit(stream, 5);
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod config;
+mod connection;
+mod error;
+mod event;
+mod flow;
+pub mod frame;
+mod guard;
+pub mod hpack;
+pub mod message;
+pub mod priority;
+mod schedule;
+mod stats;
+mod stream;
+mod time;
+mod transmit;
+
+pub use self::config::Config;
+pub use self::connection::{Connection, ReadState, Role};
+pub use self::error::{ConnectionError, ErrorCode, Side, StreamError, UsageError};
+pub use self::event::Event;
+pub use self::flow::{DEFAULT_WINDOW, Ledger, Promise, Refill, RoundTrip, Stall, WindowSize};
+pub use self::guard::Limit;
+pub use self::message::Protocol;
+pub use self::priority::Priority;
+pub use self::schedule::Scheduling;
+pub use self::stats::{FrameCounts, Stats};
+pub use self::stream::{IdHasher, StreamId, StreamMap};
+pub use self::time::Time;
+pub use self::transmit::Transmit;

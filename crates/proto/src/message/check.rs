@@ -1,0 +1,166 @@
+//! Whether a message that a user wants to send can be sent over HTTP/2.
+
+use std::fmt;
+
+use http::header::{HOST, HeaderMap, HeaderName};
+use http::uri::{Authority, Scheme};
+use http::{Method, Request, Response, StatusCode};
+
+use super::receive::agree_on_length;
+use super::{Kind, Protocol, is_trailers, same_authority};
+use crate::hpack::has_outer_white_space;
+
+/// Why a message cannot be sent: the caller's fault. Nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidMessage {
+    /// The URI has no scheme, and so no authority.
+    RelativeUri,
+    /// A CONNECT request's URI has no authority.
+    ConnectWithoutAuthority,
+    /// The URI has userinfo.
+    UserInfo,
+    /// The path is neither absolute nor the `*` of OPTIONS.
+    Path,
+    /// A `host` field differs from the URI's authority, or is there twice.
+    Host,
+    /// A [`Protocol`] is set on a request that is no CONNECT.
+    ProtocolWithoutConnect,
+    /// The status is 101.
+    SwitchingProtocols,
+    /// The field speaks of one connection, which HTTP/2 forbids.
+    ConnectionSpecificField(HeaderName),
+    /// A `te` field says more than "trailers".
+    Te,
+    /// The field's value begins or ends with white space.
+    FieldValue(HeaderName),
+    /// A `content-length` is no number, or several differ.
+    ContentLength,
+}
+
+impl fmt::Display for InvalidMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RelativeUri => f.write_str(
+                "the request's URI has no scheme and authority: give a whole one, such as https://example.com/",
+            ),
+            Self::ConnectWithoutAuthority => {
+                f.write_str("the CONNECT request's URI has no authority: give one, such as example.com:443")
+            }
+            Self::UserInfo => f.write_str(
+                "the request's URI has userinfo, which HTTP/2 does not carry: send an authorization field instead",
+            ),
+            Self::Path => f.write_str("the request's path does not begin with \"/\" and is not the \"*\" of OPTIONS"),
+            Self::Host => f.write_str(
+                "the host field differs from the URI's authority, or is there twice: leave it out, the URI says it",
+            ),
+            Self::ProtocolWithoutConnect => {
+                f.write_str("the request has a :protocol and is no CONNECT: set the method to CONNECT")
+            }
+            Self::SwitchingProtocols => {
+                f.write_str("the status 101 does not exist in HTTP/2: use extended CONNECT (RFC 8441)")
+            }
+            Self::ConnectionSpecificField(name) => {
+                write!(f, "the field {name} speaks of one connection and does not exist in HTTP/2: leave it out")
+            }
+            Self::Te => f.write_str("the te field may say \"trailers\" and nothing else in HTTP/2"),
+            Self::FieldValue(name) => {
+                write!(f, "the value of the field {name} begins or ends with white space: trim it")
+            }
+            Self::ContentLength => f.write_str("the content-length is no number, or there are several that differ"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidMessage {}
+
+/// Checks that a request can be sent.
+///
+/// # Errors
+///
+/// What is wrong with it, for the caller to mend.
+pub fn check_request(request: &Request<()>) -> Result<(), InvalidMessage> {
+    let uri = request.uri();
+    let is_connect = request.method() == Method::CONNECT;
+    let has_protocol = request.extensions().get::<Protocol>().is_some();
+    if has_protocol && !is_connect {
+        return Err(InvalidMessage::ProtocolWithoutConnect);
+    }
+    let missing = match is_connect {
+        true => InvalidMessage::ConnectWithoutAuthority,
+        false => InvalidMessage::RelativeUri,
+    };
+    let authority = uri.authority().ok_or(missing)?;
+    if authority.as_str().contains('@') {
+        return Err(InvalidMessage::UserInfo);
+    }
+    if !is_connect || has_protocol {
+        if uri.scheme().is_none() {
+            return Err(InvalidMessage::RelativeUri);
+        }
+        match uri.path_and_query().map_or("", |path| path.as_str()).as_bytes() {
+            // An empty path is sent as "/", or as "*" for OPTIONS.
+            [] | [b'/' | b'?', ..] => {}
+            b"*" if request.method() == Method::OPTIONS => {}
+            _ => return Err(InvalidMessage::Path),
+        }
+    }
+    check_host(request.headers(), authority, uri.scheme())?;
+    check_fields(request.headers())
+}
+
+/// Checks that a response, informational or final, can be sent.
+///
+/// # Errors
+///
+/// What is wrong with it, for the caller to mend.
+pub fn check_response(response: &Response<()>) -> Result<(), InvalidMessage> {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(InvalidMessage::SwitchingProtocols);
+    }
+    check_fields(response.headers())
+}
+
+/// Checks that trailers can be sent.
+///
+/// # Errors
+///
+/// What is wrong with them, for the caller to mend.
+pub fn check_trailers(trailers: &HeaderMap) -> Result<(), InvalidMessage> {
+    check_fields(trailers)
+}
+
+fn check_host(
+    headers: &HeaderMap,
+    authority: &Authority,
+    scheme: Option<&Scheme>,
+) -> Result<(), InvalidMessage> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let Some(host) = hosts.next() else {
+        return Ok(());
+    };
+    if hosts.next().is_some() || !same_authority(authority, host.as_bytes(), scheme) {
+        return Err(InvalidMessage::Host);
+    }
+    Ok(())
+}
+
+fn check_fields(headers: &HeaderMap) -> Result<(), InvalidMessage> {
+    let mut length = None;
+    for (name, value) in headers {
+        if has_outer_white_space(value.as_bytes()) {
+            return Err(InvalidMessage::FieldValue(name.clone()));
+        }
+        match Kind::of(name) {
+            Kind::ConnectionSpecific => {
+                return Err(InvalidMessage::ConnectionSpecificField(name.clone()));
+            }
+            Kind::Te if !is_trailers(value.as_bytes()) => return Err(InvalidMessage::Te),
+            Kind::ContentLength => {
+                agree_on_length(&mut length, value).map_err(|_| InvalidMessage::ContentLength)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

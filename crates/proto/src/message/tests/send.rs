@@ -1,0 +1,286 @@
+//! What is checked before it is sent, and what is then written.
+
+use super::*;
+use crate::hpack::{Decoder, Encoder, FieldLimits};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+
+/// The lines of a field block.
+fn lines(block: &[u8]) -> Vec<(String, String)> {
+    let limits = FieldLimits {
+        max_bytes: 65_536,
+        max_fields: 100,
+    };
+    let mut section = FieldSection::new();
+    Decoder::new(4096).decode(block, &limits, &mut section).unwrap();
+    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    section
+        .fields()
+        .iter()
+        .map(|field| (text(field.name.as_bytes()), text(field.value.as_bytes())))
+        .collect()
+}
+
+/// The lines that a request is sent as, once it passed its check.
+#[track_caller]
+fn sent(request: &Request<()>) -> Vec<(String, String)> {
+    check_request(request).unwrap();
+    let mut block = Vec::new();
+    encode_request(&mut Encoder::new(4096), request, &mut block);
+    lines(&block)
+}
+
+#[track_caller]
+fn assert_sent(request: &Request<()>, expected: &[(&str, &str)]) {
+    let sent = sent(request);
+    let sent: Vec<(&str, &str)> = sent
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    assert_eq!(sent, expected);
+}
+
+fn get(uri: &str) -> Request<()> {
+    Request::get(uri).body(()).unwrap()
+}
+
+fn get_with_field(name: &'static str, value: &'static str) -> Request<()> {
+    let mut request = get("https://example.com/");
+    request
+        .headers_mut()
+        .append(name, HeaderValue::from_static(value));
+    request
+}
+
+#[test]
+fn a_request_is_sent_with_its_pseudo_headers_first() {
+    let mut request = get("https://example.com:8443/a?b");
+    request.headers_mut().insert("x-a", HeaderValue::from_static("1"));
+    assert_sent(
+        &request,
+        &[
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":authority", "example.com:8443"),
+            (":path", "/a?b"),
+            ("x-a", "1"),
+        ],
+    );
+}
+
+#[test]
+fn a_request_that_was_sent_is_received_as_it_was() {
+    let mut request = get("https://example.com/a?b=c");
+    request.headers_mut().append("x-a", HeaderValue::from_static("1"));
+    request.headers_mut().append("x-a", HeaderValue::from_static("2"));
+    let mut secret = HeaderValue::from_static("secret");
+    secret.set_sensitive(true);
+    request.headers_mut().append("x-b", secret);
+    let mut block = Vec::new();
+    encode_request(&mut Encoder::new(4096), &request, &mut block);
+
+    let limits = FieldLimits {
+        max_bytes: 65_536,
+        max_fields: 100,
+    };
+    let mut section = FieldSection::new();
+    Decoder::new(4096).decode(&block, &limits, &mut section).unwrap();
+    let received = receive_request(&mut section, false).unwrap();
+    assert_eq!(
+        (received.method(), received.uri()),
+        (request.method(), request.uri())
+    );
+    assert_eq!(received.headers(), request.headers());
+    assert!(received.headers()["x-b"].is_sensitive());
+    assert!(!received.headers()["x-a"].is_sensitive());
+}
+
+#[test]
+fn an_empty_path_is_sent_as_a_slash() {
+    assert!(sent(&get("https://example.com")).contains(&(":path".into(), "/".into())));
+    assert!(sent(&get("https://example.com?a")).contains(&(":path".into(), "/?a".into())));
+}
+
+#[test]
+fn options_of_the_server_itself_is_sent_as_a_star() {
+    let mut parts = get("https://example.com").into_parts().0;
+    parts.method = Method::OPTIONS;
+    let mut uri = parts.uri.into_parts();
+    uri.path_and_query = Some("*".parse().unwrap());
+    parts.uri = Uri::from_parts(uri).unwrap();
+    let mut request = Request::from_parts(parts, ());
+    assert!(sent(&request).contains(&(":path".into(), "*".into())));
+    *request.method_mut() = Method::GET;
+    assert_eq!(check_request(&request), Err(InvalidMessage::Path));
+}
+
+#[test]
+fn host_is_left_out_since_the_authority_says_it() {
+    for host in ["example.com", "Example.com", "example.com:443"] {
+        let sent = sent(&get_with_field("host", host));
+        assert_eq!(sent.len(), 4);
+        assert!(sent.contains(&(":authority".into(), "example.com".into())));
+    }
+}
+
+#[test]
+fn a_host_that_differs_cannot_be_sent() {
+    assert_eq!(
+        check_request(&get_with_field("host", "example.org")),
+        Err(InvalidMessage::Host)
+    );
+    let mut request = get_with_field("host", "example.com");
+    request
+        .headers_mut()
+        .append("host", HeaderValue::from_static("example.com"));
+    assert_eq!(check_request(&request), Err(InvalidMessage::Host));
+}
+
+#[test]
+fn a_relative_uri_cannot_be_sent() {
+    assert_eq!(check_request(&get("/a")), Err(InvalidMessage::RelativeUri));
+    assert_eq!(
+        check_request(&get("example.com")),
+        Err(InvalidMessage::RelativeUri)
+    );
+}
+
+#[test]
+fn userinfo_cannot_be_sent() {
+    assert_eq!(
+        check_request(&get("https://user:secret@example.com/")),
+        Err(InvalidMessage::UserInfo)
+    );
+}
+
+#[test]
+fn connect_is_sent_with_an_authority_alone() {
+    let request = Request::connect("example.com:443").body(()).unwrap();
+    assert_sent(
+        &request,
+        &[(":method", "CONNECT"), (":authority", "example.com:443")],
+    );
+    let request = Request::connect("/a").body(()).unwrap();
+    assert_eq!(
+        check_request(&request),
+        Err(InvalidMessage::ConnectWithoutAuthority)
+    );
+}
+
+#[test]
+fn extended_connect_is_sent_with_all_pseudo_headers() {
+    let mut request = Request::connect("https://example.com/chat").body(()).unwrap();
+    request
+        .extensions_mut()
+        .insert(Protocol::from_static("websocket"));
+    assert_sent(
+        &request,
+        &[
+            (":method", "CONNECT"),
+            (":protocol", "websocket"),
+            (":scheme", "https"),
+            (":authority", "example.com"),
+            (":path", "/chat"),
+        ],
+    );
+    let mut relative = request.clone();
+    *relative.uri_mut() = Uri::from_static("example.com:443");
+    assert_eq!(check_request(&relative), Err(InvalidMessage::RelativeUri));
+    *request.method_mut() = Method::GET;
+    assert_eq!(
+        check_request(&request),
+        Err(InvalidMessage::ProtocolWithoutConnect)
+    );
+}
+
+#[test]
+fn connection_specific_fields_cannot_be_sent() {
+    for name in [
+        "connection",
+        "proxy-connection",
+        "keep-alive",
+        "transfer-encoding",
+        "upgrade",
+    ] {
+        let error = Err(InvalidMessage::ConnectionSpecificField(name.parse().unwrap()));
+        let request = get_with_field(name, "x");
+        assert_eq!(check_request(&request), error);
+        assert_eq!(check_trailers(request.headers()), error);
+        let mut response = Response::new(());
+        *response.headers_mut() = request.headers().clone();
+        assert_eq!(check_response(&response), error);
+    }
+}
+
+#[test]
+fn te_can_be_sent_as_trailers_alone() {
+    assert_eq!(check_request(&get_with_field("te", "trailers")), Ok(()));
+    assert_eq!(
+        check_request(&get_with_field("te", "gzip")),
+        Err(InvalidMessage::Te)
+    );
+}
+
+#[test]
+fn outer_white_space_cannot_be_sent() {
+    let error = InvalidMessage::FieldValue("x".parse().unwrap());
+    assert_eq!(check_request(&get_with_field("x", " a")), Err(error.clone()));
+    assert_eq!(check_request(&get_with_field("x", "a\t")), Err(error));
+    assert_eq!(check_request(&get_with_field("x", "")), Ok(()));
+}
+
+#[test]
+fn a_content_length_that_is_none_cannot_be_sent() {
+    assert_eq!(
+        check_request(&get_with_field("content-length", "five")),
+        Err(InvalidMessage::ContentLength)
+    );
+    assert_eq!(check_request(&get_with_field("content-length", "5")), Ok(()));
+}
+
+#[test]
+fn a_response_is_sent_with_its_status_first() {
+    let mut response = Response::new(());
+    *response.status_mut() = http::StatusCode::NOT_FOUND;
+    response
+        .headers_mut()
+        .insert("server", HeaderValue::from_static("x"));
+    check_response(&response).unwrap();
+    let mut block = Vec::new();
+    encode_response(&mut Encoder::new(4096), &response, &mut block);
+    assert_eq!(
+        lines(&block),
+        [(":status".into(), "404".into()), ("server".into(), "x".into())]
+    );
+}
+
+#[test]
+fn switching_protocols_cannot_be_sent() {
+    let response = Response::builder().status(101).body(()).unwrap();
+    assert_eq!(check_response(&response), Err(InvalidMessage::SwitchingProtocols));
+}
+
+#[test]
+fn trailers_are_sent_as_they_are() {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    check_trailers(&trailers).unwrap();
+    let mut block = Vec::new();
+    encode_trailers(&mut Encoder::new(4096), &trailers, &mut block);
+    assert_eq!(lines(&block), [("grpc-status".into(), "0".into())]);
+}
+
+#[test]
+fn every_reason_says_what_to_do() {
+    for reason in [
+        InvalidMessage::RelativeUri,
+        InvalidMessage::ConnectWithoutAuthority,
+        InvalidMessage::UserInfo,
+        InvalidMessage::Host,
+        InvalidMessage::ProtocolWithoutConnect,
+        InvalidMessage::SwitchingProtocols,
+        InvalidMessage::ConnectionSpecificField(http::header::UPGRADE),
+        InvalidMessage::FieldValue(http::header::ACCEPT),
+    ] {
+        assert!(reason.to_string().contains(": "), "{reason}");
+    }
+}

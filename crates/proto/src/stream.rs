@@ -1,0 +1,126 @@
+//! One stream: its identifier, its state (RFC 9113 section 5.1), what it has received and not handed on, what it has to
+//! send; and the store of all streams of a connection.
+
+mod id;
+mod receive_queue;
+mod send_queue;
+mod state;
+mod store;
+
+pub use self::id::StreamId;
+pub use self::store::{IdHasher, StreamMap};
+
+pub(crate) use self::receive_queue::ReceiveQueue;
+pub(crate) use self::send_queue::SendQueue;
+pub(crate) use self::state::{Cause, Phase, State};
+pub(crate) use self::store::{ClosedLog, Key, Store};
+
+use http::HeaderMap;
+
+use crate::flow::{ReceiveWindow, SendCredit};
+use crate::priority::Priority;
+use crate::time::Time;
+
+/// A stream of the connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    pub(crate) state: State,
+    /// Whether the owner above has let go of it. A stream lives until it is closed and released.
+    pub(crate) released: bool,
+    pub(crate) receive: ReceiveHalf,
+    pub(crate) send: SendHalf,
+    pub(crate) priority: Priority,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub(crate) struct ReceiveHalf {
+    pub(crate) window: ReceiveWindow,
+    pub(crate) queue: ReceiveQueue,
+    pub(crate) phase: Phase,
+    /// What `content-length` promised and has not come yet.
+    pub(crate) expected: Option<u64>,
+    pub(crate) trailers: Option<HeaderMap>,
+    /// Nobody reads any more: what comes is credited and dropped.
+    pub(crate) discard: bool,
+    /// An event that says there is something to read is under way.
+    pub(crate) announced: bool,
+    /// Where it stands with the list of windows to refill.
+    pub(crate) refill: RefillListing,
+    /// The request was HEAD, or the response cannot have a body (RFC 9110 section 6.4.1).
+    pub(crate) bodiless: bool,
+    /// The request was CONNECT: what comes is a tunnel's, and `content-length` says nothing of it.
+    pub(crate) tunnel: bool,
+}
+
+/// Whether a window stands on the list of those to refill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RefillListing {
+    None,
+    /// It is refilled when a write is leaving anyway.
+    InCompany,
+    /// It is due.
+    Due,
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub(crate) struct SendHalf {
+    pub(crate) credit: SendCredit,
+    pub(crate) queue: SendQueue,
+    pub(crate) phase: Phase,
+    /// The request of a stream that waits for the peer to allow it.
+    pub(crate) waiting: Option<Box<http::Request<()>>>,
+    pub(crate) trailers: Option<Box<HeaderMap>>,
+    /// Whether the schedule knows it as ready.
+    pub(crate) scheduled: bool,
+    /// Whether data waits for the stream's own window.
+    pub(crate) window_blocked: bool,
+    /// Whether END_STREAM has left.
+    pub(crate) ended: bool,
+    /// The owner waits for the queue to fall below the low-water mark.
+    pub(crate) wants_room: bool,
+    /// Since when a frame is held back because the window would cut it tiny (law 6).
+    pub(crate) held_since: Option<Time>,
+}
+
+impl Stream {
+    pub(crate) fn new(id: StreamId, state: State, receive: ReceiveWindow, send: SendCredit) -> Self {
+        Stream {
+            id,
+            state,
+            released: false,
+            receive: ReceiveHalf {
+                window: receive,
+                queue: ReceiveQueue::default(),
+                phase: Phase::Head,
+                expected: None,
+                trailers: None,
+                discard: false,
+                announced: false,
+                refill: RefillListing::None,
+                bodiless: false,
+                tunnel: false,
+            },
+            send: SendHalf {
+                credit: send,
+                queue: SendQueue::default(),
+                phase: Phase::Head,
+                waiting: None,
+                trailers: None,
+                scheduled: false,
+                window_blocked: false,
+                ended: false,
+                wants_room: false,
+                held_since: None,
+            },
+            priority: Priority::default(),
+        }
+    }
+
+    /// Whether all that was queued has left and only END_STREAM or trailers are missing, which need no credit.
+    pub(crate) fn only_end_is_missing(&self) -> bool {
+        self.send.phase == Phase::Done && self.send.queue.is_empty() && !self.send.ended
+    }
+}

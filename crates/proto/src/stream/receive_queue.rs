@@ -1,0 +1,77 @@
+//! DATA that a stream has received and that its owner has not taken yet.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+/// A payload below this length is copied into the tail chunk, so that a small frame never pins the slab it came in.
+const COPY_BELOW: usize = 2_048;
+
+/// How much a tail chunk gathers before a new one is begun.
+const TAIL_CHUNK: usize = 16_384;
+
+/// The received chunks of a stream, in order.
+#[derive(Debug, Default)]
+pub(crate) struct ReceiveQueue {
+    chunks: VecDeque<Bytes>,
+    tail: BytesMut,
+    bytes: usize,
+}
+
+impl ReceiveQueue {
+    /// Appends a payload: a slice of the slab as it is, a short one by copy.
+    pub(crate) fn push(&mut self, payload: Bytes) {
+        self.bytes += payload.len();
+        if payload.len() >= COPY_BELOW {
+            self.seal_tail();
+            self.chunks.push_back(payload);
+            return;
+        }
+        if self.tail.len() + payload.len() > TAIL_CHUNK {
+            self.seal_tail();
+        }
+        self.tail.extend_from_slice(&payload);
+    }
+
+    /// Moves everything into `into`; how many bytes that is.
+    pub(crate) fn drain_into(&mut self, into: &mut VecDeque<Bytes>) -> usize {
+        self.seal_tail();
+        into.append(&mut self.chunks);
+        core::mem::take(&mut self.bytes)
+    }
+
+    /// Drops everything; how many bytes that was.
+    pub(crate) fn clear(&mut self) -> usize {
+        self.chunks.clear();
+        self.tail = BytesMut::new();
+        core::mem::take(&mut self.bytes)
+    }
+
+    fn seal_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.chunks.push_back(self.tail.split().freeze());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_payloads_are_gathered_and_long_ones_kept_as_slices() {
+        let slab = Bytes::from(vec![7; 10_000]);
+        let mut queue = ReceiveQueue::default();
+        for at in 0..10 {
+            queue.push(slab.slice(at..at + 1));
+        }
+        queue.push(slab.slice(100..5_000));
+        queue.push(slab.slice(5_000..5_001));
+        let mut chunks = VecDeque::new();
+        assert_eq!(queue.drain_into(&mut chunks), 4_911);
+        let lengths: Vec<_> = chunks.iter().map(Bytes::len).collect();
+        assert_eq!(lengths, [10, 4_900, 1]);
+        assert_eq!(chunks[1].as_ptr(), slab[100..].as_ptr());
+        assert_eq!(queue.drain_into(&mut chunks), 0);
+    }
+}

@@ -1,0 +1,79 @@
+//! The body that a stream has to send, by reference.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+/// The chunks of a body that have not left, in order.
+#[derive(Debug, Default)]
+pub(crate) struct SendQueue {
+    chunks: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl SendQueue {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether nothing is held.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Appends a chunk; an empty one leaves no trace.
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        if !chunk.is_empty() {
+            self.bytes += chunk.len();
+            self.chunks.push_back(chunk);
+        }
+    }
+
+    /// Hands the next `count` bytes to `sink`, cut from the front chunk by chunk. The caller asks for no more than
+    /// [`Self::bytes`].
+    pub(crate) fn take(&mut self, mut count: usize, mut sink: impl FnMut(Bytes)) {
+        while count > 0 {
+            let Some(front) = self.chunks.front_mut() else {
+                return;
+            };
+            let chunk = if front.len() > count {
+                front.split_to(count)
+            } else {
+                core::mem::take(front)
+            };
+            if front.is_empty() {
+                self.chunks.pop_front();
+            }
+            count -= chunk.len();
+            self.bytes -= chunk.len();
+            sink(chunk);
+        }
+    }
+
+    /// Drops everything.
+    pub(crate) fn clear(&mut self) {
+        self.chunks.clear();
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_leave_in_order_cut_where_asked() {
+        let mut queue = SendQueue::default();
+        queue.push(Bytes::from_static(b"hello "));
+        queue.push(Bytes::new());
+        queue.push(Bytes::from_static(b"world"));
+        assert_eq!(queue.bytes(), 11);
+        let mut out = Vec::new();
+        queue.take(8, |chunk| out.push(chunk));
+        assert_eq!(out, ["hello ", "wo"]);
+        queue.take(3, |chunk| out.push(chunk));
+        assert_eq!(out.last().unwrap(), "rld");
+        assert!(queue.is_empty());
+    }
+}

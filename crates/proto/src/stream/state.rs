@@ -1,0 +1,72 @@
+//! The states of a stream (RFC 9113 section 5.1) and the phases of a message within it.
+
+use crate::error::{ErrorCode, Side};
+
+/// The state of a stream. `Idle` streams are not stored, and `reserved` ones do not exist, for push is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// A request that has not left: its HEADERS wait, perhaps for the peer to allow another stream.
+    Waiting,
+    /// Both halves are open.
+    Open,
+    /// We have sent END_STREAM.
+    HalfClosedLocal,
+    /// The peer has sent END_STREAM.
+    HalfClosedRemote,
+    /// Nothing more is sent or received.
+    Closed(Cause),
+}
+
+/// Why a stream is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Both sides have sent END_STREAM.
+    Finished,
+    /// One side reset it.
+    Reset { by: Side, code: ErrorCode },
+}
+
+impl State {
+    pub(crate) fn is_closed(self) -> bool {
+        matches!(self, State::Closed(_))
+    }
+
+    /// Whether the peer may send HEADERS and DATA.
+    pub(crate) fn can_receive(self) -> bool {
+        matches!(self, State::Open | State::HalfClosedLocal)
+    }
+
+    /// Whether we may send HEADERS and DATA, now or once it is open.
+    pub(crate) fn can_send(self) -> bool {
+        matches!(self, State::Waiting | State::Open | State::HalfClosedRemote)
+    }
+
+    /// After END_STREAM was sent.
+    pub(crate) fn after_send_end(self) -> State {
+        match self {
+            State::Waiting | State::Open => State::HalfClosedLocal,
+            State::HalfClosedRemote => State::Closed(Cause::Finished),
+            other => other,
+        }
+    }
+
+    /// After END_STREAM was received.
+    pub(crate) fn after_receive_end(self) -> State {
+        match self {
+            State::Open => State::HalfClosedRemote,
+            State::HalfClosedLocal => State::Closed(Cause::Finished),
+            other => other,
+        }
+    }
+}
+
+/// How far a message has come, in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The final head is still to come; informational ones may.
+    Head,
+    /// Body and trailers may come.
+    Body,
+    /// The message is whole.
+    Done,
+}

@@ -1,0 +1,209 @@
+//! The gather list: what is to be written, frame heads from an arena and payloads by reference.
+//!
+//! `connection::send` fills it, a driver writes it with one vectored write and advances it. It is a [`Buf`], so that a
+//! driver over anything that takes a buffer needs nothing else.
+
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes};
+
+/// A payload up to this length is copied behind its head: a slice of its own costs the kernel more than the copy.
+const INLINE_PAYLOAD: usize = 1_024;
+
+/// A list of octets to write, in order, as slices of an arena and of payloads.
+///
+/// ```
+/// use bytes::Buf;
+/// use fullbore_proto::Transmit;
+///
+/// let out = Transmit::new();
+/// assert!(!out.has_remaining());
+/// ```
+#[derive(Debug, Default)]
+pub struct Transmit {
+    /// Heads, control frames and short payloads.
+    arena: Vec<u8>,
+    /// The segments, in the order in which they leave. The last run of the arena is not among them until it is sealed.
+    segments: Vec<Segment>,
+    /// Where the unsealed run of the arena begins.
+    sealed: usize,
+    /// The first segment not wholly written.
+    first: usize,
+    /// Octets left to write.
+    remaining: usize,
+}
+
+#[derive(Debug)]
+enum Segment {
+    Arena { start: usize, end: usize },
+    Payload(Bytes),
+}
+
+impl Transmit {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many slices a vectored write of all of it would take.
+    pub fn slices(&self) -> usize {
+        self.segments.len() - self.first + usize::from(self.sealed < self.arena.len())
+    }
+
+    /// Appends to the arena whatever `write` appends.
+    pub(crate) fn put(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.arena.len();
+        write(&mut self.arena);
+        self.remaining += self.arena.len() - before;
+    }
+
+    /// Appends octets that something else wrote, and empties that.
+    pub(crate) fn put_drained(&mut self, octets: &mut Vec<u8>) {
+        self.put(|arena| arena.append(octets));
+    }
+
+    /// Appends a payload, by reference unless it is short.
+    pub(crate) fn put_payload(&mut self, payload: Bytes) {
+        if payload.len() <= INLINE_PAYLOAD {
+            self.put(|arena| arena.extend_from_slice(&payload));
+            return;
+        }
+        self.seal();
+        self.remaining += payload.len();
+        self.segments.push(Segment::Payload(payload));
+    }
+
+    /// Closes the run of arena octets, so that what follows stands behind it.
+    fn seal(&mut self) {
+        if self.sealed < self.arena.len() {
+            self.segments.push(Segment::Arena {
+                start: self.sealed,
+                end: self.arena.len(),
+            });
+            self.sealed = self.arena.len();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.arena.clear();
+        self.segments.clear();
+        self.sealed = 0;
+        self.first = 0;
+        self.remaining = 0;
+    }
+}
+
+impl Segment {
+    fn slice<'a>(&'a self, arena: &'a [u8]) -> &'a [u8] {
+        match self {
+            Segment::Arena { start, end } => &arena[*start..*end],
+            Segment::Payload(payload) => payload,
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Segment::Arena { start, .. } => *start += count,
+            Segment::Payload(payload) => payload.advance(count),
+        }
+    }
+}
+
+impl Buf for Transmit {
+    fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match self.segments.get(self.first) {
+            Some(segment) => segment.slice(&self.arena),
+            None => &self.arena[self.sealed..],
+        }
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let tail = &self.arena[self.sealed..];
+        let segments = self.segments[self.first..]
+            .iter()
+            .map(|segment| segment.slice(&self.arena));
+        let mut count = 0;
+        let all = segments.chain((!tail.is_empty()).then_some(tail));
+        for (slot, slice) in slices.iter_mut().zip(all) {
+            *slot = IoSlice::new(slice);
+            count += 1;
+        }
+        count
+    }
+
+    /// # Panics
+    /// When `count` is more than remains, as [`Buf::advance`] asks.
+    fn advance(&mut self, mut count: usize) {
+        assert!(count <= self.remaining, "advanced past the end of the list");
+        if count == self.remaining {
+            // The usual case: a write took everything.
+            self.clear();
+            return;
+        }
+        self.seal();
+        self.remaining -= count;
+        while let Some(segment) = self.segments.get_mut(self.first) {
+            let length = segment.slice(&self.arena).len();
+            if count < length {
+                segment.advance(count);
+                return;
+            }
+            count -= length;
+            // Let go of the payload at once: its memory may be a whole slab.
+            *segment = Segment::Arena { start: 0, end: 0 };
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> (Transmit, Vec<u8>) {
+        let mut out = Transmit::new();
+        let mut expected = Vec::new();
+        for round in 0..5u8 {
+            let head = [round; 9];
+            out.put(|arena| arena.extend_from_slice(&head));
+            expected.extend_from_slice(&head);
+            let payload = vec![0x80 | round; 2000 * usize::from(round % 2) + 7];
+            expected.extend_from_slice(&payload);
+            out.put_payload(Bytes::from(payload));
+        }
+        (out, expected)
+    }
+
+    #[test]
+    fn slices_and_partial_writes_keep_the_order() {
+        for step in [1, 3, 8, 9, 10, 2007, 2016, 3000] {
+            let (mut out, expected) = filled();
+            let mut written = Vec::new();
+            while out.has_remaining() {
+                let mut slices = [IoSlice::new(&[]); 3];
+                let count = out.chunks_vectored(&mut slices);
+                let mut left = step;
+                for slice in &slices[..count] {
+                    let taken = left.min(slice.len());
+                    written.extend_from_slice(&slice[..taken]);
+                    left -= taken;
+                }
+                out.advance(step - left);
+            }
+            assert_eq!(written, expected, "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn long_payloads_stay_where_they_are() {
+        let payload = Bytes::from(vec![1; INLINE_PAYLOAD + 1]);
+        let mut out = Transmit::new();
+        out.put_payload(payload.clone());
+        assert_eq!(out.chunk().as_ptr(), payload.as_ptr());
+        assert_eq!(out.slices(), 1);
+    }
+}
