@@ -63,6 +63,12 @@ pub struct Config {
     pub shutdown_grace: Duration,
     /// How long the peer may take for its preface and SETTINGS. 10 s.
     pub preface_timeout: Duration,
+    /// How many octets of a request are still taken and dropped once its response is whole, before the stream is reset
+    /// with NO_ERROR (RFC 9113 section 8.1). 256 KiB: an upload that was almost done may end by itself, and many clients
+    /// take a reset for a failure.
+    pub early_response_bytes: u64,
+    /// How long that may take. 1 s.
+    pub early_response_wait: Duration,
     /// RST_STREAM from the peer. 10,000 at once, 1,000 a second (CVE-2023-44487).
     pub peer_resets: Limit,
     /// Stream errors that the peer provokes. 1,000 at once, 100 a second (CVE-2025-8671).
@@ -102,6 +108,8 @@ impl Default for Config {
             max_owed_replies: 8 << 10,
             shutdown_grace: Duration::from_secs(1),
             preface_timeout: Duration::from_secs(10),
+            early_response_bytes: 256 << 10,
+            early_response_wait: Duration::from_secs(1),
             peer_resets: Limit::new(10_000, 1_000),
             provoked_resets: Limit::new(1_000, 100),
             empty_data: Limit::new(1_000, 100),

@@ -83,6 +83,8 @@ pub struct Connection {
     /// Streams with a frame held back (law 6), and since when the connection's own window holds one back.
     held: Vec<Key>,
     held_since: Option<Time>,
+    /// Streams whose response is whole and whose request is not, and until when that is borne.
+    early: VecDeque<(Time, Key)>,
     local: LocalSettings,
     peer: PeerSettings,
     shutdown: Shutdown,
@@ -157,6 +159,7 @@ impl Connection {
             ends: Vec::new(),
             held: Vec::new(),
             held_since: None,
+            early: VecDeque::new(),
             local: LocalSettings::new(now),
             peer: PeerSettings::default(),
             shutdown: Shutdown::default(),
@@ -276,6 +279,9 @@ impl Connection {
 
     /// When [`Self::handle_timeout`] is to be called unless something else happens before.
     pub fn next_deadline(&self) -> Option<Time> {
+        if self.failed.is_some() {
+            return None;
+        }
         let wait = self.config.tiny_frame_wait;
         let connection_hold = self
             .held_since
@@ -289,6 +295,7 @@ impl Connection {
         [
             connection_hold,
             stream_hold,
+            self.early.front().map(|&(until, _)| until),
             self.shutdown.deadline(),
             self.preface_deadline(),
         ]
@@ -300,7 +307,11 @@ impl Connection {
     /// To be called when [`Self::next_deadline`] has come.
     pub fn handle_timeout(&mut self, now: Time) {
         self.see(now);
+        if self.failed.is_some() {
+            return;
+        }
         self.release_held_frames();
+        self.reset_early_answered();
         self.shutdown_timeout();
         self.preface_timeout();
     }

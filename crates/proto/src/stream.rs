@@ -13,7 +13,7 @@ pub use self::store::{IdHasher, StreamMap};
 pub(crate) use self::receive_queue::ReceiveQueue;
 pub(crate) use self::send_queue::SendQueue;
 pub(crate) use self::state::{Cause, Phase, State};
-pub(crate) use self::store::{ClosedLog, Key, Store};
+pub(crate) use self::store::{ClosedLog, Key, Past, Store};
 
 use http::HeaderMap;
 
@@ -44,6 +44,8 @@ pub(crate) struct ReceiveHalf {
     pub(crate) trailers: Option<HeaderMap>,
     /// Nobody reads any more: what comes is credited and dropped.
     pub(crate) discard: bool,
+    /// How much more is dropped before the stream is reset, the response being whole.
+    pub(crate) patience: Option<u64>,
     /// An event that says there is something to read is under way.
     pub(crate) announced: bool,
     /// Where it stands with the list of windows to refill.
@@ -98,6 +100,7 @@ impl Stream {
                 expected: None,
                 trailers: None,
                 discard: false,
+                patience: None,
                 announced: false,
                 refill: RefillListing::None,
                 bodiless: false,

@@ -9,7 +9,7 @@ use crate::frame::{Continuation, Headers, PriorityUpdate};
 use crate::hpack::FieldLimits;
 use crate::message::{self, Malformed};
 use crate::priority::Priority;
-use crate::stream::{Cause, Key, Phase, State, Stream, StreamId};
+use crate::stream::{Cause, Key, Past, Phase, State, Stream, StreamId};
 
 /// A header block whose CONTINUATION frames are arriving.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ pub(super) struct Block {
 impl Connection {
     pub(super) fn on_headers(&mut self, headers: Headers<'_>) -> Result<(), Fault> {
         let on_itself = headers.priority.is_some_and(|fields| fields.on_itself);
+        self.check_block_size(headers.stream, headers.fragment.len())?;
         if headers.end_headers {
             return self.on_block(headers.stream, headers.end_stream, on_itself, headers.fragment);
         }
-        self.check_block_size(headers.stream, headers.fragment.len())?;
         self.block = Some(Block {
             stream: headers.stream,
             end_stream: headers.end_stream,
@@ -100,13 +100,17 @@ impl Connection {
             None if self.is_idle(id) => Err(ConnectionError::protocol("HEADERS on a stream that is idle")
                 .on(id)
                 .into()),
-            None => match self.closed.reset_by(id) {
-                Some(Side::Local) => Ok(()),
-                Some(Side::Peer) => {
+            None => match self.closed.past(id) {
+                Past::Reset(Side::Local) | Past::Forgotten => Ok(()),
+                Past::Reset(Side::Peer) => {
                     let reason = "HEADERS on a stream that the peer had reset";
                     Err(StreamError::local(id, ErrorCode::STREAM_CLOSED, reason).into())
                 }
-                None => {
+                Past::Skipped => {
+                    let error = "a client opened a stream below one that it had opened before";
+                    Err(ConnectionError::protocol(error).on(id).into())
+                }
+                Past::Finished => {
                     let error = "HEADERS on a stream that is closed";
                     Err(ConnectionError::peer(ErrorCode::STREAM_CLOSED, error)
                         .on(id)
@@ -122,16 +126,11 @@ impl Connection {
             let error = "a client opened a stream with an even identifier";
             return Err(ConnectionError::protocol(error).on(id).into());
         }
+        self.closed.open(self.highest_peer_stream, id);
         self.highest_peer_stream = id.value();
         if self.shutdown.refuses(id) {
             // Sent before the peer knew of our GOAWAY, which tells it that this stream may be repeated elsewhere.
-            self.closed.remember(
-                id,
-                Cause::Reset {
-                    by: Side::Local,
-                    code: ErrorCode::REFUSED_STREAM,
-                },
-            );
+            self.closed.remember(id, Side::Local);
             return Ok(());
         }
         let error = |code, reason| Err(StreamError::local(id, code, reason).into());

@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes};
 use super::{Connection, Role};
 use crate::error::{ConnectionError, ErrorCode, Fault, LONG_BODY, Side, StreamError};
 use crate::frame::{self, Flags, Frame, FrameError, HEAD_LENGTH, Head, Kind, ResetStream};
-use crate::stream::{Cause, Key, State, StreamId};
+use crate::stream::{Cause, Key, Past, State, StreamId};
 use crate::time::Time;
 
 /// What a client sends before its first frame (RFC 9113 section 3.4).
@@ -89,10 +89,7 @@ impl Connection {
                 let padding = usize::from(input.get_u8());
                 self.on_data_head(head, Some(padding))
             }
-            Expect::Data(data) => {
-                self.step_data(data, input);
-                Ok(())
-            }
+            Expect::Data(data) => self.step_data(data, input),
         }
     }
 
@@ -278,7 +275,11 @@ impl Connection {
         };
         let length = head.length as usize;
         let framing = pad_length.map_or(0, |padding| padding + 1);
-        if (pad_length.is_none() && head.flags.has(Flags::PADDED)) || framing > length {
+        if pad_length.is_none() && head.flags.has(Flags::PADDED) {
+            let error = "padded DATA without a pad length";
+            return Err(ConnectionError::peer(ErrorCode::FRAME_SIZE_ERROR, error).on(stream));
+        }
+        if framing > length {
             let error = "the padding of DATA is longer than its payload";
             return Err(ConnectionError::protocol(error).on(stream));
         }
@@ -316,8 +317,7 @@ impl Connection {
         };
         // Padding and its length are consumed as they come; the payload by who reads or discards it.
         self.credit_connection(framing as u64);
-        self.continue_data(data);
-        Ok(())
+        self.continue_data(data)
     }
 
     /// Whether the stream takes this DATA; none when it is to be dropped without a word.
@@ -330,17 +330,19 @@ impl Connection {
     ) -> Result<Option<Key>, Fault> {
         let grace = self.stream_window_grace();
         let Some((key, stream)) = self.streams.by_id(id) else {
-            return match self.closed.reset_by(id) {
-                Some(Side::Local) => Ok(None),
-                _ => Err(
-                    StreamError::local(id, ErrorCode::STREAM_CLOSED, "DATA on a stream that is closed")
-                        .into(),
-                ),
+            return match self.closed.past(id) {
+                Past::Reset(Side::Local) | Past::Forgotten => Ok(None),
+                Past::Reset(Side::Peer) => {
+                    let reason = "DATA on a stream that the peer had reset";
+                    Err(StreamError::local(id, ErrorCode::STREAM_CLOSED, reason).into())
+                }
+                Past::Finished | Past::Skipped => Err(data_on_closed(id).into()),
             };
         };
         match stream.state {
             State::Open | State::HalfClosedLocal => {}
             State::Closed(Cause::Reset { by: Side::Local, .. }) => return Ok(None),
+            State::Closed(Cause::Finished) => return Err(data_on_closed(id).into()),
             _ => {
                 let reason = "DATA on a stream that the peer had ended";
                 return Err(StreamError::local(id, ErrorCode::STREAM_CLOSED, reason).into());
@@ -372,7 +374,7 @@ impl Connection {
     }
 
     /// As much of a DATA frame as has come.
-    fn step_data(&mut self, mut data: DataFrame, input: &mut Bytes) {
+    fn step_data(&mut self, mut data: DataFrame, input: &mut Bytes) -> Result<(), ConnectionError> {
         let count = input.len().min(data.payload);
         if count > 0 {
             let piece = input.split_to(count);
@@ -382,21 +384,21 @@ impl Connection {
         let padding = input.len().min(data.padding);
         input.advance(padding);
         data.padding -= padding;
-        self.continue_data(data);
+        self.continue_data(data)
     }
 
-    fn continue_data(&mut self, data: DataFrame) {
+    fn continue_data(&mut self, data: DataFrame) -> Result<(), ConnectionError> {
         if data.payload + data.padding > 0 {
             self.reader.expect = Expect::Data(data);
-            return;
+            return Ok(());
         }
         self.reader.expect = Expect::Head;
-        if let (Some(key), true) = (data.key, data.end_stream) {
-            // An error here is the stream's own: `content-length` promised more.
-            let result = self.receive_end(key);
-            if let Err(error) = self.absorb(result) {
-                self.fail(error);
+        match (data.key, data.end_stream) {
+            (Some(key), true) => {
+                let result = self.receive_end(key);
+                self.absorb(result)
             }
+            _ => Ok(()),
         }
     }
 
@@ -412,6 +414,7 @@ impl Connection {
                 Some(stream) => {
                     stream.receive.window.consume(bytes);
                     self.list_refill(key);
+                    self.drop_rest(key, bytes);
                 }
                 None => {}
             }
@@ -434,4 +437,8 @@ impl Connection {
         self.closed_by_peer(reset);
         Ok(())
     }
+}
+
+fn data_on_closed(id: StreamId) -> ConnectionError {
+    ConnectionError::peer(ErrorCode::STREAM_CLOSED, "DATA on a stream that is closed").on(id)
 }

@@ -48,7 +48,11 @@ impl Connection {
 
     /// Requests that waited, as far as the peer's limit allows now.
     pub(super) fn open_waiting(&mut self) {
-        while self.active < self.peer.max_concurrent_streams && self.failed.is_none() {
+        // After its GOAWAY the peer would not process them; `on_go_away` ends them instead.
+        if self.shutdown.peer_goes || self.failed.is_some() {
+            return;
+        }
+        while self.active < self.peer.max_concurrent_streams {
             let Some(key) = self.waiting.pop_front() else {
                 return;
             };
@@ -254,7 +258,7 @@ impl Connection {
         stream.state = stream.state.after_send_end();
         let unwanted = stream.receive.discard && stream.state == State::HalfClosedLocal;
         if unwanted && self.role == Role::Server {
-            return self.reset_after_response(key.id());
+            return self.tolerate_rest(key);
         }
         self.after_state_change(key);
     }

@@ -81,6 +81,9 @@ impl Connection {
 
     /// Writes the connection's WINDOW_UPDATE for all that may be advertised.
     pub(super) fn refill_connection(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
         if let Some(increment) = self.receive_window.refill() {
             let update = WindowUpdate {
                 stream: None,
@@ -182,6 +185,9 @@ impl Connection {
             let Some(stream) = self.streams.get_mut(key) else {
                 continue;
             };
+            if stream.state.is_closed() {
+                continue;
+            }
             if stream.send.credit.adjust(delta).is_err() {
                 let error = "SETTINGS_INITIAL_WINDOW_SIZE puts a stream's window over 2^31-1";
                 return Err(ConnectionError::peer(ErrorCode::FLOW_CONTROL_ERROR, error).on(key.id()));

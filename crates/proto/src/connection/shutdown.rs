@@ -5,7 +5,7 @@ use super::{Connection, Role};
 use crate::error::{ConnectionError, ErrorCode, Side, StreamError};
 use crate::event::Event;
 use crate::frame::{GoAway, Kind, Ping};
-use crate::stream::{State, StreamId};
+use crate::stream::{State, Store, StreamId};
 use crate::time::Time;
 
 /// How far our own end of the connection has come.
@@ -144,7 +144,12 @@ impl Connection {
         if self.failed.is_some() {
             return;
         }
-        self.write_go_away(self.highest_peer_stream, error.code, error.reason.as_bytes());
+        // The last stream of a GOAWAY never grows (section 6.8).
+        let last_stream = match self.shutdown.stage {
+            Stage::Final { last_stream } => last_stream,
+            _ => self.highest_peer_stream,
+        };
+        self.write_go_away(last_stream, error.code, error.reason.as_bytes());
         self.abandon(error);
     }
 
@@ -160,16 +165,14 @@ impl Connection {
     }
 
     fn abandon(&mut self, error: ConnectionError) {
-        for (_, stream) in self.streams.iter_mut() {
-            stream.receive.queue.clear();
-            stream.send.queue.clear();
-            stream.send.scheduled = false;
-            stream.send.window_blocked = false;
-        }
+        // No call on a stream finds it any more, so that nothing can follow the GOAWAY.
+        self.streams = Store::default();
+        self.block = None;
         self.schedule = crate::schedule::Schedule::new(self.config.scheduling);
         self.ends.clear();
         self.held.clear();
         self.held_since = None;
+        self.early.clear();
         self.waiting.clear();
         self.refills.clear();
         self.refills_due = 0;

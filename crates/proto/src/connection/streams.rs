@@ -125,8 +125,8 @@ impl Connection {
     }
 
     /// Says that nobody reads the stream any more: what has come and what comes is credited and dropped (law 3). A
-    /// client's stream is reset with CANCEL unless its response is whole; a server's is reset with NO_ERROR once its
-    /// response is (RFC 9113 section 8.1).
+    /// client's stream is reset with CANCEL unless its response is whole; a server's is reset with NO_ERROR when its response
+    /// is and the request does not end soon (RFC 9113 section 8.1).
     pub fn discard(&mut self, id: StreamId) {
         let Some((key, stream)) = self.streams.by_id(id) else {
             return;
@@ -149,7 +149,7 @@ impl Connection {
                 ErrorCode::CANCEL,
                 "it is not wanted any more",
             )),
-            Role::Server if sent_all => self.reset_after_response(id),
+            Role::Server if sent_all => self.tolerate_rest(key),
             Role::Server => {}
         }
     }
@@ -157,11 +157,15 @@ impl Connection {
     /// Lets go of a stream: it is forgotten as soon as it is closed. What was queued and finished still leaves; a
     /// message that was not finished is reset.
     pub fn release(&mut self, id: StreamId) {
+        let Some((_, stream)) = self.streams.by_id(id) else {
+            return;
+        };
+        // From here on it is forgotten as soon as it is closed, and its owner hears of it no more.
+        stream.released = true;
         self.discard(id);
         let Some((key, stream)) = self.streams.by_id(id) else {
             return;
         };
-        stream.released = true;
         if stream.state.is_closed() {
             self.streams.remove(key);
         } else if stream.send.phase != Phase::Done {
@@ -313,8 +317,47 @@ impl Connection {
         self.close_with(error);
     }
 
-    /// The response is whole and the rest of the request is not wanted.
-    pub(super) fn reset_after_response(&mut self, id: StreamId) {
+    /// The response is whole, and the rest of the request is not wanted: it may end by itself, within bounds.
+    pub(super) fn tolerate_rest(&mut self, key: Key) {
+        if let Some(stream) = self.streams.get_mut(key) {
+            stream.receive.patience = Some(self.config.early_response_bytes);
+            let until = self.now + self.config.early_response_wait;
+            self.early.push_back((until, key));
+            self.reset_early_answered();
+        }
+    }
+
+    /// More of such a request came.
+    pub(super) fn drop_rest(&mut self, key: Key, bytes: u64) {
+        let Some(stream) = self.streams.get_mut(key) else {
+            return;
+        };
+        if let Some(patience) = &mut stream.receive.patience {
+            match patience.checked_sub(bytes) {
+                Some(left) => *patience = left,
+                None => self.reset_after_response(key.id()),
+            }
+        }
+    }
+
+    /// Streams whose requests took too long to end behind their responses.
+    pub(super) fn reset_early_answered(&mut self) {
+        while let Some(&(until, key)) = self.early.front() {
+            let open = self
+                .streams
+                .get(key)
+                .is_some_and(|stream| !stream.state.is_closed());
+            if open && until > self.now {
+                return;
+            }
+            self.early.pop_front();
+            if open {
+                self.reset_after_response(key.id());
+            }
+        }
+    }
+
+    fn reset_after_response(&mut self, id: StreamId) {
         let reason = "the response is whole and the rest of the request is not needed";
         self.reset_with(StreamError::local(id, ErrorCode::NO_ERROR, reason));
     }
@@ -335,7 +378,7 @@ impl Connection {
             code: error.code,
         };
         let Some((key, stream)) = self.streams.by_id(error.stream) else {
-            self.closed.remember(error.stream, cause);
+            self.closed.remember(error.stream, error.by);
             return;
         };
         if stream.state.is_closed() {
@@ -359,7 +402,7 @@ impl Connection {
         }
         self.window_blocked -= usize::from(core::mem::take(&mut stream.send.window_blocked));
         self.credit_connection(unread);
-        self.closed.remember(error.stream, cause);
+        self.closed.remember(error.stream, error.by);
         if waited {
             self.waiting.retain(|&other| other != key);
         } else if self.role == Role::Client {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use slab::Slab;
 
-use super::{Cause, Stream, StreamId};
+use super::{Stream, StreamId};
 use crate::error::Side;
 
 /// The slot of a stream: an index that costs no search. It carries the identifier, so that a slot that was given to
@@ -75,16 +75,6 @@ impl Store {
         self.slots.try_remove(key.slot as usize)
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut Stream)> {
-        self.slots.iter_mut().map(|(slot, stream)| {
-            let key = Key {
-                slot: slot as u32,
-                id: stream.id,
-            };
-            (key, stream)
-        })
-    }
-
     pub(crate) fn keys(&self) -> Vec<Key> {
         self.by_id.iter().map(|(&id, &slot)| Key { slot, id }).collect()
     }
@@ -111,33 +101,71 @@ impl Hasher for IdHasher {
     }
 }
 
-/// How the streams that were reset lately were reset; older ones count as finished.
+/// What is known of a stream that is neither stored nor idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// Both sides ended it.
+    Finished,
+    /// One side reset it.
+    Reset(Side),
+    /// The peer never opened it, and closed it by opening a later one (RFC 9113 section 5.1.1).
+    Skipped,
+    /// Reset or finished, too long ago to tell.
+    Forgotten,
+}
+
+/// How streams were closed that are not stored any more.
 ///
 /// A stream that we reset may still get frames that the peer sent before it knew, and they are no error (RFC 9113
-/// section 5.1, closed). The memory is bounded, by [`ClosedLog::CAPACITY`] streams of eight octets.
+/// section 5.1, closed). The memory is bounded: [`ClosedLog::RESETS`] streams of eight octets and
+/// [`ClosedLog::GAPS`] gaps, the oldest being forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct ClosedLog {
     resets: VecDeque<(StreamId, Side)>,
+    /// The first and the last identifier of each run that was left out.
+    gaps: VecDeque<(u32, u32)>,
+    /// The highest stream whose reset was forgotten; 0 for none.
+    forgotten: u32,
 }
 
 impl ClosedLog {
-    const CAPACITY: usize = 1_024;
+    const RESETS: usize = 1_024;
+    const GAPS: usize = 64;
 
-    pub(crate) fn remember(&mut self, id: StreamId, cause: Cause) {
-        if let Cause::Reset { by, .. } = cause {
-            if self.resets.len() == Self::CAPACITY {
-                self.resets.pop_front();
+    pub(crate) fn remember(&mut self, id: StreamId, by: Side) {
+        if self.resets.len() == Self::RESETS {
+            if let Some((oldest, _)) = self.resets.pop_front() {
+                self.forgotten = self.forgotten.max(oldest.value());
             }
-            self.resets.push_back((id, by));
         }
+        self.resets.push_back((id, by));
     }
 
-    /// Which side reset the stream, when that is remembered.
-    pub(crate) fn reset_by(&self, id: StreamId) -> Option<Side> {
-        self.resets
-            .iter()
-            .rev()
-            .find(|(reset, _)| *reset == id)
-            .map(|&(_, by)| by)
+    /// The peer opened `id` after `highest` (0 for none) and left out what is between.
+    pub(crate) fn open(&mut self, highest: u32, id: StreamId) {
+        let next = if highest == 0 { 1 } else { highest + 2 };
+        if id.value() <= next {
+            return;
+        }
+        if self.gaps.len() == Self::GAPS {
+            self.gaps.pop_front();
+        }
+        self.gaps.push_back((next, id.value() - 2));
+    }
+
+    /// What became of a stream that is not stored and not idle.
+    pub(crate) fn past(&self, id: StreamId) -> Past {
+        let mut resets = self.resets.iter().rev();
+        if let Some(&(_, by)) = resets.find(|(reset, _)| *reset == id) {
+            return Past::Reset(by);
+        }
+        let in_gap = |&(first, last): &(u32, u32)| (first..=last).contains(&id.value());
+        if self.gaps.iter().any(in_gap) {
+            return Past::Skipped;
+        }
+        match id.value() <= self.forgotten {
+            true => Past::Forgotten,
+            false => Past::Finished,
+        }
     }
 }
