@@ -81,6 +81,7 @@ impl Connection {
         self.write_head(key, end, |encoder, out| {
             message::encode_request(encoder, request, out)
         });
+        self.advertise_growth(key);
         if end {
             self.send_ended(key);
         } else {

@@ -119,9 +119,28 @@ impl Connection {
         }
         if size > window.size() {
             window.grow(size);
-            self.list_refill(key);
+            self.advertise_growth(key);
         }
         Ok(())
+    }
+
+    /// Advertises what a window has grown by, when the peer knows the stream and has not ended it.
+    pub(super) fn advertise_growth(&mut self, key: Key) {
+        let Some(stream) = self.streams.get_mut(key) else {
+            return;
+        };
+        if !stream.state.can_receive() {
+            return;
+        }
+        if let Some(increment) = stream.receive.window.refill() {
+            let update = WindowUpdate {
+                stream: Some(key.id()),
+                increment,
+            };
+            update.write(&mut self.control);
+            self.stats.sent_frames.add(Kind::WINDOW_UPDATE);
+            self.stats.stream_refills += 1;
+        }
     }
 
     /// Says that nobody reads the stream any more: what has come and what comes is credited and dropped (law 3). A
@@ -396,6 +415,9 @@ impl Connection {
         };
         if core::mem::take(&mut stream.send.scheduled) {
             self.schedule.remove(key, stream.priority);
+            if self.schedule.is_empty() {
+                self.held_since = None;
+            }
         }
         if stream.send.held_since.take().is_some() {
             self.held.retain(|&other| other != key);
