@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::flow::{DEFAULT_WINDOW, Refill, WindowSize};
+use crate::flow::{DEFAULT_WINDOW, MemoryBudget, Refill, WindowSize};
 use crate::guard::Limit;
 use crate::schedule::Scheduling;
 
@@ -18,11 +18,22 @@ use crate::schedule::Scheduling;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// The receive window of each stream (SETTINGS_INITIAL_WINDOW_SIZE). 16 MiB: a gigabit over 100 ms is 12.5 MB.
+    /// The receive window of each stream (SETTINGS_INITIAL_WINDOW_SIZE). 48 MiB: a gigabit over 230 ms is 28.75 MB, of
+    /// which a refill at a quarter needs four thirds.
     pub stream_window: WindowSize,
-    /// The receive window of the connection. 64 MiB. A value below 65,535 counts as that, since a connection's window
-    /// cannot be made smaller than it begins (RFC 9113 section 6.9.2).
+    /// The receive window of the connection. 64 MiB, so that one stream whose reader stalls leaves some to others. A
+    /// value below 65,535 counts as that, since a connection's window cannot be made smaller than it begins (RFC 9113
+    /// section 6.9.2).
     pub connection_window: WindowSize,
+    /// Whether windows follow the path and the budget: opened less where the budget is short of room, doubled where a
+    /// path uses up three quarters of one within two round trips, shrunk where the budget is scarce. On. Off, windows
+    /// are as they were set.
+    pub adaptive: bool,
+    /// The largest window that an adaptive one grows to, for streams and the connection. 256 MiB.
+    pub largest_window: WindowSize,
+    /// The budget that this connection leases its windows from, with any number of others. None: the connection's
+    /// window is its own bound.
+    pub budget: Option<MemoryBudget>,
     /// When a stream's window is refilled. A quarter.
     pub stream_refill: Refill,
     /// When the connection's window is refilled. A quarter.
@@ -87,8 +98,11 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            stream_window: WindowSize::from_mebibytes(16),
+            stream_window: WindowSize::from_mebibytes(48),
             connection_window: WindowSize::from_mebibytes(64),
+            adaptive: true,
+            largest_window: WindowSize::from_mebibytes(256),
+            budget: None,
             stream_refill: Refill::default(),
             connection_refill: Refill::default(),
             max_concurrent_streams: 10_000,

@@ -7,6 +7,7 @@
 //! and `shutdown` are what they say.
 
 mod headers;
+mod memory;
 mod receive;
 mod send;
 mod settings;
@@ -19,7 +20,9 @@ use std::collections::VecDeque;
 use crate::config::Config;
 use crate::error::ConnectionError;
 use crate::event::Event;
-use crate::flow::{DEFAULT_WINDOW, Ledger, Promise, ReceiveWindow, RoundTrip, SendCredit, WindowSize};
+use crate::flow::{
+    DEFAULT_WINDOW, Lease, Ledger, Pace, Promise, ReceiveWindow, RoundTrip, SendCredit, WindowSize,
+};
 use crate::guard::Bucket;
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder, FieldSection};
 use crate::schedule::Schedule;
@@ -66,6 +69,14 @@ pub struct Connection {
     /// Streams of ours that wait for the peer to allow them, in order.
     waiting: VecDeque<Key>,
     receive_window: ReceiveWindow,
+    /// What the connection has leased from the budget.
+    lease: Lease,
+    /// The window that streams begin with, as our SETTINGS say.
+    stream_window: WindowSize,
+    /// How fast the connection's window is used up.
+    pace: Pace,
+    /// A PING of ours that measures the round trip, and when it left.
+    probe: Option<Time>,
     /// Bytes that the owner has read and not released.
     lent: u64,
     send_credit: SendCredit,
@@ -133,7 +144,8 @@ impl Connection {
     }
 
     fn new(role: Role, config: Config, now: Time) -> Self {
-        let window = config.effective_connection_window();
+        let mut lease = Lease::new(config.budget.clone());
+        let (window, stream_window) = memory::open(&config, &mut lease);
         let mut connection = Connection {
             role,
             now,
@@ -149,6 +161,10 @@ impl Connection {
             active: 0,
             waiting: VecDeque::new(),
             receive_window: ReceiveWindow::new(DEFAULT_WINDOW.bytes(), window, config.connection_refill),
+            lease,
+            stream_window,
+            pace: Pace::default(),
+            probe: None,
             lent: 0,
             send_credit: SendCredit::new(DEFAULT_WINDOW.bytes()),
             refills: Vec::new(),

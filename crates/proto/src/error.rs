@@ -230,6 +230,8 @@ pub enum UsageError {
     HeadOrder,
     /// The connection takes no new streams: it is closing, failed, or out of stream identifiers.
     NoNewStreams,
+    /// The memory budget has no room for what the response may cost.
+    BudgetExhausted,
     /// The call belongs to the other role: a server opens no streams, a client answers none.
     WrongRole,
     /// The message may not be sent in HTTP/2; the reason is in the text.
@@ -248,6 +250,9 @@ impl fmt::Display for UsageError {
             UsageError::HeadOrder => "a message is one final head, then its body, then its trailers",
             UsageError::NoNewStreams => {
                 "the connection takes no new streams: it is closing or has failed; open another"
+            }
+            UsageError::BudgetExhausted => {
+                "the memory budget has no room for another connection; raise it, or wait until others end"
             }
             UsageError::WrongRole => "only a client opens streams and only a server answers them",
             UsageError::InvalidMessage(reason) => return write!(f, "the message cannot be sent: {reason}"),

@@ -9,13 +9,15 @@ mod receive;
 mod stall;
 mod tuner;
 
-pub use self::budget::Promise;
+pub use self::budget::{MemoryBudget, Promise};
 pub use self::receive::Refill;
 pub use self::stall::{Ledger, Stall};
 pub use self::tuner::RoundTrip;
 
+pub(crate) use self::budget::Lease;
 pub(crate) use self::credit::SendCredit;
 pub(crate) use self::receive::ReceiveWindow;
+pub(crate) use self::tuner::Pace;
 
 /// The window that every stream and connection starts with (RFC 9113 section 6.9.2).
 pub const DEFAULT_WINDOW: WindowSize = WindowSize(65_535);

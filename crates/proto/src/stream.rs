@@ -17,7 +17,7 @@ pub(crate) use self::store::{ClosedLog, Key, Past, Store};
 
 use http::HeaderMap;
 
-use crate::flow::{ReceiveWindow, SendCredit};
+use crate::flow::{Pace, ReceiveWindow, SendCredit};
 use crate::priority::Priority;
 use crate::time::Time;
 
@@ -37,6 +37,8 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 pub(crate) struct ReceiveHalf {
     pub(crate) window: ReceiveWindow,
+    /// How fast it is used up.
+    pub(crate) pace: Pace,
     pub(crate) queue: ReceiveQueue,
     pub(crate) phase: Phase,
     /// What `content-length` promised and has not come yet.
@@ -95,6 +97,7 @@ impl Stream {
             released: false,
             receive: ReceiveHalf {
                 window: receive,
+                pace: Pace::default(),
                 queue: ReceiveQueue::default(),
                 phase: Phase::Head,
                 expected: None,

@@ -155,6 +155,12 @@ impl Connection {
         if end_stream && expected.unwrap_or(0) != 0 {
             return error(ErrorCode::PROTOCOL_ERROR, SHORT_BODY);
         }
+        if !end_stream && !self.can_hold_a_body() {
+            return error(
+                ErrorCode::REFUSED_STREAM,
+                "the memory budget has no room for a body",
+            );
+        }
         let mut stream = self.new_stream(id, State::Open);
         stream.receive.phase = Phase::Body;
         stream.receive.expected = expected;
@@ -327,7 +333,7 @@ impl Connection {
 
     pub(super) fn new_stream(&self, id: StreamId, state: State) -> Stream {
         use crate::flow::{ReceiveWindow, SendCredit};
-        let window = self.config.stream_window;
+        let window = self.stream_window;
         Stream::new(
             id,
             state,

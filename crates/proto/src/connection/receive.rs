@@ -73,6 +73,7 @@ impl Connection {
                 return Err(error);
             }
         }
+        self.balance();
         Ok(())
     }
 

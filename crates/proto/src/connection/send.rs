@@ -18,7 +18,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`UsageError::NoNewStreams`] when the connection is closing, has failed, is out of identifiers, or too many
-    /// requests wait; [`UsageError::InvalidMessage`]; [`UsageError::WrongRole`].
+    /// requests wait; [`UsageError::BudgetExhausted`]; [`UsageError::InvalidMessage`]; [`UsageError::WrongRole`].
     pub fn open(&mut self, request: Request<()>, end: bool) -> Result<StreamId, UsageError> {
         if self.role != Role::Client {
             return Err(UsageError::WrongRole);
@@ -26,6 +26,9 @@ impl Connection {
         message::check_request(&request).map_err(UsageError::InvalidMessage)?;
         if !self.takes_new_streams() || self.waiting.len() >= self.config.max_waiting_streams {
             return Err(UsageError::NoNewStreams);
+        }
+        if !self.can_hold_a_body() {
+            return Err(UsageError::BudgetExhausted);
         }
         let id = self.next_stream.ok_or(UsageError::NoNewStreams)?;
         self.next_stream = id.next();

@@ -12,6 +12,9 @@ use super::receive::PREFACE;
 /// The payload of the PING that measures when a graceful shutdown has reached the peer.
 pub(super) const SHUTDOWN_PING: [u8; 8] = *b"shutdown";
 
+/// The payload of the PING that measures the round trip.
+pub(super) const PROBE_PING: [u8; 8] = *b"roundtri";
+
 /// What we have told the peer.
 #[derive(Debug)]
 pub(super) struct LocalSettings {
@@ -56,7 +59,7 @@ impl Connection {
     pub(super) fn write_preface(&mut self) {
         let config = &self.config;
         let mut settings = vec![
-            Setting::InitialWindowSize(config.stream_window.bytes()),
+            Setting::InitialWindowSize(self.stream_window.bytes()),
             Setting::MaxFrameSize(config.max_frame_size),
             Setting::MaxHeaderListSize(config.max_header_list_size),
             Setting::HeaderTableSize(config.header_table_size),
@@ -101,11 +104,7 @@ impl Connection {
         if self.local.acknowledged {
             return 0;
         }
-        u64::from(
-            DEFAULT_WINDOW
-                .bytes()
-                .saturating_sub(self.config.stream_window.bytes()),
-        )
+        u64::from(DEFAULT_WINDOW.bytes().saturating_sub(self.stream_window.bytes()))
     }
 
     pub(super) fn on_settings(&mut self, settings: Settings<'_>) -> Result<(), ConnectionError> {
@@ -213,8 +212,14 @@ impl Connection {
 
     pub(super) fn on_ping(&mut self, ping: Ping) -> Result<(), ConnectionError> {
         if ping.ack {
-            if ping.opaque == SHUTDOWN_PING {
-                self.shutdown_reached_peer();
+            match ping.opaque {
+                SHUTDOWN_PING => self.shutdown_reached_peer(),
+                PROBE_PING => {
+                    if let Some(sent) = self.probe.take() {
+                        self.stats.round_trip.sample(sent, self.now);
+                    }
+                }
+                _ => {}
             }
             return Ok(());
         }

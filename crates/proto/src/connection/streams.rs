@@ -70,6 +70,7 @@ impl Connection {
         let bytes = bytes.min(self.lent);
         self.lent -= bytes;
         self.credit_connection(bytes);
+        self.balance();
     }
 
     /// How many bytes the owner has read and not released.
@@ -91,13 +92,18 @@ impl Connection {
     /// Raises the receive window of the connection, at once and for good.
     ///
     /// # Errors
-    /// [`UsageError::WindowShrinks`] when `size` is smaller than it is; nothing happens when it is the same.
+    /// [`UsageError::WindowShrinks`] when `size` is smaller than it is, [`UsageError::BudgetExhausted`] when the budget
+    /// has no room for it; nothing happens when it is the same.
     pub fn grow_receive_window(&mut self, size: WindowSize) -> Result<(), UsageError> {
         if size < self.receive_window.size() {
             return Err(UsageError::WindowShrinks);
         }
         if size > self.receive_window.size() {
-            self.receive_window.grow(size);
+            let more = size.bytes() - self.receive_window.size().bytes();
+            if !self.lease.grow(u64::from(more)) {
+                return Err(UsageError::BudgetExhausted);
+            }
+            self.receive_window.resize(size);
             self.refill_connection();
         }
         Ok(())
@@ -118,7 +124,7 @@ impl Connection {
             return Err(UsageError::WindowShrinks);
         }
         if size > window.size() {
-            window.grow(size);
+            window.resize(size);
             self.advertise_growth(key);
         }
         Ok(())

@@ -3,6 +3,7 @@
 use bytes::Buf;
 
 use super::Connection;
+use super::memory::{self, largest_stream_window};
 use crate::event::Event;
 use crate::flow::Stall;
 use crate::frame::{Kind, WindowUpdate, patch_header_block, reserve_header_block, write_data_head};
@@ -111,6 +112,7 @@ impl Connection {
             || self.refills_due > 0
             || (!self.schedule.is_empty() && self.send_credit.usable() > 0);
         if self.receive_window.refill_due(leaving) {
+            self.tune_connection();
             self.refill_connection();
         } else if !leaving {
             return;
@@ -124,6 +126,17 @@ impl Connection {
             // Silent once the peer has ended its half.
             if half.phase == Phase::Done || !stream.state.can_receive() || !half.window.refill_due(true) {
                 continue;
+            }
+            let outgrown = self.config.adaptive
+                && half.pace.outgrows(
+                    self.now,
+                    half.window.consumed(),
+                    half.window.size().bytes(),
+                    self.stats.round_trip.minimum(),
+                );
+            if outgrown {
+                let most = largest_stream_window(&self.config, self.receive_window.size());
+                memory::double(&mut half.window, most);
             }
             if let Some(increment) = half.window.refill() {
                 let update = WindowUpdate {

@@ -41,6 +41,9 @@ pub(crate) struct ReceiveWindow {
     consumed: u64,
     advertised: u64,
     size: u32,
+    /// What `advertised - consumed` may come to. That is `size`, unless memory was leased for bytes that readers are
+    /// slow to take: then credit for others goes on while those lie there.
+    limit: u64,
     refill: Refill,
 }
 
@@ -56,8 +59,14 @@ impl ReceiveWindow {
             consumed: 0,
             advertised: u64::from(advertised),
             size: size.bytes(),
+            limit: u64::from(size.bytes()),
             refill,
         }
+    }
+
+    /// Bytes consumed since the beginning.
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed
     }
 
     /// The size that refills restore.
@@ -79,7 +88,7 @@ impl ReceiveWindow {
     }
 
     /// Bytes received and not consumed.
-    fn unconsumed(&self) -> u64 {
+    pub(crate) fn unconsumed(&self) -> u64 {
         self.received - self.consumed
     }
 
@@ -99,9 +108,16 @@ impl ReceiveWindow {
         self.consumed = (self.consumed + bytes).min(self.received);
     }
 
-    /// Restores to `size` from now on. The caller has checked that it does not shrink.
-    pub(crate) fn grow(&mut self, size: WindowSize) {
+    /// Restores to `size` from now on, and may cost as much. When that is less than before, credit is withheld until it
+    /// is true.
+    pub(crate) fn resize(&mut self, size: WindowSize) {
         self.size = size.bytes();
+        self.limit = u64::from(size.bytes());
+    }
+
+    /// What the window may cost, not less than its size.
+    pub(crate) fn set_limit(&mut self, bytes: u64) {
+        self.limit = bytes.max(u64::from(self.size));
     }
 
     /// Whether a refill is due: on its own, or only because a write is `leaving` anyway.
@@ -134,7 +150,8 @@ impl ReceiveWindow {
             Refill::Fraction { divisor } => (size / u64::from(divisor.max(1))).max(floor),
             Refill::Remaining(_) => floor,
         };
-        needed.saturating_sub(self.gain()).max(1)
+        let by_consumption = (self.consumed + self.limit).saturating_sub(self.advertised);
+        needed.saturating_sub(by_consumption).max(1)
     }
 
     /// Advertises all that may be advertised; the increment for WINDOW_UPDATE, when there is one.
@@ -147,7 +164,9 @@ impl ReceiveWindow {
 
     /// What a refill would add now.
     fn gain(&self) -> u64 {
-        (self.consumed + u64::from(self.size)).saturating_sub(self.advertised)
+        let by_size = self.received + u64::from(self.size);
+        let by_memory = self.consumed + self.limit;
+        by_size.min(by_memory).saturating_sub(self.advertised)
     }
 }
 
@@ -205,7 +224,7 @@ mod tests {
     #[test]
     fn a_window_that_grows_is_advertised_by_the_next_refill() {
         let mut window = window(65_535, Refill::default());
-        window.grow(WindowSize::from_mebibytes(1));
+        window.resize(WindowSize::from_mebibytes(1));
         assert!(window.refill_due(false));
         assert_eq!(window.refill(), Some((1 << 20) - 65_535));
     }
@@ -220,5 +239,31 @@ mod tests {
         assert!(!window.refill_due(false));
         window.consume(1);
         assert!(window.refill_due(false));
+    }
+
+    #[test]
+    fn memory_leased_for_a_slow_reader_keeps_credit_going() {
+        let mut window = window(1 << 20, Refill::default());
+        window.receive(1 << 20, 0).unwrap();
+        assert_eq!(window.refill(), None);
+        window.set_limit(3 << 19);
+        assert!(window.refill_due(false));
+        assert_eq!(window.refill(), Some(1 << 19));
+        assert_eq!(window.promise().total(), 3 << 19);
+        window.consume(1 << 20);
+        assert_eq!(window.refill(), Some(1 << 19));
+        assert_eq!(window.promise().total(), 1 << 20);
+    }
+
+    #[test]
+    fn a_window_that_shrinks_withholds_credit() {
+        let mut window = window(1 << 20, Refill::default());
+        window.resize(WindowSize::new(1 << 19).unwrap());
+        window.receive(1 << 19, 0).unwrap();
+        window.consume(1 << 19);
+        assert_eq!(window.refill(), None);
+        window.receive(1 << 18, 0).unwrap();
+        window.consume(1 << 18);
+        assert_eq!(window.refill(), Some(1 << 18));
     }
 }

@@ -1,6 +1,7 @@
-//! What is known of the path: the round trip to the peer, measured on SETTINGS and PING and their acknowledgements.
+//! Windows that follow the path: law 4. The round trip, as measured, and the judgement that a window is too small.
 //!
-//! Windows are what the configuration says and open wide at once; this is the figure that they have to fit.
+//! Windows open wide at once while the memory budget has room, so that this matters where it had not, and on paths whose
+//! bandwidth times round trip passes even that.
 
 use core::time::Duration;
 
@@ -9,13 +10,13 @@ use crate::time::Time;
 /// How long a minimum is trusted. Paths change, and a minimum kept for ever would hide it.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// A windowed minimum of the round trip.
+/// A windowed minimum of the round trip, measured on SETTINGS and PING and their acknowledgements.
 ///
 /// A queue on the path, or an endpoint that answers late, only ever makes a sample longer; the minimum is the path.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RoundTrip {
     minimum: Option<(Duration, Time)>,
-    latest: Option<Duration>,
+    latest: Option<(Duration, Time)>,
 }
 
 impl RoundTrip {
@@ -26,13 +27,18 @@ impl RoundTrip {
 
     /// The newest sample.
     pub fn latest(&self) -> Option<Duration> {
-        self.latest
+        self.latest.map(|(duration, _)| duration)
+    }
+
+    /// Whether the newest sample is so old that another is worth a PING.
+    pub(crate) fn is_stale(&self, now: Time) -> bool {
+        self.latest.is_some_and(|(_, at)| now.since(at) >= WINDOW)
     }
 
     /// Takes in a frame sent at `sent` and acknowledged at `now`.
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
         let sample = now.since(sent);
-        self.latest = Some(sample);
+        self.latest = Some((sample, now));
         match self.minimum {
             Some((minimum, at)) if minimum <= sample && now.since(at) < WINDOW => {}
             _ => self.minimum = Some((sample, now)),
@@ -40,19 +46,79 @@ impl RoundTrip {
     }
 }
 
+/// Watches how fast one window is used up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pace {
+    since: Time,
+    consumed: u64,
+}
+
+impl Pace {
+    /// At a refill, with `consumed` bytes since the beginning: whether the window of `size` bytes is too small for the
+    /// path, since three quarters of it were used within two round trips.
+    pub(crate) fn outgrows(
+        &mut self,
+        now: Time,
+        consumed: u64,
+        size: u32,
+        round_trip: Option<Duration>,
+    ) -> bool {
+        let Some(round_trip) = round_trip else {
+            return false;
+        };
+        let span = (round_trip * 2).as_nanos();
+        let elapsed = now.since(self.since).as_nanos();
+        let used = u128::from(consumed - self.consumed);
+        let needed = u128::from(size) * 3 / 4;
+        // Over a longer time than two round trips it is the rate that counts.
+        let outgrown = used * span.max(1) >= needed * elapsed.max(span);
+        if outgrown || elapsed >= span {
+            self.since = now;
+            self.consumed = consumed;
+        }
+        outgrown
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
     #[test]
     fn the_minimum_holds_for_its_window_and_then_follows_the_path() {
-        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
         let mut trip = RoundTrip::default();
         trip.sample(at(0), at(100));
         trip.sample(at(200), at(350));
         assert_eq!(trip.minimum(), Some(Duration::from_millis(100)));
         assert_eq!(trip.latest(), Some(Duration::from_millis(150)));
+        assert!(!trip.is_stale(at(10_000)));
+        assert!(trip.is_stale(at(10_350)));
         trip.sample(at(20_000), at(20_150));
         assert_eq!(trip.minimum(), Some(Duration::from_millis(150)));
+    }
+
+    #[test]
+    fn a_window_used_up_in_a_round_trip_is_outgrown() {
+        let mut pace = Pace::default();
+        let trip = Some(Duration::from_millis(100));
+        let quarters: Vec<_> = (1..=4)
+            .map(|quarter| pace.outgrows(at(25 * quarter), 250 * quarter, 1_000, trip))
+            .collect();
+        assert_eq!(quarters, [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_window_of_which_two_round_trips_use_less_is_not() {
+        let mut pace = Pace::default();
+        let trip = Some(Duration::from_millis(100));
+        for second in 1..20 {
+            // A quarter a tenth of a second: half the window in two round trips.
+            assert!(!pace.outgrows(at(100 * second), 250 * second, 1_000, trip));
+        }
+        assert!(!pace.outgrows(at(0), 0, 1_000, None));
     }
 }

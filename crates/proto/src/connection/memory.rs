@@ -1,0 +1,128 @@
+//! What windows cost, and whether they are right: leases from the budget, windows that follow the path and the pressure
+//! (laws 4 and 5).
+
+use super::Connection;
+use super::settings::PROBE_PING;
+use crate::config::Config;
+use crate::flow::{DEFAULT_WINDOW, Lease, ReceiveWindow, WindowSize};
+use crate::frame::{Kind, Ping};
+
+/// Below this an adaptive connection window is not shrunk, however scarce the budget: a few frames under way.
+const SMALLEST_WINDOW: u32 = 256 << 10;
+
+/// The windows that a new connection opens with: wide while the budget has room, less when it has little.
+pub(super) fn open(config: &Config, lease: &mut Lease) -> (WindowSize, WindowSize) {
+    let wanted = config.effective_connection_window();
+    if !config.adaptive {
+        // As it was set, if that can be had; otherwise what every connection begins with.
+        let fixed = u64::from(wanted.bytes());
+        let granted = lease.grow(fixed) || lease.grow(u64::from(DEFAULT_WINDOW.bytes()));
+        let window = match granted && lease.held() == fixed {
+            true => wanted,
+            false => DEFAULT_WINDOW,
+        };
+        return (window, config.stream_window);
+    }
+    let least = u64::from(DEFAULT_WINDOW.bytes());
+    let granted = lease.open(u64::from(wanted.bytes()), least);
+    // Without a lease the peer still has its first 65,535 bytes: what comes on them is dropped as it comes.
+    let window = u32::try_from(granted).ok().and_then(WindowSize::new);
+    let window = window.unwrap_or(DEFAULT_WINDOW);
+    (window, config.stream_window.min(share_of_a_stream(window)))
+}
+
+/// The most that one stream may have of a connection's window: three quarters, so that one whose reader stalls leaves
+/// some to others.
+fn share_of_a_stream(connection: WindowSize) -> WindowSize {
+    let share = connection.bytes() / 4 * 3;
+    WindowSize::new(share)
+        .unwrap_or(DEFAULT_WINDOW)
+        .max(DEFAULT_WINDOW)
+}
+
+/// The most that a stream's window grows to.
+pub(super) fn largest_stream_window(config: &Config, connection: WindowSize) -> WindowSize {
+    let largest = config.largest_window.max(config.stream_window);
+    largest.min(share_of_a_stream(connection))
+}
+
+/// Doubles a window, up to `most`.
+pub(super) fn double(window: &mut ReceiveWindow, most: WindowSize) {
+    let size = window.size();
+    let doubled = WindowSize::new(size.bytes().saturating_mul(2)).unwrap_or(WindowSize::MAX);
+    let next = doubled.min(most);
+    if next > size {
+        window.resize(next);
+    }
+}
+
+impl Connection {
+    /// Whether the connection has memory for what a peer may send. One that got none when it opened asks again.
+    pub(super) fn can_hold_a_body(&mut self) -> bool {
+        self.lease.held() > 0 || self.lease.grow(u64::from(self.receive_window.size().bytes()))
+    }
+
+    /// Leases memory for what slow readers leave lying, so that others keep their credit; gives it back once it is read.
+    pub(super) fn balance(&mut self) {
+        if !self.config.adaptive || !self.lease.has_budget() || self.lease.held() == 0 {
+            return;
+        }
+        let size = u64::from(self.receive_window.size().bytes());
+        let promise = self.receive_window.promise();
+        // Up to an eighth of the window is the normal state of a reader that keeps up.
+        let lagging = promise.buffered.saturating_sub(size / 8);
+        let wanted = size + lagging;
+        let held = self.lease.held();
+        if wanted > held {
+            let starved = promise.outstanding < size / 4 * 3;
+            if starved && !self.lease.is_scarce() && self.lease.grow(wanted - held) {
+                self.receive_window.set_limit(wanted);
+            }
+        } else if held - wanted > size / 8 {
+            self.lease.shrink_to(wanted.max(promise.total()));
+            self.receive_window.set_limit(self.lease.held());
+        }
+    }
+
+    /// At a refill of the connection's window: shrinks it when the budget is scarce, doubles it when the path uses it up.
+    pub(super) fn tune_connection(&mut self) {
+        if !self.config.adaptive {
+            return;
+        }
+        let window = &mut self.receive_window;
+        let size = window.size();
+        if self.lease.is_scarce() && size.bytes() > SMALLEST_WINDOW {
+            let smaller = (size.bytes() / 4 * 3).max(SMALLEST_WINDOW);
+            window.resize(WindowSize::new(smaller).unwrap_or(size));
+            let needed = u64::from(smaller).max(window.promise().total());
+            self.lease.shrink_to(needed);
+            return;
+        }
+        let round_trip = self.stats.round_trip.minimum();
+        let outgrown = self
+            .pace
+            .outgrows(self.now, window.consumed(), size.bytes(), round_trip);
+        if outgrown {
+            let doubled = size
+                .bytes()
+                .saturating_mul(2)
+                .min(self.config.largest_window.bytes());
+            if let Some(doubled) = WindowSize::new(doubled).filter(|doubled| *doubled > size) {
+                let more = u64::from(doubled.bytes() - size.bytes());
+                if self.lease.grow(more) {
+                    window.resize(doubled);
+                    window.set_limit(self.lease.held());
+                }
+            }
+        }
+        if self.probe.is_none() && self.stats.round_trip.is_stale(self.now) {
+            self.probe = Some(self.now);
+            let ping = Ping {
+                ack: false,
+                opaque: PROBE_PING,
+            };
+            ping.write(&mut self.control);
+            self.stats.sent_frames.add(Kind::PING);
+        }
+    }
+}
