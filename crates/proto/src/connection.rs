@@ -6,6 +6,7 @@
 //! messages, `streams` keeps states and credit, `send` takes in what the owner wants sent and builds frames, `settings`
 //! and `shutdown` are what they say.
 
+mod account;
 mod headers;
 mod memory;
 mod receive;
@@ -102,7 +103,8 @@ pub struct Connection {
     failed: Option<ConnectionError>,
     events: VecDeque<Event>,
     guards: Guards,
-    ledger: Ledger,
+    sending: Ledger,
+    receiving: Ledger,
     /// Streams whose data waits for their own windows.
     window_blocked: usize,
     stats: Stats,
@@ -182,7 +184,8 @@ impl Connection {
             failed: None,
             events: VecDeque::new(),
             guards: Guards::new(&config, now),
-            ledger: Ledger::new(now),
+            sending: Ledger::new(now),
+            receiving: Ledger::new(now),
             window_blocked: 0,
             stats: Stats::default(),
             config,
@@ -249,11 +252,6 @@ impl Connection {
     /// What the peer may make us hold by the credit that it has (law 5).
     pub fn promise(&self) -> Promise {
         self.receive_window.promise()
-    }
-
-    /// What sending has waited for (law 8).
-    pub fn ledger(&self) -> Ledger {
-        self.ledger
     }
 
     /// What the connection has counted.

@@ -254,6 +254,7 @@ impl Connection {
             Ok(response) => response,
             Err(malformed) => return error(ErrorCode::PROTOCOL_ERROR, malformed.reason()),
         };
+        self.account_receiving();
         let status = response.status();
         if status.is_informational() {
             if end_stream {

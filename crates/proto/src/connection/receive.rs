@@ -295,6 +295,7 @@ impl Connection {
             .on(stream));
         }
         self.stats.received_data_bytes += length as u64;
+        self.account_receiving();
         let end_stream = head.flags.has(Flags::END_STREAM);
         if length == framing && !end_stream && !self.guards.empty_data.take(self.now) {
             return Err(ConnectionError::peer(

@@ -37,6 +37,7 @@ impl Connection {
         stream.receive.tunnel = request.method() == Method::CONNECT;
         stream.priority = super::headers::priority_of(request.headers());
         stream.send.phase = if end { Phase::Done } else { Phase::Body };
+        self.account_receiving();
         let key = self.streams.insert(stream);
         if self.waiting.is_empty() && self.active < self.peer.max_concurrent_streams {
             self.launch(key, &request);
@@ -79,7 +80,6 @@ impl Connection {
             && stream.send.queue.is_empty()
             && stream.send.trailers.is_none();
         stream.state = State::Open;
-        // The peer's SETTINGS may have come while it waited.
         self.active += 1;
         self.write_head(key, end, |encoder, out| {
             message::encode_request(encoder, request, out)

@@ -87,7 +87,7 @@ impl Connection {
         if self.failed.is_some() {
             return;
         }
-        if let Some(increment) = self.receive_window.refill() {
+        if let Some(increment) = self.receive_window.refill(self.now) {
             let update = WindowUpdate {
                 stream: None,
                 increment,

@@ -68,6 +68,7 @@ impl Connection {
     /// read.
     pub fn release_connection_credit(&mut self, bytes: u64) {
         let bytes = bytes.min(self.lent);
+        self.account_reading();
         self.lent -= bytes;
         self.credit_connection(bytes);
         self.balance();
@@ -138,7 +139,7 @@ impl Connection {
         if !stream.state.can_receive() {
             return;
         }
-        if let Some(increment) = stream.receive.window.refill() {
+        if let Some(increment) = stream.receive.window.refill(self.now) {
             let update = WindowUpdate {
                 stream: Some(key.id()),
                 increment,

@@ -5,7 +5,6 @@ use bytes::Buf;
 use super::Connection;
 use super::memory::{self, largest_stream_window};
 use crate::event::Event;
-use crate::flow::Stall;
 use crate::frame::{Kind, WindowUpdate, patch_header_block, reserve_header_block, write_data_head};
 use crate::message;
 use crate::stream::{Key, Phase, RefillListing, State};
@@ -53,6 +52,7 @@ impl Connection {
     pub fn transmit(&mut self, out: &mut Transmit, now: Time) {
         self.see(now);
         let before = out.remaining();
+        let data_before = self.stats.sent_data_bytes;
         self.write_refills();
         out.put_drained(&mut self.control);
         self.owed = 0;
@@ -66,40 +66,8 @@ impl Connection {
                 Turn::ConnectionBlocked => break,
             }
         }
-        let written = out.remaining() - before;
-        self.stats.sent_bytes += written as u64;
-        let state = match written > 0 {
-            true => Stall::Moving,
-            false => self.stall(),
-        };
-        self.ledger.enter(state, self.now);
-    }
-
-    /// The transport takes no more of what [`Self::transmit`] gave, for now.
-    pub fn socket_blocked(&mut self, now: Time) {
-        self.see(now);
-        self.ledger.enter(Stall::Socket, self.now);
-    }
-
-    /// The transport has taken all that [`Self::transmit`] gave, and there is no more: what is it that sending waits for?
-    pub fn socket_idle(&mut self, now: Time) {
-        self.see(now);
-        let state = self.stall();
-        self.ledger.enter(state, self.now);
-    }
-
-    /// What sending waits for when nothing leaves.
-    fn stall(&self) -> Stall {
-        if !self.schedule.is_empty() {
-            return Stall::ConnectionWindow;
-        }
-        if self.window_blocked > 0 || !self.held.is_empty() {
-            return Stall::StreamWindow;
-        }
-        if !self.waiting.is_empty() {
-            return Stall::StreamCount;
-        }
-        Stall::Idle
+        self.stats.sent_bytes += (out.remaining() - before) as u64;
+        self.account_sending(self.stats.sent_data_bytes > data_before);
     }
 
     /// WINDOW_UPDATEs, at most one a stream and one for the connection (law 2).
@@ -138,7 +106,7 @@ impl Connection {
                 let most = largest_stream_window(&self.config, self.receive_window.size());
                 memory::double(&mut half.window, most);
             }
-            if let Some(increment) = half.window.refill() {
+            if let Some(increment) = half.window.refill(self.now) {
                 let update = WindowUpdate {
                     stream: Some(key.id()),
                     increment,

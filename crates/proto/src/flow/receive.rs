@@ -1,6 +1,9 @@
 //! The window that we advertise, for one stream or for the connection, and when it is refilled.
 
+use core::time::Duration;
+
 use super::{Promise, WindowSize};
+use crate::time::Time;
 
 /// No WINDOW_UPDATE is smaller than this, or than a quarter of a window smaller than 64 KiB: law 2.
 const SMALLEST_UPDATE: u64 = 16_384;
@@ -45,6 +48,15 @@ pub(crate) struct ReceiveWindow {
     /// slow to take: then credit for others goes on while those lie there.
     limit: u64,
     refill: Refill,
+    recent: Recent,
+}
+
+/// What was advertised lately: what a refill allows arrives a round trip after it left.
+#[derive(Debug, Clone, Copy)]
+struct Recent {
+    /// The newest refills, oldest first: when each left, and what was advertised before it.
+    before: [(Time, u64); 4],
+    count: usize,
 }
 
 /// The peer sent more than it was allowed.
@@ -61,6 +73,10 @@ impl ReceiveWindow {
             size: size.bytes(),
             limit: u64::from(size.bytes()),
             refill,
+            recent: Recent {
+                before: [(Time::ZERO, 0); 4],
+                count: 0,
+            },
         }
     }
 
@@ -155,11 +171,24 @@ impl ReceiveWindow {
     }
 
     /// Advertises all that may be advertised; the increment for WINDOW_UPDATE, when there is one.
-    pub(crate) fn refill(&mut self) -> Option<u32> {
+    pub(crate) fn refill(&mut self, now: Time) -> Option<u32> {
         // The gain is at most the size, and that is at most 2^31-1.
         let increment = u32::try_from(self.gain()).ok().filter(|&gain| gain > 0)?;
+        self.recent.push(now, self.advertised);
         self.advertised += u64::from(increment);
         Some(increment)
+    }
+
+    /// Whether the window was closed for what could have arrived up to `now`, over a path with this round trip: the peer
+    /// had used up, but for less than a frame, what it knew of.
+    pub(crate) fn was_closed(&self, now: Time, round_trip: Duration) -> bool {
+        let known = self.recent.known(now, round_trip).unwrap_or(self.advertised);
+        known.saturating_sub(self.received) < SMALLEST_UPDATE.min(u64::from(self.size) / 4)
+    }
+
+    /// Whether half of the window lies unread: then it is the reader that keeps it closed.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unconsumed() >= u64::from(self.size) / 2
     }
 
     /// What a refill would add now.
@@ -167,6 +196,25 @@ impl ReceiveWindow {
         let by_size = self.received + u64::from(self.size);
         let by_memory = self.consumed + self.limit;
         by_size.min(by_memory).saturating_sub(self.advertised)
+    }
+}
+
+impl Recent {
+    fn push(&mut self, now: Time, advertised: u64) {
+        if self.count == self.before.len() {
+            self.before.rotate_left(1);
+            self.count -= 1;
+        }
+        self.before[self.count] = (now, advertised);
+        self.count += 1;
+    }
+
+    /// What was advertised a round trip ago, when anything has been since.
+    fn known(&self, now: Time, round_trip: Duration) -> Option<u64> {
+        self.before[..self.count]
+            .iter()
+            .find(|(at, _)| *at + round_trip > now)
+            .map(|&(_, advertised)| advertised)
     }
 }
 
@@ -187,8 +235,8 @@ mod tests {
         assert!(window.refill_due(true));
         window.consume(1 << 17);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(), Some(1 << 18));
-        assert_eq!(window.refill(), None);
+        assert_eq!(window.refill(Time::ZERO), Some(1 << 18));
+        assert_eq!(window.refill(Time::ZERO), None);
         assert_eq!(window.remaining(), 1 << 20);
     }
 
@@ -202,7 +250,7 @@ mod tests {
         window.receive(1, 0).unwrap();
         window.consume(1);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(), Some(most + 1));
+        assert_eq!(window.refill(Time::ZERO), Some(most + 1));
     }
 
     #[test]
@@ -218,7 +266,7 @@ mod tests {
         let mut window = window(100_000, Refill::default());
         window.receive(10, 0).unwrap();
         window.consume(1_000_000);
-        assert_eq!(window.refill(), Some(10));
+        assert_eq!(window.refill(Time::ZERO), Some(10));
     }
 
     #[test]
@@ -226,7 +274,7 @@ mod tests {
         let mut window = window(65_535, Refill::default());
         window.resize(WindowSize::from_mebibytes(1));
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(), Some((1 << 20) - 65_535));
+        assert_eq!(window.refill(Time::ZERO), Some((1 << 20) - 65_535));
     }
 
     #[test]
@@ -245,13 +293,13 @@ mod tests {
     fn memory_leased_for_a_slow_reader_keeps_credit_going() {
         let mut window = window(1 << 20, Refill::default());
         window.receive(1 << 20, 0).unwrap();
-        assert_eq!(window.refill(), None);
+        assert_eq!(window.refill(Time::ZERO), None);
         window.set_limit(3 << 19);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(), Some(1 << 19));
+        assert_eq!(window.refill(Time::ZERO), Some(1 << 19));
         assert_eq!(window.promise().total(), 3 << 19);
         window.consume(1 << 20);
-        assert_eq!(window.refill(), Some(1 << 19));
+        assert_eq!(window.refill(Time::ZERO), Some(1 << 19));
         assert_eq!(window.promise().total(), 1 << 20);
     }
 
@@ -261,9 +309,25 @@ mod tests {
         window.resize(WindowSize::new(1 << 19).unwrap());
         window.receive(1 << 19, 0).unwrap();
         window.consume(1 << 19);
-        assert_eq!(window.refill(), None);
+        assert_eq!(window.refill(Time::ZERO), None);
         window.receive(1 << 18, 0).unwrap();
         window.consume(1 << 18);
-        assert_eq!(window.refill(), Some(1 << 18));
+        assert_eq!(window.refill(Time::ZERO), Some(1 << 18));
+    }
+
+    #[test]
+    fn a_window_is_closed_until_what_a_refill_allows_can_have_come() {
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let trip = Duration::from_millis(100);
+        let mut window = window(65_535, Refill::default());
+        assert!(!window.was_closed(at(50), trip));
+        window.receive(65_535, 0).unwrap();
+        assert!(window.was_closed(at(50), trip));
+        assert!(window.is_unread());
+        window.consume(65_535);
+        window.refill(at(50));
+        assert!(window.was_closed(at(149), trip));
+        assert!(!window.was_closed(at(150), trip));
+        assert!(!window.is_unread());
     }
 }

@@ -75,6 +75,10 @@ impl Store {
         self.slots.try_remove(key.slot as usize)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.slots.iter().map(|(_, stream)| stream)
+    }
+
     pub(crate) fn keys(&self) -> Vec<Key> {
         self.by_id.iter().map(|(&id, &slot)| Key { slot, id }).collect()
     }

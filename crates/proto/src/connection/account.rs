@@ -1,0 +1,134 @@
+//! Keeping the ledgers (law 8): at every moment each direction of the connection is in one state.
+//!
+//! What sending waits for is known when a write is built. What receiving waited for is known in hindsight, when data
+//! comes at last: which windows were closed for it, whose reader was slow, or that it was the peer's turn.
+
+use core::time::Duration;
+
+use super::{Connection, Role};
+use crate::flow::{Ledger, Stall};
+use crate::stream::{Phase, Stream};
+use crate::time::Time;
+
+/// Data that comes within this of other data counts as one flow. A link slower than 3 Mbit/s has wider gaps between
+/// segments.
+const FLOWING: Duration = Duration::from_millis(4);
+
+/// How many streams are looked at for a judgement: it is made once in a while, and need not see ten thousand.
+const SAMPLE: usize = 64;
+
+impl Connection {
+    /// What sending has waited for, up to `now`.
+    pub fn sending_ledger(&self, now: Time) -> Ledger {
+        let mut ledger = self.sending;
+        ledger.enter(Stall::Idle, now);
+        ledger
+    }
+
+    /// What receiving has waited for, up to `now`.
+    pub fn receiving_ledger(&self, now: Time) -> Ledger {
+        let mut ledger = self.receiving;
+        let gap = now.since(ledger.since());
+        ledger.settle(self.judge_receiving(gap, now), now);
+        ledger
+    }
+
+    /// The transport takes no more of what [`Self::transmit`] gave, for now.
+    pub fn socket_blocked(&mut self, now: Time) {
+        self.see(now);
+        self.sending.enter(Stall::Socket, self.now);
+    }
+
+    /// The transport has taken all that [`Self::transmit`] gave, and there is no more.
+    pub fn socket_idle(&mut self, now: Time) {
+        self.see(now);
+        self.account_sending(false);
+    }
+
+    /// After a write was built, or taken.
+    pub(super) fn account_sending(&mut self, data_left: bool) {
+        let state = match data_left {
+            true => Stall::Moving,
+            false => self.judge_sending(),
+        };
+        self.sending.enter(state, self.now);
+    }
+
+    /// Data or a head has come, or a stream begins: what was it that receiving waited for until now?
+    pub(super) fn account_receiving(&mut self) {
+        let gap = self.now.since(self.receiving.since());
+        if !gap.is_zero() {
+            let state = self.judge_receiving(gap, self.now);
+            self.receiving.settle(state, self.now);
+        }
+    }
+
+    /// A reader has taken something. That is news only when nothing more is to come.
+    pub(super) fn account_reading(&mut self) {
+        if !self.is_receiving() {
+            self.account_receiving();
+        }
+    }
+
+    /// What sending waits for when nothing leaves.
+    fn judge_sending(&self) -> Stall {
+        if !self.schedule.is_empty() {
+            return Stall::ConnectionWindow;
+        }
+        if self.window_blocked > 0 || !self.held.is_empty() {
+            return Stall::StreamWindow;
+        }
+        if !self.waiting.is_empty() {
+            return Stall::StreamCount;
+        }
+        let unfinished = |stream: &Stream| stream.state.can_send() && stream.send.phase != Phase::Done;
+        match self.streams.iter().take(SAMPLE).any(unfinished) {
+            true => Stall::Application,
+            // A client's request is whole, and so it is the peer's turn.
+            false if self.role == Role::Client && self.streams.len() > 0 => Stall::Peer,
+            false => Stall::Idle,
+        }
+    }
+
+    fn is_receiving(&self) -> bool {
+        self.streams.iter().take(SAMPLE).any(receives)
+    }
+
+    /// What receiving waited for during the last `gap`, in which nothing came.
+    fn judge_receiving(&self, gap: Duration, now: Time) -> Stall {
+        if !self.is_receiving() {
+            return match (self.waiting.is_empty(), self.lent) {
+                (false, _) => Stall::StreamCount,
+                (true, 0) => Stall::Idle,
+                // All has come, and lies there.
+                (true, _) => Stall::Application,
+            };
+        }
+        if gap < FLOWING {
+            return Stall::Moving;
+        }
+        let round_trip = self.stats.round_trip.minimum().unwrap_or(Duration::ZERO);
+        if self.receive_window.was_closed(now, round_trip) {
+            return match self.receive_window.is_unread() {
+                true => Stall::Application,
+                false => Stall::ConnectionWindow,
+            };
+        }
+        let streams = || self.streams.iter().take(SAMPLE).filter(|stream| receives(stream));
+        if streams().all(|stream| stream.receive.window.was_closed(now, round_trip)) {
+            return match streams().any(|stream| stream.receive.window.is_unread()) {
+                true => Stall::Application,
+                false => Stall::StreamWindow,
+            };
+        }
+        match self.waiting.is_empty() {
+            true => Stall::Peer,
+            false => Stall::StreamCount,
+        }
+    }
+}
+
+/// Whether more of a message is to come on the stream.
+fn receives(stream: &Stream) -> bool {
+    stream.state.can_receive() && stream.receive.phase != Phase::Done && !stream.receive.discard
+}
