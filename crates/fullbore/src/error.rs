@@ -152,6 +152,11 @@ impl Error {
         Self::new(ErrorKind::Closed, "the connection has ended; open another")
     }
 
+    /// The connection is being ended by either side.
+    pub(crate) fn closing() -> Self {
+        Self::new(ErrorKind::GoAway, fullbore_proto::UsageError::NoNewStreams.to_string())
+    }
+
     pub(crate) fn io(what: &str, source: std::io::Error) -> Self {
         Self::with_source(ErrorKind::Io, format!("{what}: {source}"), source)
     }

@@ -80,9 +80,14 @@ impl Mailbox {
         }
     }
 
+    /// Whether either side has begun to end the connection.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     /// Whether a new stream has a chance.
     pub(crate) fn takes_new_streams(&self) -> bool {
-        !self.closing.load(Ordering::Acquire) && !self.closed.load(Ordering::Acquire)
+        !self.is_closing() && !self.closed.load(Ordering::Acquire)
     }
 
     fn wake(&self) {

@@ -86,7 +86,7 @@ impl SendRequest {
         if has_meaning && parts.method != Method::CONNECT {
             set_content_length(&mut parts.headers, &body);
         }
-        let bodiless_response = parts.method == Method::HEAD;
+        let bodiless = parts.method == Method::HEAD;
         let head = Request::from_parts(parts, ());
         let mut state = State::default();
         state
@@ -95,13 +95,20 @@ impl SendRequest {
             .push_back(Outgoing::Request(Box::new(head), whole));
         state.outbound.gone = whole;
         let cell = Cell::new(Arc::clone(&self.mailbox), state);
+        if self.mailbox.is_closing() {
+            cell.fail(Error::closing());
+            return ResponseFuture {
+                cell: Some(cell),
+                bodiless,
+            };
+        }
         if !whole {
             start_body(Sender::new(Arc::clone(&cell)), body);
         }
         cell.post();
         ResponseFuture {
             cell: Some(cell),
-            bodiless: bodiless_response,
+            bodiless,
         }
     }
 

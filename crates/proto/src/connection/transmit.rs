@@ -62,12 +62,19 @@ impl Connection {
                 break;
             };
             match self.write_data(key, out) {
-                Turn::Framed | Turn::Held => {}
+                // The end of a stream may have let a waiting request out, whose head must not come behind its body.
+                Turn::Framed | Turn::Held => self.write_control(out),
                 Turn::ConnectionBlocked => break,
             }
         }
         self.stats.sent_bytes += (out.remaining() - before) as u64;
         self.account_sending(self.stats.sent_data_bytes > data_before);
+    }
+
+    fn write_control(&mut self, out: &mut Transmit) {
+        if !self.control.is_empty() {
+            out.put_drained(&mut self.control);
+        }
     }
 
     /// WINDOW_UPDATEs, at most one a stream and one for the connection (law 2).
@@ -128,6 +135,7 @@ impl Connection {
                 .is_some_and(|stream| !stream.state.is_closed() && stream.only_end_is_missing());
             if ready {
                 self.write_end(key, out);
+                self.write_control(out);
             }
         }
     }
