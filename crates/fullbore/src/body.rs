@@ -39,6 +39,31 @@ impl Incoming {
         self
     }
 
+    /// Raises the receive window of this body's stream, at once and for good: what the peer may have under way on it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `bytes` is not 1..=2^31-1 or the body has come to its end,
+    /// [`ErrorKind::WindowShrinks`](crate::ErrorKind::WindowShrinks) when the window is larger already. Asking for the
+    /// size that it has does nothing.
+    pub async fn grow_receive_window(&self, bytes: u32) -> Result<(), Error> {
+        let size = crate::settings::window("a stream", 1, bytes)?;
+        let gone = || Error::config("the body has come to its end, and its window with it");
+        let cell = self.cell.as_ref().ok_or_else(gone)?;
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        {
+            let mut state = cell.lock();
+            if state.inbound.ended || state.error.is_some() {
+                return Err(gone());
+            }
+            state
+                .outbound
+                .wishes
+                .push_back(Outgoing::GrowWindow(size, answer));
+        }
+        cell.post();
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
     fn ask_to_continue(&mut self) {
         self.expects_continue = false;
         let Some(cell) = &self.cell else { return };

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use fullbore_proto::{ErrorCode, StreamId};
+use fullbore_proto::{ErrorCode, StreamId, WindowSize};
 use http::{HeaderMap, Request, Response};
+use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::mailbox::Mailbox;
@@ -26,6 +27,7 @@ pub(crate) enum Outgoing {
     Response(Box<Response<()>>, bool),
     Data(Bytes, bool),
     Trailers(Box<HeaderMap>),
+    GrowWindow(WindowSize, oneshot::Sender<Result<(), Error>>),
     Reset(ErrorCode),
 }
 

@@ -6,5 +6,3 @@ mod pool;
 
 pub use self::connection::{Connection, ResponseFuture, SendRequest, handshake};
 pub use self::pool::{Client, ClientBuilder};
-
-pub(crate) use self::pool::window_text;

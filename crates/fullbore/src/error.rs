@@ -45,6 +45,10 @@ pub enum ErrorKind {
     Io,
     /// The caller's own service failed.
     Handler,
+    /// The memory budget has no room.
+    Budget,
+    /// A receive window was to become smaller than it is.
+    WindowShrinks,
     /// A setting or a message of the caller's is not possible.
     Config,
 }
@@ -154,7 +158,10 @@ impl Error {
 
     /// The connection is being ended by either side.
     pub(crate) fn closing() -> Self {
-        Self::new(ErrorKind::GoAway, fullbore_proto::UsageError::NoNewStreams.to_string())
+        Self::new(
+            ErrorKind::GoAway,
+            fullbore_proto::UsageError::NoNewStreams.to_string(),
+        )
     }
 
     pub(crate) fn io(what: &str, source: std::io::Error) -> Self {

@@ -35,14 +35,19 @@ mod error;
 mod mailbox;
 mod sender;
 pub mod server;
+mod settings;
 #[cfg(feature = "tls")]
 pub mod tls;
 
-pub use fullbore_proto::{Config, ErrorCode, Limit, Priority, Protocol, Refill, Scheduling, WindowSize};
+pub use fullbore_proto::{
+    Config, ErrorCode, Ledger, Limit, MemoryBudget, Priority, Protocol, Refill, Report, Scheduling, Stall,
+    WindowSize,
+};
 
 pub use self::body::Incoming;
 pub use self::client::{Client, ClientBuilder};
 pub use self::error::{BoxError, Error, ErrorKind};
 pub use self::server::Server;
+pub use self::settings::TcpBuffers;
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;

@@ -5,20 +5,33 @@
 //! at most once; the count is an atomic. The driver is woken when the list was empty and it sleeps, or when the count
 //! makes a WINDOW_UPDATE due.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use atomic_waker::AtomicWaker;
 use crossbeam_queue::SegQueue;
+use fullbore_proto::{Report, WindowSize};
+use tokio::sync::oneshot;
 
 use crate::cell::Cell;
 use crate::error::Error;
+
+/// What a handle asks of the connection as a whole.
+pub(crate) enum Command {
+    /// How it stands.
+    Report(oneshot::Sender<Report>),
+    /// A larger receive window.
+    GrowWindow(WindowSize, oneshot::Sender<Result<(), Error>>),
+}
 
 /// The meeting point of all handles of one connection with its driver.
 #[derive(Default)]
 pub(crate) struct Mailbox {
     listed: SegQueue<Arc<Cell>>,
+    commands: SegQueue<Command>,
+    /// How the connection stood when it ended.
+    last_report: OnceLock<Report>,
     /// Whether the driver is at work or has been woken: then it will look at the list by itself.
     awake: AtomicBool,
     waker: AtomicWaker,
@@ -52,6 +65,20 @@ impl Mailbox {
         if self.closed.load(Ordering::SeqCst) {
             self.fail_listed(&Error::connection_gone());
         }
+    }
+
+    /// Asks something of the connection as a whole. When the driver is gone the answer never comes.
+    pub(crate) fn command(&self, command: Command) {
+        self.commands.push(command);
+        self.wake();
+        if self.closed.load(Ordering::SeqCst) {
+            while self.commands.pop().is_some() {}
+        }
+    }
+
+    /// How the connection stood when it ended, once it has.
+    pub(crate) fn last_report(&self) -> Option<Report> {
+        self.last_report.get().copied()
     }
 
     /// A reader is done with bytes: the connection's share of their credit.
@@ -104,6 +131,16 @@ impl Mailbox {
         self.listed.pop()
     }
 
+    /// The next question of a handle.
+    pub(crate) fn take_command(&self) -> Option<Command> {
+        self.commands.pop()
+    }
+
+    pub(crate) fn set_last_report(&self, report: Report) {
+        // The first is the one of the end.
+        let _ = self.last_report.set(report);
+    }
+
     /// Bytes consumed by all readers since the connection began.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed.load(Ordering::SeqCst)
@@ -126,7 +163,7 @@ impl Mailbox {
     #[must_use]
     pub(crate) fn end_turn(&self) -> bool {
         self.awake.store(false, Ordering::SeqCst);
-        self.listed.is_empty()
+        self.listed.is_empty() && self.commands.is_empty()
     }
 
     pub(crate) fn has_openers(&self) -> bool {
@@ -145,6 +182,7 @@ impl Mailbox {
     pub(crate) fn close(&self, error: &Error) {
         self.closed.store(true, Ordering::SeqCst);
         self.fail_listed(error);
+        while self.commands.pop().is_some() {}
     }
 
     fn fail_listed(&self, error: &Error) {

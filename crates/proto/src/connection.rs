@@ -27,7 +27,7 @@ use crate::flow::{
 use crate::guard::Bucket;
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder, FieldSection};
 use crate::schedule::Schedule;
-use crate::stats::Stats;
+use crate::stats::{Report, Stats};
 use crate::stream::{ClosedLog, Key, Store, StreamId};
 use crate::time::Time;
 
@@ -74,6 +74,8 @@ pub struct Connection {
     lease: Lease,
     /// The window that streams begin with, as our SETTINGS say.
     stream_window: WindowSize,
+    /// The largest window that a stream of ours has grown to.
+    largest_stream_window: WindowSize,
     /// How fast the connection's window is used up.
     pace: Pace,
     /// A PING of ours that measures the round trip, and when it left.
@@ -165,6 +167,7 @@ impl Connection {
             receive_window: ReceiveWindow::new(DEFAULT_WINDOW.bytes(), window, config.connection_refill),
             lease,
             stream_window,
+            largest_stream_window: stream_window,
             pace: Pace::default(),
             probe: None,
             lent: 0,
@@ -252,6 +255,24 @@ impl Connection {
     /// What the peer may make us hold by the credit that it has (law 5).
     pub fn promise(&self) -> Promise {
         self.receive_window.promise()
+    }
+
+    /// The connection as it is now.
+    pub fn report(&self, now: Time) -> Report {
+        Report {
+            stats: self.stats,
+            sending: self.sending_ledger(now),
+            receiving: self.receiving_ledger(now),
+            receive_window: self.receive_window.size().bytes(),
+            stream_receive_window: self.stream_window.bytes(),
+            largest_stream_receive_window: self.largest_stream_window.max(self.stream_window).bytes(),
+            send_window: self.send_credit.available(),
+            stream_send_window: self.peer.initial_window_size,
+            promise: self.promise(),
+            streams: self.streams.len(),
+            waiting_streams: self.waiting.len(),
+            peer_max_concurrent_streams: self.peer.max_concurrent_streams,
+        }
     }
 
     /// What the connection has counted.

@@ -1,6 +1,6 @@
 //! What a connection has counted.
 
-use crate::flow::RoundTrip;
+use crate::flow::{Ledger, Promise, RoundTrip};
 use crate::frame::Kind;
 
 /// Frames by type.
@@ -56,4 +56,34 @@ pub struct Stats {
     pub stream_refills: u64,
     /// The round trip to the peer.
     pub round_trip: RoundTrip,
+}
+
+/// A connection at one moment: its counters, its windows by the side that they belong to, and its ledgers.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Report {
+    /// The counters.
+    pub stats: Stats,
+    /// What sending has waited for.
+    pub sending: Ledger,
+    /// What receiving has waited for.
+    pub receiving: Ledger,
+    /// The receive window of the connection, in bytes, as refills restore it.
+    pub receive_window: u32,
+    /// The receive window that streams begin with, in bytes.
+    pub stream_receive_window: u32,
+    /// The largest receive window that a stream had come to when it ended or now, in bytes.
+    pub largest_stream_receive_window: u32,
+    /// What we may still send on the connection, in bytes.
+    pub send_window: i64,
+    /// The send window that streams begin with, in bytes: the peer's SETTINGS_INITIAL_WINDOW_SIZE.
+    pub stream_send_window: u32,
+    /// What the peer may make us hold.
+    pub promise: Promise,
+    /// Streams that are not released.
+    pub streams: usize,
+    /// Requests that wait for the peer to allow more streams.
+    pub waiting_streams: usize,
+    /// How many streams the peer allows.
+    pub peer_max_concurrent_streams: u32,
 }

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 
 use super::connection::{SendRequest, handshake};
 use crate::error::{Error, ErrorKind};
+use crate::settings::TcpBuffers;
 
 /// Where a request goes: what connections are pooled by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,6 +49,7 @@ impl Origin {
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) config: Config,
+    pub(super) tcp_buffers: TcpBuffers,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -55,7 +57,7 @@ pub(super) struct Connector {
 impl Connector {
     /// A new connection to the origin; its work goes on in a task of its own.
     pub(super) async fn connect(&self, origin: &Origin) -> Result<SendRequest, Error> {
-        let tcp = connect_tcp(origin).await?;
+        let tcp = connect_tcp(origin, self.tcp_buffers).await?;
         if origin.tls {
             return self.connect_tls(origin, tcp).await;
         }
@@ -108,7 +110,7 @@ where
     sender
 }
 
-async fn connect_tcp(origin: &Origin) -> Result<TcpStream, Error> {
+async fn connect_tcp(origin: &Origin, buffers: TcpBuffers) -> Result<TcpStream, Error> {
     let (host, port) = (origin.host.as_str(), origin.port);
     let resolved = tokio::net::lookup_host((host, port)).await;
     let addresses: Vec<_> = resolved
@@ -125,8 +127,7 @@ async fn connect_tcp(origin: &Origin) -> Result<TcpStream, Error> {
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => {
-                // Frames are gathered here already: waiting for more in the kernel only delays them.
-                let _ = stream.set_nodelay(true);
+                buffers.apply(&stream);
                 return Ok(stream);
             }
             Err(error) => last = Some((address, error)),

@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use fullbore_proto::Config;
+use fullbore_proto::{Config, Report};
 use http::{Method, Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::oneshot;
 
 use crate::body::Incoming;
 use crate::cell::{Cell, Outgoing, State};
 use crate::driver::{Driver, NoAccept, content_length};
 use crate::error::{BoxError, Error};
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Command, Mailbox};
 use crate::sender::{Sender, set_content_length};
 
 /// Begins a client connection over `io`, which speaks HTTP/2 from its first octet (prior knowledge, or TLS with ALPN
@@ -115,6 +116,35 @@ impl SendRequest {
     /// Whether the connection takes new requests, as far as is known.
     pub fn is_open(&self) -> bool {
         self.mailbox.takes_new_streams()
+    }
+
+    /// How the connection stands: counters, windows, round trip, and what it has waited for. After its end, how it
+    /// stood then.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) when it ended without a word.
+    pub async fn report(&self) -> Result<Report, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.mailbox.command(Command::Report(answer));
+        match answered.await {
+            Ok(report) => Ok(report),
+            Err(_) => self.mailbox.last_report().ok_or_else(Error::connection_gone),
+        }
+    }
+
+    /// Raises the receive window of the connection, at once and for good: what the peer may have under way on all its
+    /// streams together.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `bytes` is not 1..=2^31-1,
+    /// [`ErrorKind::WindowShrinks`](crate::ErrorKind::WindowShrinks) when the window is larger already,
+    /// [`ErrorKind::Budget`](crate::ErrorKind::Budget) when the memory budget has no room for it. Asking for the size
+    /// that it has does nothing.
+    pub async fn grow_receive_window(&self, bytes: u32) -> Result<(), Error> {
+        let size = crate::settings::window("the connection", 1, bytes)?;
+        let (answer, answered) = oneshot::channel();
+        self.mailbox.command(Command::GrowWindow(size, answer));
+        answered.await.unwrap_or_else(|_| Err(Error::connection_gone()))
     }
 
     /// Asks for a graceful end: what is under way goes on, nothing new begins.

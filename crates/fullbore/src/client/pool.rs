@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::{Config, DEFAULT_WINDOW, Refill, WindowSize};
+use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, Refill};
 use http::{Request, Response, Uri};
 use http_body::Body;
 
@@ -14,6 +14,7 @@ use super::connect::{Connector, Origin};
 use super::connection::SendRequest;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
+use crate::settings::{TcpBuffers, with_budget};
 
 /// How long connecting may take unless told otherwise: name, TCP and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -129,6 +130,7 @@ pub struct ClientBuilder {
     config: Config,
     connect_timeout: Duration,
     windows: Result<(), Error>,
+    tcp_buffers: TcpBuffers,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -139,6 +141,7 @@ impl Default for ClientBuilder {
             config: Config::default(),
             connect_timeout: CONNECT_TIMEOUT,
             windows: Ok(()),
+            tcp_buffers: TcpBuffers::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -153,26 +156,43 @@ impl ClientBuilder {
         self
     }
 
-    /// The receive window of each stream in bytes, 1..=2^31-1. 16 MiB unless set.
+    /// The receive window of each stream in bytes, 1..=2^31-1, as it is from then on: windows that are
+    /// set do not follow the path ([`Config::adaptive`] is off). Unless set they open at 48 MiB, or less when the memory
+    /// budget is short of room, and follow it.
     #[must_use]
     pub fn stream_window(mut self, bytes: u32) -> Self {
-        match WindowSize::new(bytes) {
-            Some(window) => self.config.stream_window = window,
-            None => self.windows = Err(Error::config(window_text("a stream", 1, bytes))),
+        match crate::settings::window("a stream", 1, bytes) {
+            Ok(window) => self.config.stream_window = window,
+            Err(error) => self.windows = Err(error),
         }
+        self.config.adaptive = false;
         self
     }
 
-    /// The receive window of each connection in bytes, 65,535..=2^31-1. 64 MiB unless set.
+    /// The receive window of each connection in bytes, 65,535..=2^31-1, as it is from then on; see
+    /// [`Self::stream_window`]. 64 MiB unless set.
     #[must_use]
     pub fn connection_window(mut self, bytes: u32) -> Self {
-        match WindowSize::new(bytes).filter(|window| *window >= DEFAULT_WINDOW) {
-            Some(window) => self.config.connection_window = window,
-            None => {
-                let text = window_text("the connection", DEFAULT_WINDOW.bytes(), bytes);
-                self.windows = Err(Error::config(text));
-            }
+        match crate::settings::window("the connection", DEFAULT_WINDOW.bytes(), bytes) {
+            Ok(window) => self.config.connection_window = window,
+            Err(error) => self.windows = Err(error),
         }
+        self.config.adaptive = false;
+        self
+    }
+
+    /// The budget for the memory that windows promise, over all connections of this client and whatever else shares it:
+    /// credit outstanding plus bytes buffered never pass it. 512 MiB of its own unless set.
+    #[must_use]
+    pub fn memory_budget(mut self, budget: MemoryBudget) -> Self {
+        self.config.budget = Some(budget);
+        self
+    }
+
+    /// The sizes of the kernel's buffers of each connection. The kernel's own choice unless set.
+    #[must_use]
+    pub fn tcp_buffers(mut self, buffers: TcpBuffers) -> Self {
+        self.tcp_buffers = buffers;
         self
     }
 
@@ -208,7 +228,8 @@ impl ClientBuilder {
         Ok(Client {
             inner: Arc::new(Inner {
                 connector: Connector {
-                    config: self.config,
+                    config: with_budget(self.config),
+                    tcp_buffers: self.tcp_buffers,
                     #[cfg(feature = "tls")]
                     tls: self.tls,
                 },
@@ -226,10 +247,6 @@ impl fmt::Debug for ClientBuilder {
             .field("connect_timeout", &self.connect_timeout)
             .finish_non_exhaustive()
     }
-}
-
-pub(crate) fn window_text(what: &str, least: u32, bytes: u32) -> String {
-    format!("the window of {what} is from {least} to 2147483647 bytes, and {bytes} is not")
 }
 
 /// The body of a request without one.

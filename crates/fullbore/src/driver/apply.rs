@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{Accept, Driver};
 use crate::cell::{Cell, Outgoing, State};
 use crate::error::{Error, ErrorKind};
+use crate::mailbox::Command;
 
 impl<T, A> Driver<T, A>
 where
@@ -24,12 +25,30 @@ where
             cell.unlist();
             self.apply(&cell);
         }
+        while let Some(command) = self.mailbox.take_command() {
+            any = true;
+            self.obey(command);
+        }
         any |= self.take_credit();
         if self.mailbox.wants_shutdown() && !self.connection.is_shutting_down() {
             self.connection.shutdown(now);
             any = true;
         }
         any
+    }
+
+    fn obey(&mut self, command: Command) {
+        // Who asked may have gone: then the answer is for nobody.
+        match command {
+            Command::Report(answer) => {
+                let report = self.connection.report(self.now());
+                let _ = answer.send(report);
+            }
+            Command::GrowWindow(size, answer) => {
+                let grown = self.connection.grow_receive_window(size);
+                let _ = answer.send(grown.map_err(|error| usage_error(&error)));
+            }
+        }
     }
 
     /// The connection's share of consumed bytes; whether there were any.
@@ -122,6 +141,11 @@ where
                 }
             }
             Outgoing::Data(data, end) => self.connection.send_data(id, data, end),
+            Outgoing::GrowWindow(size, answer) => {
+                let grown = self.connection.grow_stream_receive_window(id, size);
+                let _ = answer.send(grown.map_err(|error| usage_error(&error)));
+                Ok(())
+            }
             Outgoing::Trailers(trailers) => self.connection.send_trailers(id, *trailers),
             Outgoing::Reset(code) => {
                 // What was received can be read no more; the sender has gone already.
@@ -159,6 +183,8 @@ where
 fn usage_error(error: &UsageError) -> Error {
     let kind = match error {
         UsageError::NoNewStreams => ErrorKind::GoAway,
+        UsageError::BudgetExhausted => ErrorKind::Budget,
+        UsageError::WindowShrinks => ErrorKind::WindowShrinks,
         _ => ErrorKind::Config,
     };
     Error::new(kind, error.to_string())

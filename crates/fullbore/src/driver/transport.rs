@@ -194,6 +194,7 @@ where
             Err(error) => error.clone(),
             Ok(()) => Error::connection_gone(),
         };
+        self.mailbox.set_last_report(self.connection.report(self.now()));
         self.mailbox.close(&error);
         for (_, cell) in self.cells.drain() {
             cell.fail(error.clone());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::{Config, DEFAULT_WINDOW, Refill, WindowSize};
+use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, Refill};
 use http::{Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,8 +19,8 @@ use tower_service::Service;
 
 use super::connection::serve_connection;
 use crate::body::Incoming;
-use crate::client::window_text;
 use crate::error::{BoxError, Error, ErrorKind};
+use crate::settings::{TcpBuffers, with_budget};
 
 /// How long a TLS handshake may take.
 #[cfg(feature = "tls")]
@@ -52,6 +52,7 @@ pub struct Server {
     listener: TcpListener,
     config: Config,
     windows: Result<(), Error>,
+    tcp_buffers: TcpBuffers,
     drain_timeout: Duration,
     shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     #[cfg(feature = "tls")]
@@ -75,6 +76,7 @@ impl Server {
             listener,
             config: Config::default(),
             windows: Ok(()),
+            tcp_buffers: TcpBuffers::default(),
             drain_timeout: DRAIN_TIMEOUT,
             shutdown: None,
             #[cfg(feature = "tls")]
@@ -97,26 +99,43 @@ impl Server {
         self
     }
 
-    /// The receive window of each stream in bytes, 1..=2^31-1: what an upload may have under way. 16 MiB unless set.
+    /// The receive window of each stream in bytes, 1..=2^31-1: what an upload may have under way, as it is from then on: windows that are
+    /// set do not follow the path ([`Config::adaptive`] is off). Unless set they open at 48 MiB, or less when the memory
+    /// budget is short of room, and follow it.
     #[must_use]
     pub fn stream_window(mut self, bytes: u32) -> Self {
-        match WindowSize::new(bytes) {
-            Some(window) => self.config.stream_window = window,
-            None => self.windows = Err(Error::config(window_text("a stream", 1, bytes))),
+        match crate::settings::window("a stream", 1, bytes) {
+            Ok(window) => self.config.stream_window = window,
+            Err(error) => self.windows = Err(error),
         }
+        self.config.adaptive = false;
         self
     }
 
-    /// The receive window of each connection in bytes, 65,535..=2^31-1. 64 MiB unless set.
+    /// The receive window of each connection in bytes, 65,535..=2^31-1, as it is from then on; see
+    /// [`Self::stream_window`]. 64 MiB unless set.
     #[must_use]
     pub fn connection_window(mut self, bytes: u32) -> Self {
-        match WindowSize::new(bytes).filter(|window| *window >= DEFAULT_WINDOW) {
-            Some(window) => self.config.connection_window = window,
-            None => {
-                let text = window_text("the connection", DEFAULT_WINDOW.bytes(), bytes);
-                self.windows = Err(Error::config(text));
-            }
+        match crate::settings::window("the connection", DEFAULT_WINDOW.bytes(), bytes) {
+            Ok(window) => self.config.connection_window = window,
+            Err(error) => self.windows = Err(error),
         }
+        self.config.adaptive = false;
+        self
+    }
+
+    /// The budget for the memory that windows promise, over all connections of this server and whatever else shares it:
+    /// credit outstanding plus bytes buffered never pass it. 512 MiB of its own unless set.
+    #[must_use]
+    pub fn memory_budget(mut self, budget: MemoryBudget) -> Self {
+        self.config.budget = Some(budget);
+        self
+    }
+
+    /// The sizes of the kernel's buffers of each connection. The kernel's own choice unless set.
+    #[must_use]
+    pub fn tcp_buffers(mut self, buffers: TcpBuffers) -> Self {
+        self.tcp_buffers = buffers;
         self
     }
 
@@ -172,6 +191,7 @@ impl Server {
         B::Error: Into<BoxError>,
     {
         self.windows.clone()?;
+        self.config = with_budget(self.config);
         let tracker = TaskTracker::new();
         let (stop, stopped) = watch::channel(false);
         let mut signal = self
@@ -222,8 +242,7 @@ impl Server {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        // Frames are gathered here already: waiting for more in the kernel only delays them.
-        let _ = stream.set_nodelay(true);
+        self.tcp_buffers.apply(&stream);
         let config = self.config.clone();
         #[cfg(feature = "tls")]
         let tls = self.tls.clone();

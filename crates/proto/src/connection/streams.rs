@@ -126,6 +126,7 @@ impl Connection {
         }
         if size > window.size() {
             window.resize(size);
+            self.largest_stream_window = self.largest_stream_window.max(size);
             self.advertise_growth(key);
         }
         Ok(())

@@ -112,6 +112,7 @@ impl Connection {
             if outgrown {
                 let most = largest_stream_window(&self.config, self.receive_window.size());
                 memory::double(&mut half.window, most);
+                self.largest_stream_window = self.largest_stream_window.max(half.window.size());
             }
             if let Some(increment) = half.window.refill(self.now) {
                 let update = WindowUpdate {

@@ -1,0 +1,57 @@
+//! Settings that a client and a server have in common, and their defaults in this library.
+
+use fullbore_proto::{Config, MemoryBudget, WindowSize};
+use tokio::net::TcpStream;
+
+use crate::error::Error;
+
+/// The budget of a client or a server that is given none: 512 MiB.
+pub(crate) const DEFAULT_BUDGET: u64 = 512 << 20;
+
+/// Sizes of the kernel's buffers of a TCP connection, in bytes. None leaves them to the kernel, which tunes them itself
+/// up to a limit (on Linux the third figures of `net.ipv4.tcp_rmem` and `net.ipv4.tcp_wmem`).
+///
+/// A flow-control window larger than the kernel's receive buffer cannot help beyond it: the octets have nowhere to be.
+/// `ss -tmi` shows what a connection has (`rb`, `tb`) and how full its windows are. A size that is set turns the
+/// kernel's own tuning off, and is bounded by `net.core.rmem_max` and `net.core.wmem_max`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TcpBuffers {
+    /// SO_SNDBUF.
+    pub send: Option<u32>,
+    /// SO_RCVBUF.
+    pub receive: Option<u32>,
+}
+
+impl TcpBuffers {
+    /// Applies them, with TCP_NODELAY: frames are gathered here already, and waiting for more in the kernel only delays
+    /// them. What the system refuses is left as it is.
+    pub(crate) fn apply(self, stream: &TcpStream) {
+        let _ = stream.set_nodelay(true);
+        let socket = socket2::SockRef::from(stream);
+        if let Some(bytes) = self.send {
+            let _ = socket.set_send_buffer_size(bytes as usize);
+        }
+        if let Some(bytes) = self.receive {
+            let _ = socket.set_recv_buffer_size(bytes as usize);
+        }
+    }
+}
+
+/// The engine's settings with a budget, when there is none yet.
+pub(crate) fn with_budget(mut config: Config) -> Config {
+    config
+        .budget
+        .get_or_insert_with(|| MemoryBudget::new(DEFAULT_BUDGET));
+    config
+}
+
+/// A window of `bytes`, or the error that says what a window is.
+pub(crate) fn window(what: &str, least: u32, bytes: u32) -> Result<WindowSize, Error> {
+    WindowSize::new(bytes)
+        .filter(|window| window.bytes() >= least)
+        .ok_or_else(|| {
+            Error::config(format!(
+                "the window of {what} is from {least} to 2147483647 bytes, and {bytes} is not"
+            ))
+        })
+}
