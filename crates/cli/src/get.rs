@@ -17,6 +17,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::args::GetArgs;
+use crate::cause::{Direction, Waited};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 
@@ -74,7 +75,8 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
             else => break,
         }
     }
-    let exit = report.finish();
+    let waited = Waited::of(Direction::Receiving, &client.reports().await);
+    let exit = report.finish(waited);
     connect::farewell(&client).await;
     Ok(exit)
 }

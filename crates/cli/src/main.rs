@@ -8,6 +8,7 @@
 
 mod args;
 mod bytes_arg;
+mod cause;
 mod connect;
 mod demo;
 mod exit;

@@ -44,6 +44,9 @@ pub use fullbore_proto::{
     WindowSize,
 };
 
+pub use fullbore_proto::FrameCounts;
+pub use fullbore_proto::frame::Kind as FrameKind;
+
 pub use self::body::Incoming;
 pub use self::client::{Client, ClientBuilder};
 pub use self::error::{BoxError, Error, ErrorKind};

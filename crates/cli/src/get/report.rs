@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use crate::cause::Waited;
 use crate::exit::{Exit, Failure};
 use crate::run;
 
@@ -81,6 +82,8 @@ pub(crate) struct Report {
     failures: u64,
     bytes: u64,
     first_failure: Option<Exit>,
+    /// What the transfers waited for, once they have ended.
+    waited: Option<Waited>,
     finished: bool,
 }
 
@@ -94,6 +97,7 @@ impl Report {
             failures: 0,
             bytes: 0,
             first_failure: None,
+            waited: None,
             finished: false,
         }
     }
@@ -124,7 +128,8 @@ impl Report {
     }
 
     /// Prints the totals; the exit code is that of the first failure.
-    pub(crate) fn finish(mut self) -> ExitCode {
+    pub(crate) fn finish(mut self, waited: Option<Waited>) -> ExitCode {
+        self.waited = waited;
         self.close(false);
         self.first_failure.map_or(ExitCode::SUCCESS, ExitCode::from)
     }
@@ -141,6 +146,7 @@ impl Report {
                 seconds,
                 megabytes_per_second: rate(self.bytes, seconds),
                 interrupted,
+                waited: self.waited.as_ref(),
             };
             let before = if self.results == 0 { "{\"results\":[" } else { "\n" };
             self.print(&format!("{before}],\"totals\":{}}}\n", json(&totals)));
@@ -159,6 +165,9 @@ impl Report {
         }
         if self.failures > 0 {
             line.push_str(&format!("; {} failed", grouped(self.failures)));
+        }
+        if let Some(waited) = &self.waited {
+            line.push_str(&format!("; {}", waited.clause()));
         }
         line
     }
@@ -214,13 +223,15 @@ impl<'a> From<&'a Failure> for Wrong<'a> {
 }
 
 #[derive(Serialize)]
-struct Totals {
+struct Totals<'a> {
     urls: u64,
     failures: u64,
     bytes: u64,
     seconds: f64,
     megabytes_per_second: f64,
     interrupted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited: Option<&'a Waited>,
 }
 
 impl<'a> From<&'a Outcome> for Entry<'a> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, Refill};
+use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, Refill, Report};
 use http::{Request, Response, Uri};
 use http_body::Body;
 
@@ -95,6 +95,22 @@ impl Client {
                 sender.shutdown();
             }
         }
+    }
+
+    /// How each pooled connection stands: counters, windows, and what it has waited for.
+    pub async fn reports(&self) -> Vec<Report> {
+        let slots: Vec<Slot> = {
+            let origins = self.inner.origins.lock().unwrap_or_else(PoisonError::into_inner);
+            origins.values().map(Arc::clone).collect()
+        };
+        let mut reports = Vec::new();
+        for slot in slots {
+            let sender = slot.lock().await.clone();
+            if let Some(sender) = sender {
+                reports.extend(sender.report().await);
+            }
+        }
+        reports
     }
 
     /// The connection to an origin, made now unless there is one that takes requests.

@@ -1,0 +1,270 @@
+//! What a transfer waited for: the ledgers of its connections, as one honest clause for people and as fields for JSON.
+//!
+//! `get` reads what receiving waited for, `put` what sending did. The clause names the state that took most of the time,
+//! the figure behind it, and the option that would change it, when there is one.
+
+use std::time::Duration;
+
+use fullbore::{Ledger, Stall};
+use serde::Serialize;
+
+use crate::get::report::grouped;
+
+/// A transfer's direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    /// `get`.
+    Receiving,
+    /// `put`.
+    Sending,
+}
+
+/// What is told of the connections of a run, all together.
+#[derive(Serialize, Debug, Clone)]
+pub(crate) struct Waited {
+    direction: &'static str,
+    connections: usize,
+    /// Seconds in each state, idle time left out.
+    seconds: Seconds,
+    /// The state that took most of the time.
+    held_by: &'static str,
+    /// Its share of the time.
+    percent: f64,
+    /// The windows that count in this direction, in bytes.
+    stream_window: u64,
+    connection_window: u64,
+    /// The largest window that a stream came to, in bytes.
+    largest_stream_window: u64,
+    round_trip_ms: Option<f64>,
+    max_concurrent_streams: u32,
+    window_updates_sent: u64,
+    data_frames_received: u64,
+    data_frames_sent: u64,
+    #[serde(skip)]
+    clause: String,
+}
+
+#[derive(Serialize, Debug, Clone, Copy, Default)]
+struct Seconds {
+    moving: f64,
+    stream_window: f64,
+    connection_window: f64,
+    stream_count: f64,
+    socket: f64,
+    application: f64,
+    peer: f64,
+}
+
+/// The figures that a clause may name.
+struct Figures {
+    stream_window: u64,
+    connection_window: u64,
+    streams: u32,
+    round_trip: Option<Duration>,
+}
+
+impl Waited {
+    /// The account of a run over these connections; none when nothing was under way on them.
+    pub(crate) fn of(direction: Direction, reports: &[fullbore::Report]) -> Option<Self> {
+        let ledger = |report: &fullbore::Report| match direction {
+            Direction::Receiving => report.receiving,
+            Direction::Sending => report.sending,
+        };
+        let spent = |state| {
+            reports
+                .iter()
+                .map(|report| ledger(report).spent(state))
+                .sum::<Duration>()
+        };
+        let busy: Duration = reports.iter().map(|report| Ledger::busy(&ledger(report))).sum();
+        let last = reports.last()?;
+        let states = Stall::ALL.iter().copied().filter(|&state| state != Stall::Idle);
+        let held = states.max_by_key(|&state| spent(state))?;
+        if busy.is_zero() {
+            return None;
+        }
+        let percent = 100.0 * spent(held).as_secs_f64() / busy.as_secs_f64();
+        let round_trip = reports
+            .iter()
+            .filter_map(|report| report.stats.round_trip.minimum())
+            .min();
+        let (stream, connection) = match direction {
+            Direction::Receiving => (last.stream_receive_window, u64::from(last.receive_window)),
+            // A connection's send window is known by what is left of it: the credit given so far is the best bound.
+            Direction::Sending => (
+                last.stream_send_window,
+                u64::try_from(last.send_window).unwrap_or(0),
+            ),
+        };
+        let figures = Figures {
+            stream_window: u64::from(stream),
+            connection_window: connection,
+            streams: last.peer_max_concurrent_streams,
+            round_trip,
+        };
+        let frames = |pick: fn(&fullbore::Report) -> u64| reports.iter().map(pick).sum();
+        let seconds = |state| spent(state).as_secs_f64();
+        Some(Self {
+            direction: match direction {
+                Direction::Receiving => "receiving",
+                Direction::Sending => "sending",
+            },
+            connections: reports.len(),
+            seconds: Seconds {
+                moving: seconds(Stall::Moving),
+                stream_window: seconds(Stall::StreamWindow),
+                connection_window: seconds(Stall::ConnectionWindow),
+                stream_count: seconds(Stall::StreamCount),
+                socket: seconds(Stall::Socket),
+                application: seconds(Stall::Application),
+                peer: seconds(Stall::Peer),
+            },
+            held_by: name(held),
+            percent,
+            stream_window: figures.stream_window,
+            connection_window: figures.connection_window,
+            largest_stream_window: u64::from(last.largest_stream_receive_window),
+            round_trip_ms: round_trip.map(|trip| trip.as_secs_f64() * 1e3),
+            max_concurrent_streams: last.peer_max_concurrent_streams,
+            window_updates_sent: frames(|report| {
+                report.stats.connection_refills + report.stats.stream_refills
+            }),
+            data_frames_received: frames(|report| report.stats.received_frames.of(fullbore::FrameKind::DATA)),
+            data_frames_sent: frames(|report| report.stats.sent_frames.of(fullbore::FrameKind::DATA)),
+            clause: clause(direction, held, percent, &figures),
+        })
+    }
+
+    /// The clause for the closing line.
+    pub(crate) fn clause(&self) -> &str {
+        &self.clause
+    }
+}
+
+fn name(state: Stall) -> &'static str {
+    match state {
+        Stall::Moving => "moving",
+        Stall::StreamWindow => "stream_window",
+        Stall::ConnectionWindow => "connection_window",
+        Stall::StreamCount => "stream_count",
+        Stall::Socket => "socket",
+        Stall::Application => "application",
+        Stall::Peer => "peer",
+        _ => "idle",
+    }
+}
+
+fn clause(direction: Direction, state: Stall, percent: f64, figures: &Figures) -> String {
+    let held = format!("{percent:.0} % of the time");
+    let receiving = direction == Direction::Receiving;
+    match state {
+        Stall::Moving | Stall::Socket => format!("{held} the data flowed: the path set the speed"),
+        Stall::StreamWindow => {
+            let allows = allows(figures.stream_window, figures.round_trip);
+            let remedy = match receiving {
+                true => format!(
+                    "; --stream-window {} would lift it",
+                    larger(figures.stream_window)
+                ),
+                false => "; the server would have to open it wider".to_owned(),
+            };
+            format!("{held} held by the stream window ({allows}){remedy}")
+        }
+        Stall::ConnectionWindow => match receiving {
+            true => {
+                let allows = allows(figures.connection_window, figures.round_trip);
+                let larger = larger(figures.connection_window);
+                format!(
+                    "{held} held by the connection window ({allows}); --connection-window {larger} would lift it"
+                )
+            }
+            false => format!("{held} held by the connection window; the server would have to open it wider"),
+        },
+        Stall::StreamCount => format!(
+            "{held} held by the number of streams (the server allows {} at a time{}); --connections N would lift it",
+            grouped(u64::from(figures.streams)),
+            over(figures.round_trip),
+        ),
+        Stall::Application => match receiving {
+            true => format!(
+                "{held} held by this side: what takes the data, a disk or a reader, is slower than the path"
+            ),
+            false => format!("{held} held by this side: what is sent came slower than the path takes it"),
+        },
+        _ => format!("{held} spent waiting for the server{}", over(figures.round_trip)),
+    }
+}
+
+/// What a window allows over a round trip.
+fn allows(window: u64, round_trip: Option<Duration>) -> String {
+    let bytes = grouped(window);
+    match round_trip {
+        Some(trip) if !trip.is_zero() => {
+            #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+            let rate = window as f64 / 1e6 / trip.as_secs_f64();
+            format!("{bytes} B{} allows {rate:.2} MB/s", at(trip))
+        }
+        _ => format!("{bytes} B"),
+    }
+}
+
+fn at(trip: Duration) -> String {
+    let millis = trip.as_secs_f64() * 1e3;
+    match millis >= 10.0 {
+        true => format!(" at {millis:.0} ms"),
+        false => format!(" at {millis:.1} ms"),
+    }
+}
+
+fn over(round_trip: Option<Duration>) -> String {
+    round_trip.map_or_else(String::new, |trip| {
+        format!(", the round trip is{}", at(trip).trim_start_matches(" at"))
+    })
+}
+
+/// A window worth trying: four times as large, 16 MiB at least.
+fn larger(window: u64) -> String {
+    let bytes = (window * 4).max(16 << 20).next_power_of_two().min(1 << 30);
+    format!("{}MiB", bytes >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(direction: Direction, state: Stall) -> String {
+        let figures = Figures {
+            stream_window: 65_535,
+            connection_window: 1 << 20,
+            streams: 100,
+            round_trip: Some(Duration::from_millis(100)),
+        };
+        clause(direction, state, 97.2, &figures)
+    }
+
+    #[test]
+    fn a_clause_names_the_cause_the_figure_and_the_remedy() {
+        assert_eq!(
+            said(Direction::Receiving, Stall::StreamWindow),
+            "97 % of the time held by the stream window (65,535 B at 100 ms allows 0.66 MB/s); \
+             --stream-window 16MiB would lift it"
+        );
+        assert_eq!(
+            said(Direction::Receiving, Stall::ConnectionWindow),
+            "97 % of the time held by the connection window (1,048,576 B at 100 ms allows 10.49 MB/s); \
+             --connection-window 16MiB would lift it"
+        );
+        assert_eq!(
+            said(Direction::Receiving, Stall::StreamCount),
+            "97 % of the time held by the number of streams (the server allows 100 at a time, \
+             the round trip is 100 ms); --connections N would lift it"
+        );
+        assert!(
+            said(Direction::Sending, Stall::StreamWindow).ends_with("the server would have to open it wider")
+        );
+        assert_eq!(
+            said(Direction::Receiving, Stall::Peer),
+            "97 % of the time spent waiting for the server, the round trip is 100 ms"
+        );
+    }
+}
