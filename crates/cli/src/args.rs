@@ -102,6 +102,18 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::refill_at)]
     pub(crate) refill_at: Option<u32>,
 
+    /// How many bytes of memory all windows together may promise to peers, such as 64MiB [default: 512MiB]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::budget)]
+    pub(crate) budget: Option<u64>,
+
+    /// The size of the kernel's TCP receive buffer [default: the kernel tunes it]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
+    pub(crate) tcp_receive_buffer: Option<u32>,
+
+    /// The size of the kernel's TCP send buffer [default: the kernel tunes it]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
+    pub(crate) tcp_send_buffer: Option<u32>,
+
     /// Give up on connecting after this many seconds
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) connect_timeout: Option<u64>,
@@ -232,6 +244,22 @@ pub(crate) struct ServeArgs {
     /// How many bytes a client may send ahead on a whole connection
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::connection_window)]
     pub(crate) connection_window: Option<u32>,
+
+    /// Refill both windows when no more than this remains of them [default: once a quarter is used up]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::refill_at)]
+    pub(crate) refill_at: Option<u32>,
+
+    /// How many bytes of memory all windows together may promise to clients, such as 64MiB [default: 512MiB]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::budget)]
+    pub(crate) budget: Option<u64>,
+
+    /// The size of the kernel's TCP receive buffer [default: the kernel tunes it]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
+    pub(crate) tcp_receive_buffer: Option<u32>,
+
+    /// The size of the kernel's TCP send buffer [default: the kernel tunes it]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
+    pub(crate) tcp_send_buffer: Option<u32>,
 
     /// How many streams a client may have open at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

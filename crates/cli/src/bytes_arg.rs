@@ -63,6 +63,22 @@ pub(crate) fn refill_at(text: &str) -> Result<u32, Failure> {
     within(text, 1, "a refill threshold")
 }
 
+/// A memory budget: enough for one connection's first window, 65,535 bytes.
+pub(crate) fn budget(text: &str) -> Result<u64, Failure> {
+    let Bytes(bytes) = text.parse()?;
+    if bytes < SMALLEST_CONNECTION_WINDOW {
+        return Err(Failure::usage(format!(
+            "a budget is {SMALLEST_CONNECTION_WINDOW} bytes at least, the window that every connection begins with"
+        )));
+    }
+    Ok(bytes)
+}
+
+/// A buffer of the kernel's: 1 to 2^31-1 bytes, of which the kernel makes what it allows.
+pub(crate) fn tcp_buffer(text: &str) -> Result<u32, Failure> {
+    within(text, 1, "a TCP buffer")
+}
+
 fn within(text: &str, smallest: u64, what: &str) -> Result<u32, Failure> {
     let Bytes(bytes) = text.parse()?;
     if bytes < smallest || bytes > LARGEST_WINDOW {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore::tls::{self, Roots};
-use fullbore::{Client, Refill};
+use fullbore::{Client, MemoryBudget, Refill, TcpBuffers};
 use http::HeaderMap;
 use http::header::{HeaderValue, USER_AGENT};
 use url::Url;
@@ -63,6 +63,13 @@ pub(crate) async fn client(args: &ConnectionArgs) -> Result<Client, Failure> {
     if let Some(bytes) = args.refill_at {
         builder = builder.refill(Refill::Remaining(bytes), Refill::Remaining(bytes));
     }
+    if let Some(bytes) = args.budget {
+        builder = builder.memory_budget(MemoryBudget::new(bytes));
+    }
+    builder = builder.tcp_buffers(TcpBuffers {
+        send: args.tcp_send_buffer,
+        receive: args.tcp_receive_buffer,
+    });
     if let Some(seconds) = args.connect_timeout {
         builder = builder.connect_timeout(Duration::from_secs(seconds));
     }

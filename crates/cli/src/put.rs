@@ -15,6 +15,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::args::PutArgs;
+use crate::cause::{Direction, Waited};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::get::fetch::check_status;
@@ -47,6 +48,7 @@ pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
         progress: Arc::clone(&progress),
         status: None,
         received: 0,
+        waited: None,
     };
     let result = upload.run(args, target).await;
     progress.clear();
@@ -60,6 +62,7 @@ struct Upload {
     progress: Arc<Progress>,
     status: Option<u16>,
     received: u64,
+    waited: Option<Waited>,
 }
 
 impl Upload {
@@ -97,6 +100,7 @@ impl Upload {
         .await
         .map_err(|failure| sent.fault().unwrap_or(failure))?;
         self.sent_whole(&args.file, sent).await?;
+        self.waited = Waited::of(Direction::Sending, &client.reports().await);
         connect::farewell(&client).await;
         Ok(())
     }
@@ -151,11 +155,16 @@ impl Upload {
                 return;
             }
             let status = self.status.map(|status| format!("; status {status}"));
+            let waited = self
+                .waited
+                .as_ref()
+                .map(|waited| format!("; {}", waited.clause()));
             let _ = writeln!(
                 io::stderr(),
-                "sent {}{}",
+                "sent {}{}{}",
                 moved(sent, seconds),
-                status.unwrap_or_default()
+                status.unwrap_or_default(),
+                waited.unwrap_or_default()
             );
             return;
         }
@@ -166,6 +175,7 @@ impl Upload {
             received: self.received,
             seconds,
             megabytes_per_second: rate(sent, seconds),
+            waited: self.waited.as_ref(),
             error: failure.map(Into::into),
         };
         // A struct of plain fields always serializes.
@@ -185,6 +195,8 @@ struct Document<'a> {
     received: u64,
     seconds: f64,
     megabytes_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited: Option<&'a Waited>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<crate::get::report::Wrong<'a>>,
 }

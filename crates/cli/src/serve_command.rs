@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use fullbore::{ErrorKind, Server, tls};
+use fullbore::{ErrorKind, MemoryBudget, Refill, Server, TcpBuffers, tls};
 use fullbore_cli::serve::{Files, Log, LogWriter, Settings, Uploads};
 
 use crate::args::ServeArgs;
@@ -50,6 +50,16 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     if let Some(bytes) = args.connection_window {
         server = server.connection_window(bytes);
     }
+    if let Some(bytes) = args.refill_at {
+        server = server.refill(Refill::Remaining(bytes), Refill::Remaining(bytes));
+    }
+    if let Some(bytes) = args.budget {
+        server = server.memory_budget(MemoryBudget::new(bytes));
+    }
+    server = server.tcp_buffers(TcpBuffers {
+        send: args.tcp_send_buffer,
+        receive: args.tcp_receive_buffer,
+    });
     if let Some(streams) = args.max_streams {
         server = server.max_concurrent_streams(streams);
     }
