@@ -28,8 +28,7 @@ impl Connection {
     /// What receiving has waited for, up to `now`.
     pub fn receiving_ledger(&self, now: Time) -> Ledger {
         let mut ledger = self.receiving;
-        let gap = now.since(ledger.since());
-        ledger.settle(self.judge_receiving(gap, now), now);
+        self.settle_receiving(&mut ledger, now);
         ledger
     }
 
@@ -56,11 +55,9 @@ impl Connection {
 
     /// Data or a head has come, or a stream begins: what was it that receiving waited for until now?
     pub(super) fn account_receiving(&mut self) {
-        let gap = self.now.since(self.receiving.since());
-        if !gap.is_zero() {
-            let state = self.judge_receiving(gap, self.now);
-            self.receiving.settle(state, self.now);
-        }
+        let mut ledger = self.receiving;
+        self.settle_receiving(&mut ledger, self.now);
+        self.receiving = ledger;
     }
 
     /// A reader has taken something. That is news only when nothing more is to come.
@@ -94,36 +91,51 @@ impl Connection {
         self.streams.iter().take(SAMPLE).any(receives)
     }
 
-    /// What receiving waited for during the last `gap`, in which nothing came.
-    fn judge_receiving(&self, gap: Duration, now: Time) -> Stall {
+    /// Settles what receiving waited for since something came last.
+    fn settle_receiving(&self, ledger: &mut Ledger, now: Time) {
+        let since = ledger.since();
+        if since < now {
+            let (state, until) = self.judge_receiving(since, now);
+            ledger.settle(state, until.min(now));
+            ledger.settle(Stall::Peer, now);
+        }
+    }
+
+    /// What receiving waited for from `since`, when something came last, and until when; from then on it was the peer's
+    /// turn.
+    fn judge_receiving(&self, since: Time, now: Time) -> (Stall, Time) {
         if !self.is_receiving() {
-            return match (self.waiting.is_empty(), self.lent) {
+            let state = match (self.waiting.is_empty(), self.lent) {
                 (false, _) => Stall::StreamCount,
                 (true, 0) => Stall::Idle,
                 // All has come, and lies there.
                 (true, _) => Stall::Application,
             };
+            return (state, now);
         }
-        if gap < FLOWING {
-            return Stall::Moving;
+        if now.since(since) < FLOWING {
+            return (Stall::Moving, now);
         }
         let round_trip = self.stats.round_trip.minimum().unwrap_or(Duration::ZERO);
-        if self.receive_window.was_closed(now, round_trip) {
+        if let Some(until) = self.receive_window.opens(since, now, round_trip) {
             return match self.receive_window.is_unread() {
-                true => Stall::Application,
-                false => Stall::ConnectionWindow,
+                true => (Stall::Application, until),
+                false => (Stall::ConnectionWindow, until),
             };
         }
         let streams = || self.streams.iter().take(SAMPLE).filter(|stream| receives(stream));
-        if streams().all(|stream| stream.receive.window.was_closed(now, round_trip)) {
+        let opens = |stream: &Stream| stream.receive.window.opens(since, now, round_trip);
+        // None as soon as one of them was open.
+        let first = streams().map(opens).reduce(|one, other| Some(one?.min(other?)));
+        if let Some(until) = first.flatten() {
             return match streams().any(|stream| stream.receive.window.is_unread()) {
-                true => Stall::Application,
-                false => Stall::StreamWindow,
+                true => (Stall::Application, until),
+                false => (Stall::StreamWindow, until),
             };
         }
         match self.waiting.is_empty() {
-            true => Stall::Peer,
-            false => Stall::StreamCount,
+            true => (Stall::Peer, now),
+            false => (Stall::StreamCount, now),
         }
     }
 }

@@ -179,11 +179,13 @@ impl ReceiveWindow {
         Some(increment)
     }
 
-    /// Whether the window was closed for what could have arrived up to `now`, over a path with this round trip: the peer
-    /// had used up, but for less than a frame, what it knew of.
-    pub(crate) fn was_closed(&self, now: Time, round_trip: Duration) -> bool {
-        let known = self.recent.known(now, round_trip).unwrap_or(self.advertised);
-        known.saturating_sub(self.received) < SMALLEST_UPDATE.min(u64::from(self.size) / 4)
+    /// When the window opened for what could arrive, if it was closed at `since`: the peer had used up, but for less than
+    /// a frame, what it knew of then, over a path with this round trip. `now` when it is closed still.
+    pub(crate) fn opens(&self, since: Time, now: Time, round_trip: Duration) -> Option<Time> {
+        let unknown = self.recent.unknown(since, round_trip);
+        let known = unknown.map_or(self.advertised, |(_, before)| before);
+        let closed = known.saturating_sub(self.received) < SMALLEST_UPDATE.min(u64::from(self.size) / 4);
+        closed.then(|| unknown.map_or(now, |(at, _)| (at + round_trip).max(since)))
     }
 
     /// Whether half of the window lies unread: then it is the reader that keeps it closed.
@@ -209,12 +211,11 @@ impl Recent {
         self.count += 1;
     }
 
-    /// What was advertised a round trip ago, when anything has been since.
-    fn known(&self, now: Time, round_trip: Duration) -> Option<u64> {
-        self.before[..self.count]
-            .iter()
-            .find(|(at, _)| *at + round_trip > now)
-            .map(|&(_, advertised)| advertised)
+    /// The oldest of the newest refills that data could not answer yet at `since`: when it left, and what was advertised
+    /// before it.
+    fn unknown(&self, since: Time, round_trip: Duration) -> Option<(Time, u64)> {
+        let mut newest = self.before[..self.count].iter();
+        newest.find(|(at, _)| *at + round_trip > since).copied()
     }
 }
 
@@ -320,14 +321,19 @@ mod tests {
         let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
         let trip = Duration::from_millis(100);
         let mut window = window(65_535, Refill::default());
-        assert!(!window.was_closed(at(50), trip));
+        assert_eq!(window.opens(at(50), at(300), trip), None);
         window.receive(65_535, 0).unwrap();
-        assert!(window.was_closed(at(50), trip));
+        assert_eq!(
+            window.opens(at(50), at(300), trip),
+            Some(at(300)),
+            "it is closed still"
+        );
         assert!(window.is_unread());
         window.consume(65_535);
         window.refill(at(50));
-        assert!(window.was_closed(at(149), trip));
-        assert!(!window.was_closed(at(150), trip));
+        assert_eq!(window.opens(at(50), at(300), trip), Some(at(150)));
+        assert_eq!(window.opens(at(149), at(300), trip), Some(at(150)));
+        assert_eq!(window.opens(at(150), at(300), trip), None);
         assert!(!window.is_unread());
     }
 }
