@@ -41,7 +41,8 @@ pub struct Config {
     /// How many streams the peer may have open (SETTINGS_MAX_CONCURRENT_STREAMS). 10,000; a stream counts until it is
     /// closed *and* its owner has released it, so that a peer that opens and resets gains nothing (CVE-2023-44487).
     pub max_concurrent_streams: u32,
-    /// The largest frame that we accept (SETTINGS_MAX_FRAME_SIZE), in octets. 16,384.
+    /// The largest frame that we accept (SETTINGS_MAX_FRAME_SIZE), in octets. 16,384. Values out of
+    /// the range 16,384 to 2^24-1 count as the nearest in it.
     pub max_frame_size: u32,
     /// The largest DATA payload that we send, however much more the peer accepts, in octets. 16,384: one TLS record.
     pub send_frame_size: u32,

@@ -24,6 +24,7 @@ use crate::event::Event;
 use crate::flow::{
     DEFAULT_WINDOW, Lease, Ledger, Pace, Promise, ReceiveWindow, RoundTrip, SendCredit, WindowSize,
 };
+use crate::frame::{DEFAULT_MAX_FRAME_SIZE, LARGEST_MAX_FRAME_SIZE};
 use crate::guard::Bucket;
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder, FieldSection};
 use crate::schedule::Schedule;
@@ -147,7 +148,12 @@ impl Connection {
         Self::new(Role::Server, config, now)
     }
 
-    fn new(role: Role, config: Config, now: Time) -> Self {
+    fn new(role: Role, mut config: Config, now: Time) -> Self {
+        // What is out of range would end the connection, or make frames without end that carry nothing.
+        config.max_frame_size = config
+            .max_frame_size
+            .clamp(DEFAULT_MAX_FRAME_SIZE, LARGEST_MAX_FRAME_SIZE);
+        config.send_frame_size = config.send_frame_size.max(1);
         let mut lease = Lease::new(config.budget.clone());
         let (window, stream_window) = memory::open(&config, &mut lease);
         let mut connection = Connection {

@@ -100,7 +100,12 @@ impl Connection {
             return Err(UsageError::WindowShrinks);
         }
         if size > self.receive_window.size() {
-            let more = size.bytes() - self.receive_window.size().bytes();
+            // Without a lease the window that it has is owed as well.
+            let leased = match self.lease.held() {
+                0 => 0,
+                _ => self.receive_window.size().bytes(),
+            };
+            let more = size.bytes() - leased;
             if !self.lease.grow(u64::from(more)) {
                 return Err(UsageError::BudgetExhausted);
             }

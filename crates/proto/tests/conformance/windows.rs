@@ -1,0 +1,197 @@
+//! RFC 9113 sections 5.2 and 6.9: flow-control windows, on both sides of the rule.
+
+use bytes::Bytes;
+use fullbore_proto::frame::Kind;
+use fullbore_proto::{Config, ErrorCode, WindowSize};
+
+use crate::support::fixed;
+use crate::support::frames;
+use crate::support::peer::{Faced, id};
+
+fn uploading(config: Config) -> Faced {
+    let mut faced = Faced::server(config);
+    faced.says(&frames::post(1));
+    faced.events();
+    faced
+}
+
+#[test]
+fn an_update_of_0_for_the_connection_is_a_connection_error() {
+    let mut faced = uploading(Config::default());
+    faced.says(&frames::window_update(0, 0));
+    faced.ended_with(ErrorCode::PROTOCOL_ERROR);
+}
+
+#[test]
+fn an_update_of_0_for_a_stream_is_a_stream_error() {
+    let mut faced = uploading(Config::default());
+    faced.says(&frames::window_update(1, 0));
+    faced.reset_with(1, ErrorCode::PROTOCOL_ERROR);
+}
+
+#[test]
+fn an_update_of_another_length_than_four_is_a_connection_error() {
+    for stream in [0, 1] {
+        for length in [0, 3, 5] {
+            let mut faced = uploading(Config::default());
+            faced.says(&frames::frame(0x8, 0, stream, &vec![1; length]));
+            faced.ended_with(ErrorCode::FRAME_SIZE_ERROR);
+        }
+    }
+}
+
+#[test]
+fn a_window_of_the_connection_over_the_limit_is_a_connection_error() {
+    let mut faced = uploading(Config::default());
+    faced.says(&frames::window_update(0, i32::MAX as u32 - 65_535));
+    faced.lives();
+    faced.says(&frames::window_update(0, 1));
+    faced.ended_with(ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn a_window_of_a_stream_over_the_limit_is_a_stream_error() {
+    let mut faced = uploading(Config::default());
+    faced.says(&frames::window_update(1, i32::MAX as u32 - 65_535));
+    faced.lives();
+    faced.says(&frames::window_update(1, 1));
+    faced.reset_with(1, ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn no_more_is_sent_than_the_smaller_of_both_windows() {
+    for (stream_window, updates, sent) in [
+        (0, 0, 0),
+        (5_000, 0, 5_000),
+        (200_000, 0, 65_535),
+        (200_000, 50_000, 115_535),
+    ] {
+        let mut faced = Faced::server(Config::default());
+        faced.says(&frames::settings(&[(4, stream_window)]));
+        if updates > 0 {
+            faced.says(&frames::window_update(0, updates));
+        }
+        faced.says(&frames::get(1));
+        let response = http::Response::new(());
+        faced.connection.send_response(id(1), &response, false).unwrap();
+        faced
+            .connection
+            .send_data(id(1), Bytes::from(vec![0; 1 << 20]), true)
+            .unwrap();
+        faced.now = faced.now + std::time::Duration::from_secs(1);
+        faced.connection.handle_timeout(faced.now);
+        let mut total = 0;
+        for _ in 0..3 {
+            total += faced
+                .heard_of(Kind::DATA)
+                .iter()
+                .map(|frame| frame.payload.len())
+                .sum::<usize>();
+            faced.now = faced.now + std::time::Duration::from_secs(1);
+            faced.connection.handle_timeout(faced.now);
+        }
+        assert_eq!(total, sent, "window {stream_window}, updates {updates}");
+    }
+}
+
+#[test]
+fn an_empty_frame_that_ends_the_stream_needs_no_window() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::settings(&[(4, 0)]));
+    faced.says(&frames::get(1));
+    faced.heard();
+    let response = http::Response::new(());
+    faced.connection.send_response(id(1), &response, false).unwrap();
+    faced.connection.send_data(id(1), Bytes::new(), true).unwrap();
+    let heard = faced.heard_of(Kind::DATA);
+    assert!(heard.len() == 1 && heard[0].payload.is_empty());
+}
+
+/// DATA of so many octets in all, in frames that are allowed.
+fn body(stream: u32, length: usize) -> Vec<u8> {
+    let octets = vec![0; length];
+    octets
+        .chunks(16_384)
+        .flat_map(|chunk| frames::data(stream, 0, chunk))
+        .collect()
+}
+
+#[test]
+fn more_data_than_the_streams_window_is_a_stream_error() {
+    let mut faced = uploading(fixed(|config| {
+        config.stream_window = WindowSize::new(100_000).unwrap()
+    }));
+    faced.says(&body(1, 100_000));
+    faced.lives();
+    faced.says(&frames::data(1, 0, b"x"));
+    faced.reset_with(1, ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn more_data_than_the_connections_window_is_a_connection_error() {
+    let mut faced = uploading(fixed(|config| {
+        config.stream_window = WindowSize::new(1 << 20).unwrap();
+        config.connection_window = WindowSize::new(100_000).unwrap();
+    }));
+    faced.says(&body(1, 100_000));
+    faced.lives();
+    faced.says(&frames::data(1, 0, b"x"));
+    faced.ended_with(ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn padding_counts_against_both_windows() {
+    let mut faced = uploading(fixed(|config| {
+        config.stream_window = WindowSize::new(1_000).unwrap()
+    }));
+    let mut payload = vec![255];
+    payload.resize(900, 0);
+    faced.says(&frames::data(1, frames::PADDED, &payload));
+    faced.lives();
+    let remaining = faced.connection.receive_window_remaining();
+    assert_eq!(remaining, (64 << 20) - 900);
+    faced.says(&frames::data(1, 0, &[0; 800]));
+    faced.reset_with(1, ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn until_the_peer_knows_a_smaller_window_it_may_use_the_default_one() {
+    let config = fixed(|config| config.stream_window = WindowSize::new(1_000).unwrap());
+    let mut faced = Faced::silent_server(config.clone());
+    faced.says(frames::PREFACE);
+    faced.says(&frames::settings(&[]));
+    faced.says(&frames::post(1));
+    faced.says(&body(1, 65_535));
+    faced.lives();
+    faced.says(&frames::data(1, 0, b"x"));
+    faced.reset_with(1, ErrorCode::FLOW_CONTROL_ERROR);
+
+    let mut faced = Faced::silent_server(config);
+    faced.says(frames::PREFACE);
+    faced.says(&frames::settings(&[]));
+    faced.says(&frames::post(1));
+    faced.says(&body(1, 60_000));
+    faced.says(&frames::settings_ack());
+    faced.lives();
+    // Its window is negative now, until what it has sent is read.
+    faced.reads(1);
+    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    assert_eq!(
+        updates.iter().map(|frame| frame.word(0)).collect::<Vec<_>>(),
+        [60_000]
+    );
+    faced.says(&body(1, 1_000));
+    faced.lives();
+    faced.says(&frames::data(1, 0, b"x"));
+    faced.reset_with(1, ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn a_larger_window_counts_from_the_moment_it_was_advertised() {
+    let mut faced = Faced::silent_server(Config::default());
+    faced.says(frames::PREFACE);
+    faced.says(&frames::settings(&[]));
+    faced.says(&frames::post(1));
+    faced.says(&body(1, 1 << 20));
+    faced.lives();
+}

@@ -1,0 +1,161 @@
+//! How many streams there may be at once, on both sides of the limit.
+
+use std::time::Duration;
+
+use fullbore_proto::{Config, ErrorCode, Side, UsageError};
+use http::Request;
+
+use crate::support::config;
+use crate::support::frames;
+use crate::support::pair::Pair;
+use crate::support::path::PathConfig;
+use crate::support::peer::Faced;
+
+fn allowing(streams: u32) -> Config {
+    config(|config| config.max_concurrent_streams = streams)
+}
+
+#[test]
+fn requests_over_the_limit_of_the_peer_wait_and_leave_in_order() {
+    let mut pair = Pair::connected_with(Config::default(), allowing(3)).with_apps();
+    assert_eq!(pair.client.connection.peer_max_concurrent_streams(), 3);
+    let streams: Vec<_> = (0..10).map(|_| pair.get(1_000)).collect();
+    assert_eq!(pair.client.connection.waiting_streams(), 7);
+    let posted = pair.post(100_000, 5);
+    pair.run();
+    for stream in streams {
+        assert_eq!(pair.client.app().talk(stream).received, 1_000);
+    }
+    assert_eq!(pair.server.app().talk(posted).received, 100_000);
+    assert_eq!(pair.client.app().talk(posted).received, 5);
+    pair.assert_nothing_leaked();
+}
+
+#[test]
+fn no_more_streams_than_allowed_are_ever_open() {
+    let path = PathConfig {
+        nanos_per_byte: 80,
+        buffer: 1,
+        ..PathConfig::delay_millis(10)
+    };
+    let mut pair = Pair::new(Config::default(), allowing(4), path).with_apps();
+    pair.run();
+    for index in 0..40 {
+        match index % 3 {
+            0 => pair.post(70_000, 1_000),
+            _ => pair.get(1_000_000 + index * 1_000),
+        };
+    }
+    let mut most = 0;
+    pair.run_while(|pair| {
+        most = most.max(pair.server.connection.stream_count());
+        true
+    });
+    assert_eq!(most, 4);
+    assert!(
+        pair.client
+            .app()
+            .talks
+            .values()
+            .all(|talk| talk.reset.is_none() && talk.ended)
+    );
+    pair.assert_nothing_leaked();
+}
+
+#[test]
+fn requests_that_left_before_the_limit_was_known_are_refused_and_may_be_repeated() {
+    let path = PathConfig::delay_millis(10);
+    let mut pair = Pair::new(Config::default(), allowing(2), path).with_apps();
+    let streams: Vec<_> = (0..5).map(|_| pair.get(100)).collect();
+    pair.server.app().pace = crate::support::app::Pace::Eager;
+    // The server answers at once, but its streams are open until it has; they come in one read.
+    pair.run();
+    let app = pair.client.app();
+    let refused: Vec<_> = streams
+        .iter()
+        .filter_map(|&stream| app.talk(stream).reset.clone())
+        .collect();
+    assert_eq!(refused.len(), 3);
+    assert!(
+        refused
+            .iter()
+            .all(|error| error.code == ErrorCode::REFUSED_STREAM && error.by == Side::Peer)
+    );
+    let again = pair.get(100);
+    pair.run();
+    assert_eq!(pair.client.app().talk(again).received, 100);
+    pair.assert_nothing_leaked();
+}
+
+#[test]
+fn a_stream_counts_until_its_owner_has_let_go_of_it_however_soon_the_peer_resets_it() {
+    let mut faced = Faced::server(allowing(2));
+    for stream in [1, 3] {
+        faced.says(&frames::get(stream));
+        faced.says(&frames::reset(stream, ErrorCode::CANCEL));
+    }
+    faced.says(&frames::get(5));
+    faced.reset_with(5, ErrorCode::REFUSED_STREAM);
+    faced.connection.release(crate::support::peer::id(1));
+    faced.says(&frames::get(7));
+    faced.lives();
+    assert_eq!(faced.connection.stream_count(), 2);
+}
+
+#[test]
+fn a_waiting_request_can_be_given_up_without_a_word_on_the_wire() {
+    let mut pair = Pair::connected_with(Config::default(), allowing(1)).with_apps();
+    let first = pair.get(100);
+    let second = pair.get(100);
+    let third = pair.get(100);
+    pair.client.connection.release(second);
+    assert_eq!(pair.client.connection.waiting_streams(), 1);
+    pair.run();
+    let app = pair.client.app();
+    assert_eq!((app.talk(first).received, app.talk(third).received), (100, 100));
+    assert!(!pair.server.app().talks.contains_key(&second.value()));
+    pair.assert_nothing_leaked();
+}
+
+#[test]
+fn a_limit_of_none_holds_all_back_until_it_is_raised() {
+    let mut faced = Faced::client(Config::default());
+    faced.says(&frames::settings(&[(3, 0)]));
+    faced.heard();
+    assert!(faced.opens("GET", true).value() == 1 && faced.heard().is_empty());
+    assert_eq!(faced.connection.waiting_streams(), 1);
+    faced.says(&frames::settings(&[(3, 1)]));
+    let heard = faced.heard_of(fullbore_proto::frame::Kind::HEADERS);
+    assert_eq!(heard.len(), 1);
+}
+
+#[test]
+fn too_many_waiting_requests_are_refused_at_once() {
+    let client = config(|config| config.max_waiting_streams = 2);
+    let mut pair = Pair::connected_with(client, allowing(1)).with_apps();
+    for _ in 0..3 {
+        pair.get(0);
+    }
+    let request = Request::get("http://example.com/").body(()).unwrap();
+    assert_eq!(
+        pair.client.connection.open(request, true),
+        Err(UsageError::NoNewStreams)
+    );
+    pair.run();
+    pair.assert_nothing_leaked();
+}
+
+#[test]
+fn before_the_peers_limit_is_known_a_hundred_requests_leave() {
+    let path = PathConfig::delay_millis(10);
+    let mut pair = Pair::new(Config::default(), Config::default(), path).with_apps();
+    for _ in 0..150 {
+        pair.get(0);
+    }
+    pair.run_for(Duration::from_millis(1));
+    let sent = pair.client.tap.of(fullbore_proto::frame::Kind::HEADERS).count();
+    assert_eq!(sent, 100);
+    pair.run();
+    assert!(pair.client.app().talks.values().all(|talk| talk.ended));
+    pair.assert_nothing_leaked();
+}

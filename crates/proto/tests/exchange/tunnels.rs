@@ -1,0 +1,138 @@
+//! CONNECT and extended CONNECT (RFC 9113 section 8.5, RFC 8441).
+
+use bytes::Bytes;
+use fullbore_proto::{Config, ErrorCode, Event, Protocol, ReadState, StreamId};
+use http::{Request, Response};
+
+use crate::support::app::App;
+use crate::support::config;
+use crate::support::pair::{End, Pair};
+
+fn read(end: &mut End, stream: StreamId) -> (Vec<u8>, ReadState) {
+    let mut chunks = Default::default();
+    let state = end.connection.read(stream, &mut chunks).unwrap();
+    let body: Vec<u8> = chunks.into_iter().flatten().collect();
+    end.connection.release_credit(stream, body.len() as u64);
+    (body, state)
+}
+
+#[test]
+fn connect_makes_a_tunnel_whose_halves_end_one_by_one() {
+    let mut pair = Pair::connected();
+    let request = Request::connect("example.com:443").body(()).unwrap();
+    let stream = pair.client.connection.open(request, false).unwrap();
+    pair.run();
+    let events = pair.server.take_events();
+    let Some(Event::Request {
+        request, end: false, ..
+    }) = events.last()
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(request.method(), "CONNECT");
+    assert_eq!(request.uri(), "example.com:443");
+    let server = &mut pair.server.connection;
+    // A length says nothing of a tunnel.
+    let response = Response::builder()
+        .header("content-length", "1")
+        .body(())
+        .unwrap();
+    server.send_response(stream, &response, false).unwrap();
+    pair.run();
+    pair.client
+        .connection
+        .send_data(stream, Bytes::from_static(b"ping"), true)
+        .unwrap();
+    pair.run();
+    assert_eq!(read(&mut pair.server, stream), (b"ping".to_vec(), ReadState::End));
+    pair.server
+        .connection
+        .send_data(stream, Bytes::from_static(b"pong"), false)
+        .unwrap();
+    pair.run();
+    assert_eq!(
+        read(&mut pair.client, stream),
+        (b"pong".to_vec(), ReadState::Open)
+    );
+    pair.server
+        .connection
+        .send_data(stream, Bytes::new(), true)
+        .unwrap();
+    pair.run();
+    assert_eq!(read(&mut pair.client, stream), (vec![], ReadState::End));
+    pair.client.connection.release(stream);
+    pair.server.connection.release(stream);
+    pair.assert_nothing_leaked();
+}
+
+#[test]
+fn connect_that_is_refused_is_an_ordinary_response() {
+    let mut pair = Pair::connected();
+    let request = Request::connect("example.com:443").body(()).unwrap();
+    let stream = pair.client.connection.open(request, false).unwrap();
+    pair.run();
+    let response = Response::builder()
+        .status(403)
+        .header("content-length", "2")
+        .body(())
+        .unwrap();
+    let server = &mut pair.server.connection;
+    server.send_response(stream, &response, false).unwrap();
+    server.send_data(stream, Bytes::from_static(b"no"), true).unwrap();
+    server.release(stream);
+    pair.run();
+    assert_eq!(read(&mut pair.client, stream), (b"no".to_vec(), ReadState::End));
+    pair.client.connection.release(stream);
+    pair.run();
+    pair.assert_nothing_leaked();
+}
+
+fn websocket() -> Request<()> {
+    let mut request = Request::connect("http://example.com/chat").body(()).unwrap();
+    request
+        .extensions_mut()
+        .insert(Protocol::from_static("websocket"));
+    request
+}
+
+#[test]
+fn extended_connect_carries_its_protocol_where_the_server_allows_it() {
+    let server = config(|config| config.enable_connect_protocol = true);
+    let mut pair = Pair::connected_with(Config::default(), server);
+    assert!(pair.client.connection.peer_allows_extended_connect());
+    let stream = pair.client.connection.open(websocket(), false).unwrap();
+    pair.run();
+    let events = pair.server.take_events();
+    let Some(Event::Request { request, .. }) = events.last() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(request.uri(), "http://example.com/chat");
+    let protocol = request.extensions().get::<Protocol>();
+    assert_eq!(protocol, Some(&Protocol::from_static("websocket")));
+    pair.server
+        .connection
+        .send_response(stream, &Response::new(()), false)
+        .unwrap();
+    pair.server
+        .connection
+        .send_data(stream, Bytes::from_static(b"hi"), false)
+        .unwrap();
+    pair.run();
+    assert_eq!(read(&mut pair.client, stream).0, b"hi");
+    pair.client.connection.release(stream);
+    pair.run();
+    pair.server.connection.release(stream);
+    pair.assert_nothing_leaked();
+}
+
+#[test]
+fn extended_connect_that_was_not_allowed_is_malformed() {
+    let mut pair = Pair::connected();
+    assert!(!pair.client.connection.peer_allows_extended_connect());
+    pair.client.app = Some(App::default());
+    let stream = pair.client.connection.open(websocket(), false).unwrap();
+    pair.run();
+    let reset = pair.client.app().talk(stream).reset.clone().unwrap();
+    assert_eq!(reset.code, ErrorCode::PROTOCOL_ERROR);
+    pair.assert_nothing_leaked();
+}

@@ -1,0 +1,237 @@
+//! Law 2: few updates, none without use, and none after the end.
+
+use std::time::Duration;
+
+use fullbore_proto::frame::Kind;
+use fullbore_proto::{Config, Refill, WindowSize};
+
+use crate::support::app::Pace;
+use crate::support::fixed;
+use crate::support::frames::{self, END_STREAM};
+use crate::support::pair::Pair;
+use crate::support::path::PathConfig;
+use crate::support::peer::{Faced, id};
+
+#[test]
+fn at_the_defaults_there_is_at_most_one_update_a_mebibyte() {
+    let path = PathConfig {
+        nanos_per_byte: 8,
+        ..PathConfig::delay_millis(50)
+    };
+    let mut pair = Pair::new(Config::default(), Config::default(), path).with_apps();
+    pair.run();
+    pair.get(256 << 20);
+    pair.run();
+    let updates = pair.client.tap.of(Kind::WINDOW_UPDATE).count();
+    assert!(updates <= 256 / 2, "{updates} for 256 MiB");
+    pair.assert_nothing_leaked();
+}
+
+#[test]
+fn no_batch_has_two_updates_for_one_window_and_none_is_small() {
+    for pace in [
+        Pace::Eager,
+        Pace::Slow {
+            bytes: 7_000,
+            every: Duration::from_micros(100),
+        },
+    ] {
+        for window in [10_000, 65_535, 1 << 20] {
+            let path = PathConfig {
+                nanos_per_byte: 8,
+                cuts: Some((3_000, u64::from(window))),
+                ..PathConfig::delay_millis(1)
+            };
+            let client = fixed(|config| {
+                config.stream_window = WindowSize::new(window).unwrap();
+                config.connection_window = WindowSize::new(2 * window).unwrap();
+            });
+            let mut pair = Pair::new(client, Config::default(), path).with_apps();
+            pair.client.app().pace = pace;
+            pair.run();
+            let first = pair.client.tap.of(Kind::WINDOW_UPDATE).count();
+            for _ in 0..4 {
+                pair.get(1_000_000);
+            }
+            pair.run();
+            let updates: Vec<_> = pair.client.tap.of(Kind::WINDOW_UPDATE).skip(first).collect();
+            assert!(!updates.is_empty());
+            let smallest = |stream| match stream {
+                0 => ((2 * window).max(65_535) / 4).min(16_384),
+                _ => (window / 4).min(16_384),
+            };
+            for update in &updates {
+                assert!(update.word >= smallest(update.stream()), "{update:?}");
+            }
+            let mut targets: Vec<_> = updates
+                .iter()
+                .map(|update| (update.write, update.stream()))
+                .collect();
+            let all = targets.len();
+            targets.dedup();
+            targets.sort_unstable();
+            targets.dedup();
+            assert_eq!(targets.len(), all, "two updates for a window in one write");
+            pair.assert_nothing_leaked();
+        }
+    }
+}
+
+#[test]
+fn updates_leave_ahead_of_everything_else_of_their_write() {
+    let mut pair = Pair::new(Config::default(), Config::default(), PathConfig::delay_millis(5)).with_apps();
+    pair.run();
+    pair.get(100 << 20);
+    pair.post(100 << 20, 0);
+    pair.run();
+    let mut last = None;
+    for seen in &pair.client.tap.frames {
+        if seen.is(Kind::WINDOW_UPDATE) {
+            assert_ne!(last, Some((seen.write, Kind::DATA)), "an update behind DATA");
+        }
+        last = Some((seen.write, seen.head.kind));
+    }
+    pair.assert_nothing_leaked();
+}
+
+#[test]
+fn a_stream_is_silent_once_its_end_has_come() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    for _ in 0..640 {
+        faced.says(&frames::data(1, 0, &[0; 16_000]));
+    }
+    faced.says(&frames::data(1, END_STREAM, b"end"));
+    assert_eq!(faced.reads(1).0.len(), 640 * 16_000 + 3);
+    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    assert!(updates.iter().all(|frame| frame.stream() == 0), "{updates:?}");
+}
+
+#[test]
+fn a_stream_is_silent_once_it_is_reset() {
+    for ours in [false, true] {
+        let mut faced = Faced::server(Config::default());
+        faced.says(&frames::post(1));
+        for _ in 0..640 {
+            faced.says(&frames::data(1, 0, &[0; 16_000]));
+        }
+        match ours {
+            true => faced
+                .connection
+                .reset(id(1), fullbore_proto::ErrorCode::CANCEL)
+                .unwrap(),
+            false => faced.says(&frames::reset(1, fullbore_proto::ErrorCode::CANCEL)),
+        }
+        faced.reads(1);
+        let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+        assert!(updates.iter().all(|frame| frame.stream() == 0), "{updates:?}");
+    }
+}
+
+#[test]
+fn a_flood_of_single_bytes_draws_less_than_one_update_for_16_kib() {
+    let mut faced = Faced::server(fixed(|config| {
+        config.stream_window = WindowSize::from_mebibytes(4)
+    }));
+    faced.says(&frames::post(1));
+    let read: Vec<u8> = (0..1_000).flat_map(|_| frames::data(1, 0, b"x")).collect();
+    let rounds = 5_000;
+    let mut drawn = 0;
+    for _ in 0..rounds {
+        faced.says(&read);
+        faced.reads(1);
+        drawn += faced
+            .heard()
+            .iter()
+            .map(|frame| 9 + frame.payload.len())
+            .sum::<usize>();
+    }
+    let bytes = rounds * 1_000;
+    assert!(drawn * 16_384 < 13 * bytes, "{drawn} octets for {bytes}");
+    assert!(drawn > 0);
+}
+
+#[test]
+fn a_threshold_in_bytes_refills_when_so_much_remains() {
+    let mut faced = Faced::server(fixed(|config| {
+        config.stream_window = WindowSize::from_mebibytes(4);
+        config.stream_refill = Refill::Remaining(160_000);
+    }));
+    faced.says(&frames::post(1));
+    let mut received = 0;
+    let updates = loop {
+        faced.says(&frames::data(1, 0, &[0; 16_000]));
+        faced.reads(1);
+        received += 16_000;
+        let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+        if !updates.is_empty() {
+            break updates;
+        }
+    };
+    // One update for 4 MB; the frame that brought it about is not read yet.
+    assert_eq!(updates.len(), 1);
+    assert_eq!((updates[0].stream(), updates[0].word(0)), (1, received - 16_000));
+    assert!((4 << 20) - received <= 160_000 && (4 << 20) - received > 160_000 - 16_000);
+}
+
+#[test]
+fn a_threshold_above_the_window_refills_with_each_worthwhile_gain() {
+    let mut faced = Faced::server(fixed(|config| {
+        config.stream_window = WindowSize::new(100_000).unwrap();
+        config.stream_refill = Refill::Remaining(1 << 20);
+    }));
+    faced.says(&frames::post(1));
+    let mut increments = Vec::new();
+    for _ in 0..100 {
+        faced.says(&frames::data(1, 0, &[0; 4_000]));
+        faced.reads(1);
+        increments.extend(
+            faced
+                .heard_of(Kind::WINDOW_UPDATE)
+                .iter()
+                .map(|frame| frame.word(0)),
+        );
+    }
+    assert_eq!(increments, [20_000; 20]);
+}
+
+#[test]
+fn an_eighth_is_refilled_in_the_company_of_another_write() {
+    let window = 1 << 20;
+    let mut faced = Faced::server(fixed(|config| {
+        config.stream_window = WindowSize::new(window).unwrap();
+    }));
+    faced.says(&frames::post(1));
+    for _ in 0..8 {
+        faced.says(&frames::data(1, 0, &[0; 16_384]));
+    }
+    faced.reads(1);
+    assert!(faced.heard().is_empty(), "an eighth alone makes no write");
+    faced.says(&frames::ping(0, b"12345678"));
+    let heard = faced.heard();
+    let update = heard
+        .iter()
+        .find(|frame| frame.head.kind == Kind::WINDOW_UPDATE)
+        .unwrap();
+    assert_eq!((update.stream(), update.word(0)), (1, window / 8));
+}
+
+#[test]
+fn how_much_is_to_be_released_before_an_update_is_told() {
+    let mut faced = Faced::server(fixed(|config| {
+        config.stream_window = WindowSize::new(1 << 20).unwrap();
+    }));
+    faced.says(&frames::post(1));
+    for _ in 0..32 {
+        faced.says(&frames::data(1, 0, &[0; 16_384]));
+    }
+    let mut chunks = Default::default();
+    faced.connection.read(id(1), &mut chunks).unwrap();
+    let due = faced.connection.stream_release_until_due(id(1)).unwrap();
+    assert_eq!(due, 1 << 18);
+    faced.connection.release_credit(id(1), due - 1);
+    assert!(!faced.connection.wants_transmit());
+    faced.connection.release_credit(id(1), 1);
+    assert!(faced.connection.wants_transmit());
+    assert_eq!(faced.heard_of(Kind::WINDOW_UPDATE).len(), 1);
+}

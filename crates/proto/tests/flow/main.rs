@@ -1,0 +1,12 @@
+//! The laws of flow control, as exact figures over a simulated path.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod accounted;
+mod adapt;
+mod enough;
+mod few;
+mod grow;
+mod silly;
+mod truth;

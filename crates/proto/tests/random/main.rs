@@ -1,0 +1,9 @@
+//! Random schedules of two connections, and octets that are cut short or corrupted: nothing is lost, every run ends, all
+//! credit returns, and nothing panics.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod damage;
+mod scenario;
+mod schedules;

@@ -1,0 +1,31 @@
+//! What the tests of the engine share: two connections on a virtual clock with a simulated path between them, owners
+//! that answer, read and send, and a peer whose frames are made by hand.
+//!
+//! Each test program uses a part of it.
+#![allow(dead_code)]
+
+pub(crate) mod app;
+pub(crate) mod frames;
+pub(crate) mod pair;
+pub(crate) mod path;
+pub(crate) mod pattern;
+pub(crate) mod peer;
+pub(crate) mod random;
+pub(crate) mod tap;
+
+use fullbore_proto::Config;
+
+/// Default settings but for what `change` makes of them.
+pub(crate) fn config(change: impl FnOnce(&mut Config)) -> Config {
+    let mut config = Config::default();
+    change(&mut config);
+    config
+}
+
+/// The same, with windows that stay as they were set.
+pub(crate) fn fixed(change: impl FnOnce(&mut Config)) -> Config {
+    config(|config| {
+        config.adaptive = false;
+        change(config);
+    })
+}
