@@ -147,6 +147,11 @@ impl Error {
         )
     }
 
+    /// Nobody waits for the response any more.
+    pub(crate) fn given_up() -> Self {
+        Self::new(ErrorKind::Canceled, "the request was given up before it began")
+    }
+
     /// The connection's task is gone.
     pub(crate) fn connection_gone() -> Self {
         Self::new(ErrorKind::Closed, "the connection has ended; open another")
@@ -154,7 +159,10 @@ impl Error {
 
     /// The connection is being ended by either side.
     pub(crate) fn closing() -> Self {
-        Self::new(ErrorKind::GoAway, fullbore_proto::UsageError::NoNewStreams.to_string())
+        Self::new(
+            ErrorKind::GoAway,
+            fullbore_proto::UsageError::NoNewStreams.to_string(),
+        )
     }
 
     pub(crate) fn io(what: &str, source: std::io::Error) -> Self {

@@ -115,7 +115,7 @@ where
 
     /// The transport ended in good order.
     fn transport_ended(&self) -> Result<(), Error> {
-        if self.connection.stream_count() == 0 && self.connection.peer_settings_received() {
+        if !self.connection.has_unfinished_streams() && self.connection.peer_settings_received() {
             return Ok(());
         }
         if !self.connection.peer_settings_received() {
@@ -167,16 +167,8 @@ where
                     }
                 }
                 Poll::Ready(Err(error)) => return Err(self.transport_error(&error)),
-                Poll::Pending => {
-                    let now = self.now();
-                    self.connection.socket_blocked(now);
-                    return Ok(progress);
-                }
+                Poll::Pending => return Ok(progress),
             }
-        }
-        if !self.out.has_remaining() && !self.connection.wants_transmit() {
-            let now = self.now();
-            self.connection.socket_idle(now);
         }
         if self.unflushed && !self.connection.wants_transmit() {
             match Pin::new(&mut self.io).poll_flush(cx) {
