@@ -143,17 +143,21 @@ where
                     Poll::Pending => {}
                 }
             }
-            progress |= self.poll_timer(cx);
             progress |= self.take_wishes();
+            // A stream that was given up before its turn ends without a frame.
+            self.deliver_events(cx);
             if self.yield_first {
                 // Those that this batch has woken speak first: their answers leave in the same write.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             progress |= self.poll_write(cx)?;
+            // Behind the write, which may hold a frame back: no turn ends without a timer for that.
+            progress |= self.poll_timer(cx);
             if let Some(result) = self.ended() {
                 return Poll::Ready(result);
             }
+            progress |= self.end_unwanted();
             if !progress {
                 if self.mailbox.end_turn() && self.set_due() {
                     return Poll::Pending;
@@ -172,16 +176,18 @@ where
             let settled = self.connection.peer_settings_received();
             return Some(Err(Error::from_connection(error, settled)));
         }
-        if self.connection.is_drained() {
-            return Some(Ok(()));
+        self.connection.is_drained().then_some(Ok(()))
+    }
+
+    /// Begins the end of a connection on which nobody can open a stream any more; whether it did.
+    fn end_unwanted(&mut self) -> bool {
+        let wanted = !self.is_client() || self.connection.stream_count() > 0 || !self.mailbox.is_abandoned();
+        if wanted || self.connection.is_shutting_down() || self.connection.error().is_some() {
+            return false;
         }
-        let unwanted = !self.mailbox.has_openers() && self.connection.stream_count() == 0;
-        if unwanted && !self.connection.is_shutting_down() && self.is_client() {
-            // Nobody can open a stream any more.
-            self.mailbox.set_closing();
-            self.connection.shutdown(self.now());
-        }
-        None
+        self.mailbox.set_closing();
+        self.connection.shutdown(self.now());
+        true
     }
 
     fn is_client(&self) -> bool {

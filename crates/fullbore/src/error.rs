@@ -151,6 +151,11 @@ impl Error {
         )
     }
 
+    /// Nobody waits for the response any more.
+    pub(crate) fn given_up() -> Self {
+        Self::new(ErrorKind::Canceled, "the request was given up before it began")
+    }
+
     /// The connection's task is gone.
     pub(crate) fn connection_gone() -> Self {
         Self::new(ErrorKind::Closed, "the connection has ended; open another")

@@ -43,6 +43,8 @@ pub(crate) struct Mailbox {
     openers: AtomicUsize,
     /// Whether the owner asked for a graceful end.
     shutdown: AtomicBool,
+    /// Whether the driver has not looked yet at a change of the two above.
+    changed: AtomicBool,
     /// Whether new streams may be opened, as far as the driver knows.
     closing: AtomicBool,
     /// Whether the driver is gone.
@@ -94,7 +96,7 @@ impl Mailbox {
     pub(crate) fn shut_down(&self) {
         self.shutdown.store(true, Ordering::SeqCst);
         self.closing.store(true, Ordering::SeqCst);
-        self.wake();
+        self.change();
     }
 
     pub(crate) fn add_opener(&self) {
@@ -103,7 +105,7 @@ impl Mailbox {
 
     pub(crate) fn remove_opener(&self) {
         if self.openers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.wake();
+            self.change();
         }
     }
 
@@ -115,6 +117,12 @@ impl Mailbox {
     /// Whether a new stream has a chance.
     pub(crate) fn takes_new_streams(&self) -> bool {
         !self.is_closing() && !self.closed.load(Ordering::Acquire)
+    }
+
+    /// Wakes the driver, or makes it turn once more when it is at work and may have looked already.
+    fn change(&self) {
+        self.changed.store(true, Ordering::SeqCst);
+        self.wake();
     }
 
     fn wake(&self) {
@@ -163,11 +171,14 @@ impl Mailbox {
     #[must_use]
     pub(crate) fn end_turn(&self) -> bool {
         self.awake.store(false, Ordering::SeqCst);
-        self.listed.is_empty() && self.commands.is_empty()
+        let quiet = self.listed.is_empty() && self.commands.is_empty();
+        quiet && !self.changed.swap(false, Ordering::SeqCst)
     }
 
-    pub(crate) fn has_openers(&self) -> bool {
-        self.openers.load(Ordering::Acquire) > 0
+    /// Whether no stream waits to be opened, and none can come any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        // In this order: what the last handle has posted before it went is on the list.
+        self.openers.load(Ordering::Acquire) == 0 && self.listed.is_empty()
     }
 
     pub(crate) fn wants_shutdown(&self) -> bool {

@@ -44,6 +44,18 @@ impl Sender {
         self.wish(Outgoing::Reset(code), 0, true);
     }
 
+    /// Resets the stream for a reason that its reader is told.
+    fn reset_for(&mut self, code: ErrorCode, error: &Error) {
+        self.reset(code);
+        let mut state = self.cell.lock();
+        state.error.get_or_insert_with(|| error.clone());
+        let reader = state.inbound.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
     /// Leaves a wish. Only one that ends the message, or fills the buffer, or is a head, must be seen soon; all are
     /// taken in the same turn of the driver anyway.
     fn wish(&mut self, wish: Outgoing, bytes: usize, end: bool) {
@@ -96,17 +108,22 @@ impl Sender {
     {
         loop {
             ready!(self.poll_room(cx))?;
-            let Some(frame) = ready!(body.as_mut().poll_frame(cx)) else {
+            let Poll::Ready(frame) = body.as_mut().poll_frame(cx) else {
+                // A body that waits for its source is not to outlive its stream.
+                return self.poll_failed(cx).map(Err);
+            };
+            let Some(frame) = frame else {
                 self.send_data(Bytes::new(), true);
                 return Poll::Ready(Ok(()));
             };
             let frame = match frame {
                 Ok(frame) => frame,
                 Err(error) => {
-                    self.reset(ErrorCode::INTERNAL_ERROR);
                     let error: BoxError = error.into();
                     let text = format!("the body that was to be sent failed: {error}");
-                    return Poll::Ready(Err(Error::with_source(ErrorKind::Body, text, error)));
+                    let error = Error::with_source(ErrorKind::Body, text, error);
+                    self.reset_for(ErrorCode::INTERNAL_ERROR, &error);
+                    return Poll::Ready(Err(error));
                 }
             };
             match frame.into_data() {

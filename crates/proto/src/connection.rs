@@ -233,6 +233,11 @@ impl Connection {
         self.streams.len()
     }
 
+    /// Whether a stream is under way, one that is only not released being none.
+    pub fn has_unfinished_streams(&self) -> bool {
+        self.streams.iter().any(|stream| !stream.state.is_closed())
+    }
+
     /// How many of our requests wait because the peer allows no more streams at once.
     pub fn waiting_streams(&self) -> usize {
         self.waiting.len()

@@ -113,8 +113,9 @@ where
             _ => return None,
         };
         if state.inbound.gone {
-            // Given up before it began.
+            // Given up before it began: the body, which may be waiting for room, goes too.
             state.outbound.wishes.clear();
+            self.fail_in_lock(state, Error::given_up());
             return None;
         }
         match self.connection.open(*request, end) {

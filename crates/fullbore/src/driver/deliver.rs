@@ -102,6 +102,11 @@ where
         }
         if inbound.ended {
             inbound.report_at = None;
+        } else {
+            // Padding has been credited meanwhile: what the reader has to add to it is less than it was told.
+            let consumed = core::mem::take(&mut inbound.consumed);
+            self.connection.release_stream_credit(id, consumed);
+            inbound.report_at = self.connection.stream_release_until_due(id);
         }
         let unread = match inbound.gone {
             // The handle went between two turns; the engine is told of it in the next.

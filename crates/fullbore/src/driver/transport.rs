@@ -115,7 +115,7 @@ where
 
     /// The transport ended in good order.
     fn transport_ended(&self) -> Result<(), Error> {
-        if self.connection.stream_count() == 0 && self.connection.peer_settings_received() {
+        if !self.connection.has_unfinished_streams() && self.connection.peer_settings_received() {
             return Ok(());
         }
         if !self.connection.peer_settings_received() {

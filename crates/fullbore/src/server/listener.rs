@@ -278,7 +278,16 @@ where
         _ = stopped.wait_for(|stopped| *stopped) => {}
     }
     connection.graceful_shutdown();
-    let _ = connection.await;
+    // The other end of the channel goes when the time to drain is over, or with the server itself.
+    tokio::select! {
+        _ = &mut connection => {}
+        () = gone(&mut stopped) => {}
+    }
+}
+
+/// Waits until the server is gone.
+async fn gone(stopped: &mut watch::Receiver<bool>) {
+    while stopped.changed().await.is_ok() {}
 }
 
 /// An error of one connection that was being accepted, not of the listener.

@@ -372,6 +372,10 @@ impl Connection {
         }
         half.window.consume(framing as u64);
         self.list_refill(key);
+        if framing > 0 {
+            // Who counts released bytes by `stream_release_until_due` has to ask it again.
+            self.announce(key);
+        }
         Ok(Some(key))
     }
 

@@ -52,6 +52,8 @@ impl SendCredit {
             return Err(CreditOverflow);
         }
         self.allowed += delta;
+        // A peer that lowers SETTINGS_INITIAL_WINDOW_SIZE has smaller windows from now on.
+        self.largest += delta.min(0);
         self.largest = self.largest.max(self.available());
         Ok(())
     }
@@ -85,5 +87,12 @@ mod tests {
         assert_eq!(credit.usable(), 0);
         credit.grant(60_001).unwrap();
         assert_eq!(credit.usable(), 1);
+    }
+
+    #[test]
+    fn a_window_that_is_lowered_before_it_is_used_is_measured_by_its_new_size() {
+        let mut credit = SendCredit::new(65_535);
+        credit.adjust(-64_535).unwrap();
+        assert_eq!(credit.largest(), 1_000);
     }
 }

@@ -1,0 +1,237 @@
+//! No wake-up is lost: bodies of every awkward size and chunk, on both kinds of runtime, with the smallest windows.
+
+mod support;
+
+use std::future::Future;
+
+use fullbore::client::SendRequest;
+use fullbore::{BoxError, Config, Incoming, Refill};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+
+use support::{Chunks, Pair, Reply, config, full, get, pair, pair_over, post, soon, take, windows};
+
+/// `/<total>/<chunk>` is a body of that length in such chunks; a POST is answered with its body's length, or with the
+/// body itself when its path is `/echo`.
+async fn answer(request: Request<Incoming>) -> Result<Reply, BoxError> {
+    let path = request.uri().path().to_owned();
+    if path == "/echo" {
+        return Ok(Response::new(
+            request.into_body().map_err(BoxError::from).boxed_unsync(),
+        ));
+    }
+    let mut parts = path.split('/').skip(1);
+    if let (Some(total), Some(chunk)) = (parts.next(), parts.next()) {
+        return Ok(Response::new(
+            Chunks::new(total.parse()?, chunk.parse()?).boxed_unsync(),
+        ));
+    }
+    Ok(Response::new(full(
+        take(request.into_body()).await?.bytes.to_string(),
+    )))
+}
+
+async fn download(client: &SendRequest, total: u64, chunk: usize) {
+    let response = soon(client.send(get(&format!("/{total}/{chunk}"))))
+        .await
+        .expect("a response");
+    let taken = soon(take(response.into_body())).await.expect("a body");
+    assert_eq!(taken.bytes, total, "in chunks of {chunk}");
+}
+
+async fn upload(client: &SendRequest, total: u64, chunk: usize) {
+    let response = soon(client.send(post("/", Chunks::new(total, chunk))))
+        .await
+        .expect("a response");
+    let counted = soon(response.into_body().collect())
+        .await
+        .expect("a body")
+        .to_bytes();
+    assert_eq!(counted, total.to_string(), "in chunks of {chunk}");
+}
+
+async fn echo(client: &SendRequest, total: u64, chunk: usize) {
+    let response = soon(client.send(post("/echo", Chunks::new(total, chunk))))
+        .await
+        .expect("a response");
+    let taken = soon(take(response.into_body())).await.expect("a body");
+    assert_eq!(taken.bytes, total, "in chunks of {chunk}");
+}
+
+/// Sizes around those at which buffers, reads and writes fill.
+const EDGES: [u64; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+
+fn around(edge: u64) -> impl Iterator<Item = u64> {
+    let frames = [0, 1, 9, 16_384, 16_393];
+    frames
+        .into_iter()
+        .flat_map(move |offset| [edge - offset, edge + offset])
+}
+
+async fn every_size(pair: &Pair) {
+    for edge in EDGES {
+        for total in around(edge) {
+            for chunk in [4 << 10, 64 << 10, 128 << 10, 256 << 10] {
+                download(&pair.client, total, chunk).await;
+                upload(&pair.client, total, chunk).await;
+            }
+        }
+    }
+    for total in around(64 << 10) {
+        download(&pair.client, total, 1).await;
+        upload(&pair.client, total, 1).await;
+        echo(&pair.client, total, 1).await;
+    }
+}
+
+/// Runs on a runtime of one thread and on one of three.
+fn on_both<F: Future<Output = ()>>(run: impl Fn() -> F) {
+    let one = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    one.expect("a runtime").block_on(run());
+    let three = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(3)
+        .enable_all()
+        .build();
+    three.expect("a runtime").block_on(run());
+}
+
+#[test]
+fn bodies_of_every_size_come_through_a_pipe() {
+    on_both(|| async {
+        let pair = pair(config(), config(), answer);
+        every_size(&pair).await;
+        pair.end().await;
+    });
+}
+
+#[test]
+fn bodies_of_every_size_come_through_a_wide_pipe() {
+    on_both(|| async {
+        let (near, far) = tokio::io::duplex(4 << 20);
+        let pair = pair_over((near, config()), (far, config()), answer);
+        every_size(&pair).await;
+        pair.end().await;
+    });
+}
+
+#[test]
+fn bodies_of_every_size_come_over_tcp() {
+    on_both(|| async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (near, far) = tokio::join!(tokio::net::TcpStream::connect(address), listener.accept());
+        let pair = pair_over((near.unwrap(), config()), (far.unwrap().0, config()), answer);
+        every_size(&pair).await;
+        pair.end().await;
+    });
+}
+
+#[test]
+fn small_exchanges_come_through_thousands_of_times() {
+    on_both(|| async {
+        let pair = pair(config(), config(), answer);
+        for round in 0..4_000u64 {
+            echo(&pair.client, round % 40, 1 + round as usize % 7).await;
+            if round % 4 == 0 {
+                // Both ends have gone to sleep.
+                tokio::task::yield_now().await;
+            }
+        }
+        pair.end().await;
+    });
+}
+
+#[test]
+fn exchanges_of_many_tasks_come_through_together() {
+    on_both(|| async {
+        let pair = pair(windows(70_000, 200_000), windows(70_000, 200_000), answer);
+        let tasks: Vec<_> = (0..16u64)
+            .map(|seed| {
+                let client = pair.client.clone();
+                tokio::spawn(async move {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    for _ in 0..40 {
+                        let (total, chunk) = (random.u64(..600_000), random.usize(1_000..300_000));
+                        match random.u8(..3) {
+                            0 => download(&client, total, chunk).await,
+                            1 => upload(&client, total, chunk).await,
+                            _ => echo(&client, total, chunk).await,
+                        }
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        pair.end().await;
+    });
+}
+
+fn refills() -> [Refill; 5] {
+    [
+        Refill::Fraction { divisor: 1 },
+        Refill::Fraction { divisor: 4 },
+        Refill::Remaining(0),
+        Refill::Remaining(100),
+        Refill::Remaining(160_000),
+    ]
+}
+
+fn settings(stream: u32, refill: Refill) -> Config {
+    let mut settings = windows(stream, 65_535);
+    settings.stream_refill = refill;
+    settings.connection_refill = refill;
+    settings
+}
+
+#[test]
+fn a_window_of_one_octet_moves_bodies() {
+    on_both(|| async {
+        for refill in refills() {
+            let pair = pair(settings(1, refill), settings(1, refill), answer);
+            download(&pair.client, 3_000, 1_000).await;
+            upload(&pair.client, 3_000, 1_000).await;
+            echo(&pair.client, 1_000, 7).await;
+            pair.end().await;
+        }
+    });
+}
+
+#[test]
+fn a_window_of_a_hundred_octets_moves_bodies() {
+    on_both(|| async {
+        for refill in refills() {
+            let pair = pair(settings(100, refill), settings(100, refill), answer);
+            for total in [99, 100, 101, 30_000] {
+                download(&pair.client, total, 1_000).await;
+                upload(&pair.client, total, 1_000).await;
+                echo(&pair.client, total, 33).await;
+            }
+            pair.end().await;
+        }
+    });
+}
+
+#[test]
+fn the_smallest_connection_window_moves_many_bodies_at_once() {
+    on_both(|| async {
+        for refill in refills() {
+            let pair = pair(settings(65_535, refill), settings(65_535, refill), answer);
+            let tasks: Vec<_> = (0..6u64)
+                .map(|index| {
+                    let client = pair.client.clone();
+                    tokio::spawn(async move {
+                        download(&client, 300_000 + index, 20_000).await;
+                        upload(&client, 300_000 + index, 20_000).await;
+                        echo(&client, 300_000 + index, 20_000).await;
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.expect("no panic");
+            }
+            pair.end().await;
+        }
+    });
+}
