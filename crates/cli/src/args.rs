@@ -4,8 +4,10 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args as Options, Parser, Subcommand};
+use fullbore_link::units;
 use http::header::{HeaderName, HeaderValue};
 
 use crate::bytes_arg;
@@ -36,6 +38,9 @@ pub(crate) enum Command {
     /// Serve a folder over HTTP/2
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
+    /// Put an emulated long path in front of a server: delay, rate and buffer
+    #[command(after_help = LINK_EXAMPLES)]
+    Link(LinkArgs),
     /// Move bytes through a client and a server in this process, check each one, print the speeds
     #[command(after_help = DEMO_EXAMPLES)]
     Demo,
@@ -66,6 +71,15 @@ Examples:
   fullbore serve . --plaintext                         http://127.0.0.1:8080, no TLS
   fullbore serve /srv/www --listen 0.0.0.0:443 --cert cert.pem --key key.pem
   fullbore serve . --self-signed --uploads incoming    https with a new certificate; PUT stores files";
+
+const LINK_EXAMPLES: &str = "\
+Examples:
+  fullbore link --to 127.0.0.1:8080 --rtt 100ms        100 ms away, on any free port
+  fullbore link --listen 127.0.0.1:9000 --to localhost:8080 --rtt 100ms --rate 1Gbit
+  fullbore link --to 127.0.0.1:8080 --count-frames --json
+
+Units: ns us ms s; bit kbit Mbit Gbit (a second); B kB MB GB (powers of ten), KiB MiB GiB (powers of two).
+All connections share the link. It runs until Ctrl-C or SIGTERM.";
 
 const DEMO_EXAMPLES: &str = "\
 Example:
@@ -264,6 +278,50 @@ pub(crate) struct ServeArgs {
     /// How many streams a client may have open at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_streams: Option<u32>,
+}
+
+/// `fullbore link`.
+#[derive(Options, Debug)]
+pub(crate) struct LinkArgs {
+    /// Where to listen; port 0 takes any free port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub(crate) listen: String,
+
+    /// The server to connect to for each client
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) to: String,
+
+    /// The round-trip time to add, half of it each way, such as 100ms
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::time)]
+    pub(crate) rtt: Duration,
+
+    /// The rate in each direction, such as 1Gbit [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    pub(crate) rate: Option<u64>,
+
+    /// How many bytes may wait for the link in each direction before it stops reading
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = units::bytes)]
+    pub(crate) buffer: u64,
+
+    /// How far each packet's delay may be off, either way; packets never overtake each other
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::time)]
+    pub(crate) jitter: Duration,
+
+    /// Which sequence of delays --jitter draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+
+    /// Let the TCP handshake take its round trip as well
+    #[arg(long)]
+    pub(crate) handshake: bool,
+
+    /// Print how many HTTP/2 frames of each type a cleartext connection carried, when it ends
+    #[arg(long)]
+    pub(crate) count_frames: bool,
+
+    /// Print a line of JSON for each connection instead of a table
+    #[arg(long, requires = "count_frames")]
+    pub(crate) json: bool,
 }
 
 /// One `-H` option: a header field that HTTP/2 can carry and that the user may choose.

@@ -13,6 +13,7 @@ mod connect;
 mod demo;
 mod exit;
 mod get;
+mod link_command;
 mod put;
 mod run;
 mod serve_command;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Get(get) => run::to_end(run::CLIENT_WORKERS, get::run(get)),
         Command::Put(put) => run::to_end(run::CLIENT_WORKERS, put::run(put)),
         Command::Demo => run::to_end(run::CLIENT_WORKERS, demo::run()),
+        Command::Link(link) => link_command::run(link),
         Command::Serve(serve) => serve_command::run(serve),
     };
     match ended {

@@ -99,7 +99,7 @@ impl Connection {
         if size < self.receive_window.size() {
             return Err(UsageError::WindowShrinks);
         }
-        if size > self.receive_window.size() {
+        if size > self.receive_window.size() && self.failed.is_none() {
             // Without a lease the window that it has is owed as well.
             let leased = match self.lease.held() {
                 0 => 0,

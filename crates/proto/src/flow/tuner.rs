@@ -71,7 +71,7 @@ impl Pace {
         let used = u128::from(consumed - self.consumed);
         let needed = u128::from(size) * 3 / 4;
         // Over a longer time than two round trips it is the rate that counts.
-        let outgrown = used * span.max(1) >= needed * elapsed.max(span);
+        let outgrown = used * span.max(1) >= needed * elapsed.max(span).max(1);
         if outgrown || elapsed >= span {
             self.since = now;
             self.consumed = consumed;

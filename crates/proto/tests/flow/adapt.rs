@@ -121,6 +121,8 @@ fn a_connection_that_failed_gives_its_memory_back_at_once() {
         .receive(b"not a preface".as_slice().into(), Time::ZERO)
         .unwrap_err();
     assert_eq!(budget.leased(), 0);
+    let _ = connection.grow_receive_window(WindowSize::MAX);
+    assert_eq!(budget.leased(), 0);
 }
 
 #[test]

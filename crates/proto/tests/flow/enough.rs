@@ -103,8 +103,8 @@ fn the_table_of_paths() {
     for window in [65_535u32, 4 << 20, 16 << 20] {
         for round_trip in ROUND_TRIPS {
             let round_trip = Duration::from_millis(round_trip);
-            let wait = Duration::from_secs(2);
-            let mut pair = download(windows(window), round_trip, GIGABIT, Duration::from_secs(1));
+            let wait = Duration::from_secs(1);
+            let mut pair = download(windows(window), round_trip, GIGABIT, Duration::from_millis(700));
             let rate = received_in(&mut pair, wait) as f64 / wait.as_secs_f64();
             let link = 16_384.0 / FRAME as f64 * 1e9 / GIGABIT as f64;
             let (window, round_trip) = (f64::from(window), round_trip.as_secs_f64());

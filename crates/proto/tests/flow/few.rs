@@ -135,7 +135,7 @@ fn a_flood_of_single_bytes_draws_less_than_one_update_for_16_kib() {
     }));
     faced.says(&frames::post(1));
     let read: Vec<u8> = (0..1_000).flat_map(|_| frames::data(1, 0, b"x")).collect();
-    let rounds = 5_000;
+    let rounds = 1_500;
     let mut drawn = 0;
     for _ in 0..rounds {
         faced.says(&read);

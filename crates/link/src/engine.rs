@@ -1,0 +1,596 @@
+//! The link's one thread: it accepts, reads, waits for the time of each delivery, and writes.
+//!
+//! Everything is in its hands, so nothing is locked but the counts that `stats` shows. Sockets are read as soon as they have
+//! something, up to the room on the path; a path hands back what is due, and the socket on its other side is written
+//! at once. `link` starts it and stops it.
+
+mod connection;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use slab::Slab;
+
+use crate::byte_queue::{MOST_READ, Pool};
+use crate::link::OnEnd;
+use crate::path::{Cargo, Packet, Path, PathSettings};
+use crate::side::{Pair, Side};
+use crate::socket;
+use crate::stats::{End, Shared};
+use crate::timer::{self, Timer};
+
+use connection::{Connection, Finish, Stage};
+
+const LISTENER: Token = Token(0);
+const TIMER: Token = Token(1);
+const WAKER: Token = Token(2);
+const FIRST_CONNECTION: usize = 3;
+
+/// How many events one poll may bring.
+const EVENTS: usize = 1024;
+
+/// One socket is given at most this much before the others have their turn and the clock is looked at.
+const MOST_WRITTEN: usize = 2 << 20;
+
+/// How long accepting pauses when the system has no descriptor or memory left: 50 ms.
+const ACCEPT_PAUSE: u64 = 50_000_000;
+
+/// What the builder settled.
+pub(crate) struct EngineSettings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) server: SocketAddr,
+    pub(crate) paths: Pair<PathSettings>,
+    pub(crate) buffer: u64,
+    pub(crate) handshake: bool,
+    pub(crate) count_frames: bool,
+}
+
+/// Ends the engine from another thread.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    stopping: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Stop {
+    pub(crate) fn now(&self) {
+        self.stopping.store(true, Ordering::Release);
+        // It fails only if the engine's poll is gone, and then so is the engine.
+        let _ = self.waker.wake();
+    }
+}
+
+/// See the head of this file.
+pub(crate) struct Engine {
+    poll: Poll,
+    timer: Timer,
+    stopping: Arc<AtomicBool>,
+    began: Instant,
+    listener: TcpListener,
+    /// When to accept again after the system had no room for more.
+    accept_at: Option<u64>,
+    settings: EngineSettings,
+    /// Indexed by the side that sends.
+    paths: Pair<Path>,
+    connections: Slab<Connection>,
+    /// Sockets that may have something to read, in the order of their turns.
+    readable: VecDeque<(usize, Side)>,
+    /// Those whose path has no room.
+    held: Pair<VecDeque<usize>>,
+    /// Sockets to write to, or to tell the end.
+    flush: VecDeque<(usize, Side)>,
+    /// How late the deliveries of this turn are.
+    late: Vec<u64>,
+    pool: Pool,
+    shared: Arc<Shared>,
+    on_end: Option<OnEnd>,
+}
+
+impl Engine {
+    /// Listens; the caller gives the engine a thread, and keeps the address and the way to stop it.
+    pub(crate) fn new(
+        settings: EngineSettings,
+        on_end: Option<OnEnd>,
+        shared: Arc<Shared>,
+    ) -> io::Result<(Self, Stop, SocketAddr)> {
+        let poll = Poll::new()?;
+        let timer = Timer::new(&poll, TIMER)?;
+        let mut listener = socket::listen(settings.listen, settings.buffer)?;
+        let address = listener.local_addr()?;
+        poll.registry()
+            .register(&mut listener, LISTENER, Interest::READABLE)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let stop = Stop {
+            stopping: Arc::clone(&stopping),
+            waker: Waker::new(poll.registry(), WAKER)?,
+        };
+        let engine = Self {
+            poll,
+            timer,
+            stopping,
+            began: Instant::now(),
+            listener,
+            accept_at: None,
+            paths: Pair {
+                client: Path::new(settings.paths.client.clone()),
+                server: Path::new(settings.paths.server.clone()),
+            },
+            settings,
+            connections: Slab::new(),
+            readable: VecDeque::new(),
+            held: Pair::default(),
+            flush: VecDeque::new(),
+            late: Vec::new(),
+            pool: Pool::default(),
+            shared,
+            on_end,
+        };
+        Ok((engine, stop, address))
+    }
+
+    /// Runs until it is stopped.
+    pub(crate) fn run(mut self) {
+        timer::prefer_this_thread();
+        let mut events = Events::with_capacity(EVENTS);
+        while !self.stopping.load(Ordering::Acquire) {
+            let now = self.now();
+            self.deliver(now);
+            self.let_in(now);
+            let deadline = self.next_deadline();
+            let now = self.now();
+            if self
+                .timer
+                .wait(&mut self.poll, &mut events, now, deadline)
+                .is_err()
+            {
+                // No system fails here while its descriptors are whole; without it there is nothing left to wait for.
+                break;
+            }
+            for event in &events {
+                self.note(event);
+            }
+            self.read_round();
+        }
+        for (_, connection) in self.connections.iter_mut() {
+            if !connection.reported {
+                connection.end = End::Stopped;
+                report(connection, &self.shared, &mut self.on_end);
+            }
+        }
+    }
+
+    /// Nanoseconds since the engine was made.
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// When there is something to do that no socket tells.
+    fn next_deadline(&self) -> Option<u64> {
+        if !self.readable.is_empty() || !self.flush.is_empty() {
+            return Some(0);
+        }
+        let path = |side| {
+            let room = (!self.held[side].is_empty()).then(|| self.paths[side].room_at());
+            [self.paths[side].next_delivery(), room]
+        };
+        let [client, server] = Side::BOTH.map(path);
+        client
+            .into_iter()
+            .chain(server)
+            .chain([self.accept_at])
+            .flatten()
+            .min()
+    }
+
+    // What a poll tells.
+
+    fn note(&mut self, event: &Event) {
+        match event.token() {
+            LISTENER => self.accept(),
+            TIMER | WAKER => {}
+            Token(token) => {
+                let token = token - FIRST_CONNECTION;
+                let side = if token % 2 == 0 {
+                    Side::Client
+                } else {
+                    Side::Server
+                };
+                self.note_socket(token / 2, side, event);
+            }
+        }
+    }
+
+    /// An event may be about a socket that is gone, and even come to the connection that has its place now: then it is
+    /// a hint that turns out to be wrong, and does no harm.
+    fn note_socket(&mut self, key: usize, side: Side, event: &Event) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let end = &mut connection.ends[side];
+        match &end.stage {
+            Stage::NotYet | Stage::Gone => return,
+            Stage::Connecting(_) => return self.finish_connect(key),
+            Stage::Open(_) => {}
+        }
+        end.failed |= event.is_error();
+        if event.is_writable() && !end.writable {
+            end.writable = true;
+            if !end.flushing {
+                end.flushing = true;
+                self.flush.push_back((key, side));
+            }
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            end.readable = true;
+            if event.is_error() && connection.flows[side].ended {
+                // There is nothing more to read that could bring the error.
+                return self.broken(key, side);
+            }
+            self.queue_read(key, side);
+        }
+    }
+
+    // Connections begin.
+
+    fn accept(&mut self) {
+        self.accept_at = None;
+        loop {
+            match self.listener.accept() {
+                Ok((socket, client)) => self.begin(socket, client),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return,
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        self.accept_at = Some(self.now() + ACCEPT_PAUSE);
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    fn begin(&mut self, mut socket: TcpStream, client: SocketAddr) {
+        socket::prepare_accepted(&socket);
+        let entry = self.connections.vacant_entry();
+        let key = entry.key();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registry = self.poll.registry();
+        if registry
+            .register(&mut socket, token(key, Side::Client), interest)
+            .is_err()
+        {
+            // Closed at once: the client sees that there is no path.
+            return;
+        }
+        entry.insert(Connection::new(client, socket, &self.settings));
+        {
+            let mut counts = self.shared.lock();
+            counts.connections += 1;
+            counts.open += 1;
+        }
+        if self.settings.handshake {
+            self.send(key, Side::Client, Cargo::Syn);
+        } else {
+            self.connect(key);
+            self.queue_read(key, Side::Client);
+        }
+    }
+
+    fn connect(&mut self, key: usize) {
+        let connected = socket::connect(self.settings.server, self.settings.buffer).and_then(|mut socket| {
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            self.poll
+                .registry()
+                .register(&mut socket, token(key, Side::Server), interest)?;
+            Ok(socket)
+        });
+        match connected {
+            Ok(socket) => {
+                if let Some(connection) = self.connections.get_mut(key) {
+                    connection.ends.server.stage = Stage::Connecting(socket);
+                }
+            }
+            Err(error) => self.unreachable(key, &error),
+        }
+    }
+
+    /// The system says that connecting to the server ended, one way or the other.
+    fn finish_connect(&mut self, key: usize) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let end = &mut connection.ends.server;
+        let Stage::Connecting(socket) = &end.stage else {
+            return;
+        };
+        let failed = socket.take_error();
+        match (failed, socket.peer_addr()) {
+            (Ok(None), Ok(_)) => {}
+            (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => return,
+            (Ok(Some(error)) | Err(error), _) | (_, Err(error)) => return self.unreachable(key, &error),
+        }
+        if let Stage::Connecting(socket) = std::mem::take(&mut end.stage) {
+            end.stage = Stage::Open(socket);
+        }
+        end.readable = true;
+        end.writable = true;
+        self.queue_read(key, Side::Server);
+        self.queue_flush(key, Side::Server);
+    }
+
+    fn unreachable(&mut self, key: usize, error: &io::Error) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.end = End::Unreachable(error.kind());
+            connection.lose(Side::Server, &mut self.pool);
+        }
+        self.send(key, Side::Server, Cargo::Reset);
+        self.settle(key);
+    }
+
+    // From a socket onto a path.
+
+    /// Puts something of a connection on the path from `side`.
+    fn send(&mut self, key: usize, side: Side, cargo: Cargo) {
+        let now = self.now();
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.packets += 1;
+            self.paths[side].send(now, key, cargo);
+        }
+    }
+
+    fn queue_read(&mut self, key: usize, side: Side) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let end = &mut connection.ends[side];
+        if end.readable && !end.queued {
+            end.queued = true;
+            self.readable.push_back((key, side));
+        }
+    }
+
+    /// Lets those read whose path has room again.
+    fn let_in(&mut self, now: u64) {
+        for side in Side::BOTH {
+            let path = &self.paths[side];
+            if !self.held[side].is_empty() && path.room(now) >= path.enough_room() {
+                let keys = self.held[side].drain(..);
+                self.readable.extend(keys.map(|key| (key, side)));
+            }
+        }
+        if self.accept_at.is_some_and(|time| time <= now) {
+            self.accept();
+        }
+    }
+
+    /// Each socket that may have something is read once, unless a delivery is due before.
+    fn read_round(&mut self) {
+        for _ in 0..self.readable.len() {
+            let Some((key, side)) = self.readable.pop_front() else {
+                return;
+            };
+            let now = self.now();
+            self.read(key, side, now);
+            let due = |side| self.paths[side].next_delivery().is_some_and(|time| time <= now);
+            if Side::BOTH.into_iter().any(due) {
+                return;
+            }
+        }
+    }
+
+    fn read(&mut self, key: usize, side: Side, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let receiver_gone = matches!(connection.ends[side.other()].stage, Stage::Gone);
+        let end = &mut connection.ends[side];
+        let flow = &mut connection.flows[side];
+        end.queued = false;
+        if !end.readable || !end.established || flow.ended || receiver_gone {
+            return;
+        }
+        let Stage::Open(socket) = &mut end.stage else {
+            return;
+        };
+        let path = &mut self.paths[side];
+        let room = path.room(now);
+        let receiver_reads = (flow.due as u64) < self.settings.buffer;
+        if end.failed && (room < path.enough_room() || !receiver_reads) {
+            // A reset needs no room.
+            return self.broken(key, side);
+        }
+        if !receiver_reads {
+            // `flush` puts it on the list again.
+            return;
+        }
+        if room < path.enough_room() {
+            end.queued = true;
+            self.held[side].push_back(key);
+            return;
+        }
+        let most = usize::try_from(room).unwrap_or(MOST_READ);
+        match flow.queue.read_from(socket, most, &mut self.pool) {
+            Ok(0) => {
+                flow.ended = true;
+                self.send(key, side, Cargo::End);
+            }
+            Ok(count) => {
+                flow.count(count, &mut self.shared.lock().traffic[side]);
+                connection.packets += path.send_bytes(now, key, count);
+                end.queued = true;
+                self.readable.push_back((key, side));
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => end.readable = false,
+                io::ErrorKind::Interrupted => self.queue_read(key, side),
+                _ => self.broken(key, side),
+            },
+        }
+    }
+
+    /// The peer behind this socket reset the connection, or it broke in another way: the other side is told, behind
+    /// all that travels towards it.
+    fn broken(&mut self, key: usize, side: Side) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        connection.lose(side, &mut self.pool);
+        connection.flows[side].ended = true;
+        if connection.end == End::Closed {
+            connection.end = End::Reset;
+        }
+        if !matches!(connection.ends[side.other()].stage, Stage::Gone) {
+            self.send(key, side, Cargo::Reset);
+        }
+        self.settle(key);
+    }
+
+    // From a path to a socket.
+
+    /// Delivers all that is due, and writes it.
+    fn deliver(&mut self, now: u64) {
+        for side in Side::BOTH {
+            while let Some(packet) = self.paths[side].receive(now) {
+                self.late.push(now - packet.delivery);
+                self.arrive(packet, side);
+            }
+        }
+        if !self.late.is_empty() {
+            let mut counts = self.shared.lock();
+            for late in self.late.drain(..) {
+                counts.late.add(late);
+            }
+        }
+        for _ in 0..self.flush.len() {
+            if let Some((key, side)) = self.flush.pop_front() {
+                self.write(key, side);
+            }
+        }
+    }
+
+    fn arrive(&mut self, packet: Packet, from: Side) {
+        let key = packet.connection;
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        connection.packets -= 1;
+        let to = from.other();
+        if matches!(connection.ends[to].stage, Stage::Gone) {
+            return self.settle(key);
+        }
+        let flow = &mut connection.flows[from];
+        match packet.cargo {
+            Cargo::Bytes(count) => flow.due += count,
+            Cargo::End => flow.finish = Finish::Close,
+            Cargo::Reset => flow.finish = Finish::Reset,
+            Cargo::Syn => return self.send(key, Side::Server, Cargo::SynAck),
+            Cargo::SynAck => {
+                connection.ends.client.established = true;
+                self.send(key, Side::Client, Cargo::Ack);
+                return self.queue_read(key, Side::Client);
+            }
+            Cargo::Ack => return self.connect(key),
+        }
+        self.queue_flush(key, to);
+    }
+
+    fn queue_flush(&mut self, key: usize, side: Side) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            let end = &mut connection.ends[side];
+            if !end.flushing {
+                end.flushing = true;
+                self.flush.push_back((key, side));
+            }
+        }
+    }
+
+    /// Writes what is due to `side`, then closes or resets it if that is due too.
+    fn write(&mut self, key: usize, side: Side) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let end = &mut connection.ends[side];
+        let flow = &mut connection.flows[side.other()];
+        end.flushing = false;
+        let Stage::Open(socket) = &mut end.stage else {
+            if flow.finish == Finish::Reset {
+                connection.lose(side, &mut self.pool);
+                self.settle(key);
+            }
+            return;
+        };
+        let before = flow.due;
+        while flow.due > 0 && end.writable && before - flow.due < MOST_WRITTEN {
+            match flow.queue.write_to(socket, flow.due, &mut self.pool) {
+                Ok(count) if count > 0 => flow.due -= count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => end.writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => return self.broken(key, side),
+            }
+        }
+        let written = (before - flow.due) as u64;
+        if written > 0 {
+            flow.traffic.delivered_bytes += written;
+            self.shared.lock().traffic[side.other()].delivered_bytes += written;
+        }
+        if flow.due > 0 && end.writable {
+            end.flushing = true;
+            self.flush.push_back((key, side));
+        } else if flow.finish == Finish::Reset {
+            if let Stage::Open(socket) = connection.lose(side, &mut self.pool) {
+                socket::reset(socket);
+            }
+        } else if flow.finish == Finish::Close && flow.due == 0 {
+            flow.finish = Finish::Done;
+            // Fails only if the peer has reset it, which the next read tells.
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+        }
+        if written > 0 {
+            self.queue_read(key, side.other());
+        }
+        self.settle(key);
+    }
+
+    // Connections end.
+
+    /// Reports a connection that is over, and gives up its place once nothing on the paths names it.
+    fn settle(&mut self, key: usize) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        if !connection.is_over() {
+            return;
+        }
+        for side in Side::BOTH {
+            connection.lose(side, &mut self.pool);
+        }
+        if !connection.reported {
+            report(connection, &self.shared, &mut self.on_end);
+        }
+        if connection.packets == 0 {
+            self.connections.remove(key);
+        }
+    }
+}
+
+/// Counts a connection as ended and tells who wants to know.
+fn report(connection: &mut Connection, shared: &Shared, on_end: &mut Option<OnEnd>) {
+    connection.reported = true;
+    let mut counts = shared.lock();
+    counts.open -= 1;
+    drop(counts);
+    if let Some(on_end) = on_end {
+        on_end(connection.report());
+    }
+}
+
+fn token(key: usize, side: Side) -> Token {
+    Token(FIRST_CONNECTION + 2 * key + usize::from(side == Side::Server))
+}

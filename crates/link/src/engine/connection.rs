@@ -1,0 +1,167 @@
+//! What the engine knows of one connection: a socket at each end, and a flow of bytes in each direction between them.
+//!
+//! Holds state and answers questions about it; the engine does the reading, the writing and the waiting.
+
+use std::net::SocketAddr;
+
+use mio::net::TcpStream;
+
+use super::EngineSettings;
+use crate::byte_queue::{ByteQueue, Pool};
+use crate::frames::FrameReader;
+use crate::side::{Pair, Side};
+use crate::stats::{ConnectionReport, End, Traffic};
+
+/// A client, a server, and what is between them.
+#[derive(Debug)]
+pub(super) struct Connection {
+    client: SocketAddr,
+    pub(super) ends: Pair<Endpoint>,
+    /// Indexed by the side that sends.
+    pub(super) flows: Pair<Flow>,
+    /// How many packets on the two paths name this connection. Its place is not given to another while there are any.
+    pub(super) packets: usize,
+    pub(super) end: End,
+    pub(super) reported: bool,
+}
+
+impl Connection {
+    pub(super) fn new(client: SocketAddr, socket: TcpStream, settings: &EngineSettings) -> Self {
+        let count_frames = settings.count_frames;
+        Self {
+            client,
+            ends: Pair {
+                client: Endpoint {
+                    stage: Stage::Open(socket),
+                    established: !settings.handshake,
+                    readable: true,
+                    writable: true,
+                    ..Endpoint::default()
+                },
+                server: Endpoint {
+                    established: true,
+                    ..Endpoint::default()
+                },
+            },
+            flows: Pair {
+                client: Flow::new(count_frames.then(FrameReader::client)),
+                server: Flow::new(count_frames.then(FrameReader::server)),
+            },
+            packets: 0,
+            end: End::Closed,
+            reported: false,
+        }
+    }
+
+    /// Whether nothing can happen any more: each side is gone, or was told the end of the other after its own.
+    pub(super) fn is_over(&self) -> bool {
+        let gone = |side| matches!(self.ends[side].stage, Stage::Gone);
+        let told = |side| self.flows[side].finish == Finish::Done;
+        Side::BOTH.into_iter().all(gone) || Side::BOTH.into_iter().all(told)
+    }
+
+    pub(super) fn report(&self) -> ConnectionReport {
+        ConnectionReport {
+            client: self.client,
+            end: self.end,
+            to_server: self.flows.client.traffic,
+            to_client: self.flows.server.traffic,
+        }
+    }
+
+    /// The socket of `side` is no more, and with it all that was meant for it.
+    pub(super) fn lose(&mut self, side: Side, pool: &mut Pool) -> Stage {
+        let towards = &mut self.flows[side.other()];
+        towards.queue.clear(pool);
+        towards.due = 0;
+        std::mem::replace(&mut self.ends[side].stage, Stage::Gone)
+    }
+}
+
+/// The link's socket towards one side.
+#[derive(Debug, Default)]
+pub(super) struct Endpoint {
+    pub(super) stage: Stage,
+    /// The handshake, if it takes time, has come back: this side may have sent something.
+    pub(super) established: bool,
+    /// A read may find something.
+    pub(super) readable: bool,
+    /// A write may succeed.
+    pub(super) writable: bool,
+    /// It is on one of the engine's lists of those to read from.
+    pub(super) queued: bool,
+    /// The system told of an error that no read or write has returned yet.
+    pub(super) failed: bool,
+    /// It is on the engine's list of those to write to.
+    pub(super) flushing: bool,
+}
+
+/// How far a socket is.
+#[derive(Debug, Default)]
+pub(super) enum Stage {
+    /// The handshake is still travelling.
+    #[default]
+    NotYet,
+    /// The system connects.
+    Connecting(TcpStream),
+    /// Bytes can pass.
+    Open(TcpStream),
+    /// Closed, reset or never reached.
+    Gone,
+}
+
+/// One direction of one connection.
+#[derive(Debug)]
+pub(super) struct Flow {
+    /// What was read and not written yet: first what is due, then what travels.
+    pub(super) queue: ByteQueue,
+    /// How many bytes of the queue have been delivered and wait for the receiver.
+    pub(super) due: usize,
+    /// The sender's end was read.
+    pub(super) ended: bool,
+    /// What the receiver is still to be told.
+    pub(super) finish: Finish,
+    pub(super) traffic: Traffic,
+    pub(super) frames: Option<FrameReader>,
+}
+
+impl Flow {
+    fn new(frames: Option<FrameReader>) -> Self {
+        Self {
+            queue: ByteQueue::default(),
+            due: 0,
+            ended: false,
+            finish: Finish::Open,
+            traffic: Traffic::default(),
+            frames,
+        }
+    }
+
+    /// Counts the last `count` bytes of the queue, here and in the sum of all connections.
+    pub(super) fn count(&mut self, count: usize, sum: &mut Traffic) {
+        self.traffic.received_bytes += count as u64;
+        sum.received_bytes += count as u64;
+        if let Some(reader) = &mut self.frames {
+            let own = &mut self.traffic.frames;
+            for octets in self.queue.last(count) {
+                reader.read(octets, |frame, small_run| {
+                    own.get_or_insert_default().add(frame, small_run);
+                    sum.frames.get_or_insert_default().add(frame, small_run);
+                });
+            }
+        }
+    }
+}
+
+/// How a flow ends for its receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Finish {
+    /// More may come.
+    Open,
+    /// Close, once all that is due is written.
+    Close,
+    /// Reset, once all that is due is written or cannot be.
+    Reset,
+    /// It was told.
+    Done,
+}
