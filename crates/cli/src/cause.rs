@@ -63,6 +63,25 @@ struct Figures {
     round_trip: Option<Duration>,
 }
 
+impl Figures {
+    /// A window that allows far more than the path carried was not the cause: it was full because so much lay on the
+    /// path, in the buffers of some box.
+    fn cause(&self, held: Stall, bytes: u64, busy: Duration) -> Stall {
+        let window = match held {
+            Stall::StreamWindow => self.stream_window,
+            Stall::ConnectionWindow => self.connection_window,
+            _ => return held,
+        };
+        let trip = self.round_trip.unwrap_or_default().as_nanos();
+        // window / trip > 1.5 * bytes / busy
+        let roomy = u128::from(window) * busy.as_nanos() * 2 > u128::from(bytes) * trip * 3;
+        match roomy && trip > 0 {
+            true => Stall::Moving,
+            false => held,
+        }
+    }
+}
+
 impl Waited {
     /// The account of a run over these connections; none when nothing was under way on them.
     pub(crate) fn of(direction: Direction, reports: &[fullbore::Report]) -> Option<Self> {
@@ -83,6 +102,11 @@ impl Waited {
         if busy.is_zero() {
             return None;
         }
+        let data = |report: &fullbore::Report| match direction {
+            Direction::Receiving => report.stats.received_data_bytes,
+            Direction::Sending => report.stats.sent_data_bytes,
+        };
+        let bytes: u64 = reports.iter().map(data).sum();
         let percent = 100.0 * spent(held).as_secs_f64() / busy.as_secs_f64();
         let round_trip = reports
             .iter()
@@ -131,7 +155,7 @@ impl Waited {
             }),
             data_frames_received: frames(|report| report.stats.received_frames.of(fullbore::FrameKind::DATA)),
             data_frames_sent: frames(|report| report.stats.sent_frames.of(fullbore::FrameKind::DATA)),
-            clause: clause(direction, held, percent, &figures),
+            clause: clause(direction, figures.cause(held, bytes, busy), percent, &figures),
         })
     }
 
@@ -191,7 +215,11 @@ fn clause(direction: Direction, state: Stall, percent: f64, figures: &Figures) -
             ),
             false => format!("{held} held by this side: what is sent came slower than the path takes it"),
         },
-        _ => format!("{held} spent waiting for the server{}", over(figures.round_trip)),
+        _ if receiving => format!("{held} spent waiting for the server{}", over(figures.round_trip)),
+        _ => format!(
+            "{held} spent waiting for the server to take it in and answer{}",
+            over(figures.round_trip)
+        ),
     }
 }
 
@@ -266,5 +294,25 @@ mod tests {
             said(Direction::Receiving, Stall::Peer),
             "97 % of the time spent waiting for the server, the round trip is 100 ms"
         );
+    }
+
+    #[test]
+    fn a_window_with_room_to_spare_is_not_blamed() {
+        let figures = Figures {
+            stream_window: 48 << 20,
+            connection_window: 65_535,
+            streams: 100,
+            round_trip: Some(Duration::from_millis(100)),
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(
+            figures.cause(Stall::StreamWindow, 100_000_000, second),
+            Stall::Moving
+        );
+        assert_eq!(
+            figures.cause(Stall::ConnectionWindow, 650_000, second),
+            Stall::ConnectionWindow
+        );
+        assert_eq!(figures.cause(Stall::Peer, 1, second), Stall::Peer);
     }
 }

@@ -151,7 +151,14 @@ where
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            progress |= self.poll_write(cx)?;
+            match self.poll_write(cx) {
+                Ok(wrote) => progress |= wrote,
+                Err(error) => {
+                    // A peer that closed early may have answered first, and what it said is still here to be read.
+                    while let Poll::Ready(Ok(Read::Some)) = self.poll_read(cx) {}
+                    return Poll::Ready(Err(error));
+                }
+            }
             // Behind the write, which may hold a frame back: no turn ends without a timer for that.
             progress |= self.poll_timer(cx);
             if let Some(result) = self.ended() {
