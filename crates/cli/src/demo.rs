@@ -1,12 +1,14 @@
 //! `fullbore demo`: a server and a client in this process, and proof that every byte between them is right.
 //!
-//! Needs no argument, file or network. The bytes come from `pattern`, the server's side is `service`, and what is
-//! done with them, and measured, is here.
+//! Needs no argument, file or network. The bytes come from `pattern`, the server's side is `service`, the long path is
+//! `path`, and what is done with them, and measured, is here.
 
+mod path;
 mod pattern;
 mod service;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,6 +42,7 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
         "what", "bytes", "seconds", "MB/s", "checked"
     ))?;
     let mut total = 0;
+    let mut cleartext = None;
     for secure in [false, true] {
         let pair = Pair::start(secure).await?;
         let over = if secure { "TLS" } else { "cleartext" };
@@ -47,6 +50,14 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
         total += line(&format!("download over {over}"), pair.download()).await?;
         total += line(&format!("upload over {over}"), pair.upload()).await?;
         total += line(&format!("{many} small answers over {over}"), pair.small()).await?;
+        if !secure {
+            cleartext = Some(pair);
+            continue;
+        }
+        pair.stop().await?;
+    }
+    if let Some(pair) = cleartext {
+        total += path::run(pair.address).await?;
         pair.stop().await?;
     }
     say(&format!(
@@ -78,6 +89,7 @@ fn say(text: &str) -> Result<(), Failure> {
 struct Pair {
     client: Client,
     origin: String,
+    address: SocketAddr,
     stop: oneshot::Sender<()>,
     server: JoinHandle<Result<(), fullbore::Error>>,
 }
@@ -109,6 +121,7 @@ impl Pair {
         Ok(Self {
             client: client.build().map_err(wrong)?,
             origin: format!("{scheme}://{address}"),
+            address,
             stop,
             server: tokio::spawn(server.serve(DemoService)),
         })
