@@ -256,14 +256,19 @@ async fn an_answer_is_read_although_the_peer_closed_and_the_upload_cannot_go_on(
     let response = tokio::spawn(client.send(post("/", Chunks::new(10_000_000, 10_000))));
     soon(raw.expect(kind::DATA)).await;
     raw.respond(1, false, &[]).await;
-    raw.send(kind::DATA, 1, 1, b"too large").await;
+    // More than one read brings.
+    for (at, end) in [(0, false), (15_000, false), (30_000, false), (45_000, true)] {
+        raw.send(kind::DATA, u8::from(end), 1, &pattern(at, 15_000)).await;
+    }
     drop(raw);
     let response = soon(response).await.unwrap().expect("the response came");
-    let body = soon(response.into_body().collect())
-        .await
-        .expect("it was whole")
-        .to_bytes();
-    assert_eq!(body, "too large");
+    assert_eq!(
+        soon(take(response.into_body()))
+            .await
+            .expect("it was whole")
+            .bytes,
+        60_000
+    );
 }
 
 #[tokio::test]
