@@ -62,6 +62,8 @@ pub(crate) struct Driver<T, A> {
     /// How many of the bytes that readers consumed the engine knows of.
     credited: u64,
     timer: Option<Pin<Box<Sleep>>>,
+    /// How long a connection that has failed tries to say so.
+    last_words: Option<Pin<Box<Sleep>>>,
     /// Handlers were woken and have had no chance to answer yet.
     yield_first: bool,
     stage: Stage,
@@ -103,6 +105,7 @@ where
             unflushed: false,
             credited: 0,
             timer: None,
+            last_words: None,
             yield_first: false,
             stage: Stage::Open,
         }
@@ -163,6 +166,15 @@ where
             progress |= self.poll_timer(cx);
             if let Some(result) = self.ended() {
                 return Poll::Ready(result);
+            }
+            if let Some(error) = self.connection.error() {
+                // A peer that reads nothing does not hold the connection open by that.
+                let wait = || Box::pin(tokio::time::sleep(transport::LINGER));
+                let timer = self.last_words.get_or_insert_with(wait);
+                if timer.as_mut().poll(cx).is_ready() {
+                    let settled = self.connection.peer_settings_received();
+                    return Poll::Ready(Err(Error::from_connection(error, settled)));
+                }
             }
             progress |= self.end_unwanted();
             if !progress {

@@ -38,8 +38,8 @@ pub struct Config {
     pub stream_refill: Refill,
     /// When the connection's window is refilled. A quarter.
     pub connection_refill: Refill,
-    /// How many streams the peer may have open (SETTINGS_MAX_CONCURRENT_STREAMS). 10,000; a stream counts until it is
-    /// closed *and* its owner has released it, so that a peer that opens and resets gains nothing (CVE-2023-44487).
+    /// How many streams the peer may have open (SETTINGS_MAX_CONCURRENT_STREAMS). 10,000; a stream that was reset
+    /// counts until its owner has released it, so that a peer that opens and resets gains nothing (CVE-2023-44487).
     pub max_concurrent_streams: u32,
     /// The largest frame that we accept (SETTINGS_MAX_FRAME_SIZE), in octets. 16,384. Values out of
     /// the range 16,384 to 2^24-1 count as the nearest in it.

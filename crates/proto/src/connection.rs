@@ -66,6 +66,8 @@ pub struct Connection {
     next_stream: Option<StreamId>,
     /// The highest stream that the peer has opened; 0 for none.
     highest_peer_stream: u32,
+    /// Streams that have finished well and are not released: they count against no limit.
+    finished: usize,
     /// Streams of ours that are open or half closed.
     active: u32,
     /// Streams of ours that wait for the peer to allow them, in order.
@@ -168,6 +170,7 @@ impl Connection {
             closed: ClosedLog::default(),
             next_stream: (role == Role::Client).then_some(StreamId::FIRST_CLIENT),
             highest_peer_stream: 0,
+            finished: 0,
             active: 0,
             waiting: VecDeque::new(),
             receive_window: ReceiveWindow::new(DEFAULT_WINDOW.bytes(), window, config.connection_refill),

@@ -66,7 +66,7 @@ where
     /// Says at which count of consumed bytes a WINDOW_UPDATE is due; false when it is due already.
     pub(super) fn set_due(&self) -> bool {
         let until = self.connection.connection_release_until_due();
-        self.mailbox.set_due(self.credited + until)
+        self.mailbox.set_due(self.credited.saturating_add(until))
     }
 
     /// What one stream's handles have left.

@@ -21,7 +21,7 @@ const SLAB: usize = 256 << 10;
 
 /// How long, and for how many bytes, a closed connection is read on, so that the peer sees our last words rather than a
 /// reset of the transport (RFC 9113 section 5.4.1).
-const LINGER: Duration = Duration::from_secs(1);
+pub(super) const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 4 << 20;
 
 /// What a read brought.

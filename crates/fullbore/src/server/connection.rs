@@ -25,7 +25,7 @@ use crate::mailbox::Mailbox;
 pub fn serve_connection<T, S, B>(io: T, service: S, config: Config) -> ServeConnection<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
     B: Body<Data = Bytes> + Send + 'static,

@@ -137,7 +137,7 @@ impl Connection {
         if on_itself {
             return error(ErrorCode::PROTOCOL_ERROR, "a stream that depends on itself");
         }
-        if self.streams.len() >= self.config.max_concurrent_streams as usize {
+        if self.streams.len() - self.finished >= self.config.max_concurrent_streams as usize {
             return error(ErrorCode::REFUSED_STREAM, "more streams than are allowed at once");
         }
         if self.section.over_limit() {

@@ -178,6 +178,7 @@ impl Connection {
         self.refills.clear();
         self.refills_due = 0;
         self.window_blocked = 0;
+        self.finished = 0;
         self.failed = Some(error);
     }
 }

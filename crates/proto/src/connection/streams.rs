@@ -199,6 +199,7 @@ impl Connection {
             return;
         };
         if stream.state.is_closed() {
+            self.finished -= usize::from(stream.state == State::Closed(Cause::Finished));
             self.streams.remove(key);
         } else if stream.send.phase != Phase::Done {
             let code = match self.role {
@@ -461,8 +462,9 @@ impl Connection {
         if !stream.state.is_closed() {
             return;
         }
-        if stream.released {
-            self.streams.remove(key);
+        match stream.released {
+            true => drop(self.streams.remove(key)),
+            false => self.finished += 1,
         }
         if self.role == Role::Client {
             self.active -= 1;

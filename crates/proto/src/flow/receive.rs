@@ -158,16 +158,24 @@ impl ReceiveWindow {
         }
     }
 
-    /// How many bytes the application has to consume before [`Self::refill_due`] holds.
+    /// How many bytes the application has to consume before [`Self::refill_due`] holds; `u64::MAX` when that alone does
+    /// not do.
     pub(crate) fn until_due(&self) -> u64 {
         let size = u64::from(self.size);
         let floor = (size / 4).clamp(1, SMALLEST_UPDATE);
-        let needed = match self.refill {
-            Refill::Fraction { divisor } => (size / u64::from(divisor.max(1))).max(floor),
-            Refill::Remaining(_) => floor,
-        };
         let by_consumption = (self.consumed + self.limit).saturating_sub(self.advertised);
-        needed.saturating_sub(by_consumption).max(1)
+        match self.refill {
+            Refill::Fraction { divisor } => {
+                let needed = (size / u64::from(divisor.max(1))).max(floor);
+                needed.saturating_sub(by_consumption).max(1)
+            }
+            // What is missing is that more comes, and then the question is put again.
+            Refill::Remaining(bytes) if self.remaining() > u64::from(bytes) => u64::MAX,
+            Refill::Remaining(_) => {
+                let to_floor = floor.saturating_sub(by_consumption);
+                to_floor.min(self.unconsumed()).max(1)
+            }
+        }
     }
 
     /// Advertises all that may be advertised; the increment for WINDOW_UPDATE, when there is one.
@@ -335,5 +343,17 @@ mod tests {
         assert_eq!(window.opens(at(149), at(300), trip), Some(at(150)));
         assert_eq!(window.opens(at(150), at(300), trip), None);
         assert!(!window.is_unread());
+    }
+
+    #[test]
+    fn a_fixed_threshold_asks_for_no_report_before_it_is_reached() {
+        let mut window = window(1 << 20, Refill::Remaining(160_000));
+        assert_eq!(window.until_due(), u64::MAX);
+        window.receive((1 << 20) - 160_000, 0).unwrap();
+        let left = window.until_due();
+        window.consume(left - 1);
+        assert!(!window.refill_due(false));
+        window.consume(1);
+        assert!(window.refill_due(false));
     }
 }
