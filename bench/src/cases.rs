@@ -1,0 +1,152 @@
+//! The published cases, one file each, and what their sections have in common: the tables, what failed, the machine,
+//! the versions and the command that makes the section again. `main` calls `run`.
+
+mod frames;
+mod many;
+mod paths;
+mod tiny;
+mod windows;
+
+use crate::contest::Series;
+use crate::fault::Fault;
+use crate::markdown::Table;
+use crate::peers;
+use crate::session::Session;
+
+const MIB: u64 = 1 << 20;
+
+/// The round trips of Mint's table, in milliseconds.
+const ROUND_TRIPS: [u32; 6] = [1, 20, 70, 100, 130, 230];
+
+/// The link's rate, in bytes a second.
+const RATE: f64 = 125e6;
+
+/// One of the published cases.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Case {
+    Paths,
+    Windows,
+    Frames,
+    Many,
+    Tiny,
+}
+
+impl Case {
+    pub(crate) const ALL: [Case; 5] = [Case::Paths, Case::Windows, Case::Frames, Case::Many, Case::Tiny];
+
+    /// Its name on the command line and in the markers of its section.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Case::Paths => "paths",
+            Case::Windows => "windows",
+            Case::Frames => "frames",
+            Case::Many => "many",
+            Case::Tiny => "tiny",
+        }
+    }
+}
+
+/// A case as measured.
+pub(crate) struct Section {
+    pub(crate) text: String,
+    /// Whether no measurement of fullbore itself failed.
+    pub(crate) sound: bool,
+}
+
+/// Measures a case.
+///
+/// # Errors
+/// When what every measurement needs could not be had: files, `fullbore serve`, `fullbore link`.
+pub(crate) fn run(case: Case, session: &Session) -> Result<Section, Fault> {
+    match case {
+        Case::Paths => paths::run(session),
+        Case::Windows => windows::run(session),
+        Case::Frames => frames::run(session),
+        Case::Many => many::run(session),
+        Case::Tiny => tiny::run(session),
+    }
+}
+
+/// A section under way.
+struct Draft {
+    case: Case,
+    text: String,
+    notes: Vec<String>,
+    sound: bool,
+}
+
+impl Draft {
+    fn new(case: Case, title: &str) -> Self {
+        Self {
+            case,
+            text: format!("## {title}\n"),
+            notes: Vec::new(),
+            sound: true,
+        }
+    }
+
+    fn say(&mut self, paragraph: &str) {
+        self.text.push_str(&format!("\n{paragraph}\n"));
+    }
+
+    fn table(&mut self, table: &Table) {
+        self.text.push_str(&format!("\n{}", table.text()));
+    }
+
+    fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// A note that whoever runs the program should see at once.
+    fn complain(&mut self, note: String) {
+        eprintln!("fullbore-bench: {note}");
+        self.note(note);
+    }
+
+    /// Notes which of the contenders failed, and why.
+    fn note_faults<T>(&mut self, row: &str, all: &[Series<T>]) {
+        for series in all {
+            if let Some(fault) = &series.fault {
+                self.sound &= !series.ours;
+                self.complain(format!("{row}: {}: {fault}.", series.name));
+            }
+        }
+    }
+
+    fn done(mut self, session: &Session, programs: &[&str]) -> Result<Section, Fault> {
+        let name = self.case.name();
+        let runs = session.runs;
+        let figures = match runs {
+            1 => "of one run".to_owned(),
+            _ => format!("the median of {runs} runs and (least-most); in each run all programs took turns"),
+        };
+        for note in std::mem::take(&mut self.notes) {
+            self.text.push_str(&format!("\n- {note}"));
+        }
+        let version = session.fullbore.version(session)?;
+        let peers = peers::versions(session, programs);
+        self.text.push_str(&format!(
+            "\n- Figures are {figures}.\
+             \n- Machine: {}.\n- Programs: {version}; {peers}.\
+             \n- Again: `cargo build --release && cargo run --release -p fullbore-bench -- {name} --runs {runs}`\n",
+            session.machine()
+        ));
+        Ok(Section {
+            text: self.text,
+            sound: self.sound,
+        })
+    }
+}
+
+/// The series of that name.
+fn series<'a, T>(all: &'a [Series<T>], name: &str) -> Option<&'a Series<T>> {
+    all.iter().find(|series| series.name == name)
+}
+
+/// The head of a table: the columns of the row's own, then a column for each contender.
+fn head<T>(own: &[&str], all: &[Series<T>]) -> Vec<String> {
+    own.iter()
+        .map(|&name| name.to_owned())
+        .chain(all.iter().map(|series| series.name.clone()))
+        .collect()
+}

@@ -1,0 +1,142 @@
+//! Windows that do not move, over six round trips: what `window / RTT` allows, and how much of it is reached.
+
+use std::time::Duration;
+
+use super::{Case, Draft, MIB, RATE, ROUND_TRIPS, Section};
+use crate::contest::{Contender, hold};
+use crate::fault::Fault;
+use crate::fullbore::LongPath;
+use crate::markdown::Table;
+use crate::peers;
+use crate::session::{Session, make_hollow_file};
+
+/// Each window by name, in bytes, and as the power of two that nghttp takes (which is a byte less).
+const WINDOWS: [(&str, u64, u32); 3] = [
+    ("65,535 B", 65_535, 16),
+    ("4 MiB", 4 * MIB, 22),
+    ("16 MiB", 16 * MIB, 24),
+];
+/// A transfer takes about so long, if it is not of the fewest windows.
+const SECONDS: f64 = 1.5;
+const FEWEST_WINDOWS: u64 = 8;
+const LIMIT: Duration = Duration::from_secs(30);
+
+pub(super) fn run(session: &Session) -> Result<Section, Fault> {
+    let folder = session.folder("windows")?;
+    let file = folder.join("body");
+    let mut draft = Draft::new(Case::Windows, "Fixed windows over a long path");
+    let serve = session.fullbore.serve(session, &folder, &[])?;
+    let mut table = Table::new([
+        "window",
+        "round trip",
+        "window ÷ RTT, MB/s",
+        "limit, MB/s",
+        "MB sent",
+        "limit, s",
+        "get, s",
+        "get, %",
+        "nghttp, %",
+    ]);
+    for (name, window, bits) in WINDOWS {
+        for rtt_ms in ROUND_TRIPS {
+            let rtt = f64::from(rtt_ms) / 1000.0;
+            let bytes = bytes_for(window, rtt);
+            make_hollow_file(&file, bytes)?;
+            let link = session.fullbore.link(
+                session,
+                serve.port,
+                LongPath {
+                    rtt_ms,
+                    gigabit: true,
+                },
+            )?;
+            let url = format!("http://127.0.0.1:{}/body", link.port);
+            let text = window.to_string();
+            let windows = ["--stream-window", &text, "--connection-window", &text];
+            let all = hold(
+                session.runs,
+                vec![
+                    Contender::ours("get", || {
+                        session.fullbore.get(session, &url, bytes, &windows, LIMIT)
+                    }),
+                    Contender::peer("nghttp", || {
+                        peers::nghttp(session, &url, &peers::window_flags(bits), LIMIT)
+                    }),
+                ],
+            );
+            draft.note_faults(&format!("{name} at {rtt_ms} ms"), &all);
+            let limit = seconds_for(window, rtt, bytes);
+            let speed = window as f64 / rtt;
+            let mut row = vec![
+                name.to_owned(),
+                format!("{rtt_ms} ms"),
+                format!("{:.2}", speed / 1e6),
+                format!("{:.2}", speed.min(RATE) / 1e6),
+                format!("{:.1}", bytes as f64 / 1e6),
+                format!("{limit:.3}"),
+            ];
+            row.extend(
+                all.iter()
+                    .take(1)
+                    .map(|series| series.cell(3, |seconds| *seconds)),
+            );
+            row.extend(
+                all.iter()
+                    .map(|series| series.cell(1, |seconds| 100.0 * limit / seconds)),
+            );
+            table.row(row);
+        }
+    }
+    draft.say(
+        "A download from `fullbore serve` at 1 Gbit/s with a window that does not move, the same for the stream and \
+         for the connection. The limit is the lesser of the link's rate and window ÷ RTT. `limit, s` is the time of \
+         the whole transfer if all credit returned at once: RTT + bytes ÷ rate where the link is the limit, else a \
+         round trip for each window of bytes and the last window at the link's rate. The last columns are in per cent \
+         of that limit's speed. A receiver that returns credit in pieces of q bytes can reach window ÷ (RTT + q ÷ rate) \
+         at the most.",
+    );
+    draft.table(&table);
+    draft.note("nghttp has windows of 2^16-1, 2^22-1 and 2^24-1 bytes (`-w`, `-W`) and refills them when half is used up; fullbore when a quarter is. Each program's own clock: nghttp's `responseEnd`, fullbore's `seconds`.");
+    draft.done(session, &["nghttp"])
+}
+
+/// Whole windows that take about `SECONDS`.
+fn bytes_for(window: u64, rtt: f64) -> u64 {
+    let each = rtt.max(window as f64 / RATE);
+    window * FEWEST_WINDOWS.max((SECONDS / each) as u64)
+}
+
+/// The least time for whole windows of bytes.
+fn seconds_for(window: u64, rtt: f64, bytes: u64) -> f64 {
+    if window as f64 / RATE >= rtt {
+        return rtt + bytes as f64 / RATE;
+    }
+    // The first byte of a window leaves when the credit of the window before it is back: a round trip later.
+    bytes.div_ceil(window) as f64 * rtt + window as f64 / RATE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_window_costs_a_round_trip_for_each() {
+        let seconds = seconds_for(65_535, 0.1, 10 * 65_535);
+        assert!((seconds - (1.0 + 65_535.0 / RATE)).abs() < 1e-9, "{seconds}");
+    }
+
+    #[test]
+    fn a_wide_window_leaves_the_link_as_the_limit() {
+        let seconds = seconds_for(16 * MIB, 0.1, 64 * MIB);
+        assert!(
+            (seconds - (0.1 + 64.0 * MIB as f64 / RATE)).abs() < 1e-9,
+            "{seconds}"
+        );
+    }
+
+    #[test]
+    fn a_transfer_is_whole_windows_and_never_too_few() {
+        assert_eq!(bytes_for(16 * MIB, 0.23), 8 * 16 * MIB);
+        assert_eq!(bytes_for(65_535, 0.1), 15 * 65_535);
+    }
+}

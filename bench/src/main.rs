@@ -1,0 +1,116 @@
+//! The program `fullbore-bench`: runs the published cases beside their peers and prints what it measured as tables.
+//!
+//! Here a command line becomes cases to run, and their sections are printed and written. `cases` holds one file a
+//! case; `fullbore` and `peers` know how each program is called and what it prints; `process`, `place` and `session`
+//! hold what every case stands on; `contest`, `stats` and `markdown` make figures and tables of the samples.
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod cases;
+mod contest;
+mod fault;
+mod fullbore;
+mod markdown;
+mod peers;
+mod place;
+mod process;
+mod session;
+mod stats;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::cases::Case;
+use crate::fault::Fault;
+use crate::session::Session;
+
+/// Runs the published cases beside their peers and prints tables of ratios
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Chosen,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What every case takes.
+#[derive(Args)]
+struct Options {
+    /// How often each program is measured, in turn with the others
+    #[arg(long, value_name = "N", default_value_t = 5, global = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Write the section of each case into this file too, in the place of the one it had there
+    #[arg(long, value_name = "FILE", global = true)]
+    write: Option<PathBuf>,
+    /// Start no measurement after this many minutes, and end the one under way
+    #[arg(long, value_name = "MINUTES", default_value_t = 60, global = true, value_parser = clap::value_parser!(u32).range(1..=1440))]
+    at_most: u32,
+    /// Stay in this network namespace instead of one of its own
+    #[arg(long, global = true)]
+    here: bool,
+}
+
+#[derive(Subcommand, Clone, Copy)]
+enum Chosen {
+    /// One stream of 64 MiB at 1 Gbit/s over six round trips, down and up
+    Paths,
+    /// Windows that do not move: 65,535 B, 4 MiB and 16 MiB over the same six round trips
+    Windows,
+    /// How many WINDOW_UPDATE frames a MiB received costs
+    Frames,
+    /// 10,000 files of 10 KB over 100 ms and one connection
+    Many,
+    /// Whether a long upload through a small window decays into tiny DATA frames
+    Tiny,
+    /// Every case above
+    All,
+}
+
+impl Chosen {
+    fn cases(self) -> Vec<Case> {
+        match self {
+            Chosen::Paths => vec![Case::Paths],
+            Chosen::Windows => vec![Case::Windows],
+            Chosen::Frames => vec![Case::Frames],
+            Chosen::Many => vec![Case::Many],
+            Chosen::Tiny => vec![Case::Tiny],
+            Chosen::All => Case::ALL.to_vec(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let line = CommandLine::parse();
+    let place = place::enter(line.options.here);
+    match run(&line, place) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(fault) => {
+            eprintln!("fullbore-bench: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the chosen cases; `false` when a measurement of fullbore itself failed, which its table then says.
+fn run(line: &CommandLine, place: place::Place) -> Result<bool, Fault> {
+    let options = &line.options;
+    let at_most = Duration::from_secs(60 * u64::from(options.at_most));
+    let session = Session::open(place, options.runs, at_most)?;
+    let mut sound = true;
+    for case in line.command.cases() {
+        eprintln!("fullbore-bench: {}", case.name());
+        let section = cases::run(case, &session)?;
+        println!("{}", section.text);
+        sound &= section.sound;
+        if let Some(file) = &options.write {
+            markdown::write_section(file, case.name(), &section.text)?;
+        }
+    }
+    Ok(sound)
+}

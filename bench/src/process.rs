@@ -1,0 +1,337 @@
+//! Starting other programs, waiting for them no longer than told, and ending them by their id. Knows no program by
+//! name; `fullbore` and `peers` call it, `session` holds the janitor.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::fault::Fault;
+
+/// What a program that ended had said, and how long it ran.
+pub(crate) struct Said {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) wall: Duration,
+}
+
+/// Runs a program to its end.
+///
+/// # Errors
+/// When it does not start, does not end within `limit` (it is killed then) or ends with a failure.
+pub(crate) fn run(janitor: &Janitor, command: &mut Command, limit: Duration) -> Result<Said, Fault> {
+    let name = name_of(command);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let started = Instant::now();
+    let mut running = Running::start(janitor, command)?;
+    let stdout = running
+        .child
+        .stdout
+        .take()
+        .map(|pipe| thread::spawn(move || read_all(pipe)));
+    let stderr = running
+        .child
+        .stderr
+        .take()
+        .map(|pipe| thread::spawn(move || read_all(pipe)));
+    let status = running.wait_until(started + limit);
+    let wall = started.elapsed();
+    drop(running);
+    let [stdout, stderr] = [stdout, stderr].map(|reader| reader.and_then(|reader| reader.join().ok()));
+    let said = Said {
+        stdout: stdout.unwrap_or_default(),
+        stderr: stderr.unwrap_or_default(),
+        wall,
+    };
+    match status {
+        None => Err(Fault::Slow(name, limit)),
+        Some(status) if status.success() => Ok(said),
+        Some(status) => Err(Fault::Failed(name, format!("{status}; {}", last_words(&said)))),
+    }
+}
+
+fn read_all(mut pipe: impl Read) -> String {
+    let mut bytes = Vec::new();
+    // What was read before an error is still worth showing.
+    let _ = pipe.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn last_words(said: &Said) -> String {
+    let text = if said.stderr.trim().is_empty() {
+        &said.stdout
+    } else {
+        &said.stderr
+    };
+    let line = text
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or("it said nothing");
+    line.trim().chars().take(300).collect()
+}
+
+fn name_of(command: &Command) -> String {
+    Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A program that runs beside this one until it is dropped: then it is killed, by its id, and waited for.
+pub(crate) struct Running<'a> {
+    name: String,
+    child: Child,
+    janitor: &'a Janitor,
+}
+
+impl<'a> Running<'a> {
+    fn start(janitor: &'a Janitor, command: &mut Command) -> Result<Self, Fault> {
+        let name = name_of(command);
+        let child = command.spawn().map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Fault::Missing(name.clone()),
+            _ => Fault::Start(name.clone(), error),
+        })?;
+        janitor.knows(child.id());
+        Ok(Self { name, child, janitor })
+    }
+
+    /// Starts a server that says nothing; it must take connections at `port` of 127.0.0.1 within five seconds.
+    pub(crate) fn silent(janitor: &'a Janitor, command: &mut Command, port: u16) -> Result<Self, Fault> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut running = Self::start(janitor, command)?;
+        let until = Instant::now() + Duration::from_secs(5);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Ok(Some(status)) = running.child.try_wait() {
+                return Err(Fault::Failed(running.name.clone(), status.to_string()));
+            }
+            if Instant::now() > until {
+                return Err(Fault::Slow(running.name.clone(), Duration::from_secs(5)));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(running)
+    }
+
+    /// Starts a program whose standard output is read line by line.
+    pub(crate) fn talking(janitor: &'a Janitor, command: &mut Command) -> Result<(Self, Lines), Fault> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut running = Self::start(janitor, command)?;
+        let (to, lines) = channel();
+        if let Some(pipe) = running.child.stdout.take() {
+            thread::spawn(move || {
+                for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                    if to.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let name = running.name.clone();
+        Ok((running, Lines { name, lines }))
+    }
+
+    /// Asks the program to end, and gives it a moment; what it has to say last can be read then.
+    pub(crate) fn ask_to_end(mut self) {
+        let asked = Command::new("kill")
+            .args(["-TERM", &self.child.id().to_string()])
+            .status();
+        if asked.is_ok_and(|status| status.success()) {
+            self.wait_until(Instant::now() + Duration::from_secs(2));
+        }
+    }
+
+    /// How it ended; `None` if it has not.
+    fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        // Of a child that was waited for, std knows that its id may be another's by now, and sends nothing.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.janitor.forgets(self.child.id());
+    }
+}
+
+/// The lines that a running program prints.
+pub(crate) struct Lines {
+    name: String,
+    lines: Receiver<String>,
+}
+
+impl Lines {
+    /// The rest of the first line that begins with `prefix`.
+    pub(crate) fn after(&self, prefix: &str, limit: Duration) -> Result<String, Fault> {
+        let until = Instant::now() + limit;
+        let mut seen = VecDeque::new();
+        loop {
+            match self
+                .lines
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
+            {
+                Ok(line) => match line.strip_prefix(prefix) {
+                    Some(rest) => return Ok(rest.trim().to_owned()),
+                    None => seen.push_back(line),
+                },
+                Err(RecvTimeoutError::Timeout) => return Err(Fault::Slow(self.name.clone(), limit)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let last = seen.pop_back().unwrap_or_else(|| "it said nothing".to_owned());
+                    return Err(Fault::Failed(
+                        self.name.clone(),
+                        format!("no line `{prefix}`; {last}"),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The next line, if one comes in time.
+    pub(crate) fn next(&self, limit: Duration) -> Option<String> {
+        self.lines.recv_timeout(limit).ok()
+    }
+}
+
+/// Ends what is still running and removes the folder of a bench that was killed before it could do so itself: a shell
+/// that waits for the end of its standard input, which comes with the end of this process, however it ends.
+pub(crate) struct Janitor {
+    child: Child,
+    told: Mutex<Option<ChildStdin>>,
+}
+
+/// `$1` is the folder. A line `+ ID` names a process, a line `- ID` one that has ended.
+const JANITOR: &str = r#"trap '' INT TERM HUP
+live=
+while read -r sign id; do
+  case $sign in
+    +) live="$live $id" ;;
+    -) rest=; for one in $live; do [ "$one" = "$id" ] || rest="$rest $one"; done; live=$rest ;;
+  esac
+done
+for one in $live; do kill -KILL "$one" 2>/dev/null; done
+rm -rf -- "$1"
+"#;
+
+impl Janitor {
+    /// Starts it for this folder.
+    pub(crate) fn hire(folder: &Path) -> Result<Self, Fault> {
+        let mut command = Command::new("sh");
+        command.args(["-c", JANITOR, "janitor"]).arg(folder);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut child = command
+            .spawn()
+            .map_err(|error| Fault::Start("sh".to_owned(), error))?;
+        let told = Mutex::new(child.stdin.take());
+        Ok(Self { child, told })
+    }
+
+    fn knows(&self, id: u32) {
+        self.tell('+', id);
+    }
+
+    fn forgets(&self, id: u32) {
+        self.tell('-', id);
+    }
+
+    fn tell(&self, sign: char, id: u32) {
+        if let Ok(mut told) = self.told.lock() {
+            if let Some(pipe) = told.as_mut() {
+                // Without its janitor the bench still ends its processes itself.
+                let _ = writeln!(pipe, "{sign} {id}");
+            }
+        }
+    }
+}
+
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        if let Ok(mut told) = self.told.lock() {
+            told.take();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn janitor(name: &str) -> (Janitor, std::path::PathBuf) {
+        let folder = std::env::temp_dir().join(format!("fullbore-bench-test-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the folder is new");
+        (Janitor::hire(&folder).expect("there is a shell"), folder)
+    }
+
+    #[test]
+    fn the_janitor_removes_the_folder_and_ends_what_it_knows() {
+        let (hired, folder) = janitor("removes");
+        let mut child = Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .expect("there is a sleep");
+        hired.knows(child.id());
+        drop(hired);
+        assert!(!folder.exists());
+        assert!(!child.wait().expect("it is a child").success());
+    }
+
+    #[test]
+    fn a_failure_carries_the_last_words() {
+        let (hired, _folder) = janitor("words");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo first; echo last words >&2; exit 3"]);
+        match run(&hired, &mut command, Duration::from_secs(60)) {
+            Err(Fault::Failed(name, why)) => {
+                assert!(name == "sh" && why.contains("last words"), "{name}: {why}")
+            }
+            _ => panic!("exit code 3 is a failure"),
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let (hired, _folder) = janitor("missing");
+        let missing = run(
+            &hired,
+            &mut Command::new("fullbore-bench-no-such-program"),
+            Duration::from_secs(60),
+        );
+        assert!(matches!(missing, Err(Fault::Missing(name)) if name == "fullbore-bench-no-such-program"));
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_ended() {
+        let (hired, _folder) = janitor("slow");
+        let slow = run(
+            &hired,
+            Command::new("sleep").arg("600"),
+            Duration::from_millis(20),
+        );
+        assert!(matches!(slow, Err(Fault::Slow(..))));
+    }
+}
