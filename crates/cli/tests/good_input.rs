@@ -40,8 +40,12 @@ fn the_demo_finds_every_byte_right() -> TestResult {
     let ended = run(folder.path(), ["demo"])?;
     ended.succeeded();
     let text = String::from_utf8(ended.stdout)?;
-    assert_eq!(text.matches("every byte").count(), 6, "{text}");
-    assert!(text.contains("270,483,456 bytes"), "{text}");
+    assert_eq!(text.matches("every byte").count(), 8, "{text}");
+    assert!(text.contains("278,872,064 bytes"), "{text}");
+    assert!(
+        text.contains("window (65,535 B at 10"),
+        "the cause is named: {text}"
+    );
     Ok(())
 }
 

@@ -39,7 +39,10 @@ pub(crate) enum Uploads<'a> {
 }
 
 /// The most memory that `fullbore serve` may ever have held, whatever the size of the files: a GiB passes through it in 64 MiB.
-pub(crate) const SERVER_MEMORY: u64 = 64 << 20;
+const SERVER_MEMORY: u64 = 64 << 20;
+
+/// What it may hold besides of an upload that comes faster than the disk takes it: the window of one connection.
+pub(crate) const UPLOAD_WINDOW: u64 = 64 << 20;
 
 /// A running `fullbore serve`.
 pub(crate) struct Server {
@@ -96,12 +99,12 @@ impl Server {
         self.daemon.check_alive()
     }
 
-    /// Fails when it ever held more than [`SERVER_MEMORY`].
-    pub(crate) fn check_memory(&self) -> Outcome {
+    /// Fails when it ever held more than [`SERVER_MEMORY`] and, besides, `windows` bytes.
+    pub(crate) fn check_memory(&self, windows: u64) -> Outcome {
         let Some(peak) = self.daemon.peak_rss_bytes() else {
             return Ok(());
         };
-        ensure(peak < SERVER_MEMORY, || {
+        ensure(peak < SERVER_MEMORY + windows, || {
             format!("fullbore serve held {} KiB of memory at its peak", peak / 1024)
         })
     }

@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 
 use crate::clients::{self, CLIENTS};
 use crate::files::{Hasher, Payload, Scratch, gigabyte, one_at_a_time, site, small};
-use crate::fullbore::{Server, Transport, Uploads};
+use crate::fullbore::{Server, Transport, UPLOAD_WINDOW, Uploads};
 use crate::peers::{Peer, trial};
 use crate::process::{DEADLINE, Outcome, ensure, run_into, run_text};
 use crate::servers::haproxy;
@@ -71,7 +71,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn download(client: Peer, transport: Transport, payloads: &[Payload]) -> Outcome {
     let server = Server::start(transport, site(), Uploads::None)?;
     clients::download(client, transport, &server.url, payloads).map_err(|fault| server.blame(&fault))?;
-    server.check_memory()
+    server.check_memory(0)
 }
 
 fn upload(client: Peer, transport: Transport, payloads: &[Payload]) -> Outcome {
@@ -86,7 +86,7 @@ fn upload(client: Peer, transport: Transport, payloads: &[Payload]) -> Outcome {
     for payload in &payloads {
         payload.check_file(&scratch.path().join(&payload.name), "what fullbore serve stored")?;
     }
-    server.check_memory()
+    server.check_memory(UPLOAD_WINDOW)
 }
 
 fn through_haproxy(transport: Transport) -> Outcome {
