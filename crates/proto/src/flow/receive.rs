@@ -54,8 +54,9 @@ pub(crate) struct ReceiveWindow {
 /// What was advertised lately: what a refill allows arrives a round trip after it left.
 #[derive(Debug, Clone, Copy)]
 struct Recent {
-    /// The newest refills, oldest first: when each left, and what was advertised before it.
-    before: [(Time, u64); 4],
+    /// The newest refills, oldest first: when each left, and what was advertised before it. At a quarter of a window each
+    /// there are four or five in a round trip.
+    before: [(Time, u64); 8],
     count: usize,
 }
 
@@ -74,7 +75,7 @@ impl ReceiveWindow {
             limit: u64::from(size.bytes()),
             refill,
             recent: Recent {
-                before: [(Time::ZERO, 0); 4],
+                before: [(Time::ZERO, 0); 8],
                 count: 0,
             },
         }
@@ -190,10 +191,18 @@ impl ReceiveWindow {
     /// When the window opened for what could arrive, if it was closed at `since`: the peer had used up, but for less than
     /// a frame, what it knew of then, over a path with this round trip. `now` when it is closed still.
     pub(crate) fn opens(&self, since: Time, now: Time, round_trip: Duration) -> Option<Time> {
+        let least = SMALLEST_UPDATE.min(u64::from(self.size) / 4);
+        let opens = |advertised: u64| advertised.saturating_sub(self.received) >= least;
         let unknown = self.recent.unknown(since, round_trip);
-        let known = unknown.map_or(self.advertised, |(_, before)| before);
-        let closed = known.saturating_sub(self.received) < SMALLEST_UPDATE.min(u64::from(self.size) / 4);
-        closed.then(|| unknown.map_or(now, |(at, _)| (at + round_trip).max(since)))
+        let known = unknown.first().map_or(self.advertised, |&(_, before)| before);
+        if opens(known) {
+            return None;
+        }
+        // What the first of them allows may have come already, when the round trip was shorter this time.
+        let later = unknown.iter().skip(1).map(|&(_, before)| before);
+        let after = later.chain([self.advertised]);
+        let opening = unknown.iter().zip(after).find(|&(_, after)| opens(after));
+        Some(opening.map_or(now, |(&(at, _), _)| (at + round_trip).max(since)))
     }
 
     /// Whether half of the window lies unread: then it is the reader that keeps it closed.
@@ -219,11 +228,12 @@ impl Recent {
         self.count += 1;
     }
 
-    /// The oldest of the newest refills that data could not answer yet at `since`: when it left, and what was advertised
-    /// before it.
-    fn unknown(&self, since: Time, round_trip: Duration) -> Option<(Time, u64)> {
-        let mut newest = self.before[..self.count].iter();
-        newest.find(|(at, _)| *at + round_trip > since).copied()
+    /// The refills that data could not answer yet at `since`, oldest first: when each left, and what was advertised before
+    /// it.
+    fn unknown(&self, since: Time, round_trip: Duration) -> &[(Time, u64)] {
+        let refills = &self.before[..self.count];
+        let known = refills.partition_point(|&(at, _)| at + round_trip <= since);
+        &refills[known..]
     }
 }
 
@@ -355,5 +365,19 @@ mod tests {
         assert!(!window.refill_due(false));
         window.consume(1);
         assert!(window.refill_due(false));
+    }
+
+    #[test]
+    fn a_window_whose_refill_was_answered_early_is_closed_until_the_next_one_is() {
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let mut window = window(65_535, Refill::default());
+        window.receive(65_535, 0).unwrap();
+        window.consume(65_535);
+        window.refill(at(50));
+        window.receive(65_535, 0).unwrap();
+        window.consume(65_535);
+        window.refill(at(148));
+        let trip = Duration::from_millis(100);
+        assert_eq!(window.opens(at(148), at(248), trip), Some(at(248)));
     }
 }
