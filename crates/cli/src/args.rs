@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Download URLs over one connection for each origin, all in parallel
+    /// Download URLs, all in parallel, over as few connections as the path allows
     #[command(after_help = after_help(GET_EXAMPLES))]
     Get(GetArgs),
     /// Upload a file and print the answer
@@ -163,6 +163,10 @@ pub(crate) struct GetArgs {
     /// How many requests are under way at once; the server may allow fewer
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) parallel: u32,
+
+    /// How many connections to one origin at most; more than one only over a long path whose server allows few streams
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) connections: u32,
 
     /// Follow redirects, at most 10; credentials stay with the origin they were meant for
     #[arg(short = 'L', long)]

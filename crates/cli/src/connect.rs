@@ -44,9 +44,9 @@ pub(crate) fn parse_url(text: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
-/// The client that the options ask for.
-pub(crate) async fn client(args: &ConnectionArgs) -> Result<Client, Failure> {
-    let mut builder = Client::builder();
+/// The client that the options ask for, with at most so many connections to an origin.
+pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Client, Failure> {
+    let mut builder = Client::builder().max_connections(connections);
     if let Some(roots) = roots(args).await? {
         let config = tls::client_config(roots).map_err(|error| match &args.cacert {
             Some(path) => Failure::usage(format!("--cacert {}: {error}", path.display())),

@@ -40,7 +40,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         Format::choose(args.json, places.uses_stdout()),
         Arc::clone(&progress),
     );
-    let client = connect::client(&args.connection).await?;
+    let client = connect::client(&args.connection, args.connections).await?;
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),
         headers: connect::request_headers(&args.connection.headers),

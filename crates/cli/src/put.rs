@@ -68,7 +68,7 @@ struct Upload {
 impl Upload {
     async fn run(&mut self, args: PutArgs, target: Target) -> Result<(), Failure> {
         let (body, sent) = UploadBody::open(&args.file, Arc::clone(&self.progress))?;
-        let client = connect::client(&args.connection).await?;
+        let client = connect::client(&args.connection, 1).await?;
         let mut request = http::Request::builder()
             .method(args.method)
             .uri(self.url.as_str())

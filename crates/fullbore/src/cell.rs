@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::mailbox::Mailbox;
+use crate::watch::Slot;
 
 /// How many bytes of a body may wait in a stream before its producer is asked to pause. 256 KiB: half of one write.
 pub(crate) const SEND_BUFFER: usize = 256 << 10;
@@ -48,6 +49,18 @@ pub(crate) struct State {
     pub(crate) outbound: Outbound,
     /// What ended the stream before its time.
     pub(crate) error: Option<Error>,
+    /// The stream's place among those that the peer allows, when the connection is pooled.
+    pub(crate) slot: Option<Slot>,
+}
+
+impl State {
+    /// The slot, for the taking, once both sides have ended the stream.
+    pub(crate) fn spent_slot(&mut self) -> Option<Slot> {
+        match self.inbound.ended && self.outbound.gone {
+            true => self.slot.take(),
+            false => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -132,7 +145,9 @@ impl Cell {
         state.error.get_or_insert(error);
         let wakers = [state.inbound.reader.take(), state.outbound.writer.take()];
         state.outbound.wishes.clear();
+        let slot = state.slot.take();
         drop(state);
+        drop(slot);
         for waker in wakers.into_iter().flatten() {
             waker.wake();
         }

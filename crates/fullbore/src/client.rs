@@ -5,4 +5,4 @@ mod connection;
 mod pool;
 
 pub use self::connection::{Connection, ResponseFuture, SendRequest, handshake};
-pub use self::pool::{Client, ClientBuilder};
+pub use self::pool::{Client, ClientBuilder, OriginStats};

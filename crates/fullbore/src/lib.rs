@@ -38,6 +38,7 @@ pub mod server;
 mod settings;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod watch;
 
 pub use fullbore_proto::{
     Config, ErrorCode, Ledger, Limit, MemoryBudget, Priority, Protocol, Refill, Report, Scheduling, Stall,
@@ -48,7 +49,7 @@ pub use fullbore_proto::FrameCounts;
 pub use fullbore_proto::frame::Kind as FrameKind;
 
 pub use self::body::Incoming;
-pub use self::client::{Client, ClientBuilder};
+pub use self::client::{Client, ClientBuilder, OriginStats};
 pub use self::error::{BoxError, Error, ErrorKind};
 pub use self::server::Server;
 pub use self::settings::TcpBuffers;

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::cell::Cell;
 use crate::error::Error;
+use crate::watch::Watch;
 
 /// What a handle asks of the connection as a whole.
 pub(crate) enum Command {
@@ -49,13 +50,21 @@ pub(crate) struct Mailbox {
     closing: AtomicBool,
     /// Whether the driver is gone.
     closed: AtomicBool,
+    /// Whoever pools this connection with others.
+    watch: Option<Arc<dyn Watch>>,
 }
 
 impl Mailbox {
     pub(crate) fn new() -> Arc<Self> {
+        Self::watched(None)
+    }
+
+    /// One whose driver also tells `watch`.
+    pub(crate) fn watched(watch: Option<Arc<dyn Watch>>) -> Arc<Self> {
         Arc::new(Mailbox {
             due: AtomicU64::new(u64::MAX),
             awake: AtomicBool::new(true),
+            watch,
             ..Self::default()
         })
     }
@@ -95,7 +104,7 @@ impl Mailbox {
     /// Asks the driver for a graceful end.
     pub(crate) fn shut_down(&self) {
         self.shutdown.store(true, Ordering::SeqCst);
-        self.closing.store(true, Ordering::SeqCst);
+        self.set_closing();
         self.change();
     }
 
@@ -186,12 +195,28 @@ impl Mailbox {
     }
 
     pub(crate) fn set_closing(&self) {
-        self.closing.store(true, Ordering::Release);
+        if !self.closing.swap(true, Ordering::SeqCst) {
+            self.tell(|watch| watch.closing());
+        }
+    }
+
+    /// Whether whoever pools this connection keeps requests back for want of streams.
+    pub(crate) fn keeps_requests_back(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.requests_wait())
+    }
+
+    /// Tells whoever pools this connection.
+    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Watch)) {
+        if let Some(watch) = &self.watch {
+            what(watch.as_ref());
+        }
     }
 
     /// The driver ends: whoever is on the list, or comes later, is told why.
     pub(crate) fn close(&self, error: &Error) {
-        self.closed.store(true, Ordering::SeqCst);
+        if !self.closed.swap(true, Ordering::SeqCst) {
+            self.tell(|watch| watch.closed(error));
+        }
         self.fail_listed(error);
         while self.commands.pop().is_some() {}
     }

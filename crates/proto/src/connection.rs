@@ -72,6 +72,8 @@ pub struct Connection {
     active: u32,
     /// Streams of ours that wait for the peer to allow them, in order.
     waiting: VecDeque<Key>,
+    /// Whether the owner keeps more of them back for the same reason.
+    requests_kept_back: bool,
     receive_window: ReceiveWindow,
     /// What the connection has leased from the budget.
     lease: Lease,
@@ -173,6 +175,7 @@ impl Connection {
             finished: 0,
             active: 0,
             waiting: VecDeque::new(),
+            requests_kept_back: false,
             receive_window: ReceiveWindow::new(DEFAULT_WINDOW.bytes(), window, config.connection_refill),
             lease,
             stream_window,

@@ -1,5 +1,6 @@
 //! From a URL's origin to a connection: resolve, connect, TLS.
 
+use std::fmt;
 use std::sync::Arc;
 
 use fullbore_proto::Config;
@@ -7,9 +8,10 @@ use http::Uri;
 use http::uri::Scheme;
 use tokio::net::TcpStream;
 
-use super::connection::{SendRequest, handshake};
+use super::connection::{SendRequest, handshake_watched};
 use crate::error::{Error, ErrorKind};
 use crate::settings::TcpBuffers;
+use crate::watch::Watch;
 
 /// Where a request goes: what connections are pooled by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -45,8 +47,17 @@ impl Origin {
     }
 }
 
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        match self.host.contains(':') {
+            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
+            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
+        }
+    }
+}
+
 /// What connecting needs to know.
-#[derive(Clone)]
 pub(super) struct Connector {
     pub(super) config: Config,
     pub(super) tcp_buffers: TcpBuffers,
@@ -56,16 +67,21 @@ pub(super) struct Connector {
 
 impl Connector {
     /// A new connection to the origin; its work goes on in a task of its own.
-    pub(super) async fn connect(&self, origin: &Origin) -> Result<SendRequest, Error> {
+    pub(super) async fn connect(&self, origin: &Origin, watch: Arc<dyn Watch>) -> Result<SendRequest, Error> {
         let tcp = connect_tcp(origin, self.tcp_buffers).await?;
         if origin.tls {
-            return self.connect_tls(origin, tcp).await;
+            return self.connect_tls(origin, tcp, watch).await;
         }
-        Ok(start(tcp, self.config.clone()))
+        Ok(start(tcp, self.config.clone(), watch))
     }
 
     #[cfg(feature = "tls")]
-    async fn connect_tls(&self, origin: &Origin, tcp: TcpStream) -> Result<SendRequest, Error> {
+    async fn connect_tls(
+        &self,
+        origin: &Origin,
+        tcp: TcpStream,
+        watch: Arc<dyn Watch>,
+    ) -> Result<SendRequest, Error> {
         use tokio_rustls::TlsConnector;
         use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -85,12 +101,11 @@ impl Connector {
                 format!("{host} does not speak HTTP/2: it did not choose h2 in the TLS handshake (ALPN)"),
             ));
         }
-        Ok(start(stream, self.config.clone()))
+        Ok(start(stream, self.config.clone(), watch))
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn connect_tls(&self, _: &Origin, _: TcpStream) -> Result<SendRequest, Error> {
-        let _: Option<Arc<()>> = None;
+    async fn connect_tls(&self, _: &Origin, _: TcpStream, _: Arc<dyn Watch>) -> Result<SendRequest, Error> {
         Err(Error::new(
             ErrorKind::Config,
             "https:// needs the feature `tls` of the crate fullbore",
@@ -98,11 +113,11 @@ impl Connector {
     }
 }
 
-fn start<T>(io: T, config: Config) -> SendRequest
+fn start<T>(io: T, config: Config, watch: Arc<dyn Watch>) -> SendRequest
 where
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let (sender, connection) = handshake(io, config);
+    let (sender, connection) = handshake_watched(io, config, Some(watch));
     tokio::spawn(async move {
         // Every stream has been told of an error; there is nobody else to tell.
         let _ = connection.await;

@@ -19,6 +19,7 @@ use crate::driver::{Driver, NoAccept, content_length};
 use crate::error::{BoxError, Error};
 use crate::mailbox::{Command, Mailbox};
 use crate::sender::{Sender, set_content_length};
+use crate::watch::{Slot, Watch};
 
 /// Begins a client connection over `io`, which speaks HTTP/2 from its first octet (prior knowledge, or TLS with ALPN
 /// `h2` behind it). The [`Connection`] is to be spawned; it does the work.
@@ -35,7 +36,19 @@ pub fn handshake<T>(io: T, config: Config) -> (SendRequest, Connection<T>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let mailbox = Mailbox::new();
+    handshake_watched(io, config, None)
+}
+
+/// As [`handshake`], for a pool that wants to hear of the connection.
+pub(super) fn handshake_watched<T>(
+    io: T,
+    config: Config,
+    watch: Option<Arc<dyn Watch>>,
+) -> (SendRequest, Connection<T>)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mailbox = Mailbox::watched(watch);
     mailbox.add_opener();
     let driver = Driver::client(io, config, Arc::clone(&mailbox), NoAccept);
     (SendRequest { mailbox }, Connection { driver })
@@ -81,6 +94,15 @@ impl SendRequest {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        self.send_in(None, request)
+    }
+
+    /// As [`Self::send`], in a slot of a pool, which the stream keeps until it is over.
+    pub(super) fn send_in<B>(&self, slot: Option<Slot>, request: Request<B>) -> ResponseFuture
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
         let (mut parts, body) = request.into_parts();
         let whole = body.is_end_stream();
         let has_meaning = !whole || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
@@ -89,7 +111,10 @@ impl SendRequest {
         }
         let bodiless = parts.method == Method::HEAD;
         let head = Request::from_parts(parts, ());
-        let mut state = State::default();
+        let mut state = State {
+            slot,
+            ..State::default()
+        };
         state
             .outbound
             .wishes
@@ -220,6 +245,13 @@ impl Future for ResponseFuture {
             Some(cell) => Ok(head.map(|()| Incoming::new(cell, length))),
             None => Err(Error::connection_gone()),
         })
+    }
+}
+
+impl ResponseFuture {
+    /// After an error: whether the request never came as far as the engine.
+    pub(super) fn never_began(&self) -> bool {
+        self.cell.as_ref().is_some_and(|cell| cell.lock().id.is_none())
     }
 }
 

@@ -1,25 +1,43 @@
-//! The pooled client: one connection an origin, opened when it is first needed.
+//! The pooled client: one connection an origin, opened when it is first needed, and further ones where the number of
+//! streams is what a long path waits for.
+//!
+//! Here is what callers see, and how a request is sent again that met an ending connection. `origin` keeps the
+//! connections and the queue of an origin, `demand` decides when a further connection is justified, `opening` opens one,
+//! `lane` is what a connection's driver reports to.
+
+mod builder;
+mod demand;
+mod lane;
+mod opening;
+mod origin;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, Refill, Report};
+use fullbore_proto::Report;
 use http::{Request, Response, Uri};
 use http_body::Body;
 
-use super::connect::{Connector, Origin};
-use super::connection::SendRequest;
+use self::origin::{Lease, OriginPool, Settings};
+use super::connect::Origin;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::settings::{TcpBuffers, with_budget};
 
-/// How long connecting may take unless told otherwise: name, TCP and TLS together.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+pub use self::builder::ClientBuilder;
 
-/// A client that takes URLs and keeps one connection to each origin, on which requests run in parallel.
+/// How often a request without a body is sent again that the peer has not processed.
+const REPEATS: u32 = 3;
+
+/// How many origins may be known before those without a connection are forgotten.
+const FEW_ORIGINS: usize = 64;
+
+/// A client that takes URLs and keeps a connection to each origin, on which requests run in parallel.
+///
+/// Where the peer's limit on streams holds requests back over a long path it opens further connections, up to
+/// [`ClientBuilder::max_connections`]. A request without a body that a peer refuses unprocessed, because it ends the
+/// connection, is sent again on another one, up to three times.
 ///
 /// Cheap to clone; clones share the pool. `https://` negotiates `h2` by ALPN, `http://` speaks HTTP/2 with prior
 /// knowledge (RFC 9113 section 3.3).
@@ -29,13 +47,32 @@ pub struct Client {
 }
 
 struct Inner {
-    connector: Connector,
-    connect_timeout: Duration,
-    origins: Mutex<HashMap<Origin, Slot>>,
+    settings: Arc<Settings>,
+    origins: Mutex<Origins>,
 }
 
-/// The connection to an origin; the lock is held while one is made, so that a crowd makes one together.
-type Slot = Arc<tokio::sync::Mutex<Option<SendRequest>>>;
+#[derive(Default)]
+struct Origins {
+    pools: HashMap<Origin, Arc<OriginPool>>,
+    /// At how many the unused ones are looked for.
+    look_at: usize,
+}
+
+/// What a [`Client`] has under way to one origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OriginStats {
+    /// Scheme, host and port, as in `https://example.com:443`.
+    pub origin: String,
+    /// Connections that take requests.
+    pub connections: usize,
+    /// Connections that are being opened.
+    pub opening: usize,
+    /// Requests whose streams are open, or about to be.
+    pub in_flight: usize,
+    /// Requests that wait for a stream.
+    pub waiting: usize,
+}
 
 impl Client {
     /// A client with the defaults.
@@ -56,216 +93,161 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::InvalidUrl`] when it is none of ours, and all that [`Self::request`] may fail with.
     pub async fn get(&self, url: &str) -> Result<Response<Incoming>, Error> {
-        let uri: Uri = url.parse().map_err(|error| {
-            Error::with_source(
-                ErrorKind::InvalidUrl,
-                format!("{url} is not a URL: {error}"),
-                error,
-            )
-        })?;
         let mut request = Request::new(Nothing);
-        *request.uri_mut() = uri;
+        *request.uri_mut() = parse(url)?;
         self.request(request).await
     }
 
-    /// Sends a request, whose URI is absolute, and waits for the head of the response. Dropping the future, or the body
-    /// of the response, resets the stream.
+    /// Sends a request, whose URI is absolute, and waits for the head of the response. It waits its turn when the peer
+    /// allows no more streams. Dropping the future, or the body of the response, resets the stream. To be called within
+    /// a tokio runtime.
     ///
     /// # Errors
     /// See [`ErrorKind`]: connecting may fail, the peer may break the protocol or reset the stream, the transport may
-    /// end.
+    /// end. [`ErrorKind::GoAway`] says that the request may be repeated.
     pub async fn request<B>(&self, request: Request<B>) -> Result<Response<Incoming>, Error>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let origin = Origin::of(request.uri())?;
-        let sender = self.sender(origin).await?;
-        sender.send(request).await
-    }
-
-    /// Ends the pooled connections gracefully: what is under way goes on.
-    pub async fn shutdown(&self) {
-        let slots: Vec<Slot> = {
-            let mut origins = self.inner.origins.lock().unwrap_or_else(PoisonError::into_inner);
-            origins.drain().map(|(_, slot)| slot).collect()
-        };
-        for slot in slots {
-            if let Some(sender) = slot.lock().await.take() {
-                sender.shutdown();
-            }
+        let pool = self.pool(Origin::of(request.uri())?);
+        if request.body().is_end_stream() {
+            return exchange(&pool, request.map(|_| Nothing)).await;
         }
+        let lease = pool.lease(false).await?;
+        send(lease, request).await
     }
 
     /// How each pooled connection stands: counters, windows, and what it has waited for.
     pub async fn reports(&self) -> Vec<Report> {
-        let slots: Vec<Slot> = {
-            let origins = self.inner.origins.lock().unwrap_or_else(PoisonError::into_inner);
-            origins.values().map(Arc::clone).collect()
-        };
         let mut reports = Vec::new();
-        for slot in slots {
-            let sender = slot.lock().await.clone();
-            if let Some(sender) = sender {
+        for pool in self.pools() {
+            for sender in pool.senders() {
                 reports.extend(sender.report().await);
             }
         }
         reports
     }
 
-    /// The connection to an origin, made now unless there is one that takes requests.
-    async fn sender(&self, origin: Origin) -> Result<SendRequest, Error> {
-        let slot = {
-            let mut origins = self.inner.origins.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(origins.entry(origin.clone()).or_default())
-        };
-        let mut slot = slot.lock().await;
-        if let Some(sender) = slot.as_ref().filter(|sender| sender.is_open()) {
-            return Ok(sender.clone());
-        }
-        let connect = self.inner.connector.connect(&origin);
-        let timeout = self.inner.connect_timeout;
-        let sender = tokio::time::timeout(timeout, connect).await.map_err(|_| {
-            let text = format!("connecting took longer than {} s", timeout.as_secs_f64());
-            Error::new(ErrorKind::Timeout, text)
-        })??;
-        *slot = Some(sender.clone());
-        Ok(sender)
+    /// What is under way to each origin that is known.
+    pub fn stats(&self) -> Vec<OriginStats> {
+        self.pools().iter().map(|pool| pool.stats()).collect()
     }
+
+    /// How many connections to the origin of a URL take requests; 0 for one that is unknown.
+    pub fn connections(&self, url: &str) -> usize {
+        let Ok(origin) = parse(url).and_then(|uri| Origin::of(&uri)) else {
+            return 0;
+        };
+        let pool = self.origins().pools.get(&origin).map(Arc::clone);
+        pool.map_or(0, |pool| pool.stats().connections)
+    }
+
+    /// Ends the pooled connections gracefully: what is under way goes on, requests that wait for a stream end with
+    /// [`ErrorKind::Canceled`]. A later request begins anew.
+    pub async fn shutdown(&self) {
+        let pools = std::mem::take(&mut self.origins().pools);
+        for pool in pools.into_values() {
+            pool.retire();
+        }
+    }
+
+    fn pool(&self, origin: Origin) -> Arc<OriginPool> {
+        let mut origins = self.origins();
+        if let Some(pool) = origins.pools.get(&origin) {
+            return Arc::clone(pool);
+        }
+        origins.forget_unused();
+        let pool = OriginPool::new(origin.clone(), Arc::clone(&self.inner.settings));
+        origins.pools.insert(origin, Arc::clone(&pool));
+        pool
+    }
+
+    fn pools(&self) -> Vec<Arc<OriginPool>> {
+        self.origins().pools.values().map(Arc::clone).collect()
+    }
+
+    fn origins(&self) -> MutexGuard<'_, Origins> {
+        self.inner.origins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn new(settings: Settings) -> Self {
+        Inner {
+            settings: Arc::new(settings),
+            origins: Mutex::default(),
+        }
+    }
+}
+
+impl Origins {
+    /// A client that visits many origins keeps none that it has no connection to; looked for whenever they have doubled.
+    fn forget_unused(&mut self) {
+        if self.pools.len() >= self.look_at.max(FEW_ORIGINS) {
+            self.pools
+                .retain(|_, pool| Arc::strong_count(pool) > 1 || !pool.is_unused());
+            self.look_at = self.pools.len() * 2;
+        }
+    }
+}
+
+/// A request without a body, sent until the peer has seen to it.
+async fn exchange(pool: &Arc<OriginPool>, request: Request<Nothing>) -> Result<Response<Incoming>, Error> {
+    for repeat in 0..REPEATS {
+        let lease = pool.lease(repeat > 0).await?;
+        match send(lease, request.clone()).await {
+            Err(error) if error.kind() == ErrorKind::GoAway => {}
+            answered => return answered,
+        }
+    }
+    let lease = pool.lease(true).await?;
+    send(lease, request).await
+}
+
+/// Sends a request. [`ErrorKind::GoAway`] says that the peer has done nothing about it: by its own word, or because the
+/// connection ended before anything of the request was sent.
+async fn send<B>(lease: Lease, request: Request<B>) -> Result<Response<Incoming>, Error>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let Lease { sender, slot, lane } = lease;
+    let mut response = sender.send_in(Some(slot), request);
+    match (&mut response).await {
+        Err(error) if is_end(&error) && response.never_began() => Err(lane.failure().unwrap_or_else(|| {
+            let text = "the connection ended before the request was sent; it may be repeated";
+            Error::with_source(ErrorKind::GoAway, text, error)
+        })),
+        answered => answered,
+    }
+}
+
+/// Whether it is the connection that ended.
+fn is_end(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::GoAway | ErrorKind::Closed | ErrorKind::Io
+    )
+}
+
+fn parse(url: &str) -> Result<Uri, Error> {
+    url.parse().map_err(|error| {
+        let text = format!("{url} is not a URL: {error}");
+        Error::with_source(ErrorKind::InvalidUrl, text, error)
+    })
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
-
-/// The settings of a [`Client`].
-#[derive(Clone)]
-pub struct ClientBuilder {
-    config: Config,
-    connect_timeout: Duration,
-    windows: Result<(), Error>,
-    tcp_buffers: TcpBuffers,
-    #[cfg(feature = "tls")]
-    tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
-}
-
-impl Default for ClientBuilder {
-    fn default() -> Self {
-        ClientBuilder {
-            config: Config::default(),
-            connect_timeout: CONNECT_TIMEOUT,
-            windows: Ok(()),
-            tcp_buffers: TcpBuffers::default(),
-            #[cfg(feature = "tls")]
-            tls: None,
-        }
-    }
-}
-
-impl ClientBuilder {
-    /// All settings of the engine at once; what was set before is replaced.
-    #[must_use]
-    pub fn config(mut self, config: Config) -> Self {
-        self.config = config;
-        self
-    }
-
-    /// The receive window of each stream in bytes, 1..=2^31-1, as it is from then on: windows that are
-    /// set do not follow the path ([`Config::adaptive`] is off). Unless set they open at 48 MiB, or less when the memory
-    /// budget is short of room, and follow it.
-    #[must_use]
-    pub fn stream_window(mut self, bytes: u32) -> Self {
-        match crate::settings::window("a stream", 1, bytes) {
-            Ok(window) => self.config.stream_window = window,
-            Err(error) => self.windows = Err(error),
-        }
-        self.config.adaptive = false;
-        self
-    }
-
-    /// The receive window of each connection in bytes, 65,535..=2^31-1, as it is from then on; see
-    /// [`Self::stream_window`]. 64 MiB unless set.
-    #[must_use]
-    pub fn connection_window(mut self, bytes: u32) -> Self {
-        match crate::settings::window("the connection", DEFAULT_WINDOW.bytes(), bytes) {
-            Ok(window) => self.config.connection_window = window,
-            Err(error) => self.windows = Err(error),
-        }
-        self.config.adaptive = false;
-        self
-    }
-
-    /// The budget for the memory that windows promise, over all connections of this client and whatever else shares it:
-    /// credit outstanding plus bytes buffered never pass it. 512 MiB of its own unless set.
-    #[must_use]
-    pub fn memory_budget(mut self, budget: MemoryBudget) -> Self {
-        self.config.budget = Some(budget);
-        self
-    }
-
-    /// The sizes of the kernel's buffers of each connection. The kernel's own choice unless set.
-    #[must_use]
-    pub fn tcp_buffers(mut self, buffers: TcpBuffers) -> Self {
-        self.tcp_buffers = buffers;
-        self
-    }
-
-    /// When windows are refilled, for streams and for the connection apart. A quarter unless set.
-    #[must_use]
-    pub fn refill(mut self, stream: Refill, connection: Refill) -> Self {
-        self.config.stream_refill = stream;
-        self.config.connection_refill = connection;
-        self
-    }
-
-    /// The configuration of TLS. Unless set, certificates are verified as the platform does it.
-    #[cfg(feature = "tls")]
-    #[must_use]
-    pub fn tls_config(mut self, config: Arc<tokio_rustls::rustls::ClientConfig>) -> Self {
-        self.tls = Some(config);
-        self
-    }
-
-    /// How long connecting may take: name, TCP and TLS together. 30 s unless set.
-    #[must_use]
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
-        self
-    }
-
-    /// The client.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`] when a window that was set is out of range.
-    pub fn build(self) -> Result<Client, Error> {
-        self.windows?;
-        Ok(Client {
-            inner: Arc::new(Inner {
-                connector: Connector {
-                    config: with_budget(self.config),
-                    tcp_buffers: self.tcp_buffers,
-                    #[cfg(feature = "tls")]
-                    tls: self.tls,
-                },
-                connect_timeout: self.connect_timeout,
-                origins: Mutex::default(),
-            }),
-        })
-    }
-}
-
-impl fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder")
-            .field("config", &self.config)
-            .field("connect_timeout", &self.connect_timeout)
+        f.debug_struct("Client")
+            .field("origins", &self.stats())
             .finish_non_exhaustive()
     }
 }
 
 /// The body of a request without one.
+#[derive(Clone)]
 struct Nothing;
 
 impl Body for Nothing {

@@ -29,6 +29,8 @@ where
             any = true;
             self.obey(command);
         }
+        let kept_back = self.mailbox.keeps_requests_back();
+        self.connection.set_requests_kept_back(kept_back, now);
         any |= self.take_credit();
         if self.mailbox.wants_shutdown() && !self.connection.is_shutting_down() {
             self.connection.shutdown(now);
@@ -74,6 +76,7 @@ where
         let mut state = cell.lock();
         let state = &mut *state;
         let Some(id) = state.id.or_else(|| self.open(cell, state)) else {
+            state.slot = None;
             return;
         };
         while let Some(wish) = state.outbound.wishes.pop_front() {
@@ -99,9 +102,13 @@ where
             inbound.gone_told = true;
             self.connection.discard(id);
         }
+        if let Some(slot) = state.spent_slot() {
+            slot.complete();
+        }
         if state.inbound.gone && state.outbound.gone {
             self.connection.release(id);
             self.cells.remove(&id);
+            state.slot = None;
         }
     }
 
@@ -125,6 +132,10 @@ where
                 Some(id)
             }
             Err(error) => {
+                if !self.connection.takes_new_streams() {
+                    // Identifiers may be used up: nobody else has said so.
+                    self.mailbox.set_closing();
+                }
                 self.fail_in_lock(state, usage_error(&error));
                 None
             }

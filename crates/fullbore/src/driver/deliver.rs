@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver};
 use crate::body::Incoming;
-use crate::cell::{Cell, Inbound, Outbound, State};
+use crate::cell::{Cell, Inbound, State};
 use crate::error::Error;
 use crate::sender::Sender;
 
@@ -37,7 +37,11 @@ where
                     }
                 }
                 Event::GoAway { .. } => self.mailbox.set_closing(),
-                // Informational responses have no reader yet; new settings show in what the engine sends.
+                Event::PeerSettings => {
+                    let streams = self.connection.peer_max_concurrent_streams();
+                    self.mailbox.tell(|watch| watch.settings_received(streams));
+                }
+                // Informational responses have no reader yet.
                 _ => {}
             }
         }
@@ -52,8 +56,7 @@ where
                 report_at: self.connection.stream_release_until_due(id),
                 ..Inbound::default()
             },
-            outbound: Outbound::default(),
-            error: None,
+            ..State::default()
         };
         let cell = Cell::new(Arc::clone(&self.mailbox), state);
         self.cells.insert(id, Arc::clone(&cell));
@@ -80,7 +83,12 @@ where
         state.inbound.ended = end;
         state.inbound.report_at = self.connection.stream_release_until_due(id);
         let waker = state.inbound.reader.take();
+        let slot = state.spent_slot();
         drop(state);
+        // Before the reader, who may begin another request at once.
+        if let Some(slot) = slot {
+            slot.complete();
+        }
         self.wake(waker);
     }
 
@@ -114,9 +122,14 @@ where
             false => 0,
         };
         let waker = inbound.reader.take();
+        let slot = state.spent_slot();
         drop(state);
         if unread > 0 {
             self.mailbox.consume(unread);
+        }
+        // Before the reader, who may begin another request at once.
+        if let Some(slot) = slot {
+            slot.complete();
         }
         self.wake(waker);
     }

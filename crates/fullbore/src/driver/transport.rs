@@ -97,6 +97,9 @@ where
             let now = self.now();
             // An error is kept by the engine: its GOAWAY leaves first, then `ended` reports it.
             let _ = self.connection.receive(input, now);
+            if let Some(minimum) = self.connection.round_trip().minimum() {
+                self.mailbox.tell(|watch| watch.round_trip_measured(minimum));
+            }
             self.deliver_events(cx);
         }
         if eof && self.connection.error().is_none() {

@@ -44,6 +44,21 @@ impl Connection {
         self.account_sending(false);
     }
 
+    /// Says whether the owner keeps requests back because the peer allows no more streams at once, as one that pools
+    /// connections does: the ledgers see nothing else of them.
+    pub fn set_requests_kept_back(&mut self, kept_back: bool, now: Time) {
+        if self.requests_kept_back != kept_back {
+            self.see(now);
+            self.account_receiving();
+            self.requests_kept_back = kept_back;
+        }
+    }
+
+    /// Whether requests wait for the peer to allow more streams.
+    fn lacks_streams(&self) -> bool {
+        self.requests_kept_back || !self.waiting.is_empty()
+    }
+
     /// After a write was built, or taken.
     pub(super) fn account_sending(&mut self, data_left: bool) {
         let state = match data_left {
@@ -75,7 +90,7 @@ impl Connection {
         if self.window_blocked > 0 || !self.held.is_empty() {
             return Stall::StreamWindow;
         }
-        if !self.waiting.is_empty() {
+        if self.lacks_streams() {
             return Stall::StreamCount;
         }
         let unfinished = |stream: &Stream| stream.state.can_send() && stream.send.phase != Phase::Done;
@@ -105,11 +120,11 @@ impl Connection {
     /// turn.
     fn judge_receiving(&self, since: Time, now: Time) -> (Stall, Time) {
         if !self.is_receiving() {
-            let state = match (self.waiting.is_empty(), self.lent) {
-                (false, _) => Stall::StreamCount,
-                (true, 0) => Stall::Idle,
+            let state = match (self.lacks_streams(), self.lent) {
+                (true, _) => Stall::StreamCount,
+                (false, 0) => Stall::Idle,
                 // All has come, and lies there.
-                (true, _) => Stall::Application,
+                (false, _) => Stall::Application,
             };
             return (state, now);
         }
@@ -133,9 +148,9 @@ impl Connection {
                 false => (Stall::StreamWindow, until),
             };
         }
-        match self.waiting.is_empty() {
-            true => (Stall::Peer, now),
-            false => (Stall::StreamCount, now),
+        match self.lacks_streams() {
+            true => (Stall::StreamCount, now),
+            false => (Stall::Peer, now),
         }
     }
 }

@@ -1,0 +1,180 @@
+//! The settings of a pooled client.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, Refill};
+
+use super::origin::Settings;
+use super::{Client, Inner};
+use crate::client::connect::Connector;
+use crate::error::Error;
+use crate::settings::{TcpBuffers, with_budget};
+
+/// How long connecting may take unless told otherwise: name, TCP and TLS together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many connections an origin may have unless told otherwise: as many as browsers allow themselves over HTTP/1.1,
+/// which servers have long been used to.
+const MAX_CONNECTIONS: u32 = 6;
+
+/// How long further connections are kept unless told otherwise.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The settings of a [`Client`].
+#[derive(Clone)]
+pub struct ClientBuilder {
+    config: Config,
+    connect_timeout: Duration,
+    max_connections: u32,
+    idle_timeout: Duration,
+    windows: Result<(), Error>,
+    tcp_buffers: TcpBuffers,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        ClientBuilder {
+            config: Config::default(),
+            connect_timeout: CONNECT_TIMEOUT,
+            max_connections: MAX_CONNECTIONS,
+            idle_timeout: IDLE_TIMEOUT,
+            windows: Ok(()),
+            tcp_buffers: TcpBuffers::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// All settings of the engine at once; what was set before is replaced.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The receive window of each stream in bytes, 1..=2^31-1, as it is from then on: windows that are
+    /// set do not follow the path ([`Config::adaptive`] is off). Unless set they open at 48 MiB, or less when the memory
+    /// budget is short of room, and follow it.
+    #[must_use]
+    pub fn stream_window(mut self, bytes: u32) -> Self {
+        match crate::settings::window("a stream", 1, bytes) {
+            Ok(window) => self.config.stream_window = window,
+            Err(error) => self.windows = Err(error),
+        }
+        self.config.adaptive = false;
+        self
+    }
+
+    /// The receive window of each connection in bytes, 65,535..=2^31-1, as it is from then on; see
+    /// [`Self::stream_window`]. 64 MiB unless set.
+    #[must_use]
+    pub fn connection_window(mut self, bytes: u32) -> Self {
+        match crate::settings::window("the connection", DEFAULT_WINDOW.bytes(), bytes) {
+            Ok(window) => self.config.connection_window = window,
+            Err(error) => self.windows = Err(error),
+        }
+        self.config.adaptive = false;
+        self
+    }
+
+    /// The budget for the memory that windows promise, over all connections of this client and whatever else shares it:
+    /// credit outstanding plus bytes buffered never pass it. 512 MiB of its own unless set.
+    #[must_use]
+    pub fn memory_budget(mut self, budget: MemoryBudget) -> Self {
+        self.config.budget = Some(budget);
+        self
+    }
+
+    /// The sizes of the kernel's buffers of each connection. The kernel's own choice unless set.
+    #[must_use]
+    pub fn tcp_buffers(mut self, buffers: TcpBuffers) -> Self {
+        self.tcp_buffers = buffers;
+        self
+    }
+
+    /// When windows are refilled, for streams and for the connection apart. A quarter unless set.
+    #[must_use]
+    pub fn refill(mut self, stream: Refill, connection: Refill) -> Self {
+        self.config.stream_refill = stream;
+        self.config.connection_refill = connection;
+        self
+    }
+
+    /// The configuration of TLS. Unless set, certificates are verified as the platform does it.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_config(mut self, config: Arc<tokio_rustls::rustls::ClientConfig>) -> Self {
+        self.tls = Some(config);
+        self
+    }
+
+    /// How long connecting may take: name, TCP and TLS together. 30 s unless set.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How many connections each origin may have that take requests; 0 counts as 1. 6 unless set.
+    ///
+    /// There is one, until requests wait because the peer allows no more streams at once (RFC 9113 section 5.1.2) and
+    /// the round trip, 5 ms or more, is what their streams take: 100 streams of 10 KB over 100 ms are 10 MB/s, whatever
+    /// the windows allow. A connection that the peer is ending, with requests still under way, is not counted.
+    ///
+    /// ```
+    /// # fn run() -> Result<(), fullbore::Error> {
+    /// let client = fullbore::Client::builder().max_connections(1).build()?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn max_connections(mut self, connections: u32) -> Self {
+        self.max_connections = connections.max(1);
+        self
+    }
+
+    /// Connections that were not needed for this long, beyond the first to an origin, are closed. 30 s unless set.
+    #[must_use]
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = timeout;
+        self
+    }
+
+    /// The client.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] when a window that was set is out of range.
+    pub fn build(self) -> Result<Client, Error> {
+        self.windows?;
+        let connector = Connector {
+            config: with_budget(self.config),
+            tcp_buffers: self.tcp_buffers,
+            #[cfg(feature = "tls")]
+            tls: self.tls,
+        };
+        Ok(Client {
+            inner: Arc::new(Inner::new(Settings {
+                connector,
+                connect_timeout: self.connect_timeout,
+                max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
+                idle_timeout: self.idle_timeout,
+            })),
+        })
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("config", &self.config)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("max_connections", &self.max_connections)
+            .field("idle_timeout", &self.idle_timeout)
+            .finish_non_exhaustive()
+    }
+}

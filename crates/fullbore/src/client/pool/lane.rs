@@ -1,0 +1,117 @@
+//! One connection of an origin's pool, as its driver tells of it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use super::origin::OriginPool;
+use crate::error::Error;
+use crate::watch::Watch;
+
+/// How many streams a first connection is trusted to allow before the peer's SETTINGS say so: the least that RFC 9113
+/// section 6.5.2 recommends, and what the engine dares.
+const PRESUMED_STREAMS: u32 = 100;
+
+/// What is known of a connection without asking its driver.
+pub(super) struct Lane {
+    pool: Weak<OriginPool>,
+    max_streams: AtomicU32,
+    /// Whether the peer's SETTINGS have come.
+    settled: AtomicBool,
+    /// Nanoseconds; `u64::MAX` before there is any measure.
+    round_trip: AtomicU64,
+    error: OnceLock<Error>,
+}
+
+impl Lane {
+    /// The only connection: its first requests leave before the peer has said anything, which saves a round trip.
+    /// `known` is what the origin allowed on another.
+    pub(super) fn first(pool: Weak<OriginPool>, known: Option<u32>) -> Arc<Self> {
+        Self::new(pool, known.unwrap_or(PRESUMED_STREAMS).min(PRESUMED_STREAMS))
+    }
+
+    /// A further connection. Requests that others can carry are not risked on it before the peer's SETTINGS have come.
+    pub(super) fn further(pool: Weak<OriginPool>) -> Arc<Self> {
+        Self::new(pool, 0)
+    }
+
+    fn new(pool: Weak<OriginPool>, max_streams: u32) -> Arc<Self> {
+        Arc::new(Lane {
+            pool,
+            max_streams: AtomicU32::new(max_streams),
+            settled: AtomicBool::new(false),
+            round_trip: AtomicU64::new(u64::MAX),
+            error: OnceLock::new(),
+        })
+    }
+
+    /// How many streams it allows at once.
+    pub(super) fn max_streams(&self) -> u32 {
+        self.max_streams.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        match self.round_trip.load(Ordering::Relaxed) {
+            u64::MAX => None,
+            nanos => Some(Duration::from_nanos(nanos)),
+        }
+    }
+
+    /// Why the connection cannot be had, when it ended before the peer had said anything in HTTP/2: to try again would
+    /// end the same.
+    pub(super) fn failure(&self) -> Option<Error> {
+        match self.is_settled() {
+            true => None,
+            false => self.error.get().cloned(),
+        }
+    }
+
+    /// Why it ended.
+    pub(super) fn error(&self) -> Error {
+        self.error.get().cloned().unwrap_or_else(Error::connection_gone)
+    }
+}
+
+impl Watch for Lane {
+    fn settings_received(&self, max_streams: u32) {
+        self.max_streams.store(max_streams, Ordering::Release);
+        self.settled.store(true, Ordering::Release);
+        if let Some(pool) = self.pool.upgrade() {
+            pool.settings_received(max_streams);
+        }
+    }
+
+    fn round_trip_measured(&self, minimum: Duration) {
+        let nanos = u64::try_from(minimum.as_nanos()).unwrap_or(u64::MAX);
+        // The engine forgets in time; a link that our own transfers keep full would seem ever longer.
+        self.round_trip.fetch_min(nanos, Ordering::Relaxed);
+    }
+
+    fn requests_wait(&self) -> bool {
+        self.pool.upgrade().is_some_and(|pool| pool.has_waiting())
+    }
+
+    fn closing(&self) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.closing(self);
+        }
+    }
+
+    fn closed(&self, error: &Error) {
+        // A second report would say the same.
+        let _ = self.error.set(error.clone());
+        if let Some(pool) = self.pool.upgrade() {
+            pool.closed(self, error);
+        }
+    }
+
+    fn slot_freed(&self, exchange: Option<Duration>) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.slot_freed(self, exchange);
+        }
+    }
+}
