@@ -165,7 +165,7 @@ pub(crate) struct GetArgs {
     pub(crate) parallel: u32,
 
     /// How many connections to one origin at most; more than one only over a long path whose server allows few streams
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) connections: u32,
 
     /// Follow redirects, at most 10; credentials stay with the origin they were meant for

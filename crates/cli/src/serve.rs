@@ -11,6 +11,9 @@
 //! | `resolve` | a request path becomes names, or is refused |
 //! | `open` | names become an open file that is inside the root |
 //! | `files` | GET and HEAD: the file's answer |
+//! | `disk` | reading with and without the patience to wait |
+//! | `cache`, `identity` | small files that were asked for lately, and whether they are still what they were |
+//! | `representation` | the fields that describe a file |
 //! | `conditional` | RFC 9110 section 13 |
 //! | `range` | RFC 9110 section 14 |
 //! | `file_body` | the octets of a file as a response body |
@@ -25,12 +28,16 @@
 //! and are never listed.
 
 mod buffers;
+mod cache;
 mod conditional;
+mod disk;
 mod file_body;
 mod files;
+mod identity;
 mod log;
 mod open;
 mod range;
+mod representation;
 mod resolve;
 mod respond;
 mod service;
@@ -40,6 +47,7 @@ mod tests;
 mod uploads;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use file_body::ServeBody;
 pub use fullbore::server::PeerAddr;
@@ -81,6 +89,12 @@ pub struct Settings {
     /// How many chunk buffers are kept for the next reader once they are free, for all responses together.
     /// Default: 64, which is 16 MiB at the default `chunk_bytes`.
     pub idle_chunks: usize,
+    /// How many bytes of small files are kept in memory for the next who asks, what belongs to them included; 0 for none.
+    /// Each is held against the file system when it is used. Default: 32 MiB.
+    pub cache_bytes: usize,
+    /// How long a file has to have been left alone before it is kept. Default: 2 s, the coarsest tick of a file system's clock
+    /// in common use.
+    pub cache_after: Duration,
     /// How many ranges a request may ask for at once; one that asks for more is answered with 416. Default: 16.
     pub max_ranges: usize,
     /// The largest upload that is taken, in bytes; a larger one is answered with 413. Default: no limit.
@@ -98,6 +112,8 @@ impl Default for Settings {
             whole_body_bytes: 64 * 1024,
             chunk_bytes: 256 * 1024,
             idle_chunks: 64,
+            cache_bytes: 32 << 20,
+            cache_after: Duration::from_secs(2),
             max_ranges: 16,
             max_upload_bytes: u64::MAX,
             upload_batch_bytes: 256 * 1024,

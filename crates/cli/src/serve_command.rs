@@ -56,7 +56,7 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     if let Some(bytes) = args.budget {
         server = server.memory_budget(MemoryBudget::new(bytes));
     }
-    server = server.tcp_buffers(TcpBuffers {
+    server = server.peer_addresses(args.log).tcp_buffers(TcpBuffers {
         send: args.tcp_send_buffer,
         receive: args.tcp_receive_buffer,
     });

@@ -20,12 +20,15 @@ use crate::watch::Slot;
 /// How many bytes of a body may wait in a stream before its producer is asked to pause. 256 KiB: half of one write.
 pub(crate) const SEND_BUFFER: usize = 256 << 10;
 
+/// Lists that have grown beyond this are not kept for the next stream.
+const KEPT_CAPACITY: usize = 16;
+
 /// A wish of the sending handle.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
     Request(Box<Request<()>>, bool),
     Informational(Box<Response<()>>),
-    Response(Box<Response<()>>, bool),
+    Response(Response<()>, bool),
     Data(Bytes, bool),
     Trailers(Box<HeaderMap>),
     GrowWindow(WindowSize, oneshot::Sender<Result<(), Error>>),
@@ -120,6 +123,25 @@ impl Cell {
             listed: AtomicBool::new(false),
             state: Mutex::new(state),
         })
+    }
+
+    /// A cell that nobody else holds any more, for another stream: what it had gathered of memory serves again.
+    pub(crate) fn reuse(self: &mut Arc<Self>) -> Option<&mut State> {
+        let cell = Arc::get_mut(self)?;
+        *cell.listed.get_mut() = false;
+        let state = cell.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut chunks = std::mem::take(&mut state.inbound.chunks);
+        let mut wishes = std::mem::take(&mut state.outbound.wishes);
+        chunks.clear();
+        wishes.clear();
+        *state = State::default();
+        if chunks.capacity() <= KEPT_CAPACITY {
+            state.inbound.chunks = chunks;
+        }
+        if wishes.capacity() <= KEPT_CAPACITY {
+            state.outbound.wishes = wishes;
+        }
+        Some(state)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -6,6 +6,7 @@
 
 mod apply;
 mod deliver;
+mod rest;
 mod transport;
 
 pub(crate) use self::deliver::content_length;
@@ -33,6 +34,9 @@ use self::transport::Read;
 pub(crate) trait Accept {
     /// Begins to answer. Called within the driver's turn.
     fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>);
+
+    /// Nothing has come for a while: memory that is kept for the next request can go.
+    fn rest(&mut self) {}
 }
 
 /// A client accepts nothing.
@@ -51,6 +55,8 @@ pub(crate) struct Driver<T, A> {
     connection: Connection,
     mailbox: Arc<Mailbox>,
     cells: StreamMap<Arc<Cell>>,
+    /// Cells of streams that are over, for those that come.
+    spare_cells: Vec<Arc<Cell>>,
     /// When the engine's time began.
     origin: Instant,
     slab: BytesMut,
@@ -66,6 +72,7 @@ pub(crate) struct Driver<T, A> {
     last_words: Option<Pin<Box<Sleep>>>,
     /// Handlers were woken and have had no chance to answer yet.
     yield_first: bool,
+    rest: rest::Rest,
     stage: Stage,
 }
 
@@ -98,6 +105,7 @@ where
             connection,
             mailbox,
             cells: StreamMap::default(),
+            spare_cells: Vec::new(),
             origin: Instant::now(),
             slab: BytesMut::new(),
             read_size: transport::SMALLEST_READ,
@@ -107,6 +115,7 @@ where
             timer: None,
             last_words: None,
             yield_first: false,
+            rest: rest::Rest::default(),
             stage: Stage::Open,
         }
     }
@@ -178,6 +187,7 @@ where
             }
             progress |= self.end_unwanted();
             if !progress {
+                self.rest(cx);
                 if self.mailbox.end_turn() && self.set_due() {
                     return Poll::Pending;
                 }

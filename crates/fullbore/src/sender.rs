@@ -28,7 +28,7 @@ impl Sender {
 
     /// A response's head; with `end` it is all.
     pub(crate) fn send_response(&mut self, response: Response<()>, end: bool) {
-        self.wish(Outgoing::Response(Box::new(response), end), 0, end);
+        self.wish(Outgoing::Response(response, end), 0, end);
     }
 
     pub(crate) fn send_data(&mut self, data: Bytes, end: bool) {

@@ -100,6 +100,7 @@ async fn an_axum_router_is_served_over_cleartext() {
     let server = Server::bind("127.0.0.1:0")
         .await
         .unwrap()
+        .peer_addresses(true)
         .graceful_shutdown(async {
             stopped.await.ok();
         });
@@ -119,6 +120,7 @@ async fn an_axum_router_is_served_over_tls() {
     let server = Server::bind("127.0.0.1:0")
         .await
         .unwrap()
+        .peer_addresses(true)
         .tls_config(Arc::new(server_tls))
         .graceful_shutdown(async {
             stopped.await.ok();

@@ -411,6 +411,7 @@ async fn exchanges_are_the_same_over_tcp() {
 async fn a_pooled_client_makes_one_connection_for_a_crowd() {
     let server = Server::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", server.local_addr().unwrap());
+    let server = server.peer_addresses(true);
     let serving = tokio::spawn(
         server.serve(tower::service_fn(|request: Request<Incoming>| async move {
             let peer = request

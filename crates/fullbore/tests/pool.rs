@@ -180,10 +180,10 @@ async fn a_long_path_with_few_streams_takes_several_connections_up_to_the_limit(
     let site = Site::start(Plan::streams(10)).await;
     let relay = Relay::to(site.address).await;
     let client = Client::new().unwrap();
-    keep_fetching(&client, &relay.url(), 200, || site.used_connections() == 6).await;
+    keep_fetching(&client, &relay.url(), 200, || site.used_connections() == 8).await;
     all_succeed(fetch_all(&client, &relay.url(), 1_000), 1_000).await;
-    assert_eq!(relay.accepted(), 6);
-    assert_eq!(client.connections(&relay.url()), 6);
+    assert_eq!(relay.accepted(), 8);
+    assert_eq!(client.connections(&relay.url()), 8);
 }
 
 #[tokio::test]

@@ -261,7 +261,7 @@ async fn a_clients_shutdown_ends_its_connections_and_the_next_request_opens_anot
         connected.send(peer).ok();
         async { Ok::<_, std::convert::Infallible>(Response::new(full("hello"))) }
     });
-    let server = server.graceful_shutdown(async {
+    let server = server.peer_addresses(true).graceful_shutdown(async {
         stopped.await.ok();
     });
     let serving = tokio::spawn(server.serve(service));

@@ -1,7 +1,8 @@
 //! The body of a response: nothing, a few octets in memory, or parts of a file read a chunk at a time.
 //!
-//! A file's octets are read by blocking jobs, one chunk ahead of the one given out, so a body holds one chunk itself
-//! beside the one that its reader has: two, however long the file is. The length is announced from the file as it was
+//! A chunk is read when it is asked for, as long as the system has it in memory. From where it would have to wait for a
+//! disk, chunks are read one ahead of the one given out, by blocking jobs where they must, so a body holds one chunk
+//! itself beside the one that its reader has: two, however long the file is. The length is announced from the file as it was
 //! when opened. A file that grew is cut there; one that shrank makes the body fail, so that its stream is reset and
 //! no short body passes for a whole one. Made by `files` and `respond`, polled by the transport.
 
@@ -20,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::buffers::Buffers;
+use super::disk::{Patience, read_exact_at};
 
 /// The body of every response that [`Files`](super::Files) gives. Its size hint is exact.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub struct ServeBody(Kind);
 enum Kind {
     Empty,
     Full(Bytes),
+    Memory(VecDeque<Segment>),
     File(FileBody),
 }
 
@@ -50,6 +53,8 @@ struct FileBody {
     /// Bytes not yet given out, those read ahead included.
     remaining: u64,
     ahead: Ahead,
+    /// Whether a read had to wait: then the next ones may, and are begun early.
+    cold: bool,
 }
 
 #[derive(Debug)]
@@ -76,15 +81,21 @@ impl ServeBody {
         }
     }
 
-    /// A body of `segments`, the file's parts among them read from `file` in chunks. The first chunk is read at
-    /// once, if it is what comes first. Blocks, and needs the runtime's context: for blocking jobs only.
+    /// A body of `segments`, all of them in memory.
+    pub(super) fn memory(segments: VecDeque<Segment>) -> ServeBody {
+        ServeBody(Kind::Memory(segments))
+    }
+
+    /// A body of `segments`, the file's parts among them read from `file` in chunks. The first chunk is read here, if it
+    /// is what comes first. To be called within a runtime's context.
     ///
     /// # Errors
-    /// The first read failed.
+    /// The first read failed, or was not possible with this patience.
     pub(super) fn file(
         file: File,
         segments: VecDeque<Segment>,
         buffers: Arc<Buffers>,
+        patience: Patience,
     ) -> io::Result<ServeBody> {
         let remaining = segments.iter().map(Segment::len).sum();
         let mut body = FileBody {
@@ -94,9 +105,10 @@ impl ServeBody {
             segments,
             remaining,
             ahead: Ahead::Idle,
+            cold: patience == Patience::Wait,
         };
         if let Some(range) = body.next_read() {
-            body.ahead = Ahead::Ready(read(&body.file, &body.buffers, &range)?);
+            body.ahead = Ahead::Ready(read(&body.file, &body.buffers, &range, patience)?);
         }
         Ok(ServeBody(Kind::File(body)))
     }
@@ -129,11 +141,24 @@ impl FileBody {
         Some(next)
     }
 
-    fn read_ahead(&mut self) {
-        if let Some(range) = self.next_read() {
-            let (file, buffers) = (Arc::clone(&self.file), Arc::clone(&self.buffers));
-            self.ahead = Ahead::Reading(self.runtime.spawn_blocking(move || read(&file, &buffers, &range)));
+    /// Reads the next chunk, here if it is in memory.
+    fn read_next(&mut self) {
+        let Some(range) = self.next_read() else {
+            return;
+        };
+        if Patience::AT_ONCE_IS_POSSIBLE {
+            match read(&self.file, &self.buffers, &range, Patience::AtOnce) {
+                Ok(chunk) => {
+                    self.ahead = Ahead::Ready(chunk);
+                    return;
+                }
+                // Whatever else it is, the job will say so.
+                Err(_) => self.cold = true,
+            }
         }
+        let (file, buffers) = (Arc::clone(&self.file), Arc::clone(&self.buffers));
+        let job = move || read(&file, &buffers, &range, Patience::Wait);
+        self.ahead = Ahead::Reading(self.runtime.spawn_blocking(job));
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
@@ -156,7 +181,7 @@ impl FileBody {
                     if self.segments.is_empty() {
                         break Err(io::ErrorKind::UnexpectedEof.into());
                     }
-                    self.read_ahead();
+                    self.read_next();
                 }
                 Ahead::Reading(mut job) => match Pin::new(&mut job).poll(cx) {
                     Poll::Pending => {
@@ -171,7 +196,9 @@ impl FileBody {
         match chunk {
             Ok(chunk) => {
                 self.remaining = self.remaining.saturating_sub(chunk.len() as u64);
-                self.read_ahead();
+                if self.cold || !Patience::AT_ONCE_IS_POSSIBLE {
+                    self.read_next();
+                }
                 Poll::Ready(Some(Ok(chunk)))
             }
             Err(error) => {
@@ -197,6 +224,10 @@ impl Body for ServeBody {
                 self.0 = Kind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
+            Kind::Memory(segments) => Poll::Ready(segments.pop_front().and_then(|segment| match segment {
+                Segment::Memory(bytes) => Some(Ok(Frame::data(bytes))),
+                Segment::File(_) => None,
+            })),
             Kind::File(body) => body.poll(cx).map_ok(Frame::data),
         }
     }
@@ -205,6 +236,7 @@ impl Body for ServeBody {
         match &self.0 {
             Kind::Empty => true,
             Kind::Full(_) => false,
+            Kind::Memory(segments) => segments.is_empty(),
             Kind::File(body) => body.remaining == 0,
         }
     }
@@ -213,39 +245,16 @@ impl Body for ServeBody {
         SizeHint::with_exact(match &self.0 {
             Kind::Empty => 0,
             Kind::Full(bytes) => bytes.len() as u64,
+            Kind::Memory(segments) => segments.iter().map(Segment::len).sum(),
             Kind::File(body) => body.remaining,
         })
     }
 }
 
 /// Reads a chunk; `range` is at most a buffer long.
-fn read(file: &File, buffers: &Arc<Buffers>, range: &Range<u64>) -> io::Result<Bytes> {
+fn read(file: &File, buffers: &Arc<Buffers>, range: &Range<u64>, patience: Patience) -> io::Result<Bytes> {
     let mut buffer = buffers.take();
     let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    read_exact_at(file, buffer.fill(length), range.start)?;
+    read_exact_at(file, buffer.fill(length), range.start, patience)?;
     Ok(buffer.freeze())
-}
-
-/// Fills `buffer` from `offset` on, wherever the file's own position is.
-///
-/// # Errors
-/// `UnexpectedEof` when the file ends before: it shrank since it was opened.
-#[cfg(unix)]
-pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
-}
-
-#[cfg(windows)]
-pub(super) fn read_exact_at(file: &File, mut buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    let mut at = offset;
-    while !buffer.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, buffer, at)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => {
-                buffer = buffer.get_mut(n..).unwrap_or_default();
-                at += n as u64;
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,27 +1,30 @@
 //! GET and HEAD: from a request's head to a file's answer.
 //!
-//! All of it happens in one blocking job: the path is opened and stat'ed, the preconditions and ranges are weighed,
-//! and the body is read, whole when it is small and its first chunk when it is not. Called by `service`.
+//! The path is opened and stat'ed, the preconditions and ranges are weighed, and the body is read, whole when it is small
+//! and its first chunk when it is not. First all of that is tried at once, within the connection's turn: from the cache,
+//! or as far as the system has the directory and the octets in memory. Only what would have to wait for a disk goes to a
+//! blocking job. Called by `service`.
 
 use std::collections::VecDeque;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, LOCATION,
-};
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, LOCATION};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 
-use super::conditional::{self, Validators, Verdict};
-use super::file_body::{Segment, ServeBody, read_exact_at};
-use super::open::{Found, OpenError, open};
+use super::cache::Cached;
+use super::conditional::{self, Verdict};
+use super::disk::{Patience, read_exact_at};
+use super::file_body::{Segment, ServeBody};
+use super::identity::Identity;
+use super::open::{Found, OpenError, open, open_at_once};
 use super::range::{self, Wanted};
+use super::representation::{OCTETS, Representation};
 use super::resolve::{BadPath, Target};
 use super::respond;
 use super::service::Shared;
@@ -29,18 +32,64 @@ use super::service::Shared;
 /// A file that is about to be sent.
 struct Opened<'a> {
     shared: &'a Shared,
-    file: File,
-    length: u64,
-    content_type: HeaderValue,
-    validators: Validators,
+    patience: Patience,
+    content: Content,
+    representation: &'a Representation,
+}
+
+/// Where its octets are.
+enum Content {
+    /// On disk, with what is needed to keep them when they are few.
+    File(File, Option<Place>),
+    Memory(Bytes),
+}
+
+/// Where a file was found, and in which state.
+struct Place {
+    path: String,
+    identity: Identity,
+}
+
+/// Answers GET or HEAD without waiting for anything; `None` when that is not possible.
+pub(super) fn answer_at_once(shared: &Shared, head: &Parts) -> Option<Response<ServeBody>> {
+    if let Some(cached) = shared.cache.get(&shared.root, head.uri.path()) {
+        return Some(answer_cached(shared, &cached, head));
+    }
+    if !Patience::AT_ONCE_IS_POSSIBLE {
+        return None;
+    }
+    match try_answer(shared, head, Patience::AtOnce) {
+        Ok(response) => Some(response),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(_) => Some(respond::status(StatusCode::INTERNAL_SERVER_ERROR)),
+    }
 }
 
 /// Answers GET or HEAD. Blocks.
 pub(super) fn answer(shared: &Shared, head: &Parts) -> Response<ServeBody> {
+    let answered = try_answer(shared, head, Patience::Wait);
+    answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
+}
+
+fn answer_cached(shared: &Shared, cached: &Cached, head: &Parts) -> Response<ServeBody> {
+    let opened = Opened {
+        shared,
+        patience: Patience::AtOnce,
+        content: Content::Memory(cached.body.clone()),
+        representation: &cached.representation,
+    };
+    // Nothing is read that could fail.
+    let answered = opened.answer(head);
+    answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
+}
+
+/// # Errors
+/// `WouldBlock` when there is no patience for what it takes; otherwise a read failed.
+fn try_answer(shared: &Shared, head: &Parts, patience: Patience) -> io::Result<Response<ServeBody>> {
     let target = match Target::parse(head.uri.path()) {
         Ok(target) => target,
-        Err(BadPath::TooLong) => return respond::status(StatusCode::NOT_FOUND),
-        Err(BadPath::Malformed) => return respond::status(StatusCode::BAD_REQUEST),
+        Err(BadPath::TooLong) => return Ok(respond::status(StatusCode::NOT_FOUND)),
+        Err(BadPath::Malformed) => return Ok(respond::status(StatusCode::BAD_REQUEST)),
     };
     let (path, name) = if target.is_directory() {
         let index = shared.settings.index.as_str();
@@ -48,80 +97,99 @@ pub(super) fn answer(shared: &Shared, head: &Parts) -> Response<ServeBody> {
     } else {
         (target.relative(), target.last().unwrap_or_default())
     };
-    match open(&shared.root, &path) {
-        Ok(Found::File(file, metadata)) => Opened::new(shared, file, &metadata, name).answer(head),
+    let found = match patience {
+        Patience::AtOnce => open_at_once(&shared.root, &path).ok_or(io::ErrorKind::WouldBlock)?,
+        Patience::Wait => open(&shared.root, &path),
+    };
+    match found {
+        Ok(Found::File(file, metadata)) => {
+            let place = Identity::of(&metadata).map(|identity| Place { path, identity });
+            let opened = Opened {
+                shared,
+                patience,
+                content: Content::File(file, place),
+                representation: &Representation::of(&metadata, name),
+            };
+            opened.answer(head)
+        }
         // A directory is named with a slash, so that relative references in its index resolve within it.
         Ok(Found::Directory) if !target.is_directory() => {
-            redirect(&target.directory_location(), head.uri.query())
+            Ok(redirect(&target.directory_location(), head.uri.query()))
         }
-        Ok(Found::Directory) => respond::status(OpenError::NotFound.status()),
-        Err(error) => respond::status(error.status()),
+        Ok(Found::Directory) => Ok(respond::status(OpenError::NotFound.status())),
+        Err(error) => Ok(respond::status(error.status())),
     }
 }
 
 impl Opened<'_> {
-    fn new<'a>(shared: &'a Shared, file: File, metadata: &Metadata, name: &str) -> Opened<'a> {
-        Opened {
-            shared,
-            file,
-            length: metadata.len(),
-            content_type: content_type(name),
-            validators: Validators::of(metadata, SystemTime::now()),
-        }
-    }
-
-    fn answer(self, head: &Parts) -> Response<ServeBody> {
-        match conditional::evaluate(&head.method, &head.headers, Some(&self.validators)) {
+    fn answer(self, head: &Parts) -> io::Result<Response<ServeBody>> {
+        let validators = &self.representation.validators;
+        match conditional::evaluate(&head.method, &head.headers, Some(validators)) {
             Verdict::Proceed => {}
             // Only what section 15.4.5 asks for: the rest is the client's already.
             Verdict::NotModified => {
-                let etag = self.validators.etag();
-                return respond::with(respond::bare(StatusCode::NOT_MODIFIED), ETAG, etag);
+                let etag = self.representation.etag.clone();
+                return Ok(respond::with(respond::bare(StatusCode::NOT_MODIFIED), ETAG, etag));
             }
-            Verdict::Failed => return respond::status(StatusCode::PRECONDITION_FAILED),
+            Verdict::Failed => return Ok(respond::status(StatusCode::PRECONDITION_FAILED)),
         }
         // Section 14.2: ranges are GET's alone.
         if head.method == Method::HEAD {
-            return self.head();
+            return Ok(self.head());
         }
         let max_ranges = self.shared.settings.max_ranges;
-        let wanted = if conditional::range_applies(&head.headers, &self.validators) {
-            range::wanted(&head.headers, self.length, max_ranges)
+        let length = self.representation.length;
+        let wanted = if conditional::range_applies(&head.headers, validators) {
+            range::wanted(&head.headers, length, max_ranges)
         } else {
             Wanted::Whole
         };
-        let sent = match wanted {
-            Wanted::Whole => self.whole(),
+        match wanted {
+            Wanted::Whole => self.whole(head.uri.path()),
             Wanted::One(range) => self.one(range),
             Wanted::Many(ranges) => self.many(ranges),
-            Wanted::Unsatisfiable => return unsatisfiable(self.length),
-        };
-        sent.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
+            Wanted::Unsatisfiable => Ok(unsatisfiable(length)),
+        }
     }
 
     fn head(&self) -> Response<ServeBody> {
         let mut response = respond::bare(StatusCode::OK);
         let headers = response.headers_mut();
-        self.describe(headers, self.length);
-        headers.insert(CONTENT_TYPE, self.content_type.clone());
+        self.representation.describe(headers, self.representation.length);
+        headers.insert(CONTENT_TYPE, self.representation.content_type.clone());
         response
     }
 
-    fn whole(self) -> io::Result<Response<ServeBody>> {
+    /// The whole file; a small one is kept for the next who asks for this path.
+    fn whole(mut self, request_path: &str) -> io::Result<Response<ServeBody>> {
         let mut response = self.head();
-        let range = 0..self.length;
-        *response.body_mut() = self.body(range)?;
+        let length = self.representation.length;
+        if length <= self.shared.settings.whole_body_bytes as u64 {
+            let place = match &mut self.content {
+                Content::File(_, place) => place.take(),
+                Content::Memory(_) => None,
+            };
+            let body = self.gather_one(0..length)?;
+            if let Some(Place { path, identity }) = place {
+                let representation = self.representation.clone();
+                let cache = &self.shared.cache;
+                cache.keep(request_path, path, identity, representation, body.clone());
+            }
+            *response.body_mut() = ServeBody::full(body);
+        } else {
+            *response.body_mut() = self.body(0..length)?;
+        }
         Ok(response)
     }
 
     fn one(self, range: Range<u64>) -> io::Result<Response<ServeBody>> {
         let mut response = respond::bare(StatusCode::PARTIAL_CONTENT);
         let headers = response.headers_mut();
-        self.describe(headers, range.end - range.start);
-        if let Ok(value) = HeaderValue::try_from(content_range(&range, self.length)) {
+        self.representation.describe(headers, range.end - range.start);
+        if let Ok(value) = HeaderValue::try_from(content_range(&range, self.representation.length)) {
             headers.insert(CONTENT_RANGE, value);
         }
-        headers.insert(CONTENT_TYPE, self.content_type.clone());
+        headers.insert(CONTENT_TYPE, self.representation.content_type.clone());
         *response.body_mut() = self.body(range)?;
         Ok(response)
     }
@@ -129,13 +197,13 @@ impl Opened<'_> {
     /// RFC 9110 section 14.6.
     fn many(self, ranges: Vec<Range<u64>>) -> io::Result<Response<ServeBody>> {
         let boundary = boundary();
-        let content_type = self.content_type.to_str().unwrap_or(OCTETS);
+        let content_type = self.representation.content_type.to_str().unwrap_or(OCTETS);
         let mut segments = VecDeque::with_capacity(ranges.len() * 2 + 1);
         let mut length = 0;
         for range in ranges {
             let part = format!(
                 "\r\n--{boundary}\r\ncontent-type: {content_type}\r\ncontent-range: {}\r\n\r\n",
-                content_range(&range, self.length)
+                content_range(&range, self.representation.length)
             );
             length += part.len() as u64 + (range.end - range.start);
             segments.push_back(Segment::Memory(Bytes::from(part)));
@@ -147,74 +215,82 @@ impl Opened<'_> {
 
         let mut response = respond::bare(StatusCode::PARTIAL_CONTENT);
         let headers = response.headers_mut();
-        self.describe(headers, length);
+        self.representation.describe(headers, length);
         let multipart = format!("multipart/byteranges; boundary={boundary}");
         if let Ok(value) = HeaderValue::try_from(multipart) {
             headers.insert(CONTENT_TYPE, value);
         }
         *response.body_mut() = if length <= self.shared.settings.whole_body_bytes as u64 {
-            self.gather(&segments, length)?
+            ServeBody::full(self.gather(&segments, length)?)
         } else {
-            ServeBody::file(self.file, segments, Arc::clone(&self.shared.buffers))?
+            self.stream(segments)?
         };
         Ok(response)
-    }
-
-    /// The fields that 200 and 206 have in common.
-    fn describe(&self, headers: &mut HeaderMap, content_length: u64) {
-        headers.reserve(8);
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(content_length));
-        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        if let Some(etag) = self.validators.etag() {
-            headers.insert(ETAG, etag);
-        }
-        if let Some(modified) = self.validators.last_modified() {
-            headers.insert(LAST_MODIFIED, modified);
-        }
     }
 
     /// One range as a body: read here when it is small.
     fn body(self, range: Range<u64>) -> io::Result<ServeBody> {
         let length = range.end - range.start;
-        let segments = VecDeque::from([Segment::File(range)]);
         if length <= self.shared.settings.whole_body_bytes as u64 {
-            self.gather(&segments, length)
-        } else {
-            ServeBody::file(self.file, segments, Arc::clone(&self.shared.buffers))
+            return Ok(ServeBody::full(self.gather_one(range)?));
+        }
+        self.stream(VecDeque::from([Segment::File(range)]))
+    }
+
+    /// A body of many octets, read as they leave.
+    fn stream(self, mut segments: VecDeque<Segment>) -> io::Result<ServeBody> {
+        match self.content {
+            Content::File(file, _) => {
+                ServeBody::file(file, segments, Arc::clone(&self.shared.buffers), self.patience)
+            }
+            Content::Memory(bytes) => {
+                for segment in &mut segments {
+                    if let Segment::File(range) = segment {
+                        *segment = Segment::Memory(slice(&bytes, range));
+                    }
+                }
+                Ok(ServeBody::memory(segments))
+            }
         }
     }
 
-    /// A body of few octets, read whole into memory of its own size.
-    fn gather(&self, segments: &VecDeque<Segment>, length: u64) -> io::Result<ServeBody> {
+    /// A range of few octets.
+    fn gather_one(&self, range: Range<u64>) -> io::Result<Bytes> {
+        match &self.content {
+            Content::Memory(bytes) => Ok(slice(bytes, &range)),
+            Content::File(..) => {
+                let length = range.end - range.start;
+                self.gather(&VecDeque::from([Segment::File(range)]), length)
+            }
+        }
+    }
+
+    /// Few octets, read whole into memory of their own size.
+    fn gather(&self, segments: &VecDeque<Segment>, length: u64) -> io::Result<Bytes> {
         let mut octets = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
         for segment in segments {
-            match segment {
-                Segment::Memory(bytes) => octets.extend_from_slice(bytes),
-                Segment::File(range) => {
+            match (segment, &self.content) {
+                (Segment::Memory(bytes), _) => octets.extend_from_slice(bytes),
+                (Segment::File(range), Content::Memory(bytes)) => {
+                    octets.extend_from_slice(&slice(bytes, range));
+                }
+                (Segment::File(range), Content::File(file, _)) => {
                     let start = octets.len();
                     let more = usize::try_from(range.end - range.start).unwrap_or(0);
                     octets.resize(start + more, 0);
                     let space = octets.get_mut(start..).unwrap_or_default();
-                    read_exact_at(&self.file, space, range.start)?;
+                    read_exact_at(file, space, range.start, self.patience)?;
                 }
             }
         }
-        Ok(ServeBody::full(Bytes::from(octets)))
+        Ok(Bytes::from(octets))
     }
 }
 
-const OCTETS: &str = "application/octet-stream";
-
-/// The media type that the name's extension stands for; text is taken to be UTF-8.
-fn content_type(name: &str) -> HeaderValue {
-    let Some(known) = mime_guess::from_path(name).first_raw() else {
-        return HeaderValue::from_static(OCTETS);
-    };
-    if known.starts_with("text/") {
-        HeaderValue::try_from(format!("{known}; charset=utf-8")).unwrap_or(HeaderValue::from_static(OCTETS))
-    } else {
-        HeaderValue::from_static(known)
-    }
+/// A range of octets that are here.
+fn slice(bytes: &Bytes, range: &Range<u64>) -> Bytes {
+    let within = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+    bytes.slice(within(range.start)..within(range.end).max(within(range.start)))
 }
 
 fn content_range(range: &Range<u64>, length: u64) -> String {
@@ -255,26 +331,6 @@ pub(super) fn random() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_is_said_to_be_utf_8_and_the_unknown_is_octets() {
-        for (name, expected) in [
-            ("a.html", "text/html; charset=utf-8"),
-            ("a.TXT", "text/plain; charset=utf-8"),
-            ("a.css", "text/css; charset=utf-8"),
-            ("a.js", "text/javascript; charset=utf-8"),
-            ("a.json", "application/json"),
-            ("a.svg", "image/svg+xml"),
-            ("a.png", "image/png"),
-            ("a.wasm", "application/wasm"),
-            ("a.tar.gz", "application/gzip"),
-            ("a", OCTETS),
-            ("a.no-such-thing", OCTETS),
-            (".html", OCTETS),
-        ] {
-            assert_eq!(content_type(name), expected, "{name}");
-        }
-    }
 
     #[test]
     fn boundaries_differ() {

@@ -2,7 +2,7 @@
 //!
 //! The root is a directory handle (`cap-std`), and every opening is relative to it: on Linux one `openat2` with
 //! `RESOLVE_BENEATH`, elsewhere a walk that checks each step. There is no moment between a check and the opening in
-//! which a path could be made to lead elsewhere. Blocks: called from blocking jobs only, by `files`.
+//! which a path could be made to lead elsewhere. Blocks, unless it is told not to. Called by `files`.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -36,14 +36,16 @@ pub(super) enum OpenError {
 /// # Errors
 /// [`OpenError`], by what the system said.
 pub(super) fn open(root: &Dir, path: &str) -> Result<Found, OpenError> {
-    let file = match root.open_with(path, &read_options()) {
-        Ok(file) => file.into_std(),
+    match root.open_with(path, &read_options()) {
+        Ok(file) => look_at(file.into_std()),
         // Windows does not open directories as files.
-        Err(_) if cfg!(windows) && root.metadata(path).is_ok_and(|m| m.is_dir()) => {
-            return Ok(Found::Directory);
-        }
-        Err(error) => return Err(OpenError::from_io(&error)),
-    };
+        Err(_) if cfg!(windows) && root.metadata(path).is_ok_and(|m| m.is_dir()) => Ok(Found::Directory),
+        Err(error) => Err(OpenError::from_io(&error)),
+    }
+}
+
+/// What the file that was opened is.
+fn look_at(file: File) -> Result<Found, OpenError> {
     let metadata = file.metadata().map_err(|e| OpenError::from_io(&e))?;
     if metadata.is_file() {
         Ok(Found::File(file, metadata))
@@ -52,6 +54,21 @@ pub(super) fn open(root: &Dir, path: &str) -> Result<Found, OpenError> {
     } else {
         Err(OpenError::Forbidden)
     }
+}
+
+/// The same, if the system can tell without asking a disk. Whatever else it says is for one who has time to look into it.
+#[cfg(target_os = "linux")]
+pub(super) fn open_at_once(root: &Dir, path: &str) -> Option<Result<Found, OpenError>> {
+    use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
+    let opened = openat2(root, path, flags, Mode::empty(), resolve).ok()?;
+    Some(look_at(File::from(opened)))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn open_at_once(_: &Dir, _: &str) -> Option<Result<Found, OpenError>> {
+    None
 }
 
 /// Reading only, and without waiting: the opening of a FIFO would otherwise last until someone writes to it.

@@ -3,6 +3,7 @@
 //! Called by the server for each request; hands over to `files` and `uploads`.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::Path;
@@ -13,16 +14,47 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tower_service::Service;
 
 use super::buffers::Buffers;
+use super::cache::Cache;
 use super::file_body::ServeBody;
 use super::{Settings, Uploads, files, respond, uploads};
 
 /// The future of an answer.
-pub type ServeFuture = Pin<Box<dyn Future<Output = Result<Response<ServeBody>, Infallible>> + Send>>;
+pub struct ServeFuture(Answer);
+
+// The larger variant is the one that nearly every request has, and it is there once.
+#[allow(clippy::large_enum_variant)]
+enum Answer {
+    /// It was found at once; gone when it has been handed out.
+    Ready(Option<Response<ServeBody>>),
+    Waiting(Pin<Box<dyn Future<Output = Response<ServeBody>> + Send>>),
+}
+
+impl Future for ServeFuture {
+    type Output = Result<Response<ServeBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Answer::Ready(response) => match response.take() {
+                Some(response) => Poll::Ready(Ok(response)),
+                // Polled again after the end.
+                None => Poll::Pending,
+            },
+            Answer::Waiting(answer) => answer.as_mut().poll(cx).map(Ok),
+        }
+    }
+}
+
+impl fmt::Debug for ServeFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServeFuture").finish_non_exhaustive()
+    }
+}
 
 /// A file server: GET and HEAD of the files under a root, PUT and POST as the settings have it.
 ///
@@ -55,6 +87,7 @@ pub(super) struct Shared {
     pub(super) root: Dir,
     pub(super) settings: Settings,
     pub(super) buffers: Arc<Buffers>,
+    pub(super) cache: Cache,
     pub(super) sink: Sink,
 }
 
@@ -83,6 +116,7 @@ impl Files {
             shared: Arc::new(Shared {
                 root: open(root)?,
                 buffers: Buffers::new(settings.chunk_bytes, settings.idle_chunks),
+                cache: Cache::new(settings.cache_bytes, settings.cache_after),
                 settings,
                 sink,
             }),
@@ -120,10 +154,28 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ServeFuture {
-        let shared = Arc::clone(&self.shared);
         let method = request.method().clone();
-        Box::pin(async move { Ok(respond::finish(&method, answer(shared, request).await)) })
+        if matches!(method, Method::GET | Method::HEAD) && request.body().is_end_stream() {
+            let (head, _) = request.into_parts();
+            if let Some(response) = files::answer_at_once(&self.shared, &head) {
+                return ServeFuture(Answer::Ready(Some(respond::finish(&method, response))));
+            }
+            let shared = Arc::clone(&self.shared);
+            return ServeFuture(Answer::Waiting(Box::pin(async move {
+                respond::finish(&method, read_file(shared, head).await)
+            })));
+        }
+        let shared = Arc::clone(&self.shared);
+        ServeFuture(Answer::Waiting(Box::pin(async move {
+            respond::finish(&method, answer(shared, request).await)
+        })))
     }
+}
+
+async fn read_file(shared: Arc<Shared>, head: Parts) -> Response<ServeBody> {
+    let job = tokio::task::spawn_blocking(move || files::answer(&shared, &head));
+    job.await
+        .unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
 async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Response<ServeBody>
@@ -134,11 +186,7 @@ where
     // The request's body lives until there is an answer, so that its stream is not reset ahead of it.
     let (head, body) = request.into_parts();
     match head.method {
-        Method::GET | Method::HEAD => {
-            let job = tokio::task::spawn_blocking(move || files::answer(&shared, &head));
-            job.await
-                .unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
-        }
+        Method::GET | Method::HEAD => read_file(shared, head).await,
         Method::PUT | Method::POST => match &shared.sink {
             Sink::Refuse => respond::method_not_allowed(allow),
             Sink::Discard => uploads::discard(&shared.settings, &head, body).await,

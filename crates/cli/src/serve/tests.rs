@@ -1,6 +1,7 @@
 //! Behaviour of the service as a whole: requests go in, answers are looked at. Each room's own rules are tested in
 //! its own file.
 
+mod cache;
 mod files;
 mod log;
 mod ranges;

@@ -10,6 +10,9 @@ use crate::cell::{Cell, Outgoing, State};
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::Command;
 
+/// How many cells a connection keeps for streams to come: the number that clients usually have open at once.
+const SPARE_CELLS: usize = 100;
+
 impl<T, A> Driver<T, A>
 where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -23,7 +26,9 @@ where
         while let Some(cell) = self.mailbox.take() {
             any = true;
             cell.unlist();
-            self.apply(&cell);
+            if self.apply(&cell) {
+                self.keep_spare(cell);
+            }
         }
         while let Some(command) = self.mailbox.take_command() {
             any = true;
@@ -71,13 +76,20 @@ where
         self.mailbox.set_due(self.credited.saturating_add(until))
     }
 
-    /// What one stream's handles have left.
-    fn apply(&mut self, cell: &Arc<Cell>) {
+    /// Keeps the cell of a stream that is over, unless there are enough.
+    fn keep_spare(&mut self, cell: Arc<Cell>) {
+        if !self.is_client() && self.spare_cells.len() < SPARE_CELLS {
+            self.spare_cells.push(cell);
+        }
+    }
+
+    /// What one stream's handles have left; whether that was the last of it.
+    fn apply(&mut self, cell: &Arc<Cell>) -> bool {
         let mut state = cell.lock();
         let state = &mut *state;
         let Some(id) = state.id.or_else(|| self.open(cell, state)) else {
             state.slot = None;
-            return;
+            return false;
         };
         while let Some(wish) = state.outbound.wishes.pop_front() {
             if let Err(error) = self.grant(id, wish, state) {
@@ -109,7 +121,9 @@ where
             self.connection.release(id);
             self.cells.remove(&id);
             state.slot = None;
+            return true;
         }
+        false
     }
 
     /// The request that a new stream begins with.

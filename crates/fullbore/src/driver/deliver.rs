@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver};
 use crate::body::Incoming;
-use crate::cell::{Cell, Inbound, State};
+use crate::cell::{Cell, State};
 use crate::error::Error;
 use crate::sender::Sender;
 
@@ -49,16 +49,12 @@ where
 
     /// A server's new request.
     fn begin(&mut self, id: StreamId, request: Request<()>, end: bool, cx: &mut Context<'_>) {
-        let state = State {
-            id: Some(id),
-            inbound: Inbound {
-                ended: end,
-                report_at: self.connection.stream_release_until_due(id),
-                ..Inbound::default()
-            },
-            ..State::default()
-        };
-        let cell = Cell::new(Arc::clone(&self.mailbox), state);
+        let report_at = self.connection.stream_release_until_due(id);
+        let cell = self.cell(|state| {
+            state.id = Some(id);
+            state.inbound.ended = end;
+            state.inbound.report_at = report_at;
+        });
         self.cells.insert(id, Arc::clone(&cell));
         let length = match end {
             true => Some(0),
@@ -72,6 +68,19 @@ where
         let body = Incoming::new(Arc::clone(&cell), length).expecting_continue(expects_continue);
         let request = request.map(|()| body);
         self.accept.accept(request, Sender::new(cell), cx);
+    }
+
+    /// A cell for a stream that the peer has opened.
+    fn cell(&mut self, set: impl FnOnce(&mut State)) -> Arc<Cell> {
+        if let Some(mut cell) = self.spare_cells.pop() {
+            if let Some(state) = cell.reuse() {
+                set(state);
+                return cell;
+            }
+        }
+        let mut state = State::default();
+        set(&mut state);
+        Cell::new(Arc::clone(&self.mailbox), state)
     }
 
     fn deliver_head(&mut self, id: StreamId, response: Response<()>, end: bool) {

@@ -82,14 +82,12 @@ where
                     }
                     break;
                 }
-                Poll::Pending if total == 0 => {
-                    self.rest();
-                    return Poll::Pending;
-                }
+                Poll::Pending if total == 0 => return Poll::Pending,
                 Poll::Pending => break,
             }
         }
         if total > 0 {
+            self.rest.disturb();
             if total >= self.read_size {
                 self.read_size = (self.read_size * 4).min(SLAB);
             }
@@ -106,14 +104,6 @@ where
             return Poll::Ready(self.transport_ended().map(|()| Read::End));
         }
         Poll::Ready(Ok(Read::Some))
-    }
-
-    /// Nothing comes: an idle connection keeps no slab.
-    fn rest(&mut self) {
-        if self.connection.stream_count() == 0 {
-            self.slab = bytes::BytesMut::new();
-            self.read_size = SMALLEST_READ;
-        }
     }
 
     /// The transport ended in good order.

@@ -33,7 +33,7 @@ where
 {
     let mailbox = Mailbox::new();
     ServeConnection {
-        driver: Driver::server(io, config, Arc::clone(&mailbox), Handlers { service }),
+        driver: Driver::server(io, config, Arc::clone(&mailbox), Handlers::new(service)),
         mailbox,
     }
 }

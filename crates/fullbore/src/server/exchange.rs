@@ -2,13 +2,14 @@
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use fullbore_proto::ErrorCode;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body::Body;
+use tokio_util::sync::ReusableBoxFuture;
 use tower_service::Service;
 
 use crate::body::Incoming;
@@ -21,6 +22,14 @@ use super::date;
 /// Asks a service, once per request.
 pub(crate) struct Handlers<S> {
     pub(crate) service: S,
+    /// Where handlers are polled first: those that answer at once leave it for the next.
+    place: Option<ReusableBoxFuture<'static, ()>>,
+}
+
+impl<S> Handlers<S> {
+    pub(crate) fn new(service: S) -> Self {
+        Handlers { service, place: None }
+    }
 }
 
 impl<S, B> Accept for Handlers<S>
@@ -34,13 +43,23 @@ where
     /// The handler is polled once here, in the driver's turn: a short one is done then, and its answer leaves with this
     /// batch. One that waits goes on in a task of its own.
     fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>) {
-        let mut exchange: Pin<Box<dyn Future<Output = ()> + Send>> =
-            Box::pin(exchange(self.service.clone(), request, sender));
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| exchange.as_mut().poll(cx)));
+        let exchange = exchange(self.service.clone(), request, sender);
+        let place = match &mut self.place {
+            Some(place) => {
+                place.set(exchange);
+                place
+            }
+            None => self.place.insert(ReusableBoxFuture::new(exchange)),
+        };
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| place.poll(cx)));
         // A handler that panicked has dropped its sender, and that resets its stream: no other one is concerned.
         if let Ok(Poll::Pending) = polled {
-            tokio::spawn(exchange);
+            self.place.take().map(tokio::spawn);
         }
+    }
+
+    fn rest(&mut self) {
+        self.place = None;
     }
 }
 

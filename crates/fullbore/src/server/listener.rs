@@ -32,7 +32,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long accepting pauses when the system has no more descriptors or memory to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The address of the peer, in the extensions of every request that a [`Server`] hands to its service.
+/// The address of the peer, in the extensions of every request of a [`Server`] that was [asked for
+/// it](Server::peer_addresses).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 
@@ -54,6 +55,7 @@ pub struct Server {
     windows: Result<(), Error>,
     tcp_buffers: TcpBuffers,
     drain_timeout: Duration,
+    peer_addresses: bool,
     shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ServerConfig>>,
@@ -78,6 +80,7 @@ impl Server {
             windows: Ok(()),
             tcp_buffers: TcpBuffers::default(),
             drain_timeout: DRAIN_TIMEOUT,
+            peer_addresses: false,
             shutdown: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -177,6 +180,14 @@ impl Server {
         self
     }
 
+    /// Whether each request has the peer's address, as [`PeerAddr`], among its extensions. Off unless set: it takes three
+    /// allocations a request, which a service that has no use for it need not pay.
+    #[must_use]
+    pub fn peer_addresses(mut self, wanted: bool) -> Self {
+        self.peer_addresses = wanted;
+        self
+    }
+
     /// Serves until the graceful end, or for ever.
     ///
     /// # Errors
@@ -208,7 +219,7 @@ impl Server {
                 Ok((stream, peer)) => {
                     let service = WithPeer {
                         service: service.clone(),
-                        peer,
+                        peer: self.peer_addresses.then_some(PeerAddr(peer)),
                     };
                     tracker.spawn(self.connection(stream, service, stopped.clone()));
                 }
@@ -303,7 +314,7 @@ fn is_connection_error(error: &std::io::Error) -> bool {
 #[derive(Clone)]
 struct WithPeer<S> {
     service: S,
-    peer: SocketAddr,
+    peer: Option<PeerAddr>,
 }
 
 impl<S, B> Service<Request<B>> for WithPeer<S>
@@ -319,7 +330,9 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> S::Future {
-        request.extensions_mut().insert(PeerAddr(self.peer));
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
         self.service.call(request)
     }
 }

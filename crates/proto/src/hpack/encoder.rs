@@ -3,9 +3,10 @@
 //! Called by the message room for the fields of an outgoing head or trailer section, after [`Encoder::begin`].
 //!
 //! What enters the dynamic table is what is likely to come again on the same connection:
-//! - *not indexed*: `:path` other than `/` and `/index.html`, `content-length`, `etag`, `last-modified`, `if-*`,
+//! - *not indexed at first sight*: `:path` other than `/` and `/index.html`, `content-length`, `etag`, `last-modified`, `if-*`,
 //!   `content-range`, `range`, `location`, `set-cookie`, `age`, `expires`, `traceparent`, `x-request-id`; they seldom
-//!   repeat and would push out what does. Nor is an entry indexed that would take over three quarters of the table;
+//!   repeat and would push out what does. Those that do, as the answers about one file that is asked for often, are indexed
+//!   when they come again. Nor is an entry indexed that would take over three quarters of the table;
 //! - *never indexed*, here or further on: what the caller marks as sensitive, `authorization`,
 //!   `proxy-authorization`, and cookies under 20 bytes, which can be guessed by how they compress (section 7.1);
 //! - *indexed*: everything else, `date` too: it is the same for all responses of a second.
@@ -18,10 +19,15 @@ use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD, huffman, integer};
 /// A cookie shorter than this is never indexed, in bytes.
 const SHORT_COOKIE: usize = 20;
 
+/// How many fields are remembered that may or may not come again: a few of each of the last ten messages.
+const LATELY: usize = 64;
+
 /// Encodes the field blocks of one connection, in order.
 #[derive(Debug)]
 pub struct Encoder {
     table: EncoderTable,
+    /// Hashes of fields that were sent as literals lately, although their kind seldom repeats.
+    lately: [u32; LATELY],
     own_cap: usize,
     /// A table size to be signalled at the next block, and the smallest there was since the last.
     owed_update: Option<SizeUpdate>,
@@ -40,6 +46,7 @@ impl Encoder {
     pub fn new(own_cap: usize) -> Self {
         let mut encoder = Self {
             table: EncoderTable::new(DEFAULT_TABLE_SIZE),
+            lately: [0; LATELY],
             own_cap,
             owed_update: None,
         };
@@ -124,8 +131,11 @@ impl Encoder {
             if let Some(index) = static_table::exact(static_index, value) {
                 return integer::encode(index, 7, 0x80, out);
             }
-            if policy != Policy::Without && self.is_worth_indexing(name, value) {
-                return self.encode_indexed(static_index, name, value, out);
+            if self.is_worth_indexing(name, value) {
+                let hashes = Hashes::new(static_index, name, value);
+                if policy != Policy::Without || self.comes_again(hashes) {
+                    return self.encode_indexed(static_index, hashes, name, value, out);
+                }
             }
         }
         let name_index = match static_index {
@@ -140,11 +150,11 @@ impl Encoder {
     fn encode_indexed(
         &mut self,
         static_index: usize,
+        hashes: Hashes,
         name: FieldNameRef<'_>,
         value: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let hashes = Hashes::new(static_index, name, value);
         let name_index = match self.table.find(hashes, name, value) {
             Some(Match::Field(index)) => return integer::encode(index, 7, 0x80, out),
             // A static index takes one octet, a dynamic one may take two.
@@ -155,6 +165,13 @@ impl Encoder {
         integer::encode(name_index, 6, 0x40, out);
         encode_literal(name_index, name, value, out);
         self.table.insert(hashes, name, value);
+    }
+
+    /// Whether a field was sent lately. Two that share a hash cost an entry at worst.
+    fn comes_again(&mut self, hashes: Hashes) -> bool {
+        let hash = hashes.of_field();
+        let place = &mut self.lately[hash as usize % LATELY];
+        std::mem::replace(place, hash) == hash
     }
 
     fn is_worth_indexing(&self, name: FieldNameRef<'_>, value: &[u8]) -> bool {

@@ -32,6 +32,11 @@ impl Hashes {
             field: fold(hash(name, value)),
         }
     }
+
+    /// The hash of name and value.
+    pub(super) fn of_field(self) -> u32 {
+        self.field
+    }
 }
 
 /// An index of the table for a field.

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// The chunks of a body that have not left, in order.
+/// The chunks of a body that have not left, in order. The first stands apart: most bodies are one chunk, and need no list.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
-    chunks: VecDeque<Bytes>,
+    first: Bytes,
+    /// Empty while `first` is.
+    rest: VecDeque<Bytes>,
     bytes: usize,
 }
 
@@ -24,27 +26,27 @@ impl SendQueue {
 
     /// Appends a chunk; an empty one leaves no trace.
     pub(crate) fn push(&mut self, chunk: Bytes) {
-        if !chunk.is_empty() {
-            self.bytes += chunk.len();
-            self.chunks.push_back(chunk);
+        if chunk.is_empty() {
+            return;
+        }
+        self.bytes += chunk.len();
+        if self.first.is_empty() {
+            self.first = chunk;
+        } else {
+            self.rest.push_back(chunk);
         }
     }
 
     /// Hands the next `count` bytes to `sink`, cut from the front chunk by chunk. The caller asks for no more than
     /// [`Self::bytes`].
     pub(crate) fn take(&mut self, mut count: usize, mut sink: impl FnMut(Bytes)) {
-        while count > 0 {
-            let Some(front) = self.chunks.front_mut() else {
-                return;
-            };
-            let chunk = if front.len() > count {
-                front.split_to(count)
+        while count > 0 && !self.first.is_empty() {
+            let chunk = if self.first.len() > count {
+                self.first.split_to(count)
             } else {
-                core::mem::take(front)
+                let next = self.rest.pop_front().unwrap_or_default();
+                core::mem::replace(&mut self.first, next)
             };
-            if front.is_empty() {
-                self.chunks.pop_front();
-            }
             count -= chunk.len();
             self.bytes -= chunk.len();
             sink(chunk);
@@ -53,7 +55,8 @@ impl SendQueue {
 
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
-        self.chunks.clear();
+        self.first = Bytes::new();
+        self.rest.clear();
         self.bytes = 0;
     }
 }

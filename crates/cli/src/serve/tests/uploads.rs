@@ -201,7 +201,7 @@ async fn an_upload_dropped_before_it_began_leaves_nothing() {
         let body = Script::of([Step::Stall]);
         let mut upload = files.call(request(Method::PUT, "/new", &[], body));
         // Polled once: the job that makes the file is on its way.
-        let polled = std::future::poll_fn(|cx| Poll::Ready(upload.as_mut().poll(cx))).await;
+        let polled = std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut upload).poll(cx))).await;
         assert!(polled.is_pending());
         drop(upload);
     }

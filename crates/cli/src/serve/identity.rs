@@ -1,0 +1,75 @@
+//! Which state of which file: what is compared to know whether anything has changed.
+
+use std::fs::Metadata;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cap_std::fs::Dir;
+
+/// One state of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+    length: u64,
+    /// Seconds and nanoseconds since the epoch: of the last change of the octets, and of anything.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+#[cfg(unix)]
+impl Identity {
+    /// Of an open file; `None` where files have no such identity.
+    pub(super) fn of(metadata: &Metadata) -> Option<Identity> {
+        use std::os::unix::fs::MetadataExt as _;
+        Some(Identity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    /// Of what is under a path now. Links are followed, wherever they lead: whoever compares this with the identity of a
+    /// file that was opened beneath the root learns nothing of any other.
+    pub(super) fn now_of(root: &Dir, path: &str) -> Option<Identity> {
+        use rustix::fs::{AtFlags, statat};
+        let stat = statat(root, path, AtFlags::empty()).ok()?;
+        // The widths of these differ from one system to the next.
+        #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
+        Some(Identity {
+            device: u64::try_from(stat.st_dev).ok()?,
+            inode: stat.st_ino as u64,
+            length: u64::try_from(stat.st_size).ok()?,
+            modified: (stat.st_mtime as i64, i64::try_from(stat.st_mtime_nsec).ok()?),
+            changed: (stat.st_ctime as i64, i64::try_from(stat.st_ctime_nsec).ok()?),
+        })
+    }
+}
+
+#[cfg(not(unix))]
+impl Identity {
+    /// Of an open file; `None` where files have no such identity.
+    pub(super) fn of(_: &Metadata) -> Option<Identity> {
+        None
+    }
+
+    /// Of what is under a path now.
+    pub(super) fn now_of(_: &Dir, _: &str) -> Option<Identity> {
+        None
+    }
+}
+
+impl Identity {
+    /// Whether nothing has changed for `time`.
+    pub(super) fn was_left_alone(&self, now: SystemTime, time: Duration) -> bool {
+        let Some(limit) = now
+            .checked_sub(time)
+            .and_then(|limit| limit.duration_since(UNIX_EPOCH).ok())
+        else {
+            return false;
+        };
+        let last = self.modified.max(self.changed);
+        i64::try_from(limit.as_secs()).is_ok_and(|secs| last <= (secs, i64::from(limit.subsec_nanos())))
+    }
+}

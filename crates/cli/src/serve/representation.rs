@@ -1,0 +1,93 @@
+//! What is said of a file in the header fields of every answer about it, written once.
+
+use std::fs::Metadata;
+use std::time::SystemTime;
+
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, ETAG, LAST_MODIFIED};
+use http::{HeaderMap, HeaderValue};
+
+use super::conditional::Validators;
+
+/// The media type of what has no other.
+pub(super) const OCTETS: &str = "application/octet-stream";
+
+/// The fields of one state of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Representation {
+    /// Bytes.
+    pub(super) length: u64,
+    pub(super) content_type: HeaderValue,
+    pub(super) validators: Validators,
+    pub(super) etag: Option<HeaderValue>,
+    content_length: HeaderValue,
+    last_modified: Option<HeaderValue>,
+}
+
+impl Representation {
+    /// Of a file of that name, as it was stat'ed just now.
+    pub(super) fn of(metadata: &Metadata, name: &str) -> Representation {
+        let validators = Validators::of(metadata, SystemTime::now());
+        Representation {
+            length: metadata.len(),
+            content_type: content_type(name),
+            etag: validators.etag(),
+            content_length: HeaderValue::from(metadata.len()),
+            last_modified: validators.last_modified(),
+            validators,
+        }
+    }
+
+    /// The fields that 200 and 206 have in common.
+    pub(super) fn describe(&self, headers: &mut HeaderMap, content_length: u64) {
+        headers.reserve(8);
+        let length = match content_length == self.length {
+            true => self.content_length.clone(),
+            false => HeaderValue::from(content_length),
+        };
+        headers.insert(CONTENT_LENGTH, length);
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if let Some(etag) = &self.etag {
+            headers.insert(ETAG, etag.clone());
+        }
+        if let Some(modified) = &self.last_modified {
+            headers.insert(LAST_MODIFIED, modified.clone());
+        }
+    }
+}
+
+/// The media type that the name's extension stands for; text is taken to be UTF-8.
+fn content_type(name: &str) -> HeaderValue {
+    let Some(known) = mime_guess::from_path(name).first_raw() else {
+        return HeaderValue::from_static(OCTETS);
+    };
+    if known.starts_with("text/") {
+        HeaderValue::try_from(format!("{known}; charset=utf-8")).unwrap_or(HeaderValue::from_static(OCTETS))
+    } else {
+        HeaderValue::from_static(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_said_to_be_utf_8_and_the_unknown_is_octets() {
+        for (name, expected) in [
+            ("a.html", "text/html; charset=utf-8"),
+            ("a.TXT", "text/plain; charset=utf-8"),
+            ("a.css", "text/css; charset=utf-8"),
+            ("a.js", "text/javascript; charset=utf-8"),
+            ("a.json", "application/json"),
+            ("a.svg", "image/svg+xml"),
+            ("a.png", "image/png"),
+            ("a.wasm", "application/wasm"),
+            ("a.tar.gz", "application/gzip"),
+            ("a", OCTETS),
+            ("a.no-such-thing", OCTETS),
+            (".html", OCTETS),
+        ] {
+            assert_eq!(content_type(name), expected, "{name}");
+        }
+    }
+}

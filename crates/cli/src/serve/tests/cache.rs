@@ -1,0 +1,114 @@
+//! Small files in memory: what is kept, and that nothing stale is ever sent.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::{Settings, Site, pattern};
+
+/// A site that keeps a file at once, however young it is.
+fn site(cache_bytes: usize) -> Site {
+    Site::with(|_| Settings {
+        cache_bytes,
+        cache_after: Duration::ZERO,
+        ..Settings::default()
+    })
+}
+
+/// Longer than an entry is believed without a look.
+async fn a_moment() {
+    tokio::time::sleep(Duration::from_millis(5)).await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_small_file_is_kept_and_served_again_with_all_its_fields() {
+    let site = site(1 << 20);
+    site.write("a.txt", "hello");
+    let first = site.get("/a.txt").await;
+    assert_eq!(site.files.shared_for_tests().cache.len(), 1);
+    a_moment().await;
+    let again = site.get("/a.txt").await;
+    assert_eq!(again.text(), "hello");
+    for field in [
+        "content-type",
+        "content-length",
+        "etag",
+        "last-modified",
+        "accept-ranges",
+    ] {
+        assert_eq!(again.field(field), first.field(field), "{field}");
+        assert_ne!(again.field(field), "", "{field}");
+    }
+    let part = site.get_with("/a.txt", &[("range", "bytes=1-3")]).await;
+    assert_eq!((part.status, part.text()), (StatusCode::PARTIAL_CONTENT, "ell"));
+    let parts = site.get_with("/a.txt", &[("range", "bytes=0-0,4-4")]).await;
+    assert!(parts.text().contains("bytes 4-4/5"), "{}", parts.text());
+    let none = site
+        .get_with("/a.txt", &[("if-none-match", first.field("etag"))])
+        .await;
+    assert_eq!(none.status, StatusCode::NOT_MODIFIED);
+}
+
+#[tokio::test]
+async fn a_file_that_changes_is_sent_as_it_is() {
+    let site = site(1 << 20);
+    // The same length each time: only the times and the inode tell.
+    for content in ["first", "other", "third"] {
+        site.write("a.txt", content);
+        a_moment().await;
+        assert_eq!(site.get("/a.txt").await.text(), content);
+        a_moment().await;
+        assert_eq!(site.get("/a.txt").await.text(), content);
+    }
+    site.write("b.txt", "moved");
+    std::fs::rename(site.path("b.txt"), site.path("a.txt")).unwrap();
+    a_moment().await;
+    assert_eq!(site.get("/a.txt").await.text(), "moved");
+    std::fs::remove_file(site.path("a.txt")).unwrap();
+    a_moment().await;
+    assert_eq!(site.get("/a.txt").await.status, StatusCode::NOT_FOUND);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_name_that_comes_to_lead_out_of_the_root_is_not_followed() {
+    let site = site(1 << 20);
+    site.write("a/b.txt", "inside");
+    assert_eq!(site.get("/a/b.txt").await.text(), "inside");
+    std::fs::create_dir(site.outside.join("a")).unwrap();
+    std::fs::write(site.outside.join("a/b.txt"), "secret").unwrap();
+    std::fs::remove_dir_all(site.path("a")).unwrap();
+    std::os::unix::fs::symlink(site.outside.join("a"), site.path("a")).unwrap();
+    a_moment().await;
+    assert_eq!(site.get("/a/b.txt").await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_file_that_was_changed_just_now_is_not_kept() {
+    let site = Site::new();
+    site.write("a.txt", "hello");
+    assert_eq!(site.get("/a.txt").await.text(), "hello");
+    assert_eq!(site.files.shared_for_tests().cache.len(), 0);
+}
+
+#[tokio::test]
+async fn no_more_is_kept_than_allowed() {
+    let site = site(256 << 10);
+    for at in 0..100 {
+        let name = format!("{at}");
+        site.write(&name, pattern(10_000 + at));
+        assert_eq!(site.get(&format!("/{name}")).await.body.len(), 10_000 + at);
+        assert!(site.files.shared_for_tests().cache.bytes() <= 256 << 10);
+    }
+}
+
+#[tokio::test]
+async fn with_no_room_nothing_is_kept() {
+    let site = site(0);
+    site.write("a.txt", "hello");
+    for _ in 0..2 {
+        assert_eq!(site.get("/a.txt").await.text(), "hello");
+        assert_eq!(site.files.shared_for_tests().cache.len(), 0);
+    }
+}
