@@ -5,5 +5,6 @@
 mod support;
 
 mod damage;
+mod hostile;
 mod scenario;
 mod schedules;

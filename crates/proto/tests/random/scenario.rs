@@ -57,7 +57,7 @@ pub(crate) struct Scenario {
 }
 
 /// A number from 1 to `most`, small ones as likely as large ones.
-fn spread(most: u32) -> impl Strategy<Value = u32> {
+pub(crate) fn spread(most: u32) -> impl Strategy<Value = u32> {
     let bits = 32 - most.leading_zeros();
     (0..bits, any::<u32>())
         .prop_map(move |(bits, number)| (1u32 << bits | number & ((1 << bits) - 1)).clamp(1, most))
@@ -72,7 +72,7 @@ fn refills() -> impl Strategy<Value = Refill> {
     ]
 }
 
-fn configs() -> impl Strategy<Value = Config> {
+pub(crate) fn configs() -> impl Strategy<Value = Config> {
     let windows = (spread(1 << 20), spread(1 << 22), refills(), refills());
     let frames = (spread(1 << 18), spread(1 << 16), spread(1 << 18), 0u64..3_000);
     let tables = (0u32..10_000, 0u32..10_000, spread(30), any::<bool>());
