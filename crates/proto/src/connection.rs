@@ -274,6 +274,12 @@ impl Connection {
         self.receive_window.promise()
     }
 
+    /// What it has leased from the budget, in bytes: never less than it promises, unless that is nothing at all; see
+    /// [`MemoryBudget`](crate::MemoryBudget).
+    pub fn leased(&self) -> u64 {
+        self.lease.held()
+    }
+
     /// The connection as it is now.
     pub fn report(&self, now: Time) -> Report {
         Report {

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod budget;
 mod damage;
 mod hostile;
 mod scenario;
