@@ -29,7 +29,8 @@ pub struct Config {
     /// path uses up three quarters of one within two round trips, shrunk where the budget is scarce. On. Off, windows
     /// are as they were set.
     pub adaptive: bool,
-    /// The largest window that an adaptive one grows to, for streams and the connection. 256 MiB.
+    /// The largest window that an adaptive one grows to, for streams and the connection; without a budget also the most
+    /// that a connection holds for slow readers, so that they take no credit from others. 256 MiB.
     pub largest_window: WindowSize,
     /// The budget that this connection leases its windows from, with any number of others. None: the connection's
     /// window is its own bound.

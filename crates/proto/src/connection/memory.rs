@@ -64,14 +64,19 @@ impl Connection {
 
     /// Leases memory for what slow readers leave lying, so that others keep their credit; gives it back once it is read.
     pub(super) fn balance(&mut self) {
-        if !self.config.adaptive || !self.lease.has_budget() || self.lease.held() == 0 {
+        if !self.config.adaptive || self.lease.held() == 0 {
             return;
         }
         let size = u64::from(self.receive_window.size().bytes());
         let promise = self.receive_window.promise();
         // Up to an eighth of the window is the normal state of a reader that keeps up.
         let lagging = promise.buffered.saturating_sub(size / 8);
-        let wanted = size + lagging;
+        // Without a budget it is the largest window that bounds what a connection may cost.
+        let most = match self.lease.has_budget() {
+            true => u64::MAX,
+            false => size.max(u64::from(self.config.largest_window.bytes())),
+        };
+        let wanted = (size + lagging).min(most);
         let held = self.lease.held();
         if wanted > held {
             let starved = promise.outstanding < size / 4 * 3;
@@ -107,12 +112,13 @@ impl Connection {
                 .bytes()
                 .saturating_mul(2)
                 .min(self.config.largest_window.bytes());
-            if let Some(doubled) = WindowSize::new(doubled).filter(|doubled| *doubled > size) {
-                let more = u64::from(doubled.bytes() - size.bytes());
-                if self.lease.grow(more) {
-                    window.resize(doubled);
-                    window.set_limit(self.lease.held());
-                }
+            // As far as the budget has room for it: less than an eighth is not worth a change.
+            let more = doubled.saturating_sub(size.bytes());
+            let more = self.lease.affordable(more);
+            let larger = WindowSize::new(size.bytes().saturating_add(more)).unwrap_or(size);
+            if more > size.bytes() / 8 && self.lease.grow(u64::from(more)) {
+                window.resize(larger);
+                window.set_limit(self.lease.held());
             }
         }
         if self.probe.is_none() && self.stats.round_trip.is_stale(self.now) {

@@ -81,7 +81,12 @@ impl Connection {
 
     /// How many bytes have to be released before a WINDOW_UPDATE for the connection is due.
     pub fn connection_release_until_due(&self) -> u64 {
-        self.receive_window.until_due()
+        let until = self.receive_window.until_due();
+        match self.receive_window.until_unchoked() {
+            // Nothing is due before something more is released.
+            Some(earlier) => until.min(earlier.max(1)),
+            None => until,
+        }
     }
 
     /// How many bytes of a stream have to be released before its WINDOW_UPDATE is due; none when no more are needed.

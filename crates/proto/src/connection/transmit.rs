@@ -37,8 +37,14 @@ impl Connection {
         !self.control.is_empty()
             || !self.ends.is_empty()
             || self.refills_due > 0
-            || (self.failed.is_none() && self.receive_window.refill_due(false))
+            || (self.failed.is_none() && self.connection_refill_due(false))
             || (!self.schedule.is_empty() && self.send_credit.usable() > 0 && !self.connection_holds())
+    }
+
+    /// Whether the connection's window is to be refilled: also when the readers of some streams hold so much of it that
+    /// the rest would never come to a refill, and all other streams with it (law 5).
+    fn connection_refill_due(&self, leaving: bool) -> bool {
+        self.receive_window.refill_due(leaving) || self.receive_window.until_unchoked() == Some(0)
     }
 
     /// Whether a frame is held back that the connection's window would cut tiny.
@@ -86,7 +92,7 @@ impl Connection {
             || !self.ends.is_empty()
             || self.refills_due > 0
             || (!self.schedule.is_empty() && self.send_credit.usable() > 0);
-        if self.receive_window.refill_due(leaving) {
+        if self.connection_refill_due(leaving) {
             self.tune_connection();
             self.refill_connection();
         } else if !leaving {

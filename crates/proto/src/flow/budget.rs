@@ -139,6 +139,14 @@ impl Lease {
         granted
     }
 
+    /// How much of `bytes` may be leased without making the budget scarce.
+    pub(crate) fn affordable(&self, bytes: u32) -> u32 {
+        let spare = self.budget.as_ref().map_or(u64::MAX, |budget| {
+            budget.free().saturating_sub(budget.limit() / 8)
+        });
+        u32::try_from(spare).map_or(bytes, |spare| spare.min(bytes))
+    }
+
     /// Gives back what is over `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: u64) {
         let surplus = self.held.saturating_sub(bytes);

@@ -210,6 +210,20 @@ impl ReceiveWindow {
         self.unconsumed() >= u64::from(self.size) / 2
     }
 
+    /// How many bytes have to be consumed before a window that readers choke is refilled: they hold so much of it that
+    /// what is left to others never comes to the share at which it is refilled. Then half of what is left will do. None
+    /// when they do not.
+    pub(crate) fn until_unchoked(&self) -> Option<u64> {
+        let Refill::Fraction { divisor } = self.refill else {
+            return None;
+        };
+        let size = u64::from(self.size);
+        let left = self.gain() + self.remaining();
+        let floor = (size / 4).clamp(1, SMALLEST_UPDATE);
+        let choked = left >= floor && left < size / u64::from(divisor.max(1));
+        choked.then(|| left.div_ceil(2).max(floor).saturating_sub(self.gain()))
+    }
+
     /// What a refill would add now.
     fn gain(&self) -> u64 {
         let by_size = self.received + u64::from(self.size);
@@ -332,6 +346,23 @@ mod tests {
         window.receive(1 << 18, 0).unwrap();
         window.consume(1 << 18);
         assert_eq!(window.refill(Time::ZERO), Some(1 << 18));
+    }
+
+    #[test]
+    fn a_window_of_which_a_stalled_reader_holds_most_is_refilled_by_half_of_the_rest() {
+        let mut window = window(1 << 20, Refill::default());
+        window.receive(1 << 20, 0).unwrap();
+        window.consume(100_000);
+        assert!(!window.refill_due(true), "less than an eighth");
+        assert_eq!(window.until_unchoked(), Some(0));
+        window.refill(Time::ZERO);
+        assert_eq!(window.until_unchoked(), Some(50_000));
+        window.receive(60_000, 0).unwrap();
+        window.consume(30_000);
+        assert_eq!(window.until_unchoked(), Some(5_000));
+        window.consume(1 << 20);
+        assert_eq!(window.until_unchoked(), None);
+        assert!(window.refill_due(false));
     }
 
     #[test]

@@ -9,4 +9,5 @@ mod enough;
 mod few;
 mod grow;
 mod silly;
+mod stalled;
 mod truth;

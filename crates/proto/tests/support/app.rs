@@ -70,6 +70,8 @@ pub(crate) struct App {
     pub(crate) received: u64,
     /// Whether the bytes of bodies are compared with what was to be sent.
     pub(crate) compares: bool,
+    /// Streams that it never reads, whatever the pace.
+    pub(crate) stalled: Vec<StreamId>,
     lent: VecDeque<(StreamId, u64)>,
     next_release: Option<Time>,
 }
@@ -86,6 +88,7 @@ impl Default for App {
             progress: Vec::new(),
             received: 0,
             compares: true,
+            stalled: Vec::new(),
             lent: VecDeque::new(),
             next_release: None,
         }
@@ -247,6 +250,7 @@ impl App {
                 );
                 talk.informational.push(response);
             }
+            Event::Readable(stream) if self.stalled.contains(&stream) => {}
             Event::Readable(stream) if self.pace != Pace::Never => self.read(connection, stream, now),
             Event::Readable(_) | Event::PeerSettings => {}
             Event::Writable(stream) => self.pump(connection, stream),
