@@ -160,6 +160,11 @@ impl Connection {
         config.send_frame_size = config.send_frame_size.max(1);
         let mut lease = Lease::new(config.budget.clone());
         let (window, stream_window) = memory::open(&config, &mut lease);
+        let receive_window = ReceiveWindow::new(DEFAULT_WINDOW.bytes(), window, config.connection_refill);
+        let receive_window = match config.adaptive {
+            true => receive_window,
+            false => receive_window.fixed(),
+        };
         let mut connection = Connection {
             role,
             now,
@@ -176,7 +181,7 @@ impl Connection {
             active: 0,
             waiting: VecDeque::new(),
             requests_kept_back: false,
-            receive_window: ReceiveWindow::new(DEFAULT_WINDOW.bytes(), window, config.connection_refill),
+            receive_window,
             lease,
             stream_window,
             largest_stream_window: stream_window,

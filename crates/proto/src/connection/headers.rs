@@ -335,12 +335,12 @@ impl Connection {
     pub(super) fn new_stream(&self, id: StreamId, state: State) -> Stream {
         use crate::flow::{ReceiveWindow, SendCredit};
         let window = self.stream_window;
-        Stream::new(
-            id,
-            state,
-            ReceiveWindow::new(window.bytes(), window, self.config.stream_refill),
-            SendCredit::new(self.peer.initial_window_size),
-        )
+        let window = ReceiveWindow::new(window.bytes(), window, self.config.stream_refill);
+        let window = match self.config.adaptive {
+            true => window,
+            false => window.fixed(),
+        };
+        Stream::new(id, state, window, SendCredit::new(self.peer.initial_window_size))
     }
 }
 

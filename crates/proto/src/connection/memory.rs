@@ -89,9 +89,18 @@ impl Connection {
         }
     }
 
+    /// Whether the path waits for the connection's window; `None` while that is not known.
+    fn is_outgrown(&mut self) -> Option<bool> {
+        let (consumed, size) = (self.receive_window.consumed(), self.receive_window.size());
+        let round_trip = self.stats.round_trip.minimum();
+        self.pace.outgrows(self.now, consumed, size.bytes(), round_trip)
+    }
+
     /// At a refill of the connection's window: shrinks it when the budget is scarce, doubles it when the path uses it up.
     pub(super) fn tune_connection(&mut self) {
         if !self.config.adaptive {
+            let keen = self.is_outgrown().unwrap_or(self.receive_window.is_keen());
+            self.receive_window.set_keen(keen);
             return;
         }
         let window = &mut self.receive_window;
@@ -103,11 +112,7 @@ impl Connection {
             self.lease.shrink_to(needed);
             return;
         }
-        let round_trip = self.stats.round_trip.minimum();
-        let outgrown = self
-            .pace
-            .outgrows(self.now, window.consumed(), size.bytes(), round_trip);
-        if outgrown {
+        if self.is_outgrown() == Some(true) {
             let doubled = size
                 .bytes()
                 .saturating_mul(2)
@@ -117,8 +122,8 @@ impl Connection {
             let more = self.lease.affordable(more);
             let larger = WindowSize::new(size.bytes().saturating_add(more)).unwrap_or(size);
             if more > size.bytes() / 8 && self.lease.grow(u64::from(more)) {
-                window.resize(larger);
-                window.set_limit(self.lease.held());
+                self.receive_window.resize(larger);
+                self.receive_window.set_limit(self.lease.held());
             }
         }
         if self.probe.is_none() && self.stats.round_trip.is_stale(self.now) {

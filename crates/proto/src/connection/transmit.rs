@@ -19,7 +19,7 @@ pub(super) const MAX_SLICES: usize = 64;
 pub(super) const MAX_BYTES: usize = 512 << 10;
 
 /// A frame below this that the window, not the data, would make so small is held back for a while (law 6).
-const TINY_FRAME: usize = 4_096;
+const TINY_FRAME: usize = 2_048;
 
 /// What became of a stream whose turn it was.
 enum Turn {
@@ -108,14 +108,15 @@ impl Connection {
             if half.phase == Phase::Done || !stream.state.can_receive() || !half.window.refill_due(true) {
                 continue;
             }
-            let outgrown = self.config.adaptive
-                && half.pace.outgrows(
-                    self.now,
-                    half.window.consumed(),
-                    half.window.size().bytes(),
-                    self.stats.round_trip.minimum(),
-                );
-            if outgrown {
+            let outgrown = half.pace.outgrows(
+                self.now,
+                half.window.consumed(),
+                half.window.size().bytes(),
+                self.stats.round_trip.minimum(),
+            );
+            if !self.config.adaptive {
+                half.window.set_keen(outgrown.unwrap_or(half.window.is_keen()));
+            } else if outgrown == Some(true) {
                 let most = largest_stream_window(&self.config, self.receive_window.size());
                 memory::double(&mut half.window, most);
                 self.largest_stream_window = self.largest_stream_window.max(half.window.size());

@@ -55,28 +55,26 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// At a refill, with `consumed` bytes since the beginning: whether the window of `size` bytes is too small for the
-    /// path, since three quarters of it were used within two round trips.
+    /// path, since three quarters of it were used within two round trips. `None` while that is not known.
     pub(crate) fn outgrows(
         &mut self,
         now: Time,
         consumed: u64,
         size: u32,
         round_trip: Option<Duration>,
-    ) -> bool {
-        let Some(round_trip) = round_trip else {
-            return false;
-        };
-        let span = (round_trip * 2).as_nanos();
+    ) -> Option<bool> {
+        let span = (round_trip? * 2).as_nanos();
         let elapsed = now.since(self.since).as_nanos();
         let used = u128::from(consumed - self.consumed);
         let needed = u128::from(size) * 3 / 4;
         // Over a longer time than two round trips it is the rate that counts.
         let outgrown = used * span.max(1) >= needed * elapsed.max(span).max(1);
-        if outgrown || elapsed >= span {
-            self.since = now;
-            self.consumed = consumed;
+        if !outgrown && elapsed < span {
+            return None;
         }
-        outgrown
+        self.since = now;
+        self.consumed = consumed;
+        Some(outgrown)
     }
 }
 
@@ -108,7 +106,7 @@ mod tests {
         let quarters: Vec<_> = (1..=4)
             .map(|quarter| pace.outgrows(at(25 * quarter), 250 * quarter, 1_000, trip))
             .collect();
-        assert_eq!(quarters, [false, false, true, false]);
+        assert_eq!(quarters, [None, None, Some(true), None]);
     }
 
     #[test]
@@ -117,8 +115,9 @@ mod tests {
         let trip = Some(Duration::from_millis(100));
         for second in 1..20 {
             // A quarter a tenth of a second: half the window in two round trips.
-            assert!(!pace.outgrows(at(100 * second), 250 * second, 1_000, trip));
+            let outgrown = pace.outgrows(at(100 * second), 250 * second, 1_000, trip);
+            assert_ne!(outgrown, Some(true));
         }
-        assert!(!pace.outgrows(at(0), 0, 1_000, None));
+        assert_eq!(pace.outgrows(at(2_000), 5_000, 1_000, None), None);
     }
 }
