@@ -26,7 +26,7 @@ pub(crate) struct Waited {
     connections: usize,
     /// Seconds in each state, idle time left out.
     seconds: Seconds,
-    /// The state that took most of the time.
+    /// The state that took most of the time, or what was behind it.
     held_by: &'static str,
     /// Its share of the time.
     percent: f64,
@@ -126,6 +126,7 @@ impl Waited {
             streams: last.peer_max_concurrent_streams,
             round_trip,
         };
+        let cause = figures.cause(held, bytes, busy);
         let frames = |pick: fn(&fullbore::Report) -> u64| reports.iter().map(pick).sum();
         let seconds = |state| spent(state).as_secs_f64();
         Some(Self {
@@ -143,7 +144,7 @@ impl Waited {
                 application: seconds(Stall::Application),
                 peer: seconds(Stall::Peer),
             },
-            held_by: name(held),
+            held_by: name(cause),
             percent,
             stream_window: figures.stream_window,
             connection_window: figures.connection_window,
@@ -155,7 +156,7 @@ impl Waited {
             }),
             data_frames_received: frames(|report| report.stats.received_frames.of(fullbore::FrameKind::DATA)),
             data_frames_sent: frames(|report| report.stats.sent_frames.of(fullbore::FrameKind::DATA)),
-            clause: clause(direction, figures.cause(held, bytes, busy), percent, &figures),
+            clause: clause(direction, cause, percent, &figures),
         })
     }
 

@@ -107,3 +107,41 @@ impl Drop for Serving {
         let _ = self.child.wait();
     }
 }
+
+/// `fullbore link` in front of an origin; ended when it is dropped.
+pub(crate) struct Linked {
+    child: Child,
+    pub(crate) origin: String,
+}
+
+impl Linked {
+    pub(crate) fn start(origin: &str, options: &[&str]) -> TestResult<Self> {
+        let to = origin.strip_prefix("http://").ok_or("no origin in cleartext")?;
+        let mut child = program(Path::new("."))
+            .args(["link", "--to", to])
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let address = line.trim().strip_prefix("listening on ");
+        let linked = Self {
+            child,
+            origin: format!("http://{}", address.unwrap_or_default()),
+        };
+        match address {
+            Some(_) => Ok(linked),
+            None => Err(format!("link printed {line:?}").into()),
+        }
+    }
+}
+
+impl Drop for Linked {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

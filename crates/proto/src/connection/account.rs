@@ -110,49 +110,67 @@ impl Connection {
     fn settle_receiving(&self, ledger: &mut Ledger, now: Time) {
         let since = ledger.since();
         if since < now {
-            let (state, until) = self.judge_receiving(since, now);
-            ledger.settle(state, until.min(now));
+            let judgement = self.judge_receiving(since, now);
+            ledger.settle(Stall::Application, judgement.unread_until.min(now));
+            ledger.settle(judgement.state, judgement.until.min(now));
             ledger.settle(Stall::Peer, now);
         }
     }
 
-    /// What receiving waited for from `since`, when something came last, and until when; from then on it was the peer's
-    /// turn.
-    fn judge_receiving(&self, since: Time, now: Time) -> (Stall, Time) {
+    /// What receiving waited for from `since`, when something came last.
+    fn judge_receiving(&self, since: Time, now: Time) -> Judgement {
+        let all = |state| Judgement {
+            unread_until: since,
+            state,
+            until: now,
+        };
         if !self.is_receiving() {
-            let state = match (self.lacks_streams(), self.lent) {
+            return all(match (self.lacks_streams(), self.lent) {
                 (true, _) => Stall::StreamCount,
                 (false, 0) => Stall::Idle,
                 // All has come, and lies there.
                 (false, _) => Stall::Application,
-            };
-            return (state, now);
+            });
         }
         if now.since(since) < FLOWING {
-            return (Stall::Moving, now);
+            return all(Stall::Moving);
         }
         let round_trip = self.stats.round_trip.minimum().unwrap_or(Duration::ZERO);
+        // Before its refill left a window was closed because readers had not taken what was there; from then on it was
+        // closed because it is smaller than the path.
+        let closed = |state, is_unread, until: Time| Judgement {
+            unread_until: match is_unread {
+                true => until,
+                false => since + until.since(since).saturating_sub(round_trip),
+            },
+            state,
+            until,
+        };
         if let Some(until) = self.receive_window.opens(since, now, round_trip) {
-            return match self.receive_window.is_unread() {
-                true => (Stall::Application, until),
-                false => (Stall::ConnectionWindow, until),
-            };
+            return closed(Stall::ConnectionWindow, self.receive_window.is_unread(), until);
         }
         let streams = || self.streams.iter().take(SAMPLE).filter(|stream| receives(stream));
         let opens = |stream: &Stream| stream.receive.window.opens(since, now, round_trip);
         // None as soon as one of them was open.
         let first = streams().map(opens).reduce(|one, other| Some(one?.min(other?)));
         if let Some(until) = first.flatten() {
-            return match streams().any(|stream| stream.receive.window.is_unread()) {
-                true => (Stall::Application, until),
-                false => (Stall::StreamWindow, until),
-            };
+            let is_unread = streams().any(|stream| stream.receive.window.is_unread());
+            return closed(Stall::StreamWindow, is_unread, until);
         }
-        match self.lacks_streams() {
-            true => (Stall::StreamCount, now),
-            false => (Stall::Peer, now),
-        }
+        all(match self.lacks_streams() {
+            true => Stall::StreamCount,
+            false => Stall::Peer,
+        })
     }
+}
+
+/// What receiving waited for since something came last; after that it was the peer's turn.
+struct Judgement {
+    /// Until when readers had not taken what was there.
+    unread_until: Time,
+    /// What it was from then on, and until when.
+    state: Stall,
+    until: Time,
 }
 
 /// Whether more of a message is to come on the stream.

@@ -67,6 +67,10 @@ impl Connection {
             return Err(error.clone());
         }
         self.stats.received_bytes += input.len() as u64;
+        if matches!(self.reader.expect, Expect::Data(_)) && !input.is_empty() {
+            // A slow link takes long for one frame, and data flows all the while.
+            self.account_receiving();
+        }
         while !input.is_empty() {
             if let Err(error) = self.step(&mut input) {
                 self.fail(error.clone());

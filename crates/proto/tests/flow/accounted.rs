@@ -81,6 +81,38 @@ fn a_path_that_is_full_is_told_as_moving() {
 }
 
 #[test]
+fn a_slow_path_on_which_one_frame_takes_long_is_told_as_moving() {
+    // 2.5 MB/s, a segment each 0.6 ms and a frame each 6.5 ms.
+    let path = PathConfig {
+        nanos_per_byte: 400,
+        read_size: 1_460,
+        ..PathConfig::delay_millis(50)
+    };
+    let mut pair = Pair::new(Config::default(), Config::default(), path).with_apps();
+    pair.run();
+    pair.get(1 << 50);
+    let (_, receiving) = shares(&mut pair, Stall::Moving);
+    assert!(receiving > 0.99, "{receiving}");
+}
+
+#[test]
+fn a_reader_that_takes_a_window_at_once_and_then_rests_is_told_apart_from_its_window() {
+    // It rests for 100 ms, and what it lets in then takes a round trip of 100 ms.
+    let spent = |state| {
+        let mut pair = pair(windows(1 << 18, 16 << 20), Config::default());
+        pair.client.app().pace = Pace::Slow {
+            bytes: 1 << 20,
+            every: Duration::from_millis(100),
+        };
+        pair.get(1 << 50);
+        shares(&mut pair, state).1
+    };
+    let (application, window) = (spent(Stall::Application), spent(Stall::StreamWindow));
+    assert!((0.45..=0.51).contains(&application), "{application}");
+    assert!((0.45..=0.51).contains(&window), "{window}");
+}
+
+#[test]
 fn too_few_streams_are_named() {
     let server = fixed(|config| config.max_concurrent_streams = 5);
     let mut pair = pair(Config::default(), server);

@@ -1,0 +1,376 @@
+//! The closing line names what a transfer waited for, in text and in JSON: each cause staged over an emulated path.
+
+mod support;
+
+use std::convert::Infallible;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::task::{Context, Poll, ready};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fullbore::{Incoming, Server};
+use http::{Request, Response};
+use http_body::{Body, Frame};
+use support::{Ended, Linked, Serving, TestResult, program, run};
+use tempfile::TempDir;
+use tokio::time::Sleep;
+use tower_service::Service;
+
+/// A round trip that a few dozen of make a second.
+const LONG: &[&str] = &["--rtt", "50ms"];
+
+/// A folder with a file of this length.
+fn folder(length: usize) -> TestResult<TempDir> {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("file"), vec![7; length])?;
+    Ok(folder)
+}
+
+/// A file that is served with these options, over a path with those.
+struct Stage {
+    root: TempDir,
+    _serving: Serving,
+    linked: Linked,
+}
+
+impl Stage {
+    fn new(length: usize, serve: &[&str], link: &[&str]) -> TestResult<Self> {
+        let root = folder(length)?;
+        let mut options = vec!["--plaintext"];
+        options.extend(serve);
+        let serving = Serving::start(root.path(), &options)?;
+        let linked = Linked::start(&serving.origin, link)?;
+        Ok(Self {
+            root,
+            _serving: serving,
+            linked,
+        })
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/{path}", self.linked.origin)
+    }
+
+    /// Downloads the file and throws it away.
+    fn get(&self, options: &[&str]) -> TestResult<Ended> {
+        let url = self.url("file");
+        let mut args = vec!["get", "--discard", "--json", &url];
+        args.extend(options);
+        run(self.root.path(), args)
+    }
+
+    /// Uploads the file; once for the text and once for the document.
+    fn put(&self, options: &[&str]) -> TestResult<[Ended; 2]> {
+        let url = self.url("up");
+        let args = || [&["put", "file", &url][..], options].concat();
+        let text = run(self.root.path(), args())?;
+        let document = run(
+            self.root.path(),
+            [&args()[..], &["--json", "-o", "answer"]].concat(),
+        )?;
+        Ok([text, document])
+    }
+}
+
+/// What the document says that it waited for, without `totals` around it in that of `put`.
+fn waited(document: &[u8]) -> TestResult<serde_json::Value> {
+    let document: serde_json::Value = serde_json::from_slice(document)?;
+    let totals = document.get("totals").unwrap_or(&document);
+    Ok(totals["waited"].clone())
+}
+
+#[track_caller]
+fn assert_named(text: &str, document: &[u8], state: &str, clause: &str) {
+    let waited = waited(document).unwrap();
+    assert_eq!(waited["held_by"], state, "{waited}");
+    assert!(text.contains(clause), "{text}: {waited}");
+}
+
+#[track_caller]
+fn assert_get_names(ended: &Ended, state: &str, clause: &str) {
+    ended.succeeded();
+    assert_named(&ended.stderr, &ended.stdout, state, clause);
+}
+
+#[track_caller]
+fn assert_put_names(ended: &[Ended; 2], state: &str, clause: &str) {
+    ended.iter().for_each(Ended::succeeded);
+    assert_named(&ended[0].stderr, &ended[1].stdout, state, clause);
+}
+
+#[test]
+fn a_download_held_by_the_stream_window_says_so() -> TestResult {
+    let stage = Stage::new(1 << 20, &[], LONG)?;
+    let ended = stage.get(&["--stream-window", "65535"])?;
+    assert_get_names(
+        &ended,
+        "stream_window",
+        "held by the stream window (65,535 B at 5",
+    );
+    assert!(
+        ended.stderr.contains("--stream-window 16MiB would lift it"),
+        "{ended:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_download_held_by_the_connection_window_says_so() -> TestResult {
+    let stage = Stage::new(1 << 20, &[], LONG)?;
+    let ended = stage.get(&["--stream-window", "1MiB", "--connection-window", "65535"])?;
+    assert_get_names(
+        &ended,
+        "connection_window",
+        "held by the connection window (65,535 B at 5",
+    );
+    assert!(
+        ended.stderr.contains("--connection-window 16MiB would lift it"),
+        "{ended:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn downloads_held_by_the_number_of_streams_say_so() -> TestResult {
+    let stage = Stage::new(1_000, &["--max-streams", "2"], LONG)?;
+    let list: String = (0..40).map(|_| format!("{}\n", stage.url("file"))).collect();
+    fs::write(stage.root.path().join("list"), list)?;
+    let args = ["get", "--discard", "--json", "--connections", "1", "-i", "list"];
+    let ended = run(stage.root.path(), args)?;
+    assert_get_names(
+        &ended,
+        "stream_count",
+        "held by the number of streams (the server allows 2 at a time",
+    );
+    Ok(())
+}
+
+#[test]
+fn a_download_whose_path_sets_the_speed_says_so() -> TestResult {
+    let stage = Stage::new(3 << 20, &[], &["--rtt", "20ms", "--rate", "25Mbit"])?;
+    let ended = stage.get(&[])?;
+    assert_get_names(&ended, "moving", "the data flowed: the path set the speed");
+    Ok(())
+}
+
+/// Reads `from` to its end, a little at a time.
+fn read_slowly(mut from: impl Read) -> std::io::Result<usize> {
+    let mut some = vec![0; 64 << 10];
+    let mut all = 0;
+    loop {
+        match from.read(&mut some)? {
+            0 => return Ok(all),
+            count => all += count,
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Downloads to a pipe that is read slowly; what standard error says.
+fn read_through_a_slow_pipe(stage: &Stage, options: &[&str]) -> TestResult<String> {
+    let mut child = program(stage.root.path())
+        .args(["get", &stage.url("file")])
+        .args(options)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let pipe = child.stdout.take().ok_or("no pipe")?;
+    assert_eq!(read_slowly(pipe)?, 3 << 20);
+    let mut said = String::new();
+    child.stderr.take().ok_or("no pipe")?.read_to_string(&mut said)?;
+    assert!(child.wait()?.success(), "{said}");
+    Ok(said)
+}
+
+#[test]
+fn a_download_whose_reader_is_slow_says_so() -> TestResult {
+    let stage = Stage::new(3 << 20, &[], &["--rtt", "10ms"])?;
+    for options in [&[][..], &["--stream-window", "256KiB"]] {
+        let text = read_through_a_slow_pipe(&stage, options)?;
+        let document = read_through_a_slow_pipe(&stage, &[options, &["--json"]].concat())?;
+        let clause = "held by this side: what takes the data, a disk or a reader, is slower than the path";
+        assert_named(&text, document.as_bytes(), "application", clause);
+    }
+    Ok(())
+}
+
+/// Answers with a body that comes in small pieces; takes a request's body in, and thinks about it.
+#[derive(Clone)]
+struct Slow;
+
+/// Pieces of ten thousand octets, one at a time.
+struct Dribble {
+    left: usize,
+    next: Pin<Box<Sleep>>,
+}
+
+const BETWEEN: Duration = Duration::from_millis(50);
+
+impl Body for Dribble {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        ready!(self.next.as_mut().poll(cx));
+        self.left -= 1;
+        self.next = Box::pin(tokio::time::sleep(BETWEEN));
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[7; 10_000])))))
+    }
+}
+
+impl Service<Request<Incoming>> for Slow {
+    type Response = Response<Dribble>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let pieces = if request.uri().path() == "/up" { 0 } else { 20 };
+        Box::pin(async move {
+            let _ = http_body_util::BodyExt::collect(request.into_body()).await;
+            if pieces == 0 {
+                tokio::time::sleep(BETWEEN * 20).await;
+            }
+            Ok(Response::new(Dribble {
+                left: pieces,
+                next: Box::pin(tokio::time::sleep(BETWEEN)),
+            }))
+        })
+    }
+}
+
+/// A slow server, and the runtime that it lives on.
+fn slow_server() -> TestResult<(tokio::runtime::Runtime, String)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let origin = runtime.block_on(async {
+        let server = Server::bind("127.0.0.1:0").await?;
+        let origin = format!("http://{}", server.local_addr()?);
+        tokio::spawn(server.serve(Slow));
+        TestResult::Ok(origin)
+    })?;
+    Ok((runtime, origin))
+}
+
+#[test]
+fn a_download_whose_server_dribbles_says_so() -> TestResult {
+    let (_runtime, origin) = slow_server()?;
+    let linked = Linked::start(&origin, &["--rtt", "10ms"])?;
+    let url = format!("{}/dribble", linked.origin);
+    let ended = run(Path::new("."), ["get", "--discard", "--json", &url])?;
+    assert_get_names(
+        &ended,
+        "peer",
+        "spent waiting for the server, the round trip is 1",
+    );
+    Ok(())
+}
+
+#[test]
+fn an_upload_held_by_the_stream_window_says_so() -> TestResult {
+    let serve = ["--uploads", "discard", "--stream-window", "65535"];
+    let stage = Stage::new(1 << 20, &serve, LONG)?;
+    let clause = "held by the stream window (65,535 B at 5";
+    assert_put_names(&stage.put(&[])?, "stream_window", clause);
+    Ok(())
+}
+
+#[test]
+fn an_upload_held_by_the_connection_window_says_so() -> TestResult {
+    let serve = [
+        "--uploads",
+        "discard",
+        "--stream-window",
+        "1MiB",
+        "--connection-window",
+        "65535",
+    ];
+    let stage = Stage::new(1 << 20, &serve, LONG)?;
+    assert_put_names(
+        &stage.put(&[])?,
+        "connection_window",
+        "held by the connection window; the server would have to open it wider",
+    );
+    Ok(())
+}
+
+#[test]
+fn an_upload_whose_path_sets_the_speed_says_so() -> TestResult {
+    let link = ["--rtt", "10ms", "--rate", "50Mbit", "--buffer", "64KiB"];
+    let stage = Stage::new(10 << 20, &["--uploads", "discard"], &link)?;
+    let ended = stage.put(&["--tcp-send-buffer", "64KiB"])?;
+    ended.iter().for_each(Ended::succeeded);
+    let waited = waited(&ended[1].stdout)?;
+    assert!(
+        ["moving", "socket"]
+            .iter()
+            .any(|state| waited["held_by"] == *state),
+        "{waited}"
+    );
+    let clause = "the data flowed: the path set the speed";
+    assert!(ended[0].stderr.contains(clause), "{ended:?}");
+    Ok(())
+}
+
+#[test]
+fn an_upload_whose_server_thinks_about_it_says_so() -> TestResult {
+    let (_runtime, origin) = slow_server()?;
+    let root = folder(100_000)?;
+    let url = format!("{origin}/up");
+    let text = run(root.path(), ["put", "file", &url])?;
+    let document = run(root.path(), ["put", "file", &url, "--json", "-o", "answer"])?;
+    let clause = "spent waiting for the server to take it in and answer";
+    assert_put_names(&[text, document], "peer", clause);
+    Ok(())
+}
+
+/// Uploads from a pipe into which little comes at a time.
+fn put_through_a_slow_pipe(stage: &Stage, options: &[&str]) -> TestResult<Ended> {
+    let mut child = program(stage.root.path())
+        .args(["put", "-", &stage.url("up")])
+        .args(options)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut pipe = child.stdin.take().ok_or("no pipe")?;
+    for _ in 0..20 {
+        pipe.write_all(&[7; 10_000])?;
+        thread::sleep(BETWEEN);
+    }
+    drop(pipe);
+    let output = child.wait_with_output()?;
+    Ok(Ended {
+        code: output.status.code(),
+        stdout: output.stdout,
+        stderr: String::from_utf8(output.stderr)?,
+    })
+}
+
+#[test]
+fn an_upload_whose_source_is_slow_says_so() -> TestResult {
+    let stage = Stage::new(0, &["--uploads", "discard"], &["--rtt", "10ms"])?;
+    let ended = [
+        put_through_a_slow_pipe(&stage, &[])?,
+        put_through_a_slow_pipe(&stage, &["--json", "-o", "answer"])?,
+    ];
+    let clause = "held by this side: what is sent came slower than the path takes it";
+    assert_put_names(&ended, "application", clause);
+    Ok(())
+}
