@@ -17,6 +17,7 @@ pub use self::tuner::RoundTrip;
 pub(crate) use self::budget::Lease;
 pub(crate) use self::credit::SendCredit;
 pub(crate) use self::receive::ReceiveWindow;
+pub(crate) use self::stall::SendingLedger;
 pub(crate) use self::tuner::Pace;
 
 /// The window that every stream and connection starts with (RFC 9113 section 6.9.2).

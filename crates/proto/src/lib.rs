@@ -73,7 +73,7 @@ pub use self::guard::Limit;
 pub use self::message::Protocol;
 pub use self::priority::Priority;
 pub use self::schedule::Scheduling;
-pub use self::stats::{FrameCounts, Report, Stats};
+pub use self::stats::{FrameCounts, Report, Stats, StreamReport};
 pub use self::stream::{IdHasher, StreamId, StreamMap};
 pub use self::time::Time;
 pub use self::transmit::Transmit;

@@ -87,3 +87,27 @@ pub struct Report {
     /// How many streams the peer allows.
     pub peer_max_concurrent_streams: u32,
 }
+
+/// One stream at one moment: its windows by the side that they belong to, what lies in its queues, and its ledgers.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct StreamReport {
+    /// What sending has waited for since the stream began: data in its queue, or none where some is to come.
+    pub sending: Ledger,
+    /// What receiving has waited for since the stream began.
+    pub receiving: Ledger,
+    /// Octets of DATA that it has sent.
+    pub sent_bytes: u64,
+    /// Octets of DATA that it has received, padding counted.
+    pub received_bytes: u64,
+    /// What it may still send by its own window, in bytes.
+    pub send_window: i64,
+    /// Its receive window, in bytes, as refills restore it.
+    pub receive_window: u32,
+    /// What the peer may still send on it, in bytes.
+    pub receive_window_remaining: u64,
+    /// Bytes that wait to be sent.
+    pub queued: usize,
+    /// Bytes that were received and not consumed.
+    pub unread: u64,
+}

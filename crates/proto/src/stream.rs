@@ -17,7 +17,7 @@ pub(crate) use self::store::{ClosedLog, Key, Past, Store};
 
 use http::HeaderMap;
 
-use crate::flow::{Pace, ReceiveWindow, SendCredit};
+use crate::flow::{Ledger, Pace, ReceiveWindow, SendCredit, SendingLedger};
 use crate::priority::Priority;
 use crate::time::Time;
 
@@ -56,6 +56,8 @@ pub(crate) struct ReceiveHalf {
     pub(crate) bodiless: bool,
     /// The request was CONNECT: what comes is a tunnel's, and `content-length` says nothing of it.
     pub(crate) tunnel: bool,
+    /// What it has waited for.
+    pub(crate) ledger: Ledger,
 }
 
 /// Whether a window stands on the list of those to refill.
@@ -87,10 +89,18 @@ pub(crate) struct SendHalf {
     pub(crate) wants_room: bool,
     /// Since when a frame is held back because the window would cut it tiny (law 6).
     pub(crate) held_since: Option<Time>,
+    /// What it has waited for.
+    pub(crate) ledger: SendingLedger,
 }
 
 impl Stream {
-    pub(crate) fn new(id: StreamId, state: State, receive: ReceiveWindow, send: SendCredit) -> Self {
+    pub(crate) fn new(
+        id: StreamId,
+        state: State,
+        receive: ReceiveWindow,
+        send: SendCredit,
+        now: Time,
+    ) -> Self {
         Stream {
             id,
             state,
@@ -108,6 +118,7 @@ impl Stream {
                 refill: RefillListing::None,
                 bodiless: false,
                 tunnel: false,
+                ledger: Ledger::new(now),
             },
             send: SendHalf {
                 credit: send,
@@ -120,6 +131,7 @@ impl Stream {
                 ended: false,
                 wants_room: false,
                 held_since: None,
+                ledger: SendingLedger::new(now),
             },
             priority: Priority::default(),
         }

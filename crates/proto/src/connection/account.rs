@@ -6,8 +6,9 @@
 use core::time::Duration;
 
 use super::{Connection, Role};
-use crate::flow::{Ledger, Stall};
-use crate::stream::{Phase, Stream};
+use crate::flow::{Ledger, ReceiveWindow, Stall};
+use crate::stats::StreamReport;
+use crate::stream::{Key, Phase, State, Stream, StreamId};
 use crate::time::Time;
 
 /// Data that comes within this of other data counts as one flow. A link slower than 3 Mbit/s has wider gaps between
@@ -102,6 +103,42 @@ impl Connection {
         }
     }
 
+    /// A stream and what it has waited for, up to `now`; none when it is gone.
+    pub fn stream_report(&self, stream: StreamId, now: Time) -> Option<StreamReport> {
+        let stream = self.streams.get(self.streams.find(stream)?)?;
+        let (send, receive) = (&stream.send, &stream.receive);
+        let round_trip = self.stats.round_trip.minimum();
+        let mut receiving = receive.ledger;
+        stream.settle_into(&mut receiving, &self.receive_window, round_trip, now);
+        Some(StreamReport {
+            sending: send.ledger.settled(&self.sending, now),
+            receiving,
+            sent_bytes: send.credit.sent(),
+            received_bytes: receive.window.received(),
+            send_window: send.credit.available(),
+            receive_window: receive.window.size().bytes(),
+            receive_window_remaining: receive.window.remaining(),
+            queued: send.queue.bytes(),
+            unread: receive.window.unconsumed(),
+        })
+    }
+
+    /// A stream's queue, credit or state has changed: what does its sending wait for now?
+    pub(super) fn account_stream_sending(&mut self, key: Key) {
+        let is_client = self.role == Role::Client;
+        if let Some(stream) = self.streams.get_mut(key) {
+            let state = stream.sending_state(is_client);
+            stream.send.ledger.enter(state, &self.sending, self.now);
+        }
+    }
+
+    /// Something has come on a stream, or is about to change: what was it that its receiving waited for until now?
+    pub(super) fn account_stream_receiving(&mut self, key: Key) {
+        if let Some(stream) = self.streams.get_mut(key) {
+            stream.settle_receiving(&self.receive_window, self.stats.round_trip.minimum(), self.now);
+        }
+    }
+
     fn is_receiving(&self) -> bool {
         self.streams.iter().take(SAMPLE).any(receives)
     }
@@ -110,20 +147,13 @@ impl Connection {
     fn settle_receiving(&self, ledger: &mut Ledger, now: Time) {
         let since = ledger.since();
         if since < now {
-            let judgement = self.judge_receiving(since, now);
-            ledger.settle(Stall::Application, judgement.unread_until.min(now));
-            ledger.settle(judgement.state, judgement.until.min(now));
-            ledger.settle(Stall::Peer, now);
+            self.judge_receiving(since, now).settle(ledger, now);
         }
     }
 
     /// What receiving waited for from `since`, when something came last.
     fn judge_receiving(&self, since: Time, now: Time) -> Judgement {
-        let all = |state| Judgement {
-            unread_until: since,
-            state,
-            until: now,
-        };
+        let all = |state| Judgement::all(state, since, now);
         if !self.is_receiving() {
             return all(match (self.lacks_streams(), self.lent) {
                 (true, _) => Stall::StreamCount,
@@ -136,16 +166,8 @@ impl Connection {
             return all(Stall::Moving);
         }
         let round_trip = self.stats.round_trip.minimum().unwrap_or(Duration::ZERO);
-        // Before its refill left a window was closed because readers had not taken what was there; from then on it was
-        // closed because it is smaller than the path.
-        let closed = |state, is_unread, until: Time| Judgement {
-            unread_until: match is_unread {
-                true => until,
-                false => since + until.since(since).saturating_sub(round_trip),
-            },
-            state,
-            until,
-        };
+        let closed =
+            |state, is_unread, until| Judgement::closed(state, is_unread, (since, until), round_trip);
         if let Some(until) = self.receive_window.opens(since, now, round_trip) {
             return closed(Stall::ConnectionWindow, self.receive_window.is_unread(), until);
         }
@@ -171,6 +193,124 @@ struct Judgement {
     /// What it was from then on, and until when.
     state: Stall,
     until: Time,
+}
+
+impl Judgement {
+    fn all(state: Stall, since: Time, until: Time) -> Self {
+        Judgement {
+            unread_until: since,
+            state,
+            until,
+        }
+    }
+
+    /// A window was closed. Before its refill left that was because readers had not taken what was there; from then on
+    /// because it is smaller than the path.
+    fn closed(state: Stall, is_unread: bool, (since, until): (Time, Time), round_trip: Duration) -> Self {
+        Judgement {
+            unread_until: match is_unread {
+                true => until,
+                false => since + until.since(since).saturating_sub(round_trip),
+            },
+            state,
+            until,
+        }
+    }
+
+    fn settle(self, ledger: &mut Ledger, now: Time) {
+        ledger.settle(Stall::Application, self.unread_until.min(now));
+        ledger.settle(self.state, self.until.min(now));
+        ledger.settle(Stall::Peer, now);
+    }
+}
+
+impl Stream {
+    /// What sending waits for by the stream's own state; none when it waits for its turn, and so for what the connection
+    /// waits for.
+    fn sending_state(&self, is_client: bool) -> Option<Stall> {
+        let half = &self.send;
+        if self.state == State::Waiting {
+            return Some(Stall::StreamCount);
+        }
+        if half.ended || !self.state.can_send() {
+            return Some(match is_client && receives(self) {
+                true => Stall::Peer,
+                false => Stall::Idle,
+            });
+        }
+        match (half.queue.is_empty(), half.scheduled, half.phase) {
+            (false, true, _) => None,
+            (false, false, _) => Some(Stall::StreamWindow),
+            (true, _, Phase::Done) => Some(Stall::Idle),
+            (true, _, _) => Some(Stall::Application),
+        }
+    }
+
+    /// Settles what receiving waited for until now.
+    pub(super) fn settle_receiving(
+        &mut self,
+        connection: &ReceiveWindow,
+        round_trip: Option<Duration>,
+        now: Time,
+    ) {
+        // Frames of one batch cost a comparison each.
+        if self.receive.ledger.since() < now {
+            let mut ledger = self.receive.ledger;
+            self.settle_into(&mut ledger, connection, round_trip, now);
+            self.receive.ledger = ledger;
+        }
+    }
+
+    fn settle_into(
+        &self,
+        ledger: &mut Ledger,
+        connection: &ReceiveWindow,
+        round_trip: Option<Duration>,
+        now: Time,
+    ) {
+        let since = ledger.since();
+        if since < now {
+            self.judge_receiving(connection, round_trip, since, now)
+                .settle(ledger, now);
+        }
+    }
+
+    fn judge_receiving(
+        &self,
+        connection: &ReceiveWindow,
+        round_trip: Option<Duration>,
+        since: Time,
+        now: Time,
+    ) -> Judgement {
+        let window = &self.receive.window;
+        let all = |state| Judgement::all(state, since, now);
+        if self.state == State::Waiting {
+            return all(Stall::StreamCount);
+        }
+        if !receives(self) {
+            return all(match window.unconsumed() {
+                0 => Stall::Idle,
+                _ => Stall::Application,
+            });
+        }
+        if self.receive.phase == Phase::Head {
+            return all(Stall::Peer);
+        }
+        if now.since(since) < FLOWING {
+            return all(Stall::Moving);
+        }
+        let round_trip = round_trip.unwrap_or(Duration::ZERO);
+        let windows = [
+            (Stall::ConnectionWindow, connection),
+            (Stall::StreamWindow, window),
+        ];
+        for (state, window) in windows {
+            if let Some(until) = window.opens(since, now, round_trip) {
+                return Judgement::closed(state, window.is_unread(), (since, until), round_trip);
+            }
+        }
+        all(Stall::Peer)
+    }
 }
 
 /// Whether more of a message is to come on the stream.

@@ -169,7 +169,8 @@ impl Connection {
             stream.receive.phase = Phase::Done;
             stream.state = stream.state.after_receive_end();
         }
-        self.streams.insert(stream);
+        let key = self.streams.insert(stream);
+        self.account_stream_sending(key);
         self.events.push_back(Event::Request {
             stream: id,
             request,
@@ -255,6 +256,7 @@ impl Connection {
             Err(malformed) => return error(ErrorCode::PROTOCOL_ERROR, malformed.reason()),
         };
         self.account_receiving();
+        self.account_stream_receiving(key);
         let status = response.status();
         if status.is_informational() {
             if end_stream {
@@ -296,6 +298,7 @@ impl Connection {
 
     /// END_STREAM came, with DATA or with trailers or a head.
     pub(super) fn receive_end(&mut self, key: Key) -> Result<(), Fault> {
+        self.account_stream_receiving(key);
         let Some(stream) = self.streams.get_mut(key) else {
             return Ok(());
         };
@@ -340,7 +343,8 @@ impl Connection {
             true => window,
             false => window.fixed(),
         };
-        Stream::new(id, state, window, SendCredit::new(self.peer.initial_window_size))
+        let credit = SendCredit::new(self.peer.initial_window_size);
+        Stream::new(id, state, window, credit, self.now)
     }
 }
 

@@ -67,9 +67,12 @@ impl Connection {
             return Err(error.clone());
         }
         self.stats.received_bytes += input.len() as u64;
-        if matches!(self.reader.expect, Expect::Data(_)) && !input.is_empty() {
+        if let (Expect::Data(data), false) = (self.reader.expect, input.is_empty()) {
             // A slow link takes long for one frame, and data flows all the while.
             self.account_receiving();
+            if let Some(key) = data.key {
+                self.account_stream_receiving(key);
+            }
         }
         while !input.is_empty() {
             if let Err(error) = self.step(&mut input) {
@@ -359,6 +362,8 @@ impl Connection {
         if half.phase != crate::stream::Phase::Body {
             return error(ErrorCode::PROTOCOL_ERROR, "DATA before HEADERS");
         }
+        stream.settle_receiving(&self.receive_window, self.stats.round_trip.minimum(), self.now);
+        let half = &mut stream.receive;
         if half.window.receive(length, grace).is_err() {
             return error(
                 ErrorCode::FLOW_CONTROL_ERROR,

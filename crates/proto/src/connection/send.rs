@@ -46,6 +46,7 @@ impl Connection {
                 stream.send.waiting = Some(Box::new(request));
             }
             self.waiting.push_back(key);
+            self.account_stream_sending(key);
         }
         Ok(id)
     }
@@ -72,6 +73,7 @@ impl Connection {
 
     /// Writes a request's HEADERS.
     fn launch(&mut self, key: Key, request: &Request<()>) {
+        self.account_stream_receiving(key);
         let Some(stream) = self.streams.get_mut(key) else {
             return;
         };
@@ -260,6 +262,10 @@ impl Connection {
         };
         stream.send.ended = true;
         stream.state = stream.state.after_send_end();
+        self.account_stream_sending(key);
+        let Some(stream) = self.streams.get_mut(key) else {
+            return;
+        };
         let unwanted = stream.receive.discard && stream.state == State::HalfClosedLocal;
         if unwanted && self.role == Role::Server {
             return self.tolerate_rest(key);

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use super::{Connection, Role};
 use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError, UsageError};
 use crate::event::Event;
-use crate::flow::WindowSize;
+use crate::flow::{Stall, WindowSize};
 use crate::frame::{Kind, ResetStream, WindowUpdate};
 use crate::priority::Priority;
 use crate::stream::{Cause, Key, Phase, RefillListing, State, StreamId};
@@ -59,6 +59,11 @@ impl Connection {
     /// [`Self::release_connection_credit`].
     pub fn release_stream_credit(&mut self, stream: StreamId, bytes: u64) {
         if let Some((key, stream)) = self.streams.by_id(stream) {
+            if stream.receive.phase == Phase::Done {
+                // All has come, and lay there until now.
+                let round_trip = self.stats.round_trip.minimum();
+                stream.settle_receiving(&self.receive_window, round_trip, self.now);
+            }
             stream.receive.window.consume(bytes);
             self.list_refill(key);
         }
@@ -423,6 +428,12 @@ impl Connection {
             return;
         }
         let waited = stream.state == State::Waiting;
+        let round_trip = self.stats.round_trip.minimum();
+        stream.settle_receiving(&self.receive_window, round_trip, self.now);
+        stream
+            .send
+            .ledger
+            .enter(Some(Stall::Idle), &self.sending, self.now);
         stream.state = State::Closed(cause);
         stream.send.queue.clear();
         stream.send.waiting = None;

@@ -203,6 +203,7 @@ impl Connection {
                 half.scheduled = false;
                 self.schedule.served(false);
                 self.held.push(key);
+                self.account_stream_sending(key);
                 return Turn::Held;
             }
         }
@@ -229,6 +230,8 @@ impl Connection {
             self.send_ended(key);
         } else if last {
             self.write_end(key, out);
+        } else if !ready {
+            self.account_stream_sending(key);
         }
         Turn::Framed
     }
@@ -265,6 +268,7 @@ impl Connection {
         if stream.only_end_is_missing() {
             self.ends.push(key);
         }
+        self.account_stream_sending(key);
     }
 
     /// Frames that were held back long enough leave as they are.

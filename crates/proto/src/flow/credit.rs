@@ -36,6 +36,11 @@ impl SendCredit {
         usize::try_from(self.available()).unwrap_or(0)
     }
 
+    /// Bytes sent since the beginning.
+    pub(crate) fn sent(&self) -> u64 {
+        u64::try_from(self.sent).unwrap_or(0)
+    }
+
     /// The largest window that there has been: what the peer's small ones are measured by.
     pub(crate) fn largest(&self) -> usize {
         usize::try_from(self.largest).unwrap_or(0)

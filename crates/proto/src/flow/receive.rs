@@ -103,6 +103,11 @@ impl ReceiveWindow {
         }
     }
 
+    /// Bytes received since the beginning.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
     /// Bytes consumed since the beginning.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed

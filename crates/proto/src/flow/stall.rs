@@ -86,10 +86,70 @@ impl Ledger {
         self.state = state;
     }
 
+    /// In hindsight, so much of the time up to `now` was spent in `state`.
+    fn settle_for(&mut self, state: Stall, spent: Duration, now: Time) {
+        self.settle(state, (self.since + spent).min(now));
+    }
+
     /// In hindsight, the time up to `now` was spent in `state`.
     pub(crate) fn settle(&mut self, state: Stall, now: Time) {
         self.spent[state as usize] += now.since(self.since);
         self.since = self.since.max(now);
+    }
+}
+
+/// What the sending half of one stream has waited for.
+///
+/// While it has data and window it shares the fate of the connection: then its time is that of the connection's ledger,
+/// told apart only when the state ends, so that no frame costs anything.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SendingLedger {
+    own: Ledger,
+    /// What the connection had spent on its window and on the socket when the stream became ready.
+    ready: Option<(Duration, Duration)>,
+}
+
+impl SendingLedger {
+    pub(crate) fn new(now: Time) -> Self {
+        SendingLedger {
+            own: Ledger::new(now),
+            ready: None,
+        }
+    }
+
+    /// The state of its own that it is in from `now` on; none when it is as the connection is.
+    pub(crate) fn enter(&mut self, state: Option<Stall>, connection: &Ledger, now: Time) {
+        let is_same = match state {
+            Some(state) => self.ready.is_none() && self.own.state == state,
+            None => self.ready.is_some(),
+        };
+        if is_same {
+            return;
+        }
+        let mut shared = *connection;
+        shared.enter(Stall::Idle, now);
+        let waited = (shared.spent(Stall::ConnectionWindow), shared.spent(Stall::Socket));
+        match self.ready.take() {
+            Some((window, socket)) => {
+                self.own
+                    .settle_for(Stall::ConnectionWindow, waited.0.saturating_sub(window), now);
+                self.own
+                    .settle_for(Stall::Socket, waited.1.saturating_sub(socket), now);
+                self.own.settle(Stall::Moving, now);
+            }
+            None => self.own.settle(self.own.state, now),
+        }
+        match state {
+            Some(state) => self.own.state = state,
+            None => self.ready = Some(waited),
+        }
+    }
+
+    /// All of it, up to `now`.
+    pub(crate) fn settled(mut self, connection: &Ledger, now: Time) -> Ledger {
+        let ends = self.ready.map(|_| Stall::Idle);
+        self.enter(ends, connection, now);
+        self.own
     }
 }
 

@@ -1,0 +1,139 @@
+//! Law 8, stream by stream: what each waited for, to the nanosecond, and what its windows and queues hold.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fullbore_proto::{Config, Ledger, Stall, StreamId, StreamReport, Time, WindowSize};
+
+use crate::support::app::Pace;
+use crate::support::fixed;
+use crate::support::pair::{End, Pair};
+use crate::support::path::PathConfig;
+
+/// One way.
+const DELAY: Duration = Duration::from_millis(50);
+
+fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn windows(stream: u32, connection: u32) -> Config {
+    fixed(|config| {
+        config.stream_window = WindowSize::new(stream).unwrap();
+        config.connection_window = WindowSize::new(connection).unwrap();
+    })
+}
+
+/// Past the handshake, over a path without a limit to its rate; and when that was.
+fn pair(client: Config, server: Config) -> (Pair, Time) {
+    let mut pair = Pair::new(client, server, PathConfig::delay_millis(50)).with_apps();
+    pair.run();
+    let now = pair.now;
+    (pair, now)
+}
+
+/// The report of a stream, whose ledgers leave out no moment of it since `since`.
+#[track_caller]
+fn report(end: &End, stream: StreamId, since: Time, now: Time) -> StreamReport {
+    let report = end.connection.stream_report(stream, now);
+    let report = report.expect("the stream is gone");
+    for ledger in [report.sending, report.receiving] {
+        let all: Duration = Stall::ALL.iter().map(|&state| ledger.spent(state)).sum();
+        assert_eq!(all, now.since(since), "{ledger:?}");
+    }
+    report
+}
+
+/// Asserts that all the time was spent so, and none otherwise.
+#[track_caller]
+fn assert_spent(ledger: &Ledger, expected: &[(Stall, Duration)]) {
+    for state in Stall::ALL {
+        let due = expected.iter().find(|&&(one, _)| one == state);
+        let due = due.map_or(Duration::ZERO, |&(_, spent)| spent);
+        assert_eq!(ledger.spent(state), due, "{state:?} of {ledger:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_its_window_holds_says_for_how_long() {
+    let (mut pair, start) = pair(windows(65_535, 16 << 20), Config::default());
+    let stream = pair.get(1 << 50);
+    pair.run_until(start + millis(430));
+    let sent = report(&pair.server, stream, start + DELAY, pair.now);
+    assert_spent(&sent.sending, &[(Stall::StreamWindow, millis(380))]);
+    // A refill that is not worth a frame yet waits for the next (law 2).
+    let four_windows = 4 * 65_000..=4 * 65_535;
+    assert!(four_windows.contains(&sent.sent_bytes), "{sent:?}");
+    assert_eq!(sent.send_window, 0);
+    assert!(sent.queued > 0);
+    let received = report(&pair.client, stream, start, pair.now);
+    // Its head takes a round trip; so does each window.
+    let expected = [(Stall::Peer, millis(100)), (Stall::StreamWindow, millis(330))];
+    assert_spent(&received.receiving, &expected);
+    assert_spent(&received.sending, &[(Stall::Peer, millis(430))]);
+    assert_eq!(received.received_bytes, sent.sent_bytes);
+    assert_eq!((received.receive_window, received.unread), (65_535, 0));
+    assert!(received.receive_window_remaining > 65_000, "{received:?}");
+}
+
+#[test]
+fn streams_that_the_connection_s_window_holds_say_so_all_of_them() {
+    let (mut pair, start) = pair(windows(16 << 20, 65_535), Config::default());
+    let streams = [pair.get(1 << 50), pair.get(1 << 50)];
+    pair.run_until(start + millis(430));
+    for stream in streams {
+        let sent = report(&pair.server, stream, start + DELAY, pair.now);
+        assert_spent(&sent.sending, &[(Stall::ConnectionWindow, millis(380))]);
+    }
+    let received = report(&pair.client, streams[0], start, pair.now);
+    let expected = [(Stall::Peer, millis(100)), (Stall::ConnectionWindow, millis(330))];
+    assert_spent(&received.receiving, &expected);
+}
+
+#[test]
+fn a_stream_that_waits_for_another_s_end_says_so() {
+    let (mut pair, start) = pair(
+        Config::default(),
+        fixed(|config| config.max_concurrent_streams = 1),
+    );
+    pair.get(1_000);
+    let second = pair.get(1 << 50);
+    pair.run_until(start + millis(250));
+    let waited = report(&pair.client, second, start, pair.now);
+    let expected = [(Stall::StreamCount, millis(100)), (Stall::Peer, millis(150))];
+    assert_spent(&waited.sending, &expected);
+}
+
+#[test]
+fn an_upload_whose_application_takes_its_time_says_so() {
+    let (mut pair, start) = pair(Config::default(), Config::default());
+    let request = http::Request::post("http://example.com/1000000000").body(());
+    let stream = pair.client.connection.open(request.unwrap(), false).unwrap();
+    pair.run_until(start + millis(70));
+    pair.client.connection.advance_time(pair.now);
+    let data = Bytes::from(vec![7; 1_000]);
+    pair.client.app().compares = false;
+    pair.server.app().compares = false;
+    pair.client.connection.send_data(stream, data, true).unwrap();
+    pair.run_until(start + millis(90));
+    let sent = report(&pair.client, stream, start, pair.now);
+    let expected = [(Stall::Application, millis(70)), (Stall::Peer, millis(20))];
+    assert_spent(&sent.sending, &expected);
+    assert_eq!((sent.sent_bytes, sent.queued), (1_000, 0));
+}
+
+#[test]
+fn a_body_that_nobody_reads_says_so_and_how_much_lies_there() {
+    let (mut pair, start) = pair(windows(65_535, 16 << 20), Config::default());
+    pair.client.app().pace = Pace::Never;
+    let [stalled, whole] = [pair.get(1 << 50), pair.get(1_000)];
+    pair.run_until(start + millis(600));
+    let first = report(&pair.client, stalled, start, pair.now);
+    let expected = [(Stall::Peer, millis(100)), (Stall::Application, millis(500))];
+    assert_spent(&first.receiving, &expected);
+    assert_eq!((first.unread, first.receive_window_remaining), (65_535, 0));
+    // So does one of which all has come.
+    let second = report(&pair.client, whole, start, pair.now);
+    assert_spent(&second.receiving, &expected);
+    assert_eq!(second.unread, 1_000);
+}
