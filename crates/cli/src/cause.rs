@@ -55,6 +55,48 @@ struct Seconds {
     peer: f64,
 }
 
+/// What is told of one stream.
+#[derive(Serialize, Debug)]
+pub(crate) struct OfStream {
+    /// Seconds in each state, idle time left out.
+    seconds: Seconds,
+    /// The state that took most of the time.
+    held_by: &'static str,
+    /// Octets of DATA, padding counted.
+    received_bytes: u64,
+    /// Its receive window at the end, in bytes.
+    stream_window: u32,
+}
+
+impl OfStream {
+    /// What the receiving half waited for.
+    pub(crate) fn receiving(report: &fullbore::StreamReport) -> Self {
+        let spent = |state| report.receiving.spent(state);
+        let states = Stall::ALL.iter().copied().filter(|&state| state != Stall::Idle);
+        Self {
+            seconds: Seconds::of(spent),
+            held_by: states.max_by_key(|&state| spent(state)).map_or("idle", name),
+            received_bytes: report.received_bytes,
+            stream_window: report.receive_window,
+        }
+    }
+}
+
+impl Seconds {
+    fn of(spent: impl Fn(Stall) -> Duration) -> Self {
+        let seconds = |state| spent(state).as_secs_f64();
+        Self {
+            moving: seconds(Stall::Moving),
+            stream_window: seconds(Stall::StreamWindow),
+            connection_window: seconds(Stall::ConnectionWindow),
+            stream_count: seconds(Stall::StreamCount),
+            socket: seconds(Stall::Socket),
+            application: seconds(Stall::Application),
+            peer: seconds(Stall::Peer),
+        }
+    }
+}
+
 /// The figures that a clause may name.
 struct Figures {
     stream_window: u64,
@@ -128,22 +170,13 @@ impl Waited {
         };
         let cause = figures.cause(held, bytes, busy);
         let frames = |pick: fn(&fullbore::Report) -> u64| reports.iter().map(pick).sum();
-        let seconds = |state| spent(state).as_secs_f64();
         Some(Self {
             direction: match direction {
                 Direction::Receiving => "receiving",
                 Direction::Sending => "sending",
             },
             connections: reports.len(),
-            seconds: Seconds {
-                moving: seconds(Stall::Moving),
-                stream_window: seconds(Stall::StreamWindow),
-                connection_window: seconds(Stall::ConnectionWindow),
-                stream_count: seconds(Stall::StreamCount),
-                socket: seconds(Stall::Socket),
-                application: seconds(Stall::Application),
-                peer: seconds(Stall::Peer),
-            },
+            seconds: Seconds::of(spent),
             held_by: name(cause),
             percent,
             stream_window: figures.stream_window,

@@ -48,6 +48,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         places,
         disk: Disk::new(),
         progress: Arc::clone(&progress),
+        tells_streams: args.json,
     });
     let mut list = UrlList::new(args.urls, args.list)?;
     let parallel = usize::try_from(args.parallel).unwrap_or(usize::MAX);

@@ -91,7 +91,7 @@ impl Upload {
         let unseen = Progress::hidden();
         sink::receive(
             self.url.as_str(),
-            response.into_body(),
+            &mut response.into_body(),
             target,
             &Disk::new(),
             &unseen,

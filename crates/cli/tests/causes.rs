@@ -116,6 +116,11 @@ fn a_download_held_by_the_stream_window_says_so() -> TestResult {
         ended.stderr.contains("--stream-window 16MiB would lift it"),
         "{ended:?}"
     );
+    let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
+    let of_file = &document["results"][0]["waited"];
+    assert_eq!(of_file["held_by"], "stream_window", "{of_file}");
+    assert_eq!(of_file["received_bytes"], 1 << 20);
+    assert_eq!(of_file["stream_window"], 65_535);
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use fullbore_proto::StreamReport;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::cell::{Cell, Inflow, Outgoing};
@@ -62,6 +63,34 @@ impl Incoming {
         }
         cell.post();
         answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// What this body's stream has waited for until now, with its bytes, windows and queues, both ways. It may be asked for
+    /// until the body is dropped; none when the connection is gone, or when the message never had a body.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = fullbore::Client::new()?;
+    /// let response = client.get("https://example.com/").await?;
+    /// if let Some(report) = response.body().report().await {
+    ///     let held = report.receiving.spent(fullbore::Stall::StreamWindow);
+    ///     println!("held by its window for {held:?}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn report(&self) -> Option<StreamReport> {
+        let cell = self.cell.as_ref()?;
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        {
+            let mut state = cell.lock();
+            // A cell that has failed is served no more.
+            if state.error.is_some() {
+                return None;
+            }
+            state.outbound.wishes.push_back(Outgoing::Report(answer));
+        }
+        cell.post();
+        answered.await.ok()
     }
 
     fn ask_to_continue(&mut self) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use fullbore_proto::{ErrorCode, StreamId, WindowSize};
+use fullbore_proto::{ErrorCode, StreamId, StreamReport, WindowSize};
 use http::{HeaderMap, Request, Response};
 use tokio::sync::oneshot;
 
@@ -32,6 +32,7 @@ pub(crate) enum Outgoing {
     Data(Bytes, bool),
     Trailers(Box<HeaderMap>),
     GrowWindow(WindowSize, oneshot::Sender<Result<(), Error>>),
+    Report(oneshot::Sender<StreamReport>),
     Reset(ErrorCode),
 }
 

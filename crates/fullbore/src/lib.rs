@@ -42,7 +42,7 @@ mod watch;
 
 pub use fullbore_proto::{
     Config, ErrorCode, Ledger, Limit, MemoryBudget, Priority, Protocol, Refill, Report, Scheduling, Stall,
-    WindowSize,
+    StreamReport, WindowSize,
 };
 
 pub use fullbore_proto::FrameCounts;

@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, Response};
 use http_body_util::Empty;
 use url::Url;
 
+use crate::cause::OfStream;
 use crate::connect::parse_url;
 use crate::exit::{Exit, Failure};
 
@@ -34,6 +35,8 @@ pub(crate) struct Fetcher {
     pub(crate) places: Places,
     pub(crate) disk: Disk,
     pub(crate) progress: Arc<Progress>,
+    /// Whether each outcome says what its stream waited for.
+    pub(crate) tells_streams: bool,
 }
 
 impl Fetcher {
@@ -55,15 +58,12 @@ impl Fetcher {
         let response = self.response(url, outcome).await?;
         let place = target.path().map(ToOwned::to_owned);
         let Outcome { url, bytes, .. } = outcome;
-        sink::receive(
-            url,
-            response.into_body(),
-            target,
-            &self.disk,
-            &self.progress,
-            bytes,
-        )
-        .await?;
+        let mut body = response.into_body();
+        let received = sink::receive(url, &mut body, target, &self.disk, &self.progress, bytes).await;
+        if self.tells_streams {
+            outcome.waited = body.report().await.map(|report| OfStream::receiving(&report));
+        }
+        received?;
         outcome.file = place;
         Ok(())
     }

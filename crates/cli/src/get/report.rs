@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::cause::Waited;
+use crate::cause::{OfStream, Waited};
 use crate::exit::{Exit, Failure};
 use crate::run;
 
@@ -27,6 +27,8 @@ pub(crate) struct Outcome {
     pub(crate) failure: Option<Failure>,
     /// Something that the user should know although all went well.
     pub(crate) note: Option<String>,
+    /// What its stream waited for, when that was asked for.
+    pub(crate) waited: Option<OfStream>,
 }
 
 impl Outcome {
@@ -40,6 +42,7 @@ impl Outcome {
             file: None,
             failure: None,
             note: None,
+            waited: None,
         }
     }
 
@@ -201,6 +204,8 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    waited: Option<&'a OfStream>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Wrong<'a>>,
 }
 
@@ -246,6 +251,7 @@ impl<'a> From<&'a Outcome> for Entry<'a> {
                 .as_ref()
                 .map(|path| path.to_string_lossy().into_owned()),
             note: outcome.note.as_deref(),
+            waited: outcome.waited.as_ref(),
             error: outcome.failure.as_ref().map(Wrong::from),
         }
     }

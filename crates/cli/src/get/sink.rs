@@ -52,7 +52,7 @@ impl Disk {
 /// The body broke off, or the target cannot be written. Nothing of the file is left then.
 pub(crate) async fn receive(
     place: &str,
-    mut body: Incoming,
+    body: &mut Incoming,
     target: Target,
     disk: &Disk,
     progress: &Progress,
@@ -68,7 +68,7 @@ pub(crate) async fn receive(
     };
     let mut sink = Sink::new(target, disk);
     loop {
-        match poll_fn(|cx| sink.poll_step(cx, &mut body, &mut count)).await {
+        match poll_fn(|cx| sink.poll_step(cx, body, &mut count)).await {
             Step::Write => sink.begin_write(),
             Step::Wrote(draft) => sink.draft = Some(draft?),
             Step::Failed(error) => return Err(Failure::from_library(place, &error)),

@@ -172,6 +172,12 @@ where
                 let _ = answer.send(grown.map_err(|error| usage_error(&error)));
                 Ok(())
             }
+            Outgoing::Report(answer) => {
+                if let Some(report) = self.connection.stream_report(id, self.now()) {
+                    let _ = answer.send(report);
+                }
+                Ok(())
+            }
             Outgoing::Trailers(trailers) => self.connection.send_trailers(id, *trailers),
             Outgoing::Reset(code) => {
                 // What was received can be read no more; the sender has gone already.
