@@ -1,9 +1,13 @@
 //! The published cases, one file each, and what their sections have in common: the tables, what failed, the machine,
 //! the versions and the command that makes the section again. `main` calls `run`.
 
+mod budget;
+mod flood;
 mod frames;
 mod many;
 mod paths;
+mod responses;
+mod stalled;
 mod tiny;
 mod windows;
 
@@ -29,10 +33,24 @@ pub(crate) enum Case {
     Frames,
     Many,
     Tiny,
+    Flood,
+    Responses,
+    Budget,
+    Stalled,
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 5] = [Case::Paths, Case::Windows, Case::Frames, Case::Many, Case::Tiny];
+    pub(crate) const ALL: [Case; 9] = [
+        Case::Paths,
+        Case::Windows,
+        Case::Frames,
+        Case::Many,
+        Case::Tiny,
+        Case::Flood,
+        Case::Responses,
+        Case::Budget,
+        Case::Stalled,
+    ];
 
     /// Its name on the command line and in the markers of its section.
     pub(crate) fn name(self) -> &'static str {
@@ -42,6 +60,10 @@ impl Case {
             Case::Frames => "frames",
             Case::Many => "many",
             Case::Tiny => "tiny",
+            Case::Flood => "flood",
+            Case::Responses => "responses",
+            Case::Budget => "budget",
+            Case::Stalled => "stalled",
         }
     }
 }
@@ -64,6 +86,10 @@ pub(crate) fn run(case: Case, session: &Session) -> Result<Section, Fault> {
         Case::Frames => frames::run(session),
         Case::Many => many::run(session),
         Case::Tiny => tiny::run(session),
+        Case::Stalled => stalled::run(session),
+        Case::Budget => budget::run(session),
+        Case::Responses => responses::run(session),
+        Case::Flood => flood::run(session),
     }
 }
 

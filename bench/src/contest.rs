@@ -81,11 +81,22 @@ impl<T> Series<T> {
     }
 }
 
+/// A figure of `own` in so many times the same of `peer`: the spread of the ratios of one run each.
+pub(crate) fn times_as_much<T>(
+    own: &Series<T>,
+    peer: &Series<T>,
+    figure: impl Fn(&T) -> f64,
+) -> Option<Spread> {
+    let pairs = own.samples.iter().zip(&peer.samples);
+    let ratios: Vec<f64> = pairs
+        .filter_map(|(own, peer)| Some(figure(own.as_ref()?) / figure(peer.as_ref()?)))
+        .collect();
+    Spread::of(&ratios)
+}
+
 /// How many times as fast as `peer` the contender `own` was: the spread of the ratios of one run each, of seconds.
 pub(crate) fn times_as_fast(own: &Series<f64>, peer: &Series<f64>) -> Option<Spread> {
-    let pairs = own.samples.iter().zip(&peer.samples);
-    let ratios: Vec<f64> = pairs.filter_map(|(own, peer)| Some((*peer)? / (*own)?)).collect();
-    Spread::of(&ratios)
+    times_as_much(peer, own, |seconds| *seconds)
 }
 
 #[cfg(test)]

@@ -70,7 +70,8 @@ impl Fullbore {
         Ok(Self { program: there? })
     }
 
-    fn command(&self, subcommand: &str) -> Command {
+    /// One of its commands, without arguments.
+    pub(crate) fn command(&self, subcommand: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.arg(subcommand);
         command
@@ -192,11 +193,14 @@ impl Fullbore {
         session: &Session,
         list: &Path,
         bytes: u64,
+        more: &[&str],
         limit: Duration,
     ) -> Result<f64, Fault> {
         let mut command = self.command("get");
         command
-            .args(["--discard", "--json", "--insecure", "--input"])
+            .args(["--discard", "--json", "--insecure"])
+            .args(more)
+            .arg("--input")
             .arg(list);
         got(
             &process::run(&session.janitor, &mut command, session.limit(limit)?)?,
@@ -285,7 +289,8 @@ fn number(document: &Value, pointer: &str) -> Option<f64> {
     document.pointer(pointer).and_then(Value::as_f64)
 }
 
-fn port(address: &str) -> Result<u16, Fault> {
+/// The port of an address or a URL.
+pub(crate) fn port(address: &str) -> Result<u16, Fault> {
     let port = address
         .rsplit(':')
         .next()

@@ -1,8 +1,9 @@
 //! The program `fullbore-bench`: runs the published cases beside their peers and prints what it measured as tables.
 //!
 //! Here a command line becomes cases to run, and their sections are printed and written. `cases` holds one file a
-//! case; `fullbore` and `peers` know how each program is called and what it prints; `process`, `place` and `session`
-//! hold what every case stands on; `contest`, `stats` and `markdown` make figures and tables of the samples.
+//! case; `fullbore` and `peers` know how each program is called and what it prints; `part` holds servers and clients of
+//! the bench's own, which run as processes; `simulate` moves bytes through the engine alone; `process`, `place` and
+//! `session` hold what every case stands on; `contest`, `stats` and `markdown` make figures and tables of the samples.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -12,10 +13,12 @@ mod contest;
 mod fault;
 mod fullbore;
 mod markdown;
+mod part;
 mod peers;
 mod place;
 mod process;
 mod session;
+mod simulate;
 mod stats;
 
 use std::path::PathBuf;
@@ -26,6 +29,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::cases::Case;
 use crate::fault::Fault;
+use crate::part::Part;
 use crate::session::Session;
 
 /// Runs the published cases beside their peers and prints tables of ratios
@@ -55,30 +59,46 @@ struct Options {
     here: bool,
 }
 
-#[derive(Subcommand, Clone, Copy)]
+#[derive(Subcommand, Clone)]
 enum Chosen {
     /// One stream of 64 MiB at 1 Gbit/s over six round trips, down and up
     Paths,
-    /// Windows that do not move: 65,535 B, 4 MiB and 16 MiB over the same six round trips
+    /// Windows that do not move: 65,535 B, 4 MiB and 16 MiB over the same six round trips, simulated and measured
     Windows,
     /// How many WINDOW_UPDATE frames a MiB received costs
     Frames,
-    /// 10,000 files of 10 KB over 100 ms and one connection
+    /// 10,000 files of 10 KB over 100 ms, from servers that allow 10,000 streams and 100
     Many,
     /// Whether a long upload through a small window decays into tiny DATA frames
     Tiny,
+    /// A response of 200,000 DATA frames of one byte
+    Flood,
+    /// 64 KiB responses one after another, beside clients in Java and reqwest
+    Responses,
+    /// 2,000 connections under a memory budget of 64 MiB, most of whose bytes nobody reads
+    Budget,
+    /// 99 streams beside one that nobody reads
+    Stalled,
     /// Every case above
     All,
+    /// A program of the bench's own, which the cases start
+    #[command(subcommand, hide = true)]
+    Part(Part),
 }
 
 impl Chosen {
-    fn cases(self) -> Vec<Case> {
+    fn cases(&self) -> Vec<Case> {
         match self {
             Chosen::Paths => vec![Case::Paths],
             Chosen::Windows => vec![Case::Windows],
             Chosen::Frames => vec![Case::Frames],
             Chosen::Many => vec![Case::Many],
             Chosen::Tiny => vec![Case::Tiny],
+            Chosen::Flood => vec![Case::Flood],
+            Chosen::Responses => vec![Case::Responses],
+            Chosen::Budget => vec![Case::Budget],
+            Chosen::Stalled => vec![Case::Stalled],
+            Chosen::Part(_) => Vec::new(),
             Chosen::All => Case::ALL.to_vec(),
         }
     }
@@ -86,6 +106,13 @@ impl Chosen {
 
 fn main() -> ExitCode {
     let line = CommandLine::parse();
+    process::raise_open_files();
+    if let Chosen::Part(part) = &line.command {
+        return match part::run(part) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        };
+    }
     let place = place::enter(line.options.here);
     match run(&line, place) {
         Ok(true) => ExitCode::SUCCESS,

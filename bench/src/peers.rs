@@ -1,5 +1,8 @@
 //! The peers: how curl, nghttp, h2load, nghttpd and nginx are called and what they print. The cases call it.
 
+pub(crate) mod go;
+pub(crate) mod java;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -115,10 +118,16 @@ fn nghttps_table(text: &str) -> Result<f64, Fault> {
     }
 }
 
-/// Sends `requests` requests at once over one connection with h2load, for the URLs of a list in their order.
-pub(crate) fn h2load(session: &Session, list: &Path, requests: u32, limit: Duration) -> Result<f64, Fault> {
+/// Sends requests over one connection with h2load, so many at once, for the URLs of a list in their order.
+pub(crate) fn h2load(
+    session: &Session,
+    list: &Path,
+    requests: u32,
+    at_once: u32,
+    limit: Duration,
+) -> Result<f64, Fault> {
     let mut command = Command::new("h2load");
-    command.args([format!("-n{requests}"), format!("-m{requests}"), "-c1".to_owned()]);
+    command.args([format!("-n{requests}"), format!("-m{at_once}"), "-c1".to_owned()]);
     command.args(window_flags(30)).arg("-i").arg(list);
     let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
     h2loads_lines(&said.stdout, requests)
@@ -143,6 +152,36 @@ fn seconds(text: &str) -> Option<f64> {
         }
     }
     None
+}
+
+/// Serves a folder with nghttpd over TLS, with a certificate that nobody trusts.
+pub(crate) fn nghttpd_tls<'a>(
+    session: &'a Session,
+    folder: &Path,
+    more: &[String],
+) -> Result<PeerServer<'a>, Fault> {
+    let made = fullbore::tls::self_signed(&["localhost", "127.0.0.1"]);
+    let made = made.map_err(|error| Fault::Failed("the certificate".to_owned(), error.to_string()))?;
+    let keys = session.folder("nghttpd-keys")?;
+    let write = |name: &str, text: &str| {
+        let file = keys.join(name);
+        match std::fs::write(&file, text) {
+            Ok(()) => Ok(file),
+            Err(error) => Err(Fault::File(file, error)),
+        }
+    };
+    let (key, cert) = (
+        write("key.pem", &made.key_pem)?,
+        write("cert.pem", &made.cert_pem)?,
+    );
+    let port = session.free_port()?;
+    let mut command = Command::new("nghttpd");
+    command.args(["-a", "127.0.0.1", "-d"]).arg(folder).args(more);
+    command.arg(port.to_string()).args([key, cert]);
+    Ok(PeerServer {
+        _running: Running::silent(&session.janitor, &mut command, port)?,
+        port,
+    })
 }
 
 /// Serves a folder with nghttpd in the clear.
@@ -196,7 +235,11 @@ pub(crate) fn nginx<'a>(session: &'a Session, folder: &Path) -> Result<PeerServe
 pub(crate) fn versions(session: &Session, programs: &[&str]) -> String {
     let limit = Duration::from_secs(10);
     let texts = programs.iter().map(|program| {
-        let flag = if *program == "nginx" { "-v" } else { "--version" };
+        let flag = match *program {
+            "nginx" => "-v",
+            "go" => "version",
+            _ => "--version",
+        };
         match process::run(&session.janitor, Command::new(program).arg(flag), limit) {
             Ok(said) => {
                 let line = said
@@ -208,6 +251,7 @@ pub(crate) fn versions(session: &Session, programs: &[&str]) -> String {
                     .to_owned();
                 match line.strip_prefix("nginx version: ") {
                     Some(version) => version.to_owned(),
+                    None if line.starts_with("go version ") => line.replace("version ", ""),
                     // `nghttpd nghttp2/1.52.0`, `curl 7.88.1 (...)`
                     None => line.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
                 }

@@ -10,6 +10,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::time::TimeValLike;
+
 use crate::fault::Fault;
 
 /// What a program that ended had said, and how long it ran.
@@ -17,6 +20,8 @@ pub(crate) struct Said {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) wall: Duration,
+    /// What it had of the processors, its own and the kernel's work for it.
+    pub(crate) cpu: Duration,
 }
 
 /// Runs a program to its end.
@@ -29,6 +34,7 @@ pub(crate) fn run(janitor: &Janitor, command: &mut Command, limit: Duration) -> 
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    let cpu_before = cpu_of_children();
     let started = Instant::now();
     let mut running = Running::start(janitor, command)?;
     let stdout = running
@@ -44,16 +50,39 @@ pub(crate) fn run(janitor: &Janitor, command: &mut Command, limit: Duration) -> 
     let status = running.wait_until(started + limit);
     let wall = started.elapsed();
     drop(running);
+    // No other child ends meanwhile: programs are measured one at a time.
+    let cpu = cpu_of_children().saturating_sub(cpu_before);
     let [stdout, stderr] = [stdout, stderr].map(|reader| reader.and_then(|reader| reader.join().ok()));
     let said = Said {
         stdout: stdout.unwrap_or_default(),
         stderr: stderr.unwrap_or_default(),
         wall,
+        cpu,
     };
     match status {
         None => Err(Fault::Slow(name, limit)),
         Some(status) if status.success() => Ok(said),
         Some(status) => Err(Fault::Failed(name, format!("{status}; {}", last_words(&said)))),
+    }
+}
+
+/// What all children that were waited for had of the processors.
+fn cpu_of_children() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
+    usage.map_or(Duration::ZERO, |usage| {
+        [usage.user_time(), usage.system_time()]
+            .iter()
+            .map(|time| Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0)))
+            .sum()
+    })
+}
+
+/// Lets this process and its children have as many sockets open as the system allows at all.
+pub(crate) fn raise_open_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(why) = raised {
+        eprintln!("fullbore-bench: the number of open files stays as it is: {why}");
     }
 }
 
@@ -143,6 +172,14 @@ impl<'a> Running<'a> {
         }
         let name = running.name.clone();
         Ok((running, Lines { name, lines }))
+    }
+
+    /// How many bytes of memory it has now (`VmRSS`), while it runs.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+        Some(kib << 10)
     }
 
     /// Asks the program to end, and gives it a moment; what it has to say last can be read then.

@@ -33,6 +33,19 @@ impl Spread {
     }
 }
 
+impl std::ops::Mul<f64> for Spread {
+    type Output = Spread;
+
+    /// The same in another unit.
+    fn mul(self, scale: f64) -> Spread {
+        Spread {
+            median: self.median * scale,
+            min: self.min * scale,
+            max: self.max * scale,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,5 @@
-//! 10,000 files of 10 KB over a long path and one connection, as the curl mailing list asked for.
+//! 10,000 files of 10 KB over a long path, as the curl mailing list asked for: from servers that allow all of them at
+//! once, and from servers that allow 100.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,60 +24,79 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The most that curl took before 8.16; a greater number falls back to its default of 50.
 const CURL_AT_ONCE: u32 = 300;
 
+/// A server, and what is asked of it.
+struct Row {
+    server: &'static str,
+    /// How many streams it allows at once.
+    streams: u32,
+    secure: bool,
+    /// None where it does not run.
+    port: Option<u16>,
+}
+
+/// The files that name the URLs: one a line, and as curl takes them.
+struct Lists {
+    urls: PathBuf,
+    config: PathBuf,
+}
+
 pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     let folder = session.folder("many")?;
     for number in 0..FILES {
         make_file(&folder.join(format!("f{number}")), FILE_BYTES)?;
     }
     let mut draft = Draft::new(Case::Many, "Many small files over a long path");
-    let serve = session
-        .fullbore
-        .serve(session, &folder, &["--max-streams", "10000"])?;
-    let nghttpd = peers::nghttpd(session, &folder, &["-m10000".to_owned()]);
-    let nghttpd = nghttpd.map_err(|fault| draft.complain(format!("Skipped: {fault}.")));
-    let tls = session
-        .fullbore
-        .serve_tls(session, &folder, &["--max-streams", "10000"])?;
-    let servers = [
-        ("fullbore serve", "http", Some(serve.port)),
-        ("nghttpd", "http", nghttpd.as_ref().ok().map(|one| one.port)),
-        ("fullbore serve, TLS", "https", Some(tls.port)),
+    let all_at_once = ["--max-streams", "10000"];
+    let serve = session.fullbore.serve(session, &folder, &all_at_once)?;
+    let serve_tls = session.fullbore.serve_tls(session, &folder, &all_at_once)?;
+    let mut skipped = |fault: Fault| draft.complain(format!("Skipped: {fault}."));
+    let nghttpd = peers::nghttpd(session, &folder, &["-m10000".to_owned()]).map_err(&mut skipped);
+    let hundred = ["-m100".to_owned()];
+    let nghttpd_100 = peers::nghttpd(session, &folder, &hundred).map_err(&mut skipped);
+    let nghttpd_100_tls = peers::nghttpd_tls(session, &folder, &hundred).map_err(&mut skipped);
+    let rows = [
+        row("fullbore serve", 10_000, false, Some(serve.port)),
+        row(
+            "nghttpd",
+            10_000,
+            false,
+            nghttpd.as_ref().ok().map(|one| one.port),
+        ),
+        row("fullbore serve, TLS", 10_000, true, Some(serve_tls.port)),
+        row(
+            "nghttpd",
+            100,
+            false,
+            nghttpd_100.as_ref().ok().map(|one| one.port),
+        ),
+        row(
+            "nghttpd, TLS",
+            100,
+            true,
+            nghttpd_100_tls.as_ref().ok().map(|one| one.port),
+        ),
     ];
 
     let limit = f64::from(PATH.rtt_ms) / 1000.0 + BYTES as f64 / RATE;
     let mut table = Table::new([
         "server",
+        "streams it allows",
         "client",
         "seconds",
         "% of the limit",
         "get is so many times as fast",
     ]);
-    for (server, scheme, port) in servers {
-        let Some(port) = port else { continue };
+    for row in rows {
+        let Some(port) = row.port else { continue };
         let link = session.fullbore.link(session, port, PATH)?;
-        let lists = session.folder("many-lists")?;
-        let list = write(lists.join("list"), &|number, text| {
-            let _ = writeln!(text, "{scheme}://127.0.0.1:{}/f{number}", link.port);
-        })?;
-        let config = write(lists.join("config"), &|number, text| {
-            let _ = writeln!(
-                text,
-                "url = \"{scheme}://127.0.0.1:{}/f{number}\"\noutput = \"/dev/null\"",
-                link.port
-            );
-        })?;
-        let mut all = contenders(session, &list);
-        if scheme == "https" {
-            all.push(Contender::peer("curl", || {
-                peers::curl_many(session, &config, CURL_AT_ONCE, LIMIT)
-            }));
-        }
-        let all = hold(session.runs, all);
-        draft.note_faults(server, &all);
+        let lists = lists(session, &row, link.port)?;
+        let all = hold(session.runs, contenders(session, &row, &lists));
+        draft.note_faults(&format!("{}, {} streams", row.server, row.streams), &all);
         for series in &all {
             let ratio = all.first().filter(|own| own.name != series.name);
             table.row([
-                server.to_owned(),
+                row.server.to_owned(),
+                row.streams.to_string(),
                 series.name.clone(),
                 series.cell(2, |seconds| *seconds),
                 series.cell(1, |seconds| 100.0 * limit / seconds),
@@ -87,29 +107,72 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         }
     }
     draft.say(&format!(
-        "10,000 files of 10,000 bytes over one connection, 100 ms and 1 Gbit/s, from servers that allow 10,000 streams \
-         at once. The limit is one round trip and the bodies at the link's rate: {limit:.2} s."
+        "10,000 files of 10,000 bytes over 100 ms and 1 Gbit/s, from servers that allow 10,000 streams at once on a \
+         connection, and from ones that allow 100. The limit is one round trip and the bodies at the link's rate: {limit:.2} s. \
+         100 streams of 10,000 bytes a round trip are 10 MB/s on one connection whatever its windows, so that 100 \
+         round trips, 10 s, pass; `fullbore get` opens up to six connections then, as the others do only when told to."
     ));
     draft.table(&table);
-    draft.note("`fullbore get -i list --discard` at its defaults; `h2load -n10000 -c1 -m10000 -w30 -W30 -i list`; `curl --parallel --parallel-max 300`, 300 being the most that curl before 8.16 takes.");
+    draft.note("`fullbore get -i list --discard` at its defaults; `h2load -n10000 -c1 -m10000 -w30 -W30 -i list` (`-m100` where the server allows 100); `curl --parallel --parallel-max 300`, 300 being the most that curl before 8.16 takes.");
     draft.note("curl is measured over TLS only: on one cleartext connection curl 7.88.1 ended all transfers but the first with `Error in the HTTP2 framing layer` (exit code 16), from fullbore serve, and failed with the same code from nghttpd.");
     draft.note("The clocks are fullbore's `totals.seconds`, h2load's `finished in` and, as curl tells no total, curl's whole process. Over TLS the handshake is in all three, and in the limit it is not.");
     draft.done(session, &["h2load", "curl", "nghttpd"])
 }
 
-fn contenders<'a>(session: &'a Session, list: &'a Path) -> Vec<Contender<'a, f64>> {
-    vec![
-        Contender::ours("fullbore get", || {
-            session.fullbore.get_list(session, list, BYTES, LIMIT)
-        }),
-        Contender::peer("h2load", || peers::h2load(session, list, FILES, LIMIT)),
-    ]
+fn row(server: &'static str, streams: u32, secure: bool, port: Option<u16>) -> Row {
+    Row {
+        server,
+        streams,
+        secure,
+        port,
+    }
+}
+
+fn contenders<'a>(session: &'a Session, row: &Row, lists: &'a Lists) -> Vec<Contender<'a, f64>> {
+    let get = |more: &'static [&'static str]| {
+        move || {
+            session
+                .fullbore
+                .get_list(session, &lists.urls, BYTES, more, LIMIT)
+        }
+    };
+    let mut contenders = vec![Contender::ours("fullbore get", get(&[]))];
+    if row.streams < FILES {
+        let one = Contender::ours("fullbore get --connections 1", get(&["--connections", "1"]));
+        contenders.push(one);
+    }
+    let at_once = row.streams;
+    contenders.push(Contender::peer("h2load", move || {
+        peers::h2load(session, &lists.urls, FILES, at_once, LIMIT)
+    }));
+    if row.secure {
+        contenders.push(Contender::peer("curl", || {
+            peers::curl_many(session, &lists.config, CURL_AT_ONCE, LIMIT)
+        }));
+    }
+    contenders
+}
+
+/// The files with the URLs of a server behind the link at `port`.
+fn lists(session: &Session, row: &Row, port: u16) -> Result<Lists, Fault> {
+    let folder = session.folder("many-lists")?;
+    let scheme = if row.secure { "https" } else { "http" };
+    let urls = write(&folder.join("list"), &|number, text| {
+        let _ = writeln!(text, "{scheme}://127.0.0.1:{port}/f{number}");
+    })?;
+    let config = write(&folder.join("config"), &|number, text| {
+        let _ = writeln!(
+            text,
+            "url = \"{scheme}://127.0.0.1:{port}/f{number}\"\noutput = \"/dev/null\""
+        );
+    })?;
+    Ok(Lists { urls, config })
 }
 
 /// A file with a line or more for each of the files to fetch.
-fn write(file: PathBuf, line: &dyn Fn(u32, &mut String)) -> Result<PathBuf, Fault> {
+fn write(file: &Path, line: &dyn Fn(u32, &mut String)) -> Result<PathBuf, Fault> {
     let mut text = String::new();
     (0..FILES).for_each(|number| line(number, &mut text));
-    std::fs::write(&file, text).map_err(|error| Fault::File(file.clone(), error))?;
-    Ok(file)
+    std::fs::write(file, text).map_err(|error| Fault::File(file.to_owned(), error))?;
+    Ok(file.to_owned())
 }

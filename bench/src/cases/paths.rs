@@ -9,6 +9,7 @@ use crate::fault::Fault;
 use crate::fullbore::LongPath;
 use crate::markdown::Table;
 use crate::peers;
+use crate::peers::go::Go;
 use crate::session::{Session, make_file};
 
 const BYTES: u64 = 64 * MIB;
@@ -39,6 +40,8 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     let nginx_folder = session.folder("paths-nginx")?;
     let nginx =
         peers::nginx(session, &nginx_folder).map_err(|fault| draft.complain(format!("Skipped: {fault}.")));
+
+    let go = Go::build(session).map_err(|fault| draft.complain(format!("Skipped: Go's client: {fault}.")));
 
     let (mut down, mut up) = (None, None);
     for rtt_ms in ROUND_TRIPS {
@@ -76,7 +79,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             limit,
         );
 
-        let uploads = hold(session.runs, uploads(session, &ports, &file));
+        let uploads = hold(session.runs, uploads(session, &ports, &file, go.as_ref().ok()));
         draft.note_faults(&format!("{name} up"), &uploads);
         let own = vec![
             name,
@@ -106,8 +109,8 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
          column `bound` is that time's speed, in per cent of the limit's too.",
     );
     up.iter().for_each(|table| draft.table(table));
-    draft.note("Each program's own clock: curl's `time_total`, nghttp's `responseEnd`, fullbore's `seconds`. nghttp has windows of 2^30-1 (`-w30 -W30`); all others their defaults.");
-    draft.done(session, &["curl", "nghttp", "nghttpd", "nginx"])
+    draft.note("Each program's own clock: curl's `time_total`, nghttp's `responseEnd`, fullbore's `seconds`; of Go's client, net/http at its defaults, the whole process. nghttp has windows of 2^30-1 (`-w30 -W30`); all others their defaults.");
+    draft.done(session, &["curl", "nghttp", "nghttpd", "nginx", "go"])
 }
 
 fn downloads<'a>(session: &'a Session, ports: &Ports) -> Vec<Contender<'a, f64>> {
@@ -130,18 +133,28 @@ fn downloads<'a>(session: &'a Session, ports: &Ports) -> Vec<Contender<'a, f64>>
     contenders
 }
 
-fn uploads<'a>(session: &'a Session, ports: &Ports, file: &'a Path) -> Vec<Contender<'a, f64>> {
+fn uploads<'a>(
+    session: &'a Session,
+    ports: &Ports,
+    file: &'a Path,
+    go: Option<&'a Go>,
+) -> Vec<Contender<'a, f64>> {
     let mut contenders = Vec::new();
     for (server, port) in [("serve", Some(ports.serve)), ("nginx", ports.nginx)] {
         let Some(port) = port else { continue };
         let url = format!("http://127.0.0.1:{port}/upload");
-        let curls = url.clone();
+        let (curls, gos) = (url.clone(), url.clone());
         contenders.push(Contender::ours(format!("put > {server}"), move || {
             session.fullbore.put(session, file, &url, LIMIT)
         }));
         contenders.push(Contender::peer(format!("curl > {server}"), move || {
             peers::curl_put(session, file, &curls, BYTES, LIMIT)
         }));
+        if let Some(go) = go {
+            contenders.push(Contender::peer(format!("Go > {server}"), move || {
+                go.put(session, file, &gos, LIMIT)
+            }));
+        }
     }
     contenders
 }

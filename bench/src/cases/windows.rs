@@ -9,6 +9,7 @@ use crate::fullbore::LongPath;
 use crate::markdown::Table;
 use crate::peers;
 use crate::session::{Session, make_hollow_file};
+use crate::simulate;
 
 /// Each window by name, in bytes, and as the power of two that nghttp takes (which is a byte less).
 const WINDOWS: [(&str, u64, u32); 3] = [
@@ -34,6 +35,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         "MB sent",
         "limit, s",
         "get, s",
+        "simulated, %",
         "get, %",
         "nghttp, %",
     ]);
@@ -80,6 +82,13 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
                     .take(1)
                     .map(|series| series.cell(3, |seconds| *seconds)),
             );
+            row.push(simulated(window, rtt_ms, bytes).map_or_else(
+                || {
+                    draft.complain(format!("{name} at {rtt_ms} ms: the simulation came to no end."));
+                    "failed".to_owned()
+                },
+                |seconds| format!("{:.1}", 100.0 * limit / seconds),
+            ));
             row.extend(
                 all.iter()
                     .map(|series| series.cell(1, |seconds| 100.0 * limit / seconds)),
@@ -92,12 +101,18 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
          for the connection. The limit is the lesser of the link's rate and window ÷ RTT. `limit, s` is the time of \
          the whole transfer if all credit returned at once: RTT + bytes ÷ rate where the link is the limit, else a \
          round trip for each window of bytes and the last window at the link's rate. The last columns are in per cent \
-         of that limit's speed. A receiver that returns credit in pieces of q bytes can reach window ÷ (RTT + q ÷ rate) \
+         of that limit's speed; `simulated` is the engine alone, client and server, over the same path on a virtual clock. A receiver that returns credit in pieces of q bytes can reach window ÷ (RTT + q ÷ rate) \
          at the most.",
     );
     draft.table(&table);
     draft.note("nghttp has windows of 2^16-1, 2^22-1 and 2^24-1 bytes (`-w`, `-W`) and refills them when half is used up; fullbore when a quarter is. Each program's own clock: nghttp's `responseEnd`, fullbore's `seconds`.");
     draft.done(session, &["nghttp"])
+}
+
+/// The seconds of the same transfer through the engine alone.
+fn simulated(window: u64, rtt_ms: u32, bytes: u64) -> Option<f64> {
+    let rtt = Duration::from_millis(rtt_ms.into());
+    simulate::download(u32::try_from(window).ok()?, rtt, RATE, bytes)
 }
 
 /// Whole windows that take about `SECONDS`.

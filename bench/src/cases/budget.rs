@@ -1,0 +1,159 @@
+//! 2,000 connections under a memory budget of 64 MiB, most of whose bytes nobody reads: what the process that holds the
+//! budget comes to, a server first and then a client, and whether those who do read get through.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::{Case, Draft, MIB, Section};
+use crate::contest::{Contender, hold};
+use crate::fault::Fault;
+use crate::fullbore::port;
+use crate::markdown::Table;
+use crate::part;
+use crate::process::{Lines, Running};
+use crate::session::{Session, make_hollow_file};
+
+const BUDGET: u64 = 64 * MIB;
+/// Connections whose streams nobody reads, streams of each, and further connections with one stream that is read.
+const UNREAD: u64 = 1_900;
+const STREAMS: u64 = 4;
+const READERS: u64 = 100;
+const CONNECTIONS: f64 = (UNREAD + READERS) as f64;
+const BODY: u64 = 4 * MIB;
+const LIMIT: Duration = Duration::from_secs(90);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What one process came to, in bytes.
+struct Sample {
+    at_start: u64,
+    idle: u64,
+    highest: u64,
+    readers: f64,
+    seconds: f64,
+    refused: f64,
+    /// Why the last of the readers that failed did.
+    why: String,
+}
+
+pub(super) fn run(session: &Session) -> Result<Section, Fault> {
+    let folder = session.folder("budget")?;
+    make_hollow_file(&folder.join("body"), BODY)?;
+    make_hollow_file(&folder.join("idle"), 0)?;
+    let mut draft = Draft::new(Case::Budget, "2,000 connections under a memory budget of 64 MiB");
+    let contenders = vec![
+        Contender::ours("server", || server(session)),
+        Contender::ours("client", || client(session)),
+    ];
+    let all = hold(session.runs, contenders);
+    draft.note_faults("budget", &all);
+
+    let mut table = Table::new([
+        "process",
+        "at the start, MiB",
+        "2,000 idle connections, MiB",
+        "an idle connection, KiB",
+        "highest, MiB",
+        "highest less idle, MiB",
+        "% of the budget",
+        "readers that finished",
+        "in seconds",
+        "streams refused",
+    ]);
+    let mib = |bytes: u64| bytes as f64 / MIB as f64;
+    for series in &all {
+        table.row([
+            series.name.clone(),
+            series.cell(1, |one| mib(one.at_start)),
+            series.cell(1, |one| mib(one.idle)),
+            series.cell(1, |one| {
+                one.idle.saturating_sub(one.at_start) as f64 / 1024.0 / CONNECTIONS
+            }),
+            series.cell(1, |one| mib(one.highest)),
+            series.cell(1, |one| mib(one.highest.saturating_sub(one.idle))),
+            series.cell(0, |one| {
+                100.0 * one.highest.saturating_sub(one.idle) as f64 / BUDGET as f64
+            }),
+            series.cell(0, |one| one.readers),
+            series.cell(2, |one| one.seconds),
+            series.cell(0, |one| one.refused),
+        ]);
+        let last = series.samples.iter().flatten().last();
+        if let Some(sample) = last.filter(|sample| sample.readers < READERS as f64) {
+            draft.complain(format!("{}: a reader failed: {}.", series.name, sample.why));
+        }
+    }
+    draft.say(
+        "Resident memory of one process with one memory budget of 64 MiB. Server: 1,900 connections upload without an end \
+         on four streams each to handlers that never read, and after five seconds 100 others upload 1 MiB each to \
+         handlers that do. Client: 1,900 connections of one process ask `fullbore serve` for four bodies of 4 MiB each and \
+         never read them, then 100 others ask for one each and read it. Every connection has had one request before.",
+    );
+    draft.table(&table);
+    draft.note("The budget bounds credit outstanding and bytes buffered; what else a connection and its streams take is the process's own, and is told by the idle connections.");
+    draft.done(session, &[])
+}
+
+fn crowd(name: &str, server: u16) -> Result<Command, Fault> {
+    let mut command = part::command(name)?;
+    command.arg(format!("127.0.0.1:{server}")).args([
+        format!("--connections={UNREAD}"),
+        format!("--streams={STREAMS}"),
+        format!("--readers={READERS}"),
+    ]);
+    Ok(command)
+}
+
+fn server(session: &Session) -> Result<Sample, Fault> {
+    let mut command = part::command("budget-server")?;
+    command.args(["--budget", &BUDGET.to_string()]);
+    let (server, lines) = Running::talking(&session.janitor, &mut command)?;
+    let port = port(&lines.after("listening on ", LIMIT)?)?;
+    let (_crowd, lines) = Running::talking(&session.janitor, &mut crowd("budget-uploads", port)?)?;
+    watch(session, &server, &lines)
+}
+
+fn client(session: &Session) -> Result<Sample, Fault> {
+    let served = session.fullbore.serve(session, &session.folder("budget")?, &[])?;
+    let mut command = crowd("budget-downloads", served.port)?;
+    command.args(["--budget", &BUDGET.to_string()]);
+    let (crowd, lines) = Running::talking(&session.janitor, &mut command)?;
+    watch(session, &crowd, &lines)
+}
+
+/// Follows the lines of the crowd and the memory of `process` until the readers are done.
+fn watch(session: &Session, process: &Running<'_>, lines: &Lines) -> Result<Sample, Fault> {
+    let until = Instant::now() + session.limit(LIMIT)?;
+    let mut sample = Sample {
+        at_start: 0,
+        idle: 0,
+        highest: 0,
+        readers: 0.0,
+        seconds: 0.0,
+        refused: 0.0,
+        why: String::new(),
+    };
+    let mut stage = String::new();
+    while Instant::now() < until {
+        let memory = process.memory().unwrap_or(0);
+        match stage.as_str() {
+            "start" => sample.at_start = memory,
+            "idle" => sample.idle = memory,
+            "flooding" => sample.highest = sample.highest.max(memory),
+            _ => {}
+        }
+        let Some(line) = lines.next(LOOK) else { continue };
+        let words: Vec<&str> = line.splitn(5, ' ').collect();
+        match words.as_slice() {
+            ["readers", readers, seconds, refused, why] => {
+                let figure = |text: &str| text.parse().unwrap_or(0.0);
+                sample.readers = figure(readers);
+                sample.seconds = figure(seconds);
+                sample.refused = figure(refused);
+                sample.why = (*why).to_owned();
+                return Ok(sample);
+            }
+            _ => stage = line,
+        }
+    }
+    Err(Fault::Slow(format!("the crowd, after `{stage}`,"), LIMIT))
+}

@@ -1,0 +1,50 @@
+//! The client of Go's net/http: the program that the interop suite has too, built once. The case `paths` calls it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::fault::Fault;
+use crate::process;
+use crate::session::Session;
+
+/// The sources, which lie beside the interop suite.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cli/tests/peers/go");
+const BUILD: Duration = Duration::from_secs(300);
+
+/// The program in Go, built.
+pub(crate) struct Go {
+    program: PathBuf,
+}
+
+impl Go {
+    /// Compiles it into the session's folder.
+    pub(crate) fn build(session: &Session) -> Result<Self, Fault> {
+        let program = session.folder("go")?.join("peer");
+        let mut command = Command::new("go");
+        command
+            .current_dir(SOURCES)
+            .args(["build", "-o"])
+            .arg(&program)
+            .arg(".");
+        process::run(&session.janitor, &mut command, session.limit(BUILD)?)?;
+        Ok(Self { program })
+    }
+
+    /// Uploads a file; wall time of the whole process.
+    pub(crate) fn put(
+        &self,
+        session: &Session,
+        file: &Path,
+        url: &str,
+        limit: Duration,
+    ) -> Result<f64, Fault> {
+        let mut command = Command::new(&self.program);
+        command.arg("put").arg(file).arg(url);
+        let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
+        match said.stdout.trim() {
+            line if line.starts_with('2') && line.ends_with("HTTP/2.0") => Ok(said.wall.as_secs_f64()),
+            line => Err(Fault::Output("Go's client".to_owned(), line.to_owned())),
+        }
+    }
+}
