@@ -25,7 +25,7 @@ pub(super) fn open(config: &Config, lease: &mut Lease) -> (WindowSize, WindowSiz
     }
     let least = u64::from(DEFAULT_WINDOW.bytes());
     let granted = lease.open(u64::from(wanted.bytes()), least);
-    // Without a lease the peer still has its first 65,535 bytes: what comes on them is dropped as it comes.
+    // Without a lease the peer still has its first 65,535 bytes, and no stream to send them on: see `rest`.
     let window = u32::try_from(granted).ok().and_then(WindowSize::new);
     let window = window.unwrap_or(DEFAULT_WINDOW);
     (window, config.stream_window.min(share_of_a_stream(window)))
@@ -57,9 +57,21 @@ pub(super) fn double(window: &mut ReceiveWindow, most: WindowSize) {
 }
 
 impl Connection {
-    /// Whether the connection has memory for what a peer may send. One that got none when it opened asks again.
+    /// Whether the connection has memory for what a peer may send. One that holds none, since it opened late or rests, asks
+    /// again.
     pub(super) fn can_hold_a_body(&mut self) -> bool {
         self.lease.held() > 0 || self.lease.grow(u64::from(self.receive_window.size().bytes()))
+    }
+
+    /// A stream is gone: a connection that opened without a lease and has no stream left gives back what it leased for
+    /// them. What a peer may still send is dropped as it comes, and costs nothing.
+    pub(super) fn rest(&mut self) {
+        let unread = self.receive_window.promise().buffered;
+        let smallest = self.receive_window.size() <= DEFAULT_WINDOW;
+        if self.config.adaptive && smallest && unread == 0 && self.streams.len() == 0 {
+            self.lease.shrink_to(0);
+            self.receive_window.set_limit(0);
+        }
     }
 
     /// Leases memory for what slow readers leave lying, so that others keep their credit; gives it back once it is read.

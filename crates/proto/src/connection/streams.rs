@@ -77,6 +77,7 @@ impl Connection {
         self.lent -= bytes;
         self.credit_connection(bytes);
         self.balance();
+        self.rest();
     }
 
     /// How many bytes the owner has read and not released.
@@ -211,6 +212,7 @@ impl Connection {
         if stream.state.is_closed() {
             self.finished -= usize::from(stream.state == State::Closed(Cause::Finished));
             self.streams.remove(key);
+            self.rest();
         } else if stream.send.phase != Phase::Done {
             let code = match self.role {
                 Role::Client => ErrorCode::CANCEL,
@@ -463,6 +465,7 @@ impl Connection {
         if let Some(stream) = self.streams.get(key) {
             if stream.released {
                 self.streams.remove(key);
+                self.rest();
             } else {
                 self.events.push_back(Event::Reset(error));
             }
@@ -479,7 +482,10 @@ impl Connection {
             return;
         }
         match stream.released {
-            true => drop(self.streams.remove(key)),
+            true => {
+                self.streams.remove(key);
+                self.rest();
+            }
             false => self.finished += 1,
         }
         if self.role == Role::Client {

@@ -34,9 +34,10 @@ impl Promise {
 /// A bound, in bytes, on what the receive windows of any number of connections may cost together: credit outstanding
 /// plus bytes buffered never pass it. Clones are one budget.
 ///
-/// When it is scarce windows shrink, by credit withheld; when a connection cannot have even the 65,535 bytes that every
-/// one begins with (RFC 9113 section 6.9.2), its streams that carry a body are refused with REFUSED_STREAM, and what
-/// comes on them is dropped as it comes.
+/// The first half of it is for connections to open wide, the first ones the widest. Once that is leased a connection
+/// begins with the 65,535 bytes of RFC 9113 section 6.9.2 and leases them only while a stream is open; when it cannot have
+/// even these, its streams that carry a body are refused with REFUSED_STREAM, and what comes on them is dropped as it
+/// comes. When the budget is scarce windows shrink, by credit withheld.
 ///
 /// ```
 /// use fullbore_proto::{Config, Connection, MemoryBudget, Time};
@@ -120,14 +121,19 @@ impl Lease {
         Lease { budget, held: 0 }
     }
 
-    /// Takes what a new connection may have: `wanted`, but not more than an eighth of what is free, so that it opens
-    /// wide while there is room and leaves some to those that come after; and at least `least`, or nothing at all.
+    /// Takes what a new connection may have: `wanted`, but not more than a quarter of what is free of the budget's first
+    /// half, so that it opens wide while there is room and leaves some to those that come after; and at least `least`,
+    /// or nothing at all. The other half is for connections that are in use: idle ones, however many, have none of it.
     pub(crate) fn open(&mut self, wanted: u64, least: u64) -> u64 {
         let share = match &self.budget {
-            Some(budget) => wanted.min((budget.free() / 8).max(least)),
+            Some(budget) => wanted.min(budget.free().saturating_sub(budget.limit() / 2) / 4),
             None => wanted,
         };
-        if self.grow(share) { share } else { 0 }
+        if share >= least && self.grow(share) {
+            share
+        } else {
+            0
+        }
     }
 
     /// Takes `bytes` more, all or nothing.
@@ -188,9 +194,9 @@ mod tests {
         let mut first = Lease::new(Some(budget.clone()));
         let mut second = Lease::new(Some(budget.clone()));
         assert_eq!(first.open(600, 100), 125);
-        assert_eq!(second.open(600, 100), 109);
+        assert_eq!(second.open(600, 90), 93);
         assert!(!second.grow(800));
-        assert!(second.grow(766));
+        assert!(second.grow(782));
         assert_eq!(budget.free(), 0);
         assert!(budget.is_scarce());
         first.shrink_to(25);

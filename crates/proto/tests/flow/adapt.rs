@@ -94,7 +94,10 @@ fn connections_share_a_budget_and_never_pass_it() {
         promised += connection.promise().total();
         connections.push(connection);
     }
-    assert!(budget.is_scarce());
+    assert!(
+        !budget.is_scarce(),
+        "idle connections have the first half at most"
+    );
     let windows: Vec<_> = connections
         .iter()
         .map(|one| one.receive_window_size().bytes())
@@ -142,6 +145,52 @@ fn a_body_for_which_the_budget_has_no_room_is_refused_and_a_request_without_one_
 }
 
 #[test]
+fn idle_connections_however_many_leave_room_for_those_in_use() {
+    let budget = MemoryBudget::new(64 << 20);
+    let shared = config(|config| config.budget = Some(budget.clone()));
+    let idle: Vec<_> = (0..2_000)
+        .map(|_| Connection::server(shared.clone(), Time::ZERO))
+        .collect();
+    let leased = budget.leased();
+    let mut pair = Pair::connected_with(shared.clone(), shared).with_apps();
+    assert_eq!(budget.leased(), leased, "late connections lease nothing yet");
+    for _ in 0..3 {
+        let upload = pair.post(1 << 20, 1 << 20);
+        pair.run();
+        assert_eq!(pair.server.app().talk(upload).received, 1 << 20);
+        assert_eq!(pair.client.app().talk(upload).received, 1 << 20);
+        assert!(budget.leased() <= budget.limit());
+    }
+    pair.assert_nothing_leaked();
+    drop(idle);
+    drop(pair);
+    assert_eq!(budget.leased(), 0);
+}
+
+#[test]
+fn a_connection_at_rest_gives_back_what_it_leased_for_its_streams() {
+    let budget = MemoryBudget::new(65_535);
+    let server = config(|config| config.budget = Some(budget.clone()));
+    let mut pair = Pair::connected_with(Config::default(), server.clone()).with_apps();
+    assert_eq!(budget.leased(), 0);
+    let first = pair.post(200_000, 0);
+    pair.run();
+    assert_eq!(pair.server.app().talk(first).received, 200_000);
+    assert_eq!(budget.leased(), 0);
+    // Now another connection may have it.
+    let mut other = Pair::connected_with(Config::default(), server).with_apps();
+    other.server.app().pace = Pace::Never;
+    other.post(200_000, 0);
+    other.run();
+    assert_eq!(budget.leased(), 65_535);
+    let refused = pair.post(200_000, 0);
+    pair.run();
+    assert!(pair.client.app().talk(refused).reset.is_some());
+    drop(other);
+    assert_eq!(budget.leased(), 0);
+}
+
+#[test]
 fn pressure_shrinks_the_windows_of_those_that_came_first() {
     let budget = MemoryBudget::new(32 << 20);
     let client = config(|config| {
@@ -154,8 +203,10 @@ fn pressure_shrinks_the_windows_of_those_that_came_first() {
     pair.get(1 << 50);
     pair.run_for(Duration::from_secs(1));
     let before = pair.client.connection.receive_window_size();
+    let mut fixed = client.clone();
+    fixed.adaptive = false;
     let others: Vec<_> = (0..200)
-        .map(|_| Connection::client(client.clone(), Time::ZERO))
+        .map(|_| Connection::client(fixed.clone(), Time::ZERO))
         .collect();
     assert!(budget.is_scarce());
     pair.run_for(Duration::from_secs(2));
