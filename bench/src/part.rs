@@ -51,7 +51,10 @@ pub(crate) fn run(part: &Part) -> bool {
         Part::Stalled(stalled) => on_runtime(stalled.run()),
     };
     if let Err(failure) = &done {
-        eprintln!("{}", in_full(failure.as_ref()));
+        let why = in_full(failure.as_ref());
+        // Who reads lines hears of it there, who reads the last words here.
+        let _ = say(&format!("failed: {why}"));
+        eprintln!("{why}");
     }
     done.is_ok()
 }

@@ -152,6 +152,7 @@ fn watch(session: &Session, process: &Running<'_>, lines: &Lines) -> Result<Samp
                 sample.why = (*why).to_owned();
                 return Ok(sample);
             }
+            ["failed:", ..] => return Err(Fault::Failed("the crowd".to_owned(), line)),
             _ => stage = line,
         }
     }

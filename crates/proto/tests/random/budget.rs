@@ -92,8 +92,13 @@ fn a_connection_that_got_nothing_takes_bodies_once_another_has_gone() {
     let budget = MemoryBudget::new(100_000);
     let of_budget = || config(|config| config.budget = Some(budget.clone()));
     let pair = |server| Pair::new(config(|_| ()), server, PathConfig::delay_millis(10)).with_apps();
-    let first = pair(of_budget());
+    let mut first = pair(of_budget());
     let mut second = pair(of_budget());
+    // An idle connection holds nothing; one whose upload goes on holds what all connections begin with.
+    assert_eq!(first.server.connection.leased(), 0);
+    first.server.app().pace = Pace::Stalled;
+    first.post(1 << 20, 0);
+    first.run_for(Duration::from_secs(1));
     assert_eq!(first.server.connection.leased(), 65_535);
     assert_eq!(second.server.connection.leased(), 0);
     let refused = second.post(50_000, 0);
