@@ -222,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn a_small_window_reaches_window_over_round_trip_and_no_more() {
+    fn a_small_window_is_the_limit_but_for_the_quarter_that_a_refill_waits_for() {
         let window = 4 << 20;
         let (rtt, bytes) = (Duration::from_millis(230), 10 * u64::from(window));
         let seconds = download(window, rtt, GIGABIT, bytes).expect("it ends");
         let limit = 10.0 * rtt.as_secs_f64();
-        assert!(seconds >= limit && seconds < 1.1 * limit, "{seconds} of {limit}");
+        assert!(seconds >= limit && seconds < 1.4 * limit, "{seconds} of {limit}");
     }
 
     #[test]
