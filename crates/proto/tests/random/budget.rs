@@ -96,7 +96,7 @@ fn a_connection_that_got_nothing_takes_bodies_once_another_has_gone() {
     let mut second = pair(of_budget());
     // An idle connection holds nothing; one whose upload goes on holds what all connections begin with.
     assert_eq!(first.server.connection.leased(), 0);
-    first.server.app().pace = Pace::Stalled;
+    first.server.app().pace = Pace::Never;
     first.post(1 << 20, 0);
     first.run_for(Duration::from_secs(1));
     assert_eq!(first.server.connection.leased(), 65_535);
