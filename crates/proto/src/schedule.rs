@@ -129,6 +129,7 @@ mod tests {
     use super::*;
     use crate::flow::{DEFAULT_WINDOW, ReceiveWindow, Refill, SendCredit};
     use crate::stream::{State, Store, Stream};
+    use crate::time::Time;
 
     fn keys(count: u32) -> Vec<Key> {
         let mut store = Store::default();
@@ -136,7 +137,13 @@ mod tests {
             .map(|index| {
                 let id = StreamId::new(2 * index + 1).unwrap();
                 let window = ReceiveWindow::new(1, DEFAULT_WINDOW, Refill::default());
-                store.insert(Stream::new(id, State::Open, window, SendCredit::new(1)))
+                store.insert(Stream::new(
+                    id,
+                    State::Open,
+                    window,
+                    SendCredit::new(1),
+                    Time::ZERO,
+                ))
             })
             .collect()
     }

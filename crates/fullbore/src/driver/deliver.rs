@@ -148,7 +148,7 @@ where
             return;
         };
         let mut state = cell.lock();
-        let queued = self.connection.want_room(id) + state.outbound.waiting_bytes();
+        let queued = self.queued(id, &mut state) + state.outbound.waiting_bytes();
         let waker = state.outbound.set_queued(queued);
         drop(state);
         self.wake(waker);

@@ -41,6 +41,11 @@ impl SendCredit {
         usize::try_from(self.largest).unwrap_or(0)
     }
 
+    /// Bytes sent since the beginning.
+    pub(crate) fn sent(&self) -> u64 {
+        u64::try_from(self.sent).unwrap_or(0)
+    }
+
     /// The peer's WINDOW_UPDATE.
     pub(crate) fn grant(&mut self, increment: u32) -> Result<(), CreditOverflow> {
         self.adjust(i64::from(increment))
