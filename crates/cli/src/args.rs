@@ -181,6 +181,10 @@ pub(crate) struct GetArgs {
     #[arg(short, long)]
     pub(crate) force: bool,
 
+    /// Leave files that exist as they are and download the others: a run that was stopped goes on
+    #[arg(long, conflicts_with = "force")]
+    pub(crate) skip_existing: bool,
+
     /// Print one JSON document on standard output (on standard error if a body goes to standard output)
     #[arg(long)]
     pub(crate) json: bool,

@@ -370,3 +370,106 @@ fn the_next_run_goes_on_where_one_was_killed() -> TestResult {
     run(folder.path(), ["get", "-o", "out", &server.url()])?.succeeded();
     holds(folder.path(), &body(1))
 }
+
+#[test]
+fn a_body_that_lacks_nothing_but_its_end_is_had_again() -> TestResult {
+    let server = Server::start(|number, asked| match number {
+        1 => {
+            // All of it, of a length that was not said, and no END_STREAM.
+            let mut out = head(asked.stream, 0, &[(":status", "200"), ("etag", "\"v1\"")]);
+            out.extend(data(asked.stream, &body(1), false));
+            (out, Then::Close)
+        }
+        2 => {
+            assert_eq!(asked.from("\"v1\""), Some(SIZE));
+            (head(asked.stream, END_STREAM, &[(":status", "416")]), Then::Go)
+        }
+        _ => {
+            assert!(asked.is_whole());
+            (whole(asked, V1, &body(1)), Then::Go)
+        }
+    })?;
+    let folder = tempfile::tempdir()?;
+    run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?.succeeded();
+    assert_eq!(server.asked(), 3);
+    holds(folder.path(), &body(1))
+}
+
+/// `fullbore serve` on a port that it has had before.
+#[cfg(unix)]
+fn serve_again(folder: &Path, port: &str) -> TestResult<(std::process::Child, String)> {
+    use std::io::{BufRead, BufReader};
+    let mut child = program(folder)
+        .args(["serve", "--plaintext", "--listen"])
+        .arg(format!("127.0.0.1:{port}"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line)?;
+    }
+    let port = line.trim().rsplit(':').next().unwrap_or_default().to_owned();
+    Ok((child, port))
+}
+
+#[cfg(unix)]
+#[test]
+fn whoever_is_killed_in_the_middle_nothing_is_lost_and_no_name_stands_for_a_part() -> TestResult {
+    const FILES: usize = 60;
+    let source = tempfile::tempdir()?;
+    let folder = tempfile::tempdir()?;
+    for number in 0..FILES {
+        std::fs::write(source.path().join(format!("{number}.bin")), body(number as u32))?;
+    }
+    let (mut server, port) = serve_again(source.path(), "0")?;
+    let urls: String = (0..FILES)
+        .map(|number| format!("http://127.0.0.1:{port}/{number}.bin\n"))
+        .collect();
+    std::fs::write(source.path().join("urls"), urls)?;
+    let list = source.path().join("urls");
+    let get = || {
+        let mut get = program(folder.path());
+        get.args(["get", "--dir", "out", "--skip-existing", "--parallel", "6", "-i"])
+            .arg(&list);
+        get
+    };
+    let out = folder.path().join("out");
+    // Every file that has its name, whole or the test fails; how many they are.
+    let complete = || -> TestResult<usize> {
+        let mut count = 0;
+        for name in names(&out).unwrap_or_default() {
+            if let Some(number) = name.strip_suffix(".bin") {
+                assert!(
+                    std::fs::read(out.join(&name))? == body(number.parse()?),
+                    "{name} is a part"
+                );
+                count += 1;
+            }
+        }
+        Ok(count)
+    };
+    for round in 1..=10 {
+        let mut child = get().stderr(Stdio::null()).spawn()?;
+        while names(&out).unwrap_or_default().len() < round * 5 && child.try_wait()?.is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if round % 3 == 0 {
+            server.kill()?;
+            server.wait()?;
+            child.wait()?;
+            server = serve_again(source.path(), &port)?.0;
+        } else {
+            child.kill()?;
+            child.wait()?;
+        }
+        complete()?;
+    }
+    let ended = support::ended(&mut get());
+    server.kill()?;
+    server.wait()?;
+    ended?.succeeded();
+    assert_eq!(complete()?, FILES);
+    assert_eq!(names(&out)?.len(), FILES, "parts are left");
+    Ok(())
+}

@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure};
 use super::draft::Draft;
 use super::progress::Progress;
 use super::report::Outcome;
-use super::resume::{Failed, Part, Retries};
+use super::resume::{Failed, Found, Part, Retries};
 use super::sink::{self, Broken, Disk};
 use super::target::Places;
 
@@ -27,6 +27,9 @@ const MOST_REDIRECTS: usize = 10;
 /// A server that retires a connection refuses the requests it did not reach (RFC 9113 section 6.8): they are sent
 /// again. A list of 10,000 to a server that retires after 1,000 needs ten.
 const MOST_TRIES: usize = 20;
+
+/// 416: the range begins behind the end (RFC 9110 section 15.5.17).
+const NOTHING_THERE: u16 = 416;
 
 /// What the requests of a run share.
 pub(crate) struct Fetcher {
@@ -55,7 +58,9 @@ impl Fetcher {
 
     async fn try_fetch(&self, outcome: &mut Outcome) -> Result<(), Failure> {
         let url = parse_url(&outcome.url)?;
-        let target = self.places.target(&url).await?;
+        let Some(target) = self.places.target(&url).await? else {
+            return Ok(());
+        };
         let place = target.path().map(ToOwned::to_owned);
         let mut retries = Retries::new(self.retries);
         let mut part = Part::new(Draft::new(target, Arc::clone(&self.disk.files)));
@@ -90,13 +95,25 @@ impl Fetcher {
         mut part: Part,
         outcome: &mut Outcome,
     ) -> Result<(), (Failed, Option<Part>)> {
-        let mut response = match self.response(url.clone(), part.range(), outcome).await {
+        let asked = match self.response(url.clone(), part.range(), outcome).await {
+            // There is nothing behind what came: it is no beginning of this version.
+            Err(_) if part.offset > 0 && outcome.status == Some(NOTHING_THERE) && part.restart() => {
+                self.response(url.clone(), None, outcome).await
+            }
+            asked => asked,
+        };
+        let mut response = match asked {
             Ok(response) => response,
             Err(failed) => return Err((failed, Some(part))),
         };
         match part.find(&outcome.url, &response).await {
-            Ok(false) => {}
-            Ok(true) => {
+            Ok(Found::Nothing) => {}
+            Ok(Found::All) => {
+                outcome.bytes = part.offset;
+                let finished = part.finish().await;
+                return finished.map_err(|failure| (Failed::lasting(failure), None));
+            }
+            Ok(Found::Some) => {
                 // An earlier run has some of it: the rest is asked for instead.
                 drop(response);
                 response = match self.response(url, part.range(), outcome).await {

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use fullbore::{ErrorKind, Incoming};
 use http::header::{CONTENT_RANGE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body::Body as _;
 use tokio::task::spawn_blocking;
 
 use crate::exit::{Exit, Failure};
@@ -109,6 +110,16 @@ impl Retries {
     }
 }
 
+/// What an earlier run has left of a body.
+pub(super) enum Found {
+    /// Nothing that is of use.
+    Nothing,
+    /// Its beginning.
+    Some,
+    /// All of it, without its name.
+    All,
+}
+
 /// As much of a body as has come.
 pub(super) struct Part {
     pub(super) draft: Draft,
@@ -136,16 +147,16 @@ impl Part {
     }
 
     /// Whether an earlier run has left some of the body that this response begins: it is taken over then, and the rest
-    /// to be asked for.
+    /// to be asked for, unless there is none.
     ///
     /// # Errors
     /// A fault of this program.
-    pub(super) async fn find(&mut self, url: &str, response: &Response<Incoming>) -> Result<bool, Failure> {
+    pub(super) async fn find(&mut self, url: &str, response: &Response<Incoming>) -> Result<Found, Failure> {
         if self.offset > 0 || response.status() != StatusCode::OK {
-            return Ok(false);
+            return Ok(Found::Nothing);
         }
         let Some(validator) = strong_validator(response) else {
-            return Ok(false);
+            return Ok(Found::Nothing);
         };
         let mark = mark(url, &validator);
         let mut draft = std::mem::replace(&mut self.draft, Draft::nowhere());
@@ -160,7 +171,38 @@ impl Part {
         self.draft = draft;
         self.offset = found.unwrap_or(0);
         self.validator = Some(validator);
-        Ok(self.offset > 0)
+        let length = response.body().size_hint().exact();
+        match length {
+            _ if self.offset == 0 => Ok(Found::Nothing),
+            Some(length) if length == self.offset => Ok(Found::All),
+            Some(length) if length < self.offset => {
+                self.restart();
+                Ok(Found::Nothing)
+            }
+            _ => Ok(Found::Some),
+        }
+    }
+
+    /// Forgets what came; false when that cannot be taken back.
+    pub(super) fn restart(&mut self) -> bool {
+        let restarted = self.draft.restart();
+        if restarted {
+            self.offset = 0;
+            self.validator = None;
+        }
+        restarted
+    }
+
+    /// Gives the file its name: nothing is missing.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub(super) async fn finish(self) -> Result<(), Failure> {
+        let finished = spawn_blocking(move || self.draft.finish(&[])).await;
+        finished.unwrap_or_else(|error| {
+            let text = format!("a file was lost by a fault of this program: {error}");
+            Err(Failure::new(Exit::Other, text))
+        })
     }
 
     /// Looks what this response is of: the rest of the part, or a body from its beginning.
@@ -182,15 +224,12 @@ impl Part {
             );
             return Err(Failure::new(Exit::Protocol, text));
         }
-        if self.offset > 0 {
-            if !self.draft.restart() {
-                let text = format!(
-                    "{url}: it broke off, and the server does not go on with it; what was written so far cannot be \
-                     taken back, so run it again"
-                );
-                return Err(Failure::new(Exit::Closed, text));
-            }
-            self.offset = 0;
+        if self.offset > 0 && !self.restart() {
+            let text = format!(
+                "{url}: it broke off, and the server does not go on with it; what was written so far cannot be taken \
+                 back, so run it again"
+            );
+            return Err(Failure::new(Exit::Closed, text));
         }
         self.validator = strong_validator(response).filter(|_| response.status() == StatusCode::OK);
         if let Some(validator) = &self.validator {
