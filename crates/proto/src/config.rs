@@ -98,7 +98,8 @@ pub struct Config {
     pub idle_timeout: Option<Duration>,
     /// When a peer that says nothing is asked by PING whether it is there. By role.
     pub keep_alive: KeepAlive,
-    /// How long it may take to say anything after that. 20 s; then the connection ends.
+    /// How long it may take to say anything after that, while the transport takes nothing either. 60 s, since the PING
+    /// may stand behind much that the kernel holds for a slow link; then the connection ends.
     pub keep_alive_timeout: Duration,
     /// How long a body may come to a halt although its window is open, before its stream is reset with CANCEL; tunnels
     /// (CONNECT) may. None: for ever, since a stream of messages may be silent for hours.
@@ -214,7 +215,7 @@ impl Default for Config {
             header_timeout: Duration::from_secs(30),
             idle_timeout: Some(Duration::from_secs(180)),
             keep_alive: KeepAlive::ByRole,
-            keep_alive_timeout: Duration::from_secs(20),
+            keep_alive_timeout: Duration::from_secs(60),
             body_timeout: None,
             send_timeout: Some(Duration::from_secs(300)),
             drain_timeout: None,

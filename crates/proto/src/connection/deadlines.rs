@@ -31,8 +31,8 @@ pub(super) struct Deadlines {
     heard: Time,
     /// When the last stream was seen.
     busy: Time,
-    /// Since when a PING asks whether the peer is there.
-    asked: Option<Time>,
+    /// Since when a PING asks whether the peer is there, and what had left by then.
+    asked: Option<(Time, u64)>,
     /// What has left of all that was written, when it last was enough.
     taken: Mark,
     /// How many octets of the last write the transport has not taken.
@@ -155,7 +155,7 @@ impl Connection {
             false => self.deadlines.busy + limit,
         });
         let alive = self.keep_alive().and_then(|(silence, always)| {
-            if let Some(asked) = self.deadlines.asked {
+            if let Some((asked, _)) = self.deadlines.asked {
                 return Some(asked + self.config.keep_alive_timeout);
             }
             (used || always).then(|| self.deadlines.heard + silence)
@@ -216,7 +216,12 @@ impl Connection {
     /// Asks a silent peer by PING; ends the connection when it stays silent.
     fn peer_is_gone(&mut self) -> Option<ConnectionError> {
         let (silence, always) = self.keep_alive()?;
-        if let Some(asked) = self.deadlines.asked {
+        if let Some((asked, taken)) = self.deadlines.asked {
+            if self.taken() >= taken + LEAST_PROGRESS {
+                // Over a slow link the PING stands behind what the transport still takes: so long the peer is there.
+                self.deadlines.asked = Some((self.now, self.taken()));
+                return None;
+            }
             let gone = asked + self.config.keep_alive_timeout <= self.now && self.wants_read();
             return gone.then(|| ConnectionError::peer(ErrorCode::NO_ERROR, PEER_GONE));
         }
@@ -229,7 +234,7 @@ impl Connection {
             };
             ping.write(&mut self.control);
             self.stats.sent_frames.add(Kind::PING);
-            self.deadlines.asked = Some(self.now);
+            self.deadlines.asked = Some((self.now, self.taken()));
         }
         None
     }
@@ -239,9 +244,14 @@ impl Connection {
         let limit = self.config.send_timeout?;
         let unsent = self.deadlines.unsent;
         let waits = unsent > 0 || (!self.schedule.is_empty() && self.send_credit.usable() == 0);
-        let taken = self.stats.sent_bytes.saturating_sub(unsent);
+        let taken = self.taken();
         let since = self.deadlines.taken.look(waits, taken, LEAST_PROGRESS, self.now);
         (since + limit <= self.now).then(|| ConnectionError::peer(ErrorCode::ENHANCE_YOUR_CALM, NOT_TAKEN))
+    }
+
+    /// The octets that the transport has taken.
+    fn taken(&self) -> u64 {
+        self.stats.sent_bytes.saturating_sub(self.deadlines.unsent)
     }
 
     fn drain_overdue(&mut self) -> Option<ConnectionError> {

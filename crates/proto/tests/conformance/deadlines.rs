@@ -190,17 +190,32 @@ fn a_server_asks_a_silent_client_with_streams_whether_it_is_there() {
         faced.waits(seconds(1));
         let asked = faced.heard_of(Kind::PING);
         assert_eq!(asked.len(), 1);
-        faced.waits(seconds(19));
+        faced.waits(seconds(59));
         faced.says(&frames::frame(0x6, frames::ACK, 0, &asked[0].payload));
     }
     faced.lives();
     faced.waits(seconds(60));
     faced.says(&frames::data(1, 0, b""));
-    faced.waits(seconds(20));
+    faced.waits(seconds(60));
     assert_eq!(faced.connection.error(), None, "any octet is an answer");
     faced.waits(seconds(60));
     let error = faced.connection.error().unwrap();
     assert!(error.is_timeout(), "{error}");
+}
+
+#[test]
+fn a_peer_that_still_takes_octets_over_a_slow_link_is_there() {
+    let mut faced = server(Config::default());
+    faced.says(&frames::window_update(0, 1 << 30));
+    faced.says(&frames::settings(&[(4, 1 << 30)]));
+    faced.answers_at_length(1);
+    for left in (1..=10).rev() {
+        faced.connection.socket_holds(100_000 * left, faced.now);
+        faced.waits(seconds(59));
+    }
+    assert_eq!(faced.connection.error(), None);
+    faced.waits(seconds(120));
+    assert!(faced.connection.error().is_some_and(|error| error.is_timeout()));
 }
 
 #[test]
