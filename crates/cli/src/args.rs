@@ -58,6 +58,7 @@ Examples:
   fullbore get -o big.iso https://example.org/big.iso  to a file, complete or not at all
   fullbore get -i urls.txt --dir tiles                 10,000 files at once into a folder
   fullbore get --discard --json https://example.org/x  measure, keep nothing
+  fullbore get --retry 10 -O https://example.org/x     go on where a broken connection left off
   fullbore get --insecure -O https://127.0.0.1:8080/x  accept a self-signed certificate";
 
 const PUT_EXAMPLES: &str = "\
@@ -168,6 +169,10 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) connections: u32,
 
+    /// Try again this many times what failed in passing, after 1, 2, 4 seconds and so on, or when the server says so
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub(crate) retry: u32,
+
     /// Follow redirects, at most 10; credentials stay with the origin they were meant for
     #[arg(short = 'L', long)]
     pub(crate) location: bool,
@@ -175,6 +180,10 @@ pub(crate) struct GetArgs {
     /// Replace files that exist
     #[arg(short, long)]
     pub(crate) force: bool,
+
+    /// Leave files that exist as they are and download the others: a run that was stopped goes on
+    #[arg(long, conflicts_with = "force")]
+    pub(crate) skip_existing: bool,
 
     /// Print one JSON document on standard output (on standard error if a body goes to standard output)
     #[arg(long)]
@@ -278,6 +287,22 @@ pub(crate) struct ServeArgs {
     /// The size of the kernel's TCP send buffer [default: the kernel tunes it]
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
     pub(crate) tcp_send_buffer: Option<u32>,
+
+    /// Close a connection without a request after this many seconds; 0 never
+    #[arg(long, value_name = "SECS", default_value_t = 180)]
+    pub(crate) keepalive_timeout: u64,
+
+    /// Give up on a request's header block that takes longer than this many seconds
+    #[arg(long, value_name = "SECS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) client_header_timeout: u64,
+
+    /// Give up on an upload of which nothing comes for this many seconds; 0 never
+    #[arg(long, value_name = "SECS", default_value_t = 60)]
+    pub(crate) client_body_timeout: u64,
+
+    /// Give up on a client that takes longer than this many seconds for each KiB of a response; 0 never
+    #[arg(long, value_name = "SECS", default_value_t = 60)]
+    pub(crate) send_timeout: u64,
 
     /// How many streams a client may have open at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

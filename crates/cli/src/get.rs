@@ -1,13 +1,14 @@
 //! `fullbore get`: many URLs, each to its place, with bounded memory and open files, and a verdict at the end.
 //!
 //! This file holds the run: it takes URLs from the list, keeps at most `--parallel` requests under way and hands each
-//! result to the report. One request's way is in `fetch`; where its bytes go is in `target` and `sink`.
+//! result to the report. One request's way is in `fetch`, and again after a failure by the rules of `resume`; where its bytes go is in `target` and `sink`.
 
 mod draft;
 pub(crate) mod fetch;
 mod list;
 pub(crate) mod progress;
 pub(crate) mod report;
+mod resume;
 pub(crate) mod sink;
 pub(crate) mod target;
 
@@ -45,6 +46,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         client: client.clone(),
         headers: connect::request_headers(&args.connection.headers),
         follow: args.location,
+        retries: args.retry,
         places,
         disk: Disk::new(),
         progress: Arc::clone(&progress),

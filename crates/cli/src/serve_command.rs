@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fullbore::{ErrorKind, MemoryBudget, Refill, Server, TcpBuffers, tls};
 use fullbore_cli::serve::{Files, Log, LogWriter, Settings, Uploads};
@@ -63,6 +64,7 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     if let Some(streams) = args.max_streams {
         server = server.max_concurrent_streams(streams);
     }
+    server = with_timeouts(server, &args);
     let mut scheme = "http";
     if !args.plaintext {
         scheme = "https";
@@ -101,6 +103,16 @@ fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
         None
     };
     Ok(Log::new(files, writer))
+}
+
+/// How long clients may take: named, and by default, as users of nginx know them.
+fn with_timeouts(server: Server, args: &ServeArgs) -> Server {
+    let limit = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
+    server
+        .idle_timeout(limit(args.keepalive_timeout))
+        .header_timeout(Duration::from_secs(args.client_header_timeout))
+        .body_timeout(limit(args.client_body_timeout))
+        .send_timeout(limit(args.send_timeout))
 }
 
 fn with_tls(server: Server, args: &ServeArgs, address: SocketAddr) -> Result<Server, Failure> {

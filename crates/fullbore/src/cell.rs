@@ -17,8 +17,12 @@ use crate::error::Error;
 use crate::mailbox::Mailbox;
 use crate::watch::Slot;
 
-/// How many bytes of a body may wait in a stream before its producer is asked to pause. 256 KiB: half of one write.
-pub(crate) const SEND_BUFFER: usize = 256 << 10;
+/// How many bytes of a body may wait in a stream at most before its producer is asked to pause. 256 KiB: half of one
+/// write.
+const SEND_BUFFER: usize = 256 << 10;
+
+/// How many may wait at least, however many streams share the memory. 16 KiB: a frame.
+const LEAST_SEND_BUFFER: usize = 16 << 10;
 
 /// Lists that have grown beyond this are not kept for the next stream.
 const KEPT_CAPACITY: usize = 16;
@@ -94,13 +98,28 @@ pub(crate) struct Outbound {
     pub(crate) full: bool,
     /// Nobody sends any more.
     pub(crate) gone: bool,
+    /// This stream's share of [`fullbore_proto::Config::send_buffer`], once the driver has said it.
+    share: Option<usize>,
 }
 
 impl Outbound {
+    /// Gives the stream its share of what all `streams` together may have waiting; at how many bytes there is room
+    /// again.
+    pub(crate) fn set_share(&mut self, all: usize, streams: usize) -> usize {
+        let share = (all / streams.max(1)).clamp(LEAST_SEND_BUFFER, SEND_BUFFER);
+        self.share = Some(share);
+        share / 2
+    }
+
+    /// Whether more may be queued.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queued < self.share.unwrap_or(SEND_BUFFER)
+    }
+
     /// Takes note of how much is queued; whom to wake, when there is room again.
     pub(crate) fn set_queued(&mut self, bytes: usize) -> Option<Waker> {
         self.queued = bytes;
-        if self.full && bytes < SEND_BUFFER {
+        if self.full && self.has_room() {
             self.full = false;
             return self.writer.take();
         }

@@ -117,6 +117,7 @@ impl Error {
     /// The connection was ended by an error. `settled` says whether the peer had shown that it speaks HTTP/2.
     pub(crate) fn from_connection(error: &ConnectionError, settled: bool) -> Self {
         let kind = match (settled, error.blame) {
+            _ if error.is_timeout() => ErrorKind::Timeout,
             (false, Side::Peer) if error.code == ErrorCode::PROTOCOL_ERROR => ErrorKind::NotHttp2,
             _ => ErrorKind::Protocol,
         };
@@ -131,6 +132,7 @@ impl Error {
     pub(crate) fn from_stream(error: &StreamError) -> Self {
         let kind = match (error.by, error.code) {
             _ if error.is_body_length() => ErrorKind::BodyLength,
+            _ if error.is_timeout() => ErrorKind::Timeout,
             (Side::Peer, ErrorCode::REFUSED_STREAM) => ErrorKind::GoAway,
             (Side::Peer, _) => ErrorKind::Reset,
             (Side::Local, ErrorCode::CANCEL | ErrorCode::NO_ERROR) => ErrorKind::Canceled,

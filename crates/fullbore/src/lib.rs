@@ -41,8 +41,8 @@ pub mod tls;
 mod watch;
 
 pub use fullbore_proto::{
-    Config, ErrorCode, Ledger, Limit, MemoryBudget, Priority, Protocol, Refill, Report, Scheduling, Stall,
-    StreamReport, WindowSize,
+    Config, ErrorCode, KeepAlive, Ledger, Limit, MemoryBudget, Priority, Protocol, Refill, Report,
+    Scheduling, Stall, StreamReport, WindowSize,
 };
 
 pub use fullbore_proto::FrameCounts;

@@ -9,7 +9,7 @@ use fullbore_proto::ErrorCode;
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::Body;
 
-use crate::cell::{Cell, Outgoing, SEND_BUFFER, register};
+use crate::cell::{Cell, Outgoing, register};
 use crate::error::{BoxError, Error, ErrorKind};
 
 /// The one handle that sends on a stream. Dropping it before the end resets the stream.
@@ -78,7 +78,7 @@ impl Sender {
         if let Some(error) = &state.error {
             return Poll::Ready(Err(error.clone()));
         }
-        if state.outbound.queued < SEND_BUFFER {
+        if state.outbound.has_room() {
             return Poll::Ready(Ok(()));
         }
         state.outbound.full = true;

@@ -299,6 +299,47 @@ async fn a_request_with_a_body_that_is_refused_is_the_callers_to_repeat() {
 }
 
 #[tokio::test]
+async fn a_request_whose_body_can_be_had_again_is_sent_again_when_it_is_refused() {
+    let (url, accepted, _task) = listen(|_, stream| async move {
+        let mut raw = Raw::accept(stream, 5).await;
+        for _ in 0..3 {
+            let refused = raw.next_request().await.unwrap();
+            raw.refuse(refused).await;
+        }
+        let taken = raw.next_request().await.unwrap();
+        raw.answer(taken).await;
+        raw.drain().await;
+    })
+    .await;
+    let client = Client::new().unwrap();
+    let post = Request::post(&url)
+        .body(Full::new(Bytes::from_static(b"body")))
+        .unwrap();
+    let response = in_time(client.request_repeatable(post)).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(accepted.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_was_processed_is_never_sent_again() {
+    let (url, accepted, _task) = listen(|_, stream| async move {
+        let mut raw = Raw::accept(stream, 5).await;
+        let taken = raw.next_request().await.unwrap();
+        raw.give_up(taken).await;
+        assert_eq!(raw.next_request().await, None);
+    })
+    .await;
+    let client = Client::new().unwrap();
+    let post = Request::post(&url)
+        .body(Full::new(Bytes::from_static(b"body")))
+        .unwrap();
+    let error = in_time(client.request_repeatable(post)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Reset);
+    client.shutdown().await;
+    assert_eq!(accepted.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
 async fn a_server_that_refuses_everything_is_asked_four_times() {
     let (url, accepted, _task) = listen(|_, stream| async move {
         let mut raw = Raw::accept(stream, 100).await;

@@ -72,10 +72,45 @@ pub struct Config {
     pub max_waiting_streams: usize,
     /// How many octets of replies may wait unsent before nothing more is read. 8 KiB (CVE-2019-9512, 9515, 9517).
     pub max_owed_replies: usize,
+    /// How many octets of frames other than DATA may wait unsent, heads of messages among them, before nothing more is
+    /// read. 256 KiB: the heads of some thousand responses (CVE-2019-9517).
+    pub max_unsent_control: usize,
+    /// How many bytes of bodies may wait unsent, of all streams together. 16 MiB: each stream takes 256 KiB ahead until
+    /// there are 64 of them, then an equal share, and 16 KiB at least (CVE-2019-9517).
+    pub send_buffer: usize,
+    /// How much memory the field sections of all streams that are not released may take together, in octets: 2 KiB of
+    /// each stream are free, and each field costs 96 beside its octets. 4 MiB; a request over it is refused with
+    /// REFUSED_STREAM, since a block of a few octets that refer to a table may decode to a thousand times as many.
+    pub max_header_memory: usize,
     /// How long the first GOAWAY of a graceful shutdown waits for streams under way. 1 s at most; a round trip usually.
     pub shutdown_grace: Duration,
     /// How long the peer may take for its preface and SETTINGS. 10 s.
     pub preface_timeout: Duration,
+    /// How long the peer may take to acknowledge our SETTINGS (RFC 9113 section 6.5.3). 30 s; then the connection ends
+    /// with SETTINGS_TIMEOUT.
+    pub settings_timeout: Duration,
+    /// How long a frame other than DATA may take from its first octet to its last, and a header block with all its
+    /// CONTINUATION frames. 30 s: a fortieth of what a modem needs for the largest. Then the connection ends with
+    /// ENHANCE_YOUR_CALM.
+    pub header_timeout: Duration,
+    /// How long a client may keep a connection to a server without a stream. 180 s, which is longer than browsers wait
+    /// between two pages; then the server ends it gracefully. None: for ever. Of no concern to a client.
+    pub idle_timeout: Option<Duration>,
+    /// When a peer that says nothing is asked by PING whether it is there. By role.
+    pub keep_alive: KeepAlive,
+    /// How long it may take to say anything after that, while the transport takes nothing either. 60 s, since the PING
+    /// may stand behind much that the kernel holds for a slow link; then the connection ends.
+    pub keep_alive_timeout: Duration,
+    /// How long a body may come to a halt although its window is open, before its stream is reset with CANCEL; tunnels
+    /// (CONNECT) may. None: for ever, since a stream of messages may be silent for hours.
+    pub body_timeout: Option<Duration>,
+    /// How long a peer may take for each KiB of what waits for it, by closed windows or by not reading. 300 s; then the
+    /// stream ends with CANCEL, or the connection with ENHANCE_YOUR_CALM when it is the connection's window or the
+    /// transport (CVE-2019-9517). None: for ever.
+    pub send_timeout: Option<Duration>,
+    /// How long streams under way may take once the last stream is named in a graceful shutdown. None: as long as they
+    /// need; `Server` of the library above has a limit of its own.
+    pub drain_timeout: Option<Duration>,
     /// How many octets of a request are still taken and dropped once its response is whole, before the stream is reset
     /// with NO_ERROR (RFC 9113 section 8.1). 256 KiB: an upload that was almost done may end by itself, and many clients
     /// take a reset for a failure.
@@ -84,17 +119,66 @@ pub struct Config {
     pub early_response_wait: Duration,
     /// RST_STREAM from the peer. 10,000 at once, 1,000 a second (CVE-2023-44487).
     pub peer_resets: Limit,
-    /// Stream errors that the peer provokes. 1,000 at once, 100 a second (CVE-2025-8671).
+    /// Requests that come to nothing: beyond `max_concurrent_streams` or the memory budget, after our GOAWAY, or header
+    /// blocks on streams that are gone. 10,000 at once, 1,000 a second: a client may open as many before it knows
+    /// better.
+    pub refused_streams: Limit,
+    /// Stream errors that the peer provokes, and requests with field sections over the limit. 1,000 at once, 100 a
+    /// second (CVE-2025-8671).
     pub provoked_resets: Limit,
     /// DATA frames with no data and no end. 1,000 at once, 100 a second (CVE-2019-9518).
     pub empty_data: Limit,
-    /// PING that asks for an answer. 1,000 at once, 100 a second (CVE-2019-9512).
+    /// PING that asks for an answer, or answers what was not asked. 1,000 at once, 100 a second (CVE-2019-9512).
     pub pings: Limit,
-    /// SETTINGS that ask for an acknowledgement, counted with their entries. 1,000 at once, 100 a second
+    /// SETTINGS that ask for an acknowledgement, counted with their entries, and GOAWAY. 1,000 at once, 100 a second
     /// (CVE-2019-9515, CVE-2020-11080).
     pub settings: Limit,
+    /// WINDOW_UPDATE beyond those that what was sent accounts for: 4 for each DATA frame, 1 for each KiB, 2 for each
+    /// stream. 10,000 at once, 1,000 a second (CVE-2019-9511, CVE-2019-9517).
+    pub window_updates: Limit,
+    /// Informational responses (1xx) beyond 8 for each request. 1,000 at once, 100 a second.
+    pub informational: Limit,
     /// PRIORITY, PRIORITY_UPDATE and frames of unknown type. 10,000 at once, 1,000 a second (CVE-2019-9513).
     pub priorities: Limit,
+}
+
+/// When a peer that has said nothing is asked by PING whether it is still there.
+///
+/// ```
+/// use core::time::Duration;
+/// use fullbore_proto::{Config, KeepAlive};
+///
+/// let mut config = Config::default();
+/// config.keep_alive = KeepAlive::WithStreams(Duration::from_secs(30));
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeepAlive {
+    /// A server asks after 60 s of silence while streams are open, since a peer that is gone would hold them; a client,
+    /// whose owner notices by itself, does not ask.
+    #[default]
+    ByRole,
+    /// Never.
+    Never,
+    /// After so long a silence while streams are open.
+    WithStreams(Duration),
+    /// After so long a silence, streams or not: for paths that forget connections on which nothing moves.
+    Always(Duration),
+}
+
+/// After how long a silence a server asks unless told otherwise.
+const SERVER_KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+impl KeepAlive {
+    /// After how long a silence to ask, and whether without streams too.
+    pub(crate) fn resolve(self, is_server: bool) -> Option<(Duration, bool)> {
+        match self {
+            KeepAlive::ByRole => is_server.then_some((SERVER_KEEP_ALIVE, false)),
+            KeepAlive::Never => None,
+            KeepAlive::WithStreams(silence) => Some((silence, false)),
+            KeepAlive::Always(silence) => Some((silence, true)),
+        }
+    }
 }
 
 impl Default for Config {
@@ -122,15 +206,29 @@ impl Default for Config {
             tiny_frame_wait: Duration::from_millis(1),
             max_waiting_streams: 100_000,
             max_owed_replies: 8 << 10,
+            max_unsent_control: 256 << 10,
+            send_buffer: 16 << 20,
+            max_header_memory: 4 << 20,
             shutdown_grace: Duration::from_secs(1),
             preface_timeout: Duration::from_secs(10),
+            settings_timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(30),
+            idle_timeout: Some(Duration::from_secs(180)),
+            keep_alive: KeepAlive::ByRole,
+            keep_alive_timeout: Duration::from_secs(60),
+            body_timeout: None,
+            send_timeout: Some(Duration::from_secs(300)),
+            drain_timeout: None,
             early_response_bytes: 256 << 10,
             early_response_wait: Duration::from_secs(1),
             peer_resets: Limit::new(10_000, 1_000),
+            refused_streams: Limit::new(10_000, 1_000),
             provoked_resets: Limit::new(1_000, 100),
             empty_data: Limit::new(1_000, 100),
             pings: Limit::new(1_000, 100),
             settings: Limit::new(1_000, 100),
+            window_updates: Limit::new(10_000, 1_000),
+            informational: Limit::new(1_000, 100),
             priorities: Limit::new(10_000, 1_000),
         }
     }

@@ -7,6 +7,7 @@
 //! and `shutdown` are what they say.
 
 mod account;
+mod deadlines;
 mod headers;
 mod memory;
 mod receive;
@@ -34,6 +35,7 @@ use crate::time::Time;
 
 pub use self::streams::ReadState;
 
+use self::deadlines::Deadlines;
 use self::headers::Block;
 use self::receive::Reader;
 use self::settings::{LocalSettings, PeerSettings};
@@ -110,6 +112,7 @@ pub struct Connection {
     failed: Option<ConnectionError>,
     events: VecDeque<Event>,
     guards: Guards,
+    deadlines: Deadlines,
     sending: Ledger,
     receiving: Ledger,
     /// Streams whose data waits for their own windows.
@@ -121,10 +124,13 @@ pub struct Connection {
 #[derive(Debug)]
 struct Guards {
     peer_resets: Bucket,
+    refused_streams: Bucket,
     provoked_resets: Bucket,
     empty_data: Bucket,
     pings: Bucket,
     settings: Bucket,
+    window_updates: Bucket,
+    informational: Bucket,
     priorities: Bucket,
 }
 
@@ -132,10 +138,13 @@ impl Guards {
     fn new(config: &Config, now: Time) -> Self {
         Guards {
             peer_resets: Bucket::new(config.peer_resets, now),
+            refused_streams: Bucket::new(config.refused_streams, now),
             provoked_resets: Bucket::new(config.provoked_resets, now),
             empty_data: Bucket::new(config.empty_data, now),
             pings: Bucket::new(config.pings, now),
             settings: Bucket::new(config.settings, now),
+            window_updates: Bucket::new(config.window_updates, now),
+            informational: Bucket::new(config.informational, now),
             priorities: Bucket::new(config.priorities, now),
         }
     }
@@ -204,6 +213,7 @@ impl Connection {
             failed: None,
             events: VecDeque::new(),
             guards: Guards::new(&config, now),
+            deadlines: Deadlines::new(now),
             sending: Ledger::new(now),
             receiving: Ledger::new(now),
             window_blocked: 0,
@@ -211,6 +221,7 @@ impl Connection {
             config,
         };
         connection.write_preface();
+        connection.watch_beginning();
         connection
     }
 
@@ -229,9 +240,12 @@ impl Connection {
         self.failed.as_ref()
     }
 
-    /// Whether the owner should read from the transport: not while the peer leaves replies that it made us owe unread.
+    /// Whether the owner should read from the transport: not while the peer leaves replies that it made us owe, or
+    /// too many heads, unread.
     pub fn wants_read(&self) -> bool {
-        self.failed.is_none() && self.owed <= self.config.max_owed_replies
+        let may_owe =
+            self.owed <= self.config.max_owed_replies && self.control.len() <= self.config.max_unsent_control;
+        self.failed.is_none() && may_owe
     }
 
     /// Whether a graceful shutdown has come to its end: nothing is under way and nothing waits to be written.
@@ -361,6 +375,7 @@ impl Connection {
             self.early.front().map(|&(until, _)| until),
             self.shutdown.deadline(),
             self.preface_deadline(),
+            self.deadlines.next(),
         ]
         .into_iter()
         .flatten()
@@ -377,10 +392,12 @@ impl Connection {
         self.reset_early_answered();
         self.shutdown_timeout();
         self.preface_timeout();
+        self.watch_deadlines();
     }
 
     /// Takes note of the time.
     fn see(&mut self, now: Time) {
         self.now = self.now.max(now);
+        self.note_use();
     }
 }

@@ -109,6 +109,12 @@ pub struct ConnectionError {
 }
 
 impl ConnectionError {
+    /// Whether the peer took longer than a limit allows.
+    pub fn is_timeout(&self) -> bool {
+        self.code == ErrorCode::SETTINGS_TIMEOUT
+            || [NOT_TAKEN, PEER_GONE, HEADERS_DRIBBLE].contains(&self.reason)
+    }
+
     /// The peer broke a rule.
     pub(crate) const fn peer(code: ErrorCode, reason: &'static str) -> Self {
         ConnectionError {
@@ -151,6 +157,21 @@ pub(crate) const SHORT_BODY: &str = "less DATA than content-length says";
 /// What is said of a body that went on too long.
 pub(crate) const LONG_BODY: &str = "more DATA than content-length says";
 
+/// What is said of a body that came to a halt.
+pub(crate) const BODY_HALTED: &str = "the peer sent nothing more of the body in time";
+
+/// What is said of a stream whose window the peer keeps closed.
+pub(crate) const WINDOW_CLOSED: &str = "the peer opened no window for what waits in time";
+
+/// What is said of a peer that does not read, or keeps the connection's window closed.
+pub(crate) const NOT_TAKEN: &str = "the peer did not take what waits for it in time";
+
+/// What is said of a peer that answers nothing any more.
+pub(crate) const PEER_GONE: &str = "the peer was silent and did not answer a PING in time";
+
+/// What is said of a header block in pieces.
+pub(crate) const HEADERS_DRIBBLE: &str = "a frame or a header block did not come to its end in time";
+
 /// An error that ends one stream and leaves the connection as it is (RFC 9113 section 5.4.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamError {
@@ -168,6 +189,11 @@ impl StreamError {
     /// Whether a body was shorter or longer than its `content-length` (RFC 9113 section 8.1.1).
     pub fn is_body_length(&self) -> bool {
         self.reason == SHORT_BODY || self.reason == LONG_BODY
+    }
+
+    /// Whether the peer took longer than a limit allows.
+    pub fn is_timeout(&self) -> bool {
+        self.reason == BODY_HALTED || self.reason == WINDOW_CLOSED
     }
 
     pub(crate) const fn local(stream: StreamId, code: ErrorCode, reason: &'static str) -> Self {

@@ -3,6 +3,7 @@
 //! `connection` takes a token for each event that costs us more than the peer; when none is left the connection ends
 //! with ENHANCE_YOUR_CALM. The limits are settings of [`crate::Config`], each with its default and its reason.
 
+use crate::error::{ConnectionError, ErrorCode};
 use crate::time::Time;
 
 /// How many events are allowed at once, and how many a second in the long run.
@@ -41,6 +42,20 @@ impl Bucket {
         }
     }
 
+    /// Takes a token, or ends the connection with ENHANCE_YOUR_CALM.
+    pub(crate) fn charge(&mut self, now: Time, reason: &'static str) -> Result<(), ConnectionError> {
+        match self.take(now) {
+            true => Ok(()),
+            false => Err(ConnectionError::peer(ErrorCode::ENHANCE_YOUR_CALM, reason)),
+        }
+    }
+
+    /// Adds tokens that something else has earned the peer, never beyond the burst.
+    pub(crate) fn earn(&mut self, tokens: usize) {
+        let most = u128::from(self.limit.burst) * TOKEN;
+        self.tokens = (self.tokens + tokens as u128 * TOKEN).min(most);
+    }
+
     /// Takes a token; false when there is none.
     #[must_use]
     pub(crate) fn take(&mut self, now: Time) -> bool {
@@ -72,5 +87,16 @@ mod tests {
         assert_eq!((0..5).filter(|_| bucket.take(later)).count(), 2);
         let much_later = Time::ZERO + Duration::from_secs(1000);
         assert_eq!((0..9).filter(|_| bucket.take(much_later)).count(), 3);
+    }
+
+    #[test]
+    fn what_is_earned_never_passes_the_burst() {
+        let mut bucket = Bucket::new(Limit::new(3, 10), Time::ZERO);
+        assert!(bucket.take(Time::ZERO));
+        assert!(bucket.take(Time::ZERO));
+        bucket.earn(1);
+        assert_eq!((0..9).filter(|_| bucket.take(Time::ZERO)).count(), 2);
+        bucket.earn(100);
+        assert_eq!((0..9).filter(|_| bucket.take(Time::ZERO)).count(), 3);
     }
 }

@@ -64,7 +64,7 @@ mod stream;
 mod time;
 mod transmit;
 
-pub use self::config::Config;
+pub use self::config::{Config, KeepAlive};
 pub use self::connection::{Connection, ReadState, Role};
 pub use self::error::{ConnectionError, ErrorCode, Side, StreamError, UsageError};
 pub use self::event::Event;

@@ -19,7 +19,7 @@ use http::HeaderMap;
 
 use crate::flow::{Ledger, Pace, ReceiveWindow, SendCredit, SendingLedger};
 use crate::priority::Priority;
-use crate::time::Time;
+use crate::time::{Mark, Time};
 
 /// A stream of the connection.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct Stream {
     pub(crate) receive: ReceiveHalf,
     pub(crate) send: SendHalf,
     pub(crate) priority: Priority,
+    /// How much memory its field sections take beyond what is free, in octets.
+    pub(crate) header_memory: usize,
 }
 
 /// The receiving half.
@@ -39,6 +41,8 @@ pub(crate) struct ReceiveHalf {
     pub(crate) window: ReceiveWindow,
     /// How fast it is used up.
     pub(crate) pace: Pace,
+    /// What had come when it was looked at last.
+    pub(crate) mark: Mark,
     pub(crate) queue: ReceiveQueue,
     pub(crate) phase: Phase,
     /// What `content-length` promised and has not come yet.
@@ -74,6 +78,8 @@ pub(crate) enum RefillListing {
 #[derive(Debug)]
 pub(crate) struct SendHalf {
     pub(crate) credit: SendCredit,
+    /// What had left when it was looked at last.
+    pub(crate) mark: Mark,
     pub(crate) queue: SendQueue,
     pub(crate) phase: Phase,
     /// The request of a stream that waits for the peer to allow it.
@@ -85,8 +91,8 @@ pub(crate) struct SendHalf {
     pub(crate) window_blocked: bool,
     /// Whether END_STREAM has left.
     pub(crate) ended: bool,
-    /// The owner waits for the queue to fall below the low-water mark.
-    pub(crate) wants_room: bool,
+    /// The owner waits for the queue to fall to this many bytes.
+    pub(crate) wants_room: Option<usize>,
     /// Since when a frame is held back because the window would cut it tiny (law 6).
     pub(crate) held_since: Option<Time>,
     /// What it has waited for.
@@ -108,6 +114,7 @@ impl Stream {
             receive: ReceiveHalf {
                 window: receive,
                 pace: Pace::default(),
+                mark: Mark::new(now),
                 queue: ReceiveQueue::default(),
                 phase: Phase::Head,
                 expected: None,
@@ -122,6 +129,7 @@ impl Stream {
             },
             send: SendHalf {
                 credit: send,
+                mark: Mark::new(now),
                 queue: SendQueue::default(),
                 phase: Phase::Head,
                 waiting: None,
@@ -129,11 +137,12 @@ impl Stream {
                 scheduled: false,
                 window_blocked: false,
                 ended: false,
-                wants_room: false,
+                wants_room: None,
                 held_since: None,
                 ledger: SendingLedger::new(now),
             },
             priority: Priority::default(),
+            header_memory: 0,
         }
     }
 

@@ -1,7 +1,8 @@
 //! The blocking half of a download: a file that has its name only once it is complete.
 //!
 //! Runs on blocking threads alone; `sink` hands the draft back and forth. A draft that is dropped before `finish`
-//! removes its file, whatever the reason: a failure, an interrupt, a lost task.
+//! removes its file, whatever the reason: a failure, an interrupt, a lost task. One that was given a mark has a temporary
+//! name that a later run finds again, if this one is killed or says [`Draft::leave`]; it is locked while it is written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IsTerminal, Write};
@@ -25,6 +26,10 @@ const NAME_IN_TEMPORARY: usize = 100;
 pub(super) struct Draft {
     target: Target,
     files: Arc<Semaphore>,
+    /// What tells this version of this body from all others.
+    mark: Option<u64>,
+    /// The temporary name follows from the mark.
+    findable: bool,
     open: Option<(File, Option<OwnedSemaphorePermit>)>,
     temporary: Option<TempPath>,
     began: bool,
@@ -36,10 +41,69 @@ impl Draft {
         Self {
             target,
             files,
+            mark: None,
+            findable: false,
             open: None,
             temporary: None,
             began: false,
         }
+    }
+
+    /// Whether nothing is written at all.
+    pub(super) fn discards(&self) -> bool {
+        matches!(self.target, Target::Discard)
+    }
+
+    /// Gives the file, when it is made, a temporary name by which a later run finds what this one has left of the same
+    /// version of the same body.
+    pub(super) fn mark(&mut self, mark: u64) {
+        self.mark = Some(mark);
+    }
+
+    /// Takes over what an earlier run has left of a body with this mark; how many bytes that is. None when there is
+    /// nothing, or another run is writing it.
+    pub(super) fn find(&mut self, mark: u64) -> Option<u64> {
+        self.mark = Some(mark);
+        let Target::File { path, .. } = &self.target else {
+            return None;
+        };
+        let permit = Arc::clone(&self.files).try_acquire_owned().ok()?;
+        let found = marked_name(path, mark);
+        let file = OpenOptions::new().append(true).open(&found).ok()?;
+        if !lock(&file, &found) {
+            return None;
+        }
+        let bytes = file.metadata().ok()?.len();
+        self.temporary = Some(TempPath::try_from_path(found).ok()?);
+        self.findable = true;
+        self.open = Some((file, Some(permit)));
+        self.began = bytes > 0;
+        Some(bytes)
+    }
+
+    /// Begins anew: what was written is another version of the body. Not possible on standard output or a device once
+    /// something was written there.
+    pub(super) fn restart(&mut self) -> bool {
+        self.open = None;
+        self.temporary = None;
+        self.findable = false;
+        self.mark = None;
+        matches!(self.target, Target::File { .. }) || !self.began
+    }
+
+    /// Leaves what was written for a later run to go on from; whether there is anything to find.
+    pub(super) fn leave(mut self) -> bool {
+        if !self.findable {
+            return false;
+        }
+        self.temporary
+            .take()
+            .is_some_and(|temporary| temporary.keep().is_ok())
+    }
+
+    /// A draft that keeps nothing, where a draft has to be.
+    pub(super) fn nowhere() -> Self {
+        Self::new(Target::Discard, Arc::new(Semaphore::new(0)))
     }
 
     /// Writes the chunks at the end, and opens the file first if need be.
@@ -49,7 +113,11 @@ impl Draft {
             Some(open) => open,
             None => {
                 let permit = Arc::clone(&self.files).try_acquire_owned().ok();
-                (self.open()?, permit)
+                // One that is closed between two writes loses its lock, and is not to be found.
+                match self.create_marked(permit.is_some()) {
+                    Some(file) => (file, permit),
+                    None => (self.open()?, permit),
+                }
             }
         };
         self.began = true;
@@ -66,11 +134,34 @@ impl Draft {
         if !chunks.is_empty() || matches!(self.target, Target::File { .. }) {
             self.append(chunks)?;
         }
-        self.open = None;
-        match (&self.target, self.temporary.take()) {
+        // Locked until it has its name, so that nobody takes it over in between.
+        let open = self.open.take().filter(|_| self.findable);
+        let kept = match (&self.target, self.temporary.take()) {
             (Target::File { path, force }, Some(temporary)) => keep(temporary, path, *force),
             _ => Ok(()),
+        };
+        drop(open);
+        kept
+    }
+
+    /// A new file under the name that follows from the mark, if there is one and nobody has that name.
+    fn create_marked(&mut self, stays_open: bool) -> Option<File> {
+        let mark = self.mark.filter(|_| stays_open && self.temporary.is_none())?;
+        let Target::File { path, .. } = &self.target else {
+            return None;
+        };
+        let name = marked_name(path, mark);
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .open(&name)
+            .ok()?;
+        if !lock(&file, &name) {
+            return None;
         }
+        self.temporary = Some(TempPath::try_from_path(name).ok()?);
+        self.findable = true;
+        Some(file)
     }
 
     fn open(&mut self) -> Result<File, Failure> {
@@ -124,19 +215,7 @@ fn stdout() -> io::Result<File> {
 
 /// A new file in the same folder, so that renaming it never copies, with the permissions any new file gets.
 fn create_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    let name: String = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let mut end = name.len().min(NAME_IN_TEMPORARY);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    let prefix = format!(".{}.", name.get(..end).unwrap_or_default());
+    let prefix = prefix(path);
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix).suffix(".part");
     #[cfg(unix)]
@@ -145,7 +224,50 @@ fn create_beside(path: &Path) -> io::Result<NamedTempFile> {
         // The umask takes away what it does from every new file; tempfile alone would leave 0600.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    builder.tempfile_in(folder)
+    builder.tempfile_in(folder(path))
+}
+
+/// The name of the part of a body that a later run finds.
+fn marked_name(path: &Path, mark: u64) -> PathBuf {
+    folder(path).join(format!("{}{mark:016x}.part", prefix(path)))
+}
+
+/// Locks an open file, unless another process has; false too when the name is another file's by now.
+#[cfg(unix)]
+fn lock(file: &File, name: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    if rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        return false;
+    }
+    match (file.metadata(), std::fs::symlink_metadata(name)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+fn lock(_: &File, _: &Path) -> bool {
+    false
+}
+
+fn folder(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// What all temporary names of a file begin with.
+fn prefix(path: &Path) -> String {
+    let name: String = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let mut end = name.len().min(NAME_IN_TEMPORARY);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!(".{}.", name.get(..end).unwrap_or_default())
 }
 
 /// Renames the complete file. Without `force` the kernel refuses if the name was taken meanwhile.
@@ -225,6 +347,42 @@ mod tests {
         draft.append(&[Bytes::from_static(b"half")])?;
         drop(draft);
         assert!(names(folder.path())?.is_empty());
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_was_left_is_found_by_its_mark_alone_and_by_one_at_a_time() -> Result {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        let mut first = draft(&path, false, 1);
+        first.mark(7);
+        first.append(&[Bytes::from_static(b"half ")])?;
+        assert_eq!(draft(&path, false, 1).find(7), None, "it is being written");
+        assert!(first.leave());
+        assert_eq!(draft(&path, false, 1).find(8), None, "another version");
+        assert_eq!(draft(&path, false, 0).find(7), None, "no file may stay open");
+        let mut second = draft(&path, false, 1);
+        assert_eq!(second.find(7), Some(5));
+        assert_eq!(draft(&path, false, 1).find(7), None, "it is being written again");
+        second.append(&[Bytes::from_static(b"and ")])?;
+        second.finish(&[Bytes::from_static(b"half")])?;
+        assert_eq!(fs::read(&path)?, b"half and half");
+        assert_eq!(names(folder.path())?, ["a"]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_draft_that_is_begun_anew_forgets_what_it_had() -> Result {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        let mut draft = draft(&path, false, 1);
+        draft.mark(7);
+        draft.append(&[Bytes::from_static(b"old")])?;
+        assert!(draft.restart());
+        assert!(names(folder.path())?.is_empty());
+        draft.finish(&[Bytes::from_static(b"new")])?;
+        assert_eq!(fs::read(&path)?, b"new");
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use fullbore::{Client, ErrorKind, Incoming};
 use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
-use http::{HeaderMap, Method, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body_util::Empty;
 use url::Url;
 
@@ -16,9 +16,11 @@ use crate::cause::OfStream;
 use crate::connect::parse_url;
 use crate::exit::{Exit, Failure};
 
+use super::draft::Draft;
 use super::progress::Progress;
 use super::report::Outcome;
-use super::sink::{self, Disk};
+use super::resume::{Failed, Found, Part, Retries};
+use super::sink::{self, Broken, Disk};
 use super::target::Places;
 
 /// As many redirects as RFC 9110 section 15.4 leaves to the client's judgement; ten is not yet a loop.
@@ -27,11 +29,16 @@ const MOST_REDIRECTS: usize = 10;
 /// again. A list of 10,000 to a server that retires after 1,000 needs ten.
 const MOST_TRIES: usize = 20;
 
+/// 416: the range begins behind the end (RFC 9110 section 15.5.17).
+const NOTHING_THERE: u16 = 416;
+
 /// What the requests of a run share.
 pub(crate) struct Fetcher {
     pub(crate) client: Client,
     pub(crate) headers: HeaderMap,
     pub(crate) follow: bool,
+    /// How often what failed in passing is tried again.
+    pub(crate) retries: u32,
     pub(crate) places: Places,
     pub(crate) disk: Disk,
     pub(crate) progress: Arc<Progress>,
@@ -54,29 +61,117 @@ impl Fetcher {
 
     async fn try_fetch(&self, outcome: &mut Outcome) -> Result<(), Failure> {
         let url = parse_url(&outcome.url)?;
-        let target = self.places.target(&url).await?;
-        let response = self.response(url, outcome).await?;
+        let Some(target) = self.places.target(&url).await? else {
+            return Ok(());
+        };
         let place = target.path().map(ToOwned::to_owned);
-        let Outcome { url, bytes, .. } = outcome;
-        let mut body = response.into_body();
-        let received = sink::receive(url, &mut body, target, &self.disk, &self.progress, bytes).await;
-        if self.tells_streams {
-            outcome.waited = body.report().await.map(|report| OfStream::receiving(&report));
+        let mut retries = Retries::new(self.retries);
+        let mut part = Part::new(Draft::new(target, Arc::clone(&self.disk.files)));
+        loop {
+            let (broken, left) = match self.attempt(url.clone(), part, outcome).await {
+                Ok(()) => break,
+                Err(failed) => failed,
+            };
+            let Some(wait) = retries.next(&broken) else {
+                let mut failure = broken.failure;
+                if broken.transient && left.is_some_and(Part::leave) {
+                    failure
+                        .message
+                        .push_str("; what came is kept, and the next run goes on from there");
+                }
+                return Err(failure);
+            };
+            let Some(left) = left else {
+                return Err(broken.failure);
+            };
+            part = left;
+            tokio::time::sleep(wait).await;
         }
-        received?;
         outcome.file = place;
         Ok(())
     }
 
+    /// One try: the request, for what the part lacks, and the body. What came is handed back with the failure.
+    async fn attempt(
+        &self,
+        url: Url,
+        mut part: Part,
+        outcome: &mut Outcome,
+    ) -> Result<(), (Failed, Option<Part>)> {
+        let asked = match self.response(url.clone(), part.range(), outcome).await {
+            // There is nothing behind what came: it is no beginning of this version.
+            Err(_) if part.offset > 0 && outcome.status == Some(NOTHING_THERE) && part.restart() => {
+                self.response(url.clone(), None, outcome).await
+            }
+            asked => asked,
+        };
+        let mut response = match asked {
+            Ok(response) => response,
+            Err(failed) => return Err((failed, Some(part))),
+        };
+        match part.find(&outcome.url, &response).await {
+            Ok(Found::Nothing) => {}
+            Ok(Found::All) => {
+                outcome.bytes = part.offset;
+                let finished = part.finish().await;
+                return finished.map_err(|failure| (Failed::lasting(failure), None));
+            }
+            Ok(Found::Some) => {
+                // An earlier run has some of it: the rest is asked for instead.
+                drop(response);
+                response = match self.response(url, part.range(), outcome).await {
+                    Ok(response) => response,
+                    Err(failed) => return Err((failed, Some(part))),
+                };
+            }
+            Err(failure) => return Err((Failed::lasting(failure), None)),
+        }
+        if let Err(failure) = part.take_up(&outcome.url, &response) {
+            return Err((Failed::lasting(failure), None));
+        }
+        let Part {
+            draft,
+            offset,
+            validator,
+        } = part;
+        outcome.bytes = offset;
+        let (disk, progress) = (&self.disk, &self.progress);
+        let mut body = response.into_body();
+        let received = sink::receive_into(draft, &mut body, disk, progress, &mut outcome.bytes).await;
+        if self.tells_streams {
+            outcome.waited = body.report().await.map(|report| OfStream::receiving(&report));
+        }
+        match received {
+            Ok(()) => Ok(()),
+            Err(Broken::Target(failure)) => Err((Failed::lasting(failure), None)),
+            Err(Broken::Body(error, draft)) => {
+                let part = Part {
+                    draft,
+                    offset: outcome.bytes,
+                    validator,
+                };
+                Err((Failed::of(&outcome.url, &error), Some(part)))
+            }
+        }
+    }
+
     /// The response whose body is wanted: past the redirects, with a status below 400.
-    async fn response(&self, mut url: Url, outcome: &mut Outcome) -> Result<Response<Incoming>, Failure> {
+    async fn response(
+        &self,
+        mut url: Url,
+        range: Option<[(HeaderName, HeaderValue); 2]>,
+        outcome: &mut Outcome,
+    ) -> Result<Response<Incoming>, Failed> {
         let mut headers = self.headers.clone();
+        headers.extend(range.into_iter().flatten());
         for _ in 0..=MOST_REDIRECTS {
             let response = self.request(&url, &headers).await?;
             let status = response.status();
             outcome.status = Some(status.as_u16());
-            check_status(url.as_str(), status)?;
-            let Some(next) = redirect(&url, &response)? else {
+            if let Err(failure) = check_status(url.as_str(), status) {
+                return Err(Failed::by_status(failure, &response));
+            }
+            let Some(next) = redirect(&url, &response).map_err(Failed::lasting)? else {
                 return Ok(response);
             };
             if !self.follow {
@@ -93,28 +188,28 @@ impl Fetcher {
             }
             url = next;
         }
-        Err(Failure::new(
+        Err(Failed::lasting(Failure::new(
             Exit::Status,
             format!(
                 "{}: more than {MOST_REDIRECTS} redirects; the server sends clients in a circle",
                 outcome.url
             ),
-        ))
+        )))
     }
 
     /// Sends a GET, and again while the peer refuses it unseen because it retires the connection.
-    async fn request(&self, url: &Url, headers: &HeaderMap) -> Result<Response<Incoming>, Failure> {
+    async fn request(&self, url: &Url, headers: &HeaderMap) -> Result<Response<Incoming>, Failed> {
         let mut tries = 1;
         loop {
             let mut request = http::Request::builder()
                 .method(Method::GET)
                 .uri(url.as_str())
                 .body(Empty::<Bytes>::new())
-                .map_err(|error| Failure::new(Exit::BadUrl, format!("{url}: {error}")))?;
+                .map_err(|error| Failed::lasting(Failure::new(Exit::BadUrl, format!("{url}: {error}"))))?;
             *request.headers_mut() = headers.clone();
             match self.client.request(request).await {
                 Err(error) if error.kind() == ErrorKind::GoAway && tries < MOST_TRIES => tries += 1,
-                Err(error) => return Err(Failure::from_library(url.as_str(), &error)),
+                Err(error) => return Err(Failed::of(url.as_str(), &error)),
                 Ok(response) => return Ok(response),
             }
         }

@@ -58,6 +58,39 @@ pub(crate) async fn receive(
     progress: &Progress,
     received: &mut u64,
 ) -> Result<(), Failure> {
+    let draft = Draft::new(target, Arc::clone(&disk.files));
+    match receive_into(draft, body, disk, progress, received).await {
+        Ok(()) => Ok(()),
+        Err(Broken::Body(error, _)) => Err(Failure::from_library(place, &error)),
+        Err(Broken::Target(failure)) => Err(failure),
+    }
+}
+
+/// How receiving a body failed.
+pub(super) enum Broken {
+    /// The body broke off. The draft has all that came.
+    Body(fullbore::Error, Draft),
+    /// The target cannot be written.
+    Target(Failure),
+}
+
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Self {
+        Broken::Target(failure)
+    }
+}
+
+/// Receives the rest of a body, behind what the draft has of it.
+///
+/// # Errors
+/// See [`Broken`].
+pub(super) async fn receive_into(
+    draft: Draft,
+    body: &mut Incoming,
+    disk: &Disk,
+    progress: &Progress,
+    received: &mut u64,
+) -> Result<(), Broken> {
     if let Some(length) = body.size_hint().exact() {
         progress.expect(length);
     }
@@ -66,13 +99,13 @@ pub(crate) async fn receive(
         *received += bytes;
         progress.moved(bytes);
     };
-    let mut sink = Sink::new(target, disk);
+    let mut sink = Sink::new(draft, disk);
     loop {
         match poll_fn(|cx| sink.poll_step(cx, body, &mut count)).await {
             Step::Write => sink.begin_write(),
             Step::Wrote(draft) => sink.draft = Some(draft?),
-            Step::Failed(error) => return Err(Failure::from_library(place, &error)),
-            Step::End => return sink.finish().await,
+            Step::Failed(error) => return Err(Broken::Body(error, sink.keep().await?)),
+            Step::End => return Ok(sink.finish().await?),
         }
     }
 }
@@ -94,11 +127,11 @@ enum Step {
 }
 
 impl<'a> Sink<'a> {
-    fn new(target: Target, disk: &'a Disk) -> Self {
+    fn new(draft: Draft, disk: &'a Disk) -> Self {
         Self {
             disk,
-            discard: matches!(target, Target::Discard),
-            draft: Some(Draft::new(target, Arc::clone(&disk.files))),
+            discard: draft.discards(),
+            draft: Some(draft),
             write: None,
             gathered: Gathered::default(),
         }
@@ -151,6 +184,28 @@ impl<'a> Sink<'a> {
                 Ok(draft)
             }));
         }
+    }
+
+    /// Writes what was gathered, and hands the draft back.
+    async fn keep(mut self) -> Result<Draft, Failure> {
+        let draft = match self.write.take() {
+            Some(write) => Some(flatten(write.await)?),
+            None => self.draft.take(),
+        };
+        // Away at a write or here: it cannot be in neither place.
+        let lost = || Failure::new(Exit::Other, "a file was lost by a fault of this program");
+        let mut draft = draft.ok_or_else(lost)?;
+        let gathered = std::mem::take(&mut self.gathered);
+        if self.discard || gathered.chunks.is_empty() {
+            return Ok(draft);
+        }
+        flatten(
+            spawn_blocking(move || {
+                draft.append(&gathered.chunks)?;
+                Ok(draft)
+            })
+            .await,
+        )
     }
 
     async fn finish(mut self) -> Result<(), Failure> {

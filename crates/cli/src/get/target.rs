@@ -94,6 +94,7 @@ pub(crate) fn exists(path: &Path) -> Failure {
 pub(crate) struct Places {
     rule: Rule,
     force: bool,
+    skip_existing: bool,
     taken: TakenNames,
 }
 
@@ -124,6 +125,7 @@ impl Places {
         Ok(Self {
             rule,
             force: args.force,
+            skip_existing: args.skip_existing,
             taken: TakenNames::default(),
         })
     }
@@ -146,15 +148,16 @@ impl Places {
         }
     }
 
-    /// The target of one URL's body.
+    /// The target of one URL's body; none when the file is there and is to be left as it is.
     ///
     /// # Errors
     /// The file exists, or another URL of this run has taken its name: two bodies never share a file.
-    pub(crate) async fn target(&self, url: &Url) -> Result<Target, Failure> {
+    pub(crate) async fn target(&self, url: &Url) -> Result<Option<Target>, Failure> {
         match &self.rule {
-            Rule::Discard => Ok(Target::Discard),
-            Rule::Stdout => Ok(Target::Stdout { asked: false }),
-            Rule::Named(path) => Target::named(path, self.force).await,
+            Rule::Discard => Ok(Some(Target::Discard)),
+            Rule::Stdout => Ok(Some(Target::Stdout { asked: false })),
+            Rule::Named(path) if self.is_there(path).await => Ok(None),
+            Rule::Named(path) => Target::named(path, self.force).await.map(Some),
             Rule::Folder(dir) => {
                 let name = file_name(url);
                 if !self.taken.take(&name) {
@@ -166,13 +169,21 @@ impl Places {
                     ));
                 }
                 let path = dir.join(name);
+                if self.is_there(&path).await {
+                    return Ok(None);
+                }
                 match Target::named(&path, self.force).await? {
                     // A FIFO or the like was not asked for by name.
                     Target::Device(path) => Err(exists(&path)),
-                    target => Ok(target),
+                    target => Ok(Some(target)),
                 }
             }
         }
+    }
+
+    /// Whether a file is there that is to be left as it is: one that has its name is whole.
+    async fn is_there(&self, path: &Path) -> bool {
+        self.skip_existing && tokio::fs::metadata(path).await.is_ok_and(|found| found.is_file())
     }
 }
 

@@ -118,6 +118,30 @@ impl Client {
         send(lease, request).await
     }
 
+    /// As [`Self::request`], with a body that can be cloned, such as `http_body_util::Full`: a request that the peer
+    /// refuses unprocessed (RFC 9113 section 8.7) is sent again with its body, up to three times.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    ///
+    /// ```no_run
+    /// # async fn run(client: fullbore::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use bytes::Bytes;
+    /// use http_body_util::Full;
+    ///
+    /// let request = http::Request::post("https://example.com/").body(Full::<Bytes>::from("whole"))?;
+    /// let response = client.request_repeatable(request).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn request_repeatable<B>(&self, request: Request<B>) -> Result<Response<Incoming>, Error>
+    where
+        B: Body<Data = Bytes> + Clone + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let pool = self.pool(Origin::of(request.uri())?);
+        exchange(&pool, request).await
+    }
+
     /// How each pooled connection stands: counters, windows, and what it has waited for.
     pub async fn reports(&self) -> Vec<Report> {
         let mut reports = Vec::new();
@@ -192,8 +216,12 @@ impl Origins {
     }
 }
 
-/// A request without a body, sent until the peer has seen to it.
-async fn exchange(pool: &Arc<OriginPool>, request: Request<Nothing>) -> Result<Response<Incoming>, Error> {
+/// A request that can be had again, sent until the peer has seen to it.
+async fn exchange<B>(pool: &Arc<OriginPool>, request: Request<B>) -> Result<Response<Incoming>, Error>
+where
+    B: Body<Data = Bytes> + Clone + Send + 'static,
+    B::Error: Into<BoxError>,
+{
     for repeat in 0..REPEATS {
         let lease = pool.lease(repeat > 0).await?;
         match send(lease, request.clone()).await {

@@ -97,7 +97,7 @@ where
                 break;
             }
         }
-        let queued = self.connection.want_room(id);
+        let queued = self.queued(id, state);
         if let Some(writer) = state.outbound.set_queued(queued) {
             self.yield_first = true;
             writer.wake();
@@ -124,6 +124,14 @@ where
             return true;
         }
         false
+    }
+
+    /// How many bytes the stream has waiting in the engine, which is asked to say when there is room.
+    pub(super) fn queued(&mut self, id: StreamId, state: &mut State) -> usize {
+        let config = self.connection.config();
+        let (all, low_water) = (config.send_buffer, config.send_low_water);
+        let half = state.outbound.set_share(all, self.cells.len());
+        self.connection.want_room_at(id, half.min(low_water))
     }
 
     /// The request that a new stream begins with.

@@ -50,10 +50,12 @@ where
     /// A server's new request.
     fn begin(&mut self, id: StreamId, request: Request<()>, end: bool, cx: &mut Context<'_>) {
         let report_at = self.connection.stream_release_until_due(id);
+        let (all, streams) = (self.connection.config().send_buffer, self.cells.len() + 1);
         let cell = self.cell(|state| {
             state.id = Some(id);
             state.inbound.ended = end;
             state.inbound.report_at = report_at;
+            state.outbound.set_share(all, streams);
         });
         self.cells.insert(id, Arc::clone(&cell));
         let length = match end {
@@ -148,7 +150,7 @@ where
             return;
         };
         let mut state = cell.lock();
-        let queued = self.connection.want_room(id) + state.outbound.waiting_bytes();
+        let queued = self.queued(id, &mut state) + state.outbound.waiting_bytes();
         let waker = state.outbound.set_queued(queued);
         drop(state);
         self.wake(waker);

@@ -163,6 +163,7 @@ where
                 Poll::Pending => {
                     let now = self.now();
                     self.connection.socket_blocked(now);
+                    self.connection.socket_holds(self.out.remaining(), now);
                     return Ok(progress);
                 }
             }
@@ -170,6 +171,7 @@ where
         if !self.out.has_remaining() && !self.connection.wants_transmit() {
             let now = self.now();
             self.connection.socket_idle(now);
+            self.connection.socket_holds(0, now);
         }
         if self.unflushed && !self.connection.wants_transmit() {
             match Pin::new(&mut self.io).poll_flush(cx) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, Refill};
+use fullbore_proto::{Config, DEFAULT_WINDOW, KeepAlive, MemoryBudget, Refill};
 use http::{Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,8 +22,7 @@ use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::settings::{TcpBuffers, with_budget};
 
-/// How long a TLS handshake may take.
-#[cfg(feature = "tls")]
+/// How long a TLS handshake may take unless told otherwise.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a graceful end waits for what is under way, unless told otherwise.
@@ -56,6 +55,7 @@ pub struct Server {
     tcp_buffers: TcpBuffers,
     drain_timeout: Duration,
     peer_addresses: bool,
+    handshake_timeout: Duration,
     shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ServerConfig>>,
@@ -81,6 +81,7 @@ impl Server {
             tcp_buffers: TcpBuffers::default(),
             drain_timeout: DRAIN_TIMEOUT,
             peer_addresses: false,
+            handshake_timeout: HANDSHAKE_TIMEOUT,
             shutdown: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -188,6 +189,53 @@ impl Server {
         self
     }
 
+    /// How long a client may take for the TLS handshake, and then for its preface and SETTINGS. 10 s each unless set.
+    #[must_use]
+    pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
+        self.handshake_timeout = timeout;
+        self.config.preface_timeout = timeout;
+        self
+    }
+
+    /// How long a client may keep a connection without a request, before it is ended gracefully; none for ever. 180 s
+    /// unless set.
+    #[must_use]
+    pub fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.config.idle_timeout = timeout;
+        self
+    }
+
+    /// When a client that says nothing is asked by PING whether it is there; see [`KeepAlive`]. After 60 s with requests
+    /// under way unless set.
+    #[must_use]
+    pub fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
+        self.config.keep_alive = keep_alive;
+        self
+    }
+
+    /// How long a frame of a header block, or all of one, may take to arrive. 30 s unless set.
+    #[must_use]
+    pub fn header_timeout(mut self, timeout: Duration) -> Self {
+        self.config.header_timeout = timeout;
+        self
+    }
+
+    /// How long the body of a request may come to a halt although its window is open, before the stream is reset; none
+    /// for ever, which is so unless set, since a stream of messages may be silent for hours.
+    #[must_use]
+    pub fn body_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.config.body_timeout = timeout;
+        self
+    }
+
+    /// How long a client may take for each KiB of a response, by keeping windows closed or by not reading, before the
+    /// stream or the connection ends; none for ever. 300 s unless set.
+    #[must_use]
+    pub fn send_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.config.send_timeout = timeout;
+        self
+    }
+
     /// Serves until the graceful end, or for ever.
     ///
     /// # Errors
@@ -257,11 +305,13 @@ impl Server {
         let config = self.config.clone();
         #[cfg(feature = "tls")]
         let tls = self.tls.clone();
+        #[cfg(feature = "tls")]
+        let handshake_timeout = self.handshake_timeout;
         async move {
             #[cfg(feature = "tls")]
             if let Some(tls) = tls {
                 let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(stream);
-                let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+                let stream = match tokio::time::timeout(handshake_timeout, handshake).await {
                     Ok(Ok(stream)) => stream,
                     // There is nobody to tell: the peer has its alert, or is gone.
                     Ok(Err(_)) | Err(_) => return,

@@ -5,6 +5,7 @@ use tokio::net::TcpStream;
 
 const PREFACE: usize = 24;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 
@@ -46,6 +47,16 @@ impl Raw {
     pub(crate) async fn answer(&mut self, stream: u32) {
         // END_STREAM and END_HEADERS; 0x88 is `:status: 200` in the static table of RFC 7541.
         self.write(HEADERS, 0x5, stream, &[0x88]).await;
+    }
+
+    /// The stream was not processed: REFUSED_STREAM.
+    pub(crate) async fn refuse(&mut self, stream: u32) {
+        self.write(RST_STREAM, 0, stream, &7_u32.to_be_bytes()).await;
+    }
+
+    /// The stream was processed, and then given up: INTERNAL_ERROR.
+    pub(crate) async fn give_up(&mut self, stream: u32) {
+        self.write(RST_STREAM, 0, stream, &2_u32.to_be_bytes()).await;
     }
 
     /// Streams above `last_stream` are not processed.

@@ -11,6 +11,12 @@ use crate::message::{self, Malformed};
 use crate::priority::Priority;
 use crate::stream::{Cause, Key, Past, Phase, State, Stream, StreamId};
 
+/// What a field takes of memory beside its size by RFC 9113 section 6.5.2, in octets: a map's entry takes about that.
+const FIELD_COST: usize = 64;
+
+/// What the field sections of a stream take without being counted, in octets: an ordinary request.
+const FREE_HEADERS: usize = 2 << 10;
+
 /// A header block whose CONTINUATION frames are arriving.
 #[derive(Debug)]
 pub(super) struct Block {
@@ -101,7 +107,7 @@ impl Connection {
                 .on(id)
                 .into()),
             None => match self.closed.past(id) {
-                Past::Reset(Side::Local) | Past::Forgotten => Ok(()),
+                Past::Reset(Side::Local) | Past::Forgotten => Ok(self.count_refused()?),
                 Past::Reset(Side::Peer) => {
                     let reason = "HEADERS on a stream that the peer had reset";
                     Err(StreamError::local(id, ErrorCode::STREAM_CLOSED, reason).into())
@@ -129,6 +135,7 @@ impl Connection {
         self.closed.open(self.highest_peer_stream, id);
         self.highest_peer_stream = id.value();
         if self.shutdown.refuses(id) {
+            self.count_refused()?;
             // Sent before the peer knew of our GOAWAY, which tells it that this stream may be repeated elsewhere.
             self.closed.remember(id, Side::Local);
             return Ok(());
@@ -142,6 +149,11 @@ impl Connection {
         }
         if self.section.over_limit() {
             return self.answer_431(id, end_stream);
+        }
+        let memory = self.section_memory();
+        if self.streams.header_memory() + memory > self.config.max_header_memory {
+            let reason = "the requests under way have more header fields than the connection may hold";
+            return error(ErrorCode::REFUSED_STREAM, reason);
         }
         let request = match message::receive_request(&mut self.section, self.config.enable_connect_protocol) {
             Ok(request) => request,
@@ -164,13 +176,16 @@ impl Connection {
         let mut stream = self.new_stream(id, State::Open);
         stream.receive.phase = Phase::Body;
         stream.receive.expected = expected;
+        stream.receive.tunnel = is_connect;
         stream.priority = priority_of(request.headers());
         if end_stream {
             stream.receive.phase = Phase::Done;
             stream.state = stream.state.after_receive_end();
         }
-        let key = self.streams.insert(stream);
+        let key = self.insert_stream(stream);
+        self.streams.hold_headers(key, memory);
         self.account_stream_sending(key);
+        self.guards.window_updates.earn(2);
         self.events.push_back(Event::Request {
             stream: id,
             request,
@@ -181,6 +196,8 @@ impl Connection {
 
     /// A field section over the limit: the client is told by 431 (RFC 6585 section 5), and no handler sees it.
     fn answer_431(&mut self, id: StreamId, end_stream: bool) -> Result<(), Fault> {
+        let reason = "too many field sections over the limit";
+        self.guards.provoked_resets.charge(self.now, reason)?;
         let mut stream = self.new_stream(id, State::Open);
         stream.released = true;
         stream.receive.discard = true;
@@ -189,9 +206,21 @@ impl Connection {
             stream.receive.phase = Phase::Done;
             stream.state = stream.state.after_receive_end();
         }
-        let key = self.streams.insert(stream);
+        let key = self.insert_stream(stream);
         self.send_status(key, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
         Ok(())
+    }
+
+    /// A header block that comes to nothing.
+    fn count_refused(&mut self) -> Result<(), ConnectionError> {
+        let reason = "too many header blocks on streams that are refused or gone";
+        self.guards.refused_streams.charge(self.now, reason)
+    }
+
+    /// What the section that was decoded takes of memory beyond what is free to a stream, in octets.
+    fn section_memory(&self) -> usize {
+        let octets = self.section.size() + self.section.lines() * FIELD_COST;
+        octets.saturating_sub(FREE_HEADERS)
     }
 
     /// A response, or trailers.
@@ -229,6 +258,15 @@ impl Connection {
                 "a field section over the limit SETTINGS_MAX_HEADER_LIST_SIZE",
             );
         }
+        let memory = self.section_memory();
+        if self.streams.header_memory() + memory > self.config.max_header_memory {
+            let reason = "the messages under way have more header fields than the connection may hold";
+            return error(ErrorCode::ENHANCE_YOUR_CALM, reason);
+        }
+        self.streams.hold_headers(key, memory);
+        let Some(stream) = self.streams.get_mut(key) else {
+            return Ok(());
+        };
         match stream.receive.phase {
             Phase::Head => self.on_response(key, end_stream),
             Phase::Body if !end_stream => error(
@@ -265,6 +303,8 @@ impl Connection {
                     "an informational response that ends the stream",
                 );
             }
+            let reason = "too many informational responses";
+            self.guards.informational.charge(self.now, reason)?;
             self.events
                 .push_back(Event::Informational { stream: id, response });
             return Ok(());

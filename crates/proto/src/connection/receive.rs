@@ -54,6 +54,13 @@ impl Reader {
     }
 }
 
+impl Reader {
+    /// Whether the octets of a frame other than DATA have begun to come, and there are more to come.
+    pub(super) fn is_within_frame(&self) -> bool {
+        !self.partial.is_empty() || matches!(self.expect, Expect::Payload(_) | Expect::PadLength(_))
+    }
+}
+
 impl Connection {
     /// Takes in octets from the transport, in whatever pieces they come. A DATA payload is handed on as a slice of
     /// `input`.
@@ -67,6 +74,7 @@ impl Connection {
             return Err(error.clone());
         }
         self.stats.received_bytes += input.len() as u64;
+        self.note_heard();
         if let (Expect::Data(data), false) = (self.reader.expect, input.is_empty()) {
             // A slow link takes long for one frame, and data flows all the while.
             self.account_receiving();
@@ -80,6 +88,7 @@ impl Connection {
                 return Err(error);
             }
         }
+        self.note_batch_end();
         self.balance();
         Ok(())
     }
@@ -157,6 +166,7 @@ impl Connection {
             ));
         }
         if head.kind == Kind::DATA {
+            self.note_whole();
             if head.flags.has(Flags::PADDED) && head.length > 0 {
                 self.reader.expect = Expect::PadLength(head);
                 return Ok(());
@@ -197,6 +207,7 @@ impl Connection {
         match frame::parse(head, payload) {
             Ok(frame) => {
                 let result = self.on_parsed(frame);
+                self.note_whole();
                 self.absorb(result)
             }
             Err(FrameError {
@@ -248,13 +259,8 @@ impl Connection {
     }
 
     pub(super) fn count_priority(&mut self) -> Result<(), ConnectionError> {
-        if self.guards.priorities.take(self.now) {
-            return Ok(());
-        }
-        Err(ConnectionError::peer(
-            ErrorCode::ENHANCE_YOUR_CALM,
-            "too many PRIORITY, PRIORITY_UPDATE or unknown frames",
-        ))
+        let reason = "too many PRIORITY, PRIORITY_UPDATE or unknown frames";
+        self.guards.priorities.charge(self.now, reason)
     }
 
     /// Ends the stream that an error is confined to; passes on an error of the connection.
@@ -263,12 +269,14 @@ impl Connection {
             Ok(()) => Ok(()),
             Err(Fault::Connection(error)) => Err(error),
             Err(Fault::Stream(error)) => {
-                if !self.guards.provoked_resets.take(self.now) {
-                    return Err(ConnectionError::peer(
-                        ErrorCode::ENHANCE_YOUR_CALM,
-                        "too many streams with errors",
-                    ));
-                }
+                // A refusal is no error of the peer's, who may not know our limits yet.
+                let (guard, reason) = match error.code {
+                    ErrorCode::REFUSED_STREAM => {
+                        (&mut self.guards.refused_streams, "too many streams refused")
+                    }
+                    _ => (&mut self.guards.provoked_resets, "too many streams with errors"),
+                };
+                guard.charge(self.now, reason)?;
                 self.owed += 13;
                 self.reset_with(error);
                 Ok(())
@@ -304,11 +312,9 @@ impl Connection {
         self.stats.received_data_bytes += length as u64;
         self.account_receiving();
         let end_stream = head.flags.has(Flags::END_STREAM);
-        if length == framing && !end_stream && !self.guards.empty_data.take(self.now) {
-            return Err(ConnectionError::peer(
-                ErrorCode::ENHANCE_YOUR_CALM,
-                "too many DATA frames without data",
-            ));
+        if length == framing && !end_stream {
+            let reason = "too many DATA frames without data";
+            self.guards.empty_data.charge(self.now, reason)?;
         }
         let payload = length - framing;
         let key = match self.admit_data(stream, head.length, payload, framing) {
@@ -443,12 +449,9 @@ impl Connection {
             let error = "RST_STREAM on a stream that is idle";
             return Err(ConnectionError::protocol(error).on(reset.stream));
         }
-        if !self.guards.peer_resets.take(self.now) {
-            return Err(ConnectionError::peer(
-                ErrorCode::ENHANCE_YOUR_CALM,
-                "too many streams reset",
-            ));
-        }
+        self.guards
+            .peer_resets
+            .charge(self.now, "too many streams reset")?;
         self.closed_by_peer(reset);
         Ok(())
     }

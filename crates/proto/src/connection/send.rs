@@ -38,7 +38,9 @@ impl Connection {
         stream.priority = super::headers::priority_of(request.headers());
         stream.send.phase = if end { Phase::Done } else { Phase::Body };
         self.account_receiving();
-        let key = self.streams.insert(stream);
+        let key = self.insert_stream(stream);
+        self.guards.informational.earn(8);
+        self.guards.window_updates.earn(2);
         if self.waiting.is_empty() && self.active < self.peer.max_concurrent_streams {
             self.launch(key, &request);
         } else {
@@ -214,12 +216,16 @@ impl Connection {
     /// How many bytes of the stream's body wait. When they are more than [`crate::Config::send_low_water`], an
     /// [`crate::Event::Writable`] comes once they are not.
     pub fn want_room(&mut self, id: StreamId) -> usize {
-        let low_water = self.config.send_low_water;
+        self.want_room_at(id, self.config.send_low_water)
+    }
+
+    /// As [`Self::want_room`], with another low-water mark in bytes: for an owner that divides its memory among streams.
+    pub fn want_room_at(&mut self, id: StreamId, low_water: usize) -> usize {
         let Some((_, stream)) = self.streams.by_id(id) else {
             return 0;
         };
         let queued = stream.send.queue.bytes();
-        stream.send.wants_room = queued > low_water;
+        stream.send.wants_room = (queued > low_water).then_some(low_water);
         queued
     }
 

@@ -15,11 +15,14 @@ pub(super) const SHUTDOWN_PING: [u8; 8] = *b"shutdown";
 /// The payload of the PING that measures the round trip.
 pub(super) const PROBE_PING: [u8; 8] = *b"roundtri";
 
+/// The payload of the PING that asks a silent peer whether it is there.
+pub(super) const KEEP_ALIVE_PING: [u8; 8] = *b"areuthr?";
+
 /// What we have told the peer.
 #[derive(Debug)]
 pub(super) struct LocalSettings {
-    sent: Time,
-    acknowledged: bool,
+    pub(super) sent: Time,
+    pub(super) acknowledged: bool,
 }
 
 impl LocalSettings {
@@ -116,6 +119,7 @@ impl Connection {
                     ));
                 }
                 self.local.acknowledged = true;
+                self.watch_beginning();
                 self.decoder
                     .set_max_table_size(self.config.header_table_size as usize);
                 self.stats.round_trip.sample(self.local.sent, self.now);
@@ -124,12 +128,7 @@ impl Connection {
             Settings::Values(entries) => entries,
         };
         for _ in 0..=entries.len() {
-            if !self.guards.settings.take(self.now) {
-                return Err(ConnectionError::peer(
-                    ErrorCode::ENHANCE_YOUR_CALM,
-                    "too many SETTINGS",
-                ));
-            }
+            self.guards.settings.charge(self.now, "too many SETTINGS")?;
         }
         self.apply(entries)?;
         if !self.peer.received {
@@ -213,22 +212,19 @@ impl Connection {
     pub(super) fn on_ping(&mut self, ping: Ping) -> Result<(), ConnectionError> {
         if ping.ack {
             match ping.opaque {
-                SHUTDOWN_PING => self.shutdown_reached_peer(),
-                PROBE_PING => {
+                SHUTDOWN_PING if self.is_shutting_down() => self.shutdown_reached_peer(),
+                PROBE_PING if self.probe.is_some() => {
                     if let Some(sent) = self.probe.take() {
                         self.stats.round_trip.sample(sent, self.now);
                     }
                 }
-                _ => {}
+                // Whatever came since has answered it: the peer is there.
+                KEEP_ALIVE_PING => {}
+                _ => return self.guards.pings.charge(self.now, "too many answers to no PING"),
             }
             return Ok(());
         }
-        if !self.guards.pings.take(self.now) {
-            return Err(ConnectionError::peer(
-                ErrorCode::ENHANCE_YOUR_CALM,
-                "too many PING",
-            ));
-        }
+        self.guards.pings.charge(self.now, "too many PING")?;
         let reply = Ping { ack: true, ..ping };
         reply.write(&mut self.control);
         self.owed += crate::frame::HEAD_LENGTH + ping.opaque.len();

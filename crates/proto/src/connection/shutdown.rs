@@ -12,8 +12,11 @@ use crate::time::Time;
 #[derive(Debug, Default)]
 pub(super) struct Shutdown {
     stage: Stage,
-    /// Whether the peer has sent GOAWAY.
+    /// Whether the peer has sent GOAWAY, and the last stream that it named.
     pub(super) peer_goes: bool,
+    peer_last_stream: Option<u32>,
+    /// Since when the last stream is named.
+    final_since: Option<Time>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +103,13 @@ impl Connection {
         let last_stream = self.highest_peer_stream;
         self.shutdown.stage = Stage::Final { last_stream };
         self.write_go_away(last_stream, ErrorCode::NO_ERROR, b"");
+        self.shutdown.final_since = Some(self.now);
+        self.watch_drain();
+    }
+
+    /// Until when streams under way may take.
+    pub(super) fn drain_deadline(&self) -> Option<Time> {
+        Some(self.shutdown.final_since? + self.config.drain_timeout?)
     }
 
     fn write_go_away(&mut self, last_stream: u32, code: ErrorCode, debug: &[u8]) {
@@ -114,6 +124,19 @@ impl Connection {
 
     /// The peer ends the connection. Requests that it will not see to end with REFUSED_STREAM: they may be repeated.
     pub(super) fn on_go_away(&mut self, frame: GoAway<'_>) -> Result<(), ConnectionError> {
+        let reason = "too many SETTINGS and GOAWAY";
+        self.guards.settings.charge(self.now, reason)?;
+        if self
+            .shutdown
+            .peer_last_stream
+            .is_some_and(|last| frame.last_stream > last)
+        {
+            // RFC 9113 section 6.8: requests may have been sent again elsewhere.
+            return Err(ConnectionError::protocol(
+                "a GOAWAY with a higher last stream than one before",
+            ));
+        }
+        self.shutdown.peer_last_stream = Some(frame.last_stream);
         self.shutdown.peer_goes = true;
         self.events.push_back(Event::GoAway {
             last_stream: frame.last_stream,

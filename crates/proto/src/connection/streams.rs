@@ -316,6 +316,8 @@ impl Connection {
 
     /// WINDOW_UPDATE of the peer (RFC 9113 section 6.9).
     pub(super) fn on_window_update(&mut self, update: WindowUpdate) -> Result<(), Fault> {
+        let reason = "too many WINDOW_UPDATE for what was sent";
+        self.guards.window_updates.charge(self.now, reason)?;
         let Some(id) = update.stream else {
             self.held_since = None;
             return self.send_credit.grant(update.increment).map_err(|_| {

@@ -57,6 +57,8 @@ impl Connection {
     /// (law 7). Call it again once `out` is written, while [`Self::wants_transmit`].
     pub fn transmit(&mut self, out: &mut Transmit, now: Time) {
         self.see(now);
+        // The list before this one has been written.
+        self.deadlines.unsent = 0;
         let before = out.remaining();
         let data_before = self.stats.sent_data_bytes;
         self.write_refills();
@@ -215,10 +217,11 @@ impl Connection {
         half.queue.take(length, |chunk| out.put_payload(chunk));
         half.credit.spend(length);
         self.send_credit.spend(length);
+        self.guards.window_updates.earn(4 + length / 1_024);
         self.stats.sent_frames.add(Kind::DATA);
         self.stats.sent_data_bytes += length as u64;
-        if half.wants_room && half.queue.bytes() <= self.config.send_low_water {
-            half.wants_room = false;
+        if half.wants_room.is_some_and(|most| half.queue.bytes() <= most) {
+            half.wants_room = None;
             self.events.push_back(Event::Writable(key.id()));
         }
         let ready = !half.queue.is_empty() && half.credit.usable() > 0;

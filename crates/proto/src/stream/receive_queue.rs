@@ -33,6 +33,11 @@ impl ReceiveQueue {
         self.tail.extend_from_slice(&payload);
     }
 
+    /// Whether nothing waits to be taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
     /// Moves everything into `into`; how many bytes that is.
     pub(crate) fn drain_into(&mut self, into: &mut VecDeque<Bytes>) -> usize {
         self.seal_tail();

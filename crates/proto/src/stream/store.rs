@@ -33,6 +33,7 @@ pub type StreamMap<T> = HashMap<StreamId, T, BuildHasherDefault<IdHasher>>;
 pub(crate) struct Store {
     slots: Slab<Stream>,
     by_id: StreamMap<u32>,
+    header_memory: usize,
 }
 
 impl Store {
@@ -72,11 +73,30 @@ impl Store {
     pub(crate) fn remove(&mut self, key: Key) -> Option<Stream> {
         self.get(key)?;
         self.by_id.remove(&key.id);
-        self.slots.try_remove(key.slot as usize)
+        let removed = self.slots.try_remove(key.slot as usize);
+        self.header_memory -= removed.as_ref().map_or(0, |stream| stream.header_memory);
+        removed
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
         self.slots.iter().map(|(_, stream)| stream)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.slots.iter_mut().map(|(_, stream)| stream)
+    }
+
+    /// How much memory the field sections of all streams take, in octets, beyond what is free to each.
+    pub(crate) fn header_memory(&self) -> usize {
+        self.header_memory
+    }
+
+    /// Has a stream hold so much more of it.
+    pub(crate) fn hold_headers(&mut self, key: Key, octets: usize) {
+        if let Some(stream) = self.get_mut(key) {
+            stream.header_memory += octets;
+            self.header_memory += octets;
+        }
     }
 
     pub(crate) fn keys(&self) -> Vec<Key> {

@@ -16,6 +16,9 @@ fn limited() -> Config {
         config.empty_data = limit;
         config.pings = limit;
         config.settings = limit;
+        config.refused_streams = limit;
+        config.window_updates = limit;
+        config.informational = limit;
         config.priorities = limit;
     })
 }
@@ -173,4 +176,161 @@ fn a_field_that_is_repeated_by_its_index_counts_each_time() {
         "431 is the answer"
     );
     faced.lives();
+}
+
+#[test]
+fn streams_beyond_the_limit_are_refused_and_limited() {
+    let mut faced = Faced::server(config(|config| {
+        config.max_concurrent_streams = 1;
+        config.refused_streams = Limit::new(10, 10);
+        config.provoked_resets = Limit::new(0, 0);
+    }));
+    faced.says(&frames::get(999));
+    for round in 0..10 {
+        faced.says(&frames::get(1_001 + 2 * round));
+        faced.reset_with(1_001 + 2 * round, ErrorCode::REFUSED_STREAM);
+    }
+    faced.says(&frames::get(1_021));
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+#[test]
+fn window_updates_are_limited_but_those_that_data_accounts_for() {
+    // CVE-2019-9511 and CVE-2019-9517.
+    is_limited(&mut Faced::server(limited()), |_| frames::window_update(0, 1));
+    let mut faced = Faced::server(limited());
+    faced.says(&frames::post(1001));
+    // Opening the stream accounts for two, and a burst is full already.
+    is_limited(&mut faced, |_| frames::window_update(1001, 1));
+
+    let mut faced = Faced::server(limited());
+    faced.says(&frames::get(1));
+    faced
+        .connection
+        .send_response(id(1), &http::Response::new(()), false)
+        .unwrap();
+    for _ in 0..1_000 {
+        faced.connection.send_data(id(1), vec![7].into(), false).unwrap();
+        faced.heard();
+        faced.says(&frames::window_update(0, 1));
+        faced.says(&frames::window_update(1, 1));
+    }
+    faced.lives();
+}
+
+#[test]
+fn answers_to_pings_that_were_not_sent_are_limited() {
+    is_limited(&mut Faced::server(limited()), |_| {
+        frames::ping(frames::ACK, b"12345678")
+    });
+    is_limited(&mut Faced::client(limited()), |_| {
+        frames::ping(frames::ACK, b"shutdown")
+    });
+}
+
+#[test]
+fn going_away_again_and_again_is_limited() {
+    let mut faced = Faced::server(limited());
+    faced.now = faced.now + Duration::from_millis(100);
+    is_limited(&mut faced, |_| frames::go_away(0, ErrorCode::NO_ERROR));
+}
+
+#[test]
+fn a_go_away_that_takes_back_what_it_said_is_an_error() {
+    // RFC 9113 section 6.8: the last stream never grows.
+    let mut faced = Faced::client(Config::default());
+    faced.says(&frames::go_away(5, ErrorCode::NO_ERROR));
+    faced.says(&frames::go_away(5, ErrorCode::NO_ERROR));
+    faced.lives();
+    faced.says(&frames::go_away(7, ErrorCode::NO_ERROR));
+    faced.ended_with(ErrorCode::PROTOCOL_ERROR);
+}
+
+#[test]
+fn streams_opened_after_the_end_was_named_are_limited() {
+    let mut faced = Faced::server(limited());
+    faced.connection.shutdown(faced.now);
+    faced.says(&frames::ping(frames::ACK, b"shutdown"));
+    assert_eq!(faced.heard_of(fullbore_proto::frame::Kind::GOAWAY).len(), 2);
+    is_limited(&mut faced, |round| frames::get(2 * round + 1));
+}
+
+#[test]
+fn informational_responses_are_limited() {
+    let mut faced = Faced::client(limited());
+    let stream = faced.opens("GET", true);
+    let early = frames::headers(stream.value(), 4, &frames::response_block("103", &[]));
+    for _ in 0..10 {
+        faced.says(&early);
+    }
+    faced.lives();
+    faced.says(&early);
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+#[test]
+fn field_sections_over_the_limit_are_limited() {
+    let mut limits = limited();
+    limits.max_header_fields = 5;
+    let mut block = frames::pseudo("GET");
+    block.extend([("a", "b"); 2]);
+    let block = frames::block(&block);
+    is_limited(&mut Faced::server(limits), |round| {
+        frames::headers(2 * round + 1, 5, &block)
+    });
+}
+
+#[test]
+fn fields_of_many_requests_together_are_bounded() {
+    // The bomb that keeps below the limit of one section: 60,000 octets by a block of 40, on stream after stream.
+    let mut faced = Faced::server(Config::default());
+    let mut first = frames::request_block("GET");
+    first.extend([0x40, 1, b'x', 0x7f, 0xd1, 0x0e]);
+    first.extend([b'v'; 2_000]);
+    faced.says(&frames::headers(1, 5, &first));
+    let mut bomb = frames::request_block("GET");
+    bomb.extend([0x80 | 62; 29]);
+    let mut taken = faced.events().len() - 1;
+    for round in 1..200 {
+        faced.says(&frames::headers(2 * round + 1, 5, &bomb));
+        taken += faced.events().len();
+    }
+    // (29 * (2,033 + 64) + 4 pseudo-headers - 2,048) octets each, of 4 MiB.
+    assert_eq!(taken, 70);
+    faced.connection.reset(id(3), ErrorCode::CANCEL).unwrap();
+    faced.connection.release(id(3));
+    faced.heard();
+    faced.events();
+    faced.says(&frames::headers(1_001, 5, &bomb));
+    assert!(
+        matches!(faced.events()[..], [Event::Request { .. }]),
+        "there is room again"
+    );
+}
+
+#[test]
+fn heads_that_a_peer_does_not_read_stop_reading() {
+    let mut faced = Faced::server(config(|config| config.max_unsent_control = 1_000));
+    let mut answered = 0;
+    while faced.connection.wants_read() {
+        let stream = 2 * answered + 1;
+        faced
+            .connection
+            .receive(frames::get(stream).into(), faced.now)
+            .unwrap();
+        faced
+            .connection
+            .send_response(id(stream), &http::Response::new(()), true)
+            .unwrap();
+        faced.connection.release(id(stream));
+        answered += 1;
+        assert!(answered < 1_000, "nothing stops it");
+    }
+    assert_eq!(
+        faced.connection.stream_count(),
+        0,
+        "finished streams count against nothing"
+    );
+    faced.heard();
+    assert!(faced.connection.wants_read());
 }

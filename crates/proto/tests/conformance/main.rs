@@ -6,6 +6,7 @@ mod support;
 
 mod compression;
 mod continuation;
+mod deadlines;
 mod frames_of_connections;
 mod frames_of_streams;
 mod framing;

@@ -13,12 +13,21 @@ pub(crate) mod peer;
 pub(crate) mod random;
 pub(crate) mod tap;
 
-use fullbore_proto::Config;
+use fullbore_proto::{Config, KeepAlive};
 
 /// Default settings but for what `change` makes of them.
 pub(crate) fn config(change: impl FnOnce(&mut Config)) -> Config {
     let mut config = Config::default();
     change(&mut config);
+    config
+}
+
+/// The same without limits on time that recur as long as a connection stands: those have tests of their own, and here a
+/// connection at rest has no deadline.
+pub(crate) fn patient(mut config: Config) -> Config {
+    config.idle_timeout = None;
+    config.keep_alive = KeepAlive::Never;
+    config.send_timeout = None;
     config
 }
 

@@ -139,6 +139,7 @@ impl Pair {
 
     /// The path of the client's octets and that of the server's may differ.
     pub(crate) fn with_paths(client: Config, server: Config, up: PathConfig, down: PathConfig) -> Self {
+        let (client, server) = (super::patient(client), super::patient(server));
         Pair {
             client: End::new(Connection::client(client, Time::ZERO), up, true),
             server: End::new(Connection::server(server, Time::ZERO), down, false),

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use bytes::{Buf, Bytes};
 use fullbore_proto::frame::{HEAD_LENGTH, Head, Kind};
 use fullbore_proto::{
-    Config, Connection, ConnectionError, ErrorCode, Event, ReadState, StreamId, Time, Transmit,
+    Config, Connection, ConnectionError, ErrorCode, Event, ReadState, Role, StreamId, Time, Transmit,
 };
 
-use super::frames;
+use super::{frames, patient};
 
 /// A frame that the connection sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,36 +46,39 @@ pub(crate) fn id(stream: u32) -> StreamId {
 impl Faced {
     /// A server that has been greeted by a client: preface, SETTINGS and the acknowledgement are past.
     pub(crate) fn server(config: Config) -> Self {
-        let mut faced = Self::silent_server(config);
-        faced.says(frames::PREFACE);
-        faced.says(&frames::settings(&[]));
-        faced.says(&frames::settings_ack());
-        faced.heard();
-        faced.events();
-        faced
+        Self::silent_server(config).greeted()
+    }
+
+    /// The peer has said what comes first.
+    pub(crate) fn greeted(mut self) -> Self {
+        if self.connection.role() == Role::Server {
+            self.says(frames::PREFACE);
+        }
+        self.says(&frames::settings(&[]));
+        self.says(&frames::settings_ack());
+        self.heard();
+        self.events();
+        self
     }
 
     /// A server to which nothing has been said.
     pub(crate) fn silent_server(config: Config) -> Self {
-        Self::new(Connection::server(config, Time::ZERO), false)
+        Self::new(Connection::server(patient(config), Time::ZERO))
     }
 
     /// A client that has been greeted by a server.
     pub(crate) fn client(config: Config) -> Self {
-        let mut faced = Self::silent_client(config);
-        faced.says(&frames::settings(&[]));
-        faced.says(&frames::settings_ack());
-        faced.heard();
-        faced.events();
-        faced
+        Self::silent_client(config).greeted()
     }
 
     /// A client to which nothing has been said.
     pub(crate) fn silent_client(config: Config) -> Self {
-        Self::new(Connection::client(config, Time::ZERO), true)
+        Self::new(Connection::client(patient(config), Time::ZERO))
     }
 
-    fn new(connection: Connection, skip_preface: bool) -> Self {
+    /// Whatever this connection is, before anything was said to it.
+    pub(crate) fn new(connection: Connection) -> Self {
+        let skip_preface = connection.role() == Role::Client;
         let mut faced = Faced {
             connection,
             now: Time::ZERO,

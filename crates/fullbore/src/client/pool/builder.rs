@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, Refill};
+use fullbore_proto::{Config, DEFAULT_WINDOW, KeepAlive, MemoryBudget, Refill};
 
 use super::origin::Settings;
 use super::{Client, Inner};
@@ -135,6 +135,21 @@ impl ClientBuilder {
     #[must_use]
     pub fn max_connections(mut self, connections: u32) -> Self {
         self.max_connections = connections.max(1);
+        self
+    }
+
+    /// When a server that says nothing is asked by PING whether it is there; see [`KeepAlive`]. Never unless set.
+    #[must_use]
+    pub fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
+        self.config.keep_alive = keep_alive;
+        self
+    }
+
+    /// How long the body of a response may come to a halt although its window is open, before it fails with
+    /// [`crate::ErrorKind::Timeout`]; none for ever, which is so unless set.
+    #[must_use]
+    pub fn body_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.config.body_timeout = timeout;
         self
     }
 

@@ -8,6 +8,7 @@ use fullbore_proto::{Config, Connection, ErrorCode, Role, StreamId, Time, Transm
 
 use super::peer::{Change, Habits, Peer, Wrong};
 use crate::support::app::{App, Pace};
+use crate::support::patient;
 
 /// One request and its response.
 #[derive(Debug, Clone, Copy)]
@@ -83,11 +84,11 @@ impl Run {
         steps.push((last, Step::Relent));
         let (connection, mut app) = match plan.role {
             Role::Client => (
-                Connection::client(plan.config.clone(), Time::ZERO),
+                Connection::client(patient(plan.config.clone()), Time::ZERO),
                 App::default(),
             ),
             Role::Server => (
-                Connection::server(plan.config.clone(), Time::ZERO),
+                Connection::server(patient(plan.config.clone()), Time::ZERO),
                 App::answering(),
             ),
         };

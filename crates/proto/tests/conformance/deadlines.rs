@@ -1,0 +1,389 @@
+//! How long a peer may take, on a virtual clock: each limit ends what it is about, no sooner than it says and at most a
+//! quarter later, and a peer that stays within it is left alone.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fullbore_proto::frame::Kind;
+use fullbore_proto::{Config, Connection, ErrorCode, Event, KeepAlive, Side, StreamError, Time};
+use http::Response;
+
+use crate::support::config;
+use crate::support::frames::{self, END_STREAM};
+use crate::support::peer::{Faced, id};
+
+/// A server that a client has greeted, with all its limits.
+fn server(config: Config) -> Faced {
+    Faced::new(Connection::server(config, Time::ZERO)).greeted()
+}
+
+/// A client that a server has greeted, with all its limits.
+fn client(config: Config) -> Faced {
+    Faced::new(Connection::client(config, Time::ZERO)).greeted()
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+impl Faced {
+    /// Lets time pass, and has the connection act on its deadlines as they come.
+    fn waits(&mut self, wait: Duration) {
+        let until = self.now + wait;
+        let mut looks = 0;
+        while let Some(deadline) = self.connection.next_deadline().filter(|at| *at <= until) {
+            self.now = self.now.max(deadline);
+            self.connection.handle_timeout(self.now);
+            self.listen();
+            looks += 1;
+            assert!(looks < 1_000, "the deadline does not move on");
+        }
+        self.now = until;
+        self.connection.handle_timeout(self.now);
+        self.listen();
+    }
+
+    /// The stream on which a server answers a GET with more than the peer's window takes.
+    fn answers_at_length(&mut self, stream: u32) {
+        self.says(&frames::get(stream));
+        self.connection
+            .send_response(id(stream), &Response::new(()), false)
+            .unwrap();
+        let body = Bytes::from(vec![7; 1 << 20]);
+        self.connection.send_data(id(stream), body, true).unwrap();
+        self.heard();
+    }
+
+    fn timed_out(&mut self, stream: u32) {
+        let events = self.events();
+        let is_it = |event: &Event| match event {
+            Event::Reset(error @ StreamError { by: Side::Local, .. }) => {
+                error.stream == id(stream) && error.is_timeout()
+            }
+            _ => false,
+        };
+        assert!(events.iter().any(is_it), "{events:?}");
+    }
+}
+
+#[test]
+fn settings_have_to_be_acknowledged() {
+    let mut faced = Faced::new(Connection::server(Config::default(), Time::ZERO));
+    faced.says(frames::PREFACE);
+    faced.says(&frames::settings(&[]));
+    faced.says(&frames::post(1));
+    faced.waits(seconds(29));
+    faced.lives();
+    faced.waits(seconds(1));
+    faced.ended_with(ErrorCode::SETTINGS_TIMEOUT);
+    assert!(faced.connection.error().is_some_and(|error| error.is_timeout()));
+
+    let mut faced = Faced::new(Connection::client(Config::default(), Time::ZERO));
+    faced.says(&frames::settings(&[]));
+    faced.waits(seconds(31));
+    faced.ended_with(ErrorCode::SETTINGS_TIMEOUT);
+}
+
+#[test]
+fn a_header_block_that_dribbles_ends_the_connection() {
+    let mut faced = server(Config::default());
+    let block = frames::request_block("GET");
+    faced.says(&frames::headers(1, END_STREAM, &block[..3]));
+    faced.waits(seconds(20));
+    faced.says(&frames::continuation(1, 0, &block[3..5]));
+    faced.waits(seconds(9));
+    assert_eq!(faced.connection.error(), None);
+    faced.waits(seconds(1));
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+#[test]
+fn a_frame_that_dribbles_ends_the_connection() {
+    for frame in [frames::get(1), frames::ping(0, b"12345678")] {
+        let mut faced = server(Config::default());
+        for octet in frame.iter().take(15) {
+            faced.says(&[*octet]);
+            faced.waits(seconds(2));
+        }
+        faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    }
+}
+
+#[test]
+fn the_time_for_a_header_block_is_cleared_when_it_is_whole() {
+    let mut faced = server(Config::default());
+    let block = frames::request_block("GET");
+    for stream in [1, 3, 5] {
+        faced.says(&frames::headers(stream, END_STREAM, &block[..3]));
+        faced.waits(seconds(29));
+        faced.says(&frames::continuation(stream, frames::END_HEADERS, &block[3..]));
+        faced.waits(seconds(25));
+        assert!(matches!(faced.events()[..], [Event::Request { .. }]));
+    }
+    // Batch after batch may end within a frame, as long as the frames come to their ends.
+    let all: Vec<u8> = (0..40).flat_map(|_| frames::ping(0, b"12345678")).collect();
+    faced.says(&all[..5]);
+    for batch in all[5..].chunks(17) {
+        faced.waits(seconds(2));
+        faced.says(batch);
+    }
+    assert_eq!(faced.connection.error(), None);
+}
+
+#[test]
+fn data_may_take_its_time() {
+    let mut faced = server(Config::default());
+    faced.says(&frames::post(1));
+    let frame = frames::data(1, END_STREAM, b"slowly");
+    faced.says(&frame[..9]);
+    for octet in &frame[9..] {
+        faced.waits(seconds(50));
+        faced.says(&[*octet]);
+    }
+    assert_eq!(faced.reads(1).0, b"slowly");
+    assert_eq!(faced.connection.error(), None);
+}
+
+#[test]
+fn a_connection_without_streams_is_ended_gracefully() {
+    let mut faced = server(Config::default());
+    faced.waits(seconds(100));
+    faced.says(&frames::get(1));
+    faced.answers(1);
+    faced.waits(seconds(100));
+    // PING is no use of a connection.
+    faced.says(&frames::ping(0, b"12345678"));
+    faced.heard();
+    faced.waits(seconds(79));
+    assert!(!faced.connection.is_shutting_down());
+    faced.waits(seconds(1));
+    let goes = faced.heard_of(Kind::GOAWAY);
+    assert_eq!(ErrorCode(goes[0].word(4)), ErrorCode::NO_ERROR);
+    faced.waits(seconds(1));
+    assert!(faced.connection.is_drained());
+    assert_eq!(faced.connection.error(), None);
+}
+
+#[test]
+fn a_connection_with_a_stream_is_not_idle_and_a_clients_never_is() {
+    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    faced.says(&frames::get(1));
+    faced.waits(seconds(10_000));
+    faced.lives();
+    let mut faced = client(Config::default());
+    faced.waits(seconds(100_000));
+    assert!(faced.connection.takes_new_streams());
+    assert_eq!(
+        faced.connection.next_deadline(),
+        None,
+        "an idle client is never woken"
+    );
+}
+
+#[test]
+fn a_server_asks_a_silent_client_with_streams_whether_it_is_there() {
+    let mut faced = server(Config::default());
+    faced.says(&frames::get(1));
+    for _ in 0..5 {
+        faced.waits(seconds(59));
+        assert_eq!(faced.heard(), []);
+        faced.waits(seconds(1));
+        let asked = faced.heard_of(Kind::PING);
+        assert_eq!(asked.len(), 1);
+        faced.waits(seconds(59));
+        faced.says(&frames::frame(0x6, frames::ACK, 0, &asked[0].payload));
+    }
+    faced.lives();
+    faced.waits(seconds(60));
+    faced.says(&frames::data(1, 0, b""));
+    faced.waits(seconds(60));
+    assert_eq!(faced.connection.error(), None, "any octet is an answer");
+    faced.waits(seconds(60));
+    let error = faced.connection.error().unwrap();
+    assert!(error.is_timeout(), "{error}");
+}
+
+#[test]
+fn a_peer_that_still_takes_octets_over_a_slow_link_is_there() {
+    let mut faced = server(Config::default());
+    faced.says(&frames::window_update(0, 1 << 30));
+    faced.says(&frames::settings(&[(4, 1 << 30)]));
+    faced.answers_at_length(1);
+    for left in (1..=10).rev() {
+        faced.connection.socket_holds(100_000 * left, faced.now);
+        faced.waits(seconds(59));
+    }
+    assert_eq!(faced.connection.error(), None);
+    faced.waits(seconds(120));
+    assert!(faced.connection.error().is_some_and(|error| error.is_timeout()));
+}
+
+#[test]
+fn a_client_asks_only_when_it_is_told_to() {
+    let silence = seconds(10);
+    let asked = |keep_alive, requests: u32| {
+        let mut faced = client(config(|config| config.keep_alive = keep_alive));
+        for _ in 0..requests {
+            faced.opens("GET", true);
+        }
+        faced.waits(silence);
+        faced.heard_of(Kind::PING).len()
+    };
+    assert_eq!(asked(KeepAlive::ByRole, 1), 0);
+    assert_eq!(asked(KeepAlive::Never, 1), 0);
+    assert_eq!(asked(KeepAlive::WithStreams(silence), 0), 0);
+    assert_eq!(asked(KeepAlive::WithStreams(silence), 1), 1);
+    assert_eq!(asked(KeepAlive::Always(silence), 0), 1);
+}
+
+#[test]
+fn the_silence_before_a_request_is_not_the_servers() {
+    let keep_alive = KeepAlive::WithStreams(seconds(10));
+    let mut faced = client(config(|config| config.keep_alive = keep_alive));
+    faced.waits(seconds(1_000));
+    faced.opens("GET", true);
+    faced.waits(seconds(9));
+    assert_eq!(faced.heard(), []);
+    faced.waits(seconds(1));
+    assert_eq!(faced.heard_of(Kind::PING).len(), 1);
+}
+
+fn with_body_timeout() -> Config {
+    config(|config| {
+        config.body_timeout = Some(seconds(60));
+        config.keep_alive = KeepAlive::Never;
+    })
+}
+
+#[test]
+fn a_body_that_comes_to_a_halt_is_reset() {
+    let mut faced = server(with_body_timeout());
+    faced.says(&frames::post(1));
+    faced.says(&frames::post(3));
+    for _ in 0..10 {
+        faced.waits(seconds(40));
+        faced.says(&frames::data(1, 0, b"x"));
+        faced.says(&frames::data(3, 0, b"x"));
+        faced.reads(1);
+        faced.reads(3);
+    }
+    faced.says(&frames::data(3, END_STREAM, b""));
+    faced.lives();
+    faced.waits(seconds(59));
+    faced.lives();
+    faced.waits(seconds(17));
+    faced.reset_with(1, ErrorCode::CANCEL);
+    faced.timed_out(1);
+}
+
+#[test]
+fn a_body_waits_for_its_reader_as_long_as_that_takes() {
+    let mut faced = server(with_body_timeout());
+    faced.says(&frames::post(1));
+    faced.says(&frames::data(1, 0, b"unread"));
+    faced.waits(seconds(1_000));
+    faced.lives();
+    let mut faced = server(config(|config| {
+        config.body_timeout = Some(seconds(60));
+        config.keep_alive = KeepAlive::Never;
+        config.adaptive = false;
+        config.stream_window = fullbore_proto::WindowSize::new(10).unwrap();
+    }));
+    faced.says(&frames::post(1));
+    faced.says(&frames::data(1, 0, b"0123456789"));
+    // Taken, but not released: the window stays closed.
+    faced
+        .connection
+        .read(id(1), &mut std::collections::VecDeque::new())
+        .unwrap();
+    faced.waits(seconds(1_000));
+    faced.lives();
+}
+
+#[test]
+fn a_tunnel_may_be_silent() {
+    let mut faced = server(with_body_timeout());
+    let connect = frames::block(&[(":method", "CONNECT"), (":authority", "a.example:1")]);
+    faced.says(&frames::headers(1, frames::END_HEADERS, &connect));
+    faced.waits(seconds(1_000));
+    faced.lives();
+}
+
+#[test]
+fn a_stream_whose_window_stays_closed_is_reset() {
+    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    faced.says(&frames::window_update(0, 1 << 30));
+    faced.answers_at_length(1);
+    // An octet now and then is no progress.
+    for _ in 0..10 {
+        faced.waits(seconds(29));
+        faced.says(&frames::window_update(1, 1));
+    }
+    faced.waits(seconds(9));
+    faced.lives();
+    faced.waits(seconds(76));
+    faced.reset_with(1, ErrorCode::CANCEL);
+    faced.timed_out(1);
+}
+
+#[test]
+fn a_stream_that_gets_a_kib_in_time_goes_on() {
+    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    faced.says(&frames::window_update(0, 1 << 30));
+    faced.answers_at_length(1);
+    for _ in 0..50 {
+        faced.waits(seconds(220));
+        faced.says(&frames::window_update(1, 1_024));
+        faced.waits(seconds(1));
+    }
+    faced.heard();
+    faced.lives();
+}
+
+#[test]
+fn a_connection_whose_window_stays_closed_ends() {
+    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    faced.says(&frames::settings(&[(4, 1 << 30)]));
+    faced.answers_at_length(1);
+    faced.waits(seconds(299));
+    faced.lives();
+    faced.waits(seconds(77));
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+#[test]
+fn a_transport_that_takes_nothing_ends_the_connection() {
+    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    faced.answers_at_length(1);
+    faced.says(&frames::settings(&[(4, 1 << 30)]));
+    faced.says(&frames::window_update(0, 1 << 30));
+    // What was built waits for the transport, of which more and more is taken, and then no more.
+    for left in (0..10).rev() {
+        faced.connection.socket_holds(17 + 2_000 * left, faced.now);
+        faced.waits(seconds(220));
+        faced.heard();
+    }
+    faced.connection.socket_holds(16, faced.now);
+    faced.waits(seconds(79));
+    assert_eq!(faced.connection.error(), None);
+    faced.waits(seconds(150));
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+#[test]
+fn a_graceful_end_has_a_limit_when_it_is_given_one() {
+    let mut faced = server(config(|config| config.drain_timeout = Some(seconds(30))));
+    faced.says(&frames::get(1));
+    faced.connection.shutdown(faced.now);
+    faced.heard();
+    faced.waits(seconds(1));
+    assert_eq!(faced.heard_of(Kind::GOAWAY).len(), 1);
+    faced.waits(seconds(29));
+    assert_eq!(faced.connection.error(), None);
+    faced.waits(seconds(1));
+    faced.ended_with(ErrorCode::NO_ERROR);
+    assert_eq!(
+        faced.connection.error().map(|error| error.blame),
+        Some(Side::Local)
+    );
+}
