@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let ended = match Args::parse().command {
         Command::Get(get) => run::to_end(run::CLIENT_WORKERS, get::run(get)),
         Command::Put(put) => run::to_end(run::CLIENT_WORKERS, put::run(put)),
-        Command::Demo => run::to_end(run::CLIENT_WORKERS, demo::run()),
+        Command::Demo => run::to_end(run::DEMO_WORKERS, demo::run()),
         Command::Link(link) => link_command::run(link),
         Command::Serve(serve) => serve_command::run(serve),
     };

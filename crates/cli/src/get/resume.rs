@@ -22,6 +22,10 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
+/// A shorter body is asked for anew rather than looked for on the disk, in bytes: it leaves with one write, and the search
+/// would cost a thread's wake-up for each of 10,000 files.
+const NOT_WORTH_A_SEARCH: u64 = 64 << 10;
+
 /// A try that failed.
 pub(super) struct Failed {
     pub(super) failure: Failure,
@@ -158,6 +162,11 @@ impl Part {
         let Some(validator) = strong_validator(response) else {
             return Ok(Found::Nothing);
         };
+        let length = response.body().size_hint().exact();
+        if self.draft.discards() || length.is_some_and(|length| length <= NOT_WORTH_A_SEARCH) {
+            self.validator = Some(validator);
+            return Ok(Found::Nothing);
+        }
         let mark = mark(url, &validator);
         let mut draft = std::mem::replace(&mut self.draft, Draft::nowhere());
         let found = spawn_blocking(move || {
@@ -171,7 +180,6 @@ impl Part {
         self.draft = draft;
         self.offset = found.unwrap_or(0);
         self.validator = Some(validator);
-        let length = response.body().size_hint().exact();
         match length {
             _ if self.offset == 0 => Ok(Found::Nothing),
             Some(length) if length == self.offset => Ok(Found::All),
