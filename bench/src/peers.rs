@@ -2,6 +2,7 @@
 
 pub(crate) mod go;
 pub(crate) mod java;
+pub(crate) mod uploads;
 
 use std::path::Path;
 use std::process::Command;
@@ -236,7 +237,7 @@ pub(crate) fn versions(session: &Session, programs: &[&str]) -> String {
     let limit = Duration::from_secs(10);
     let texts = programs.iter().map(|program| {
         let flag = match *program {
-            "nginx" => "-v",
+            "nginx" | "lighttpd" | "haproxy" => "-v",
             "go" => "version",
             _ => "--version",
         };

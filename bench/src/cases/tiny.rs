@@ -9,7 +9,7 @@ use crate::contest::{Contender, hold};
 use crate::fault::Fault;
 use crate::fullbore::{Frames, LongPath};
 use crate::markdown::Table;
-use crate::peers;
+use crate::peers::{self, uploads};
 use crate::session::{Session, make_file, make_hollow_file};
 
 const CURL_BYTES: u64 = 1_000_000_000;
@@ -50,6 +50,25 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     ));
     let nghttpd = peers::nghttpd(session, &folder, &peers::window_flags(16));
     let nghttpd = nghttpd.map_err(|fault| draft.complain(format!("Skipped: {fault}.")));
+    let behind = servers.last().map_or(0, |(_, server)| server.port);
+    let others = [
+        ("nginx", peers::nginx(session, &session.folder("tiny-nginx")?)),
+        (
+            "lighttpd",
+            uploads::lighttpd(session, &session.folder("tiny-lighttpd")?),
+        ),
+        (
+            "haproxy before serve",
+            uploads::haproxy(session, &session.folder("tiny-haproxy")?, behind),
+        ),
+    ];
+    let mut takers = Vec::new();
+    for (name, server) in others {
+        match server {
+            Ok(server) => takers.push((name, server)),
+            Err(fault) => draft.complain(format!("Skipped: {fault}.")),
+        }
+    }
 
     let (long, short) = (long.as_path(), short.as_path());
     let mut contenders = Vec::new();
@@ -71,6 +90,12 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         contenders.push(Contender::peer("curl, 1 GB > nghttpd, 65535 / 65535", || {
             counted(session, server.port, CURL_BYTES, &|url| curl(session, long, url))
         }));
+    }
+    for (name, server) in &takers {
+        contenders.push(Contender::ours(
+            format!("put, 256 MiB > {name}, its own windows"),
+            || counted(session, server.port, PUT_BYTES, &|url| put(session, short, url)),
+        ));
     }
     let all = hold(session.runs, contenders);
     draft.note_faults("upload", &all);
@@ -102,7 +127,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
          that grow into nothing but tiny frames.",
     );
     draft.table(&table);
-    draft.done(session, &["curl", "nghttpd"])
+    draft.done(session, &["curl", "nghttpd", "nginx", "lighttpd", "haproxy"])
 }
 
 fn curl(session: &Session, file: &Path, url: &str) -> Result<f64, Fault> {

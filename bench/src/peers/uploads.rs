@@ -1,0 +1,57 @@
+//! Servers that take uploads in the clear: lighttpd into a folder, haproxy in front of another server.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::fault::Fault;
+use crate::process::Running;
+use crate::session::Session;
+
+use super::PeerServer;
+
+/// lighttpd, which takes PUT into `folder`.
+pub(crate) fn lighttpd<'a>(session: &'a Session, folder: &Path) -> Result<PeerServer<'a>, Fault> {
+    let port = session.free_port()?;
+    let root = folder.display();
+    let config = format!(
+        "server.modules = (\"mod_webdav\")\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
+         server.document-root = \"{root}\"\nserver.upload-dirs = (\"{root}\")\nserver.max-request-size = 0\n\
+         webdav.activate = \"enable\"\n"
+    );
+    let mut command = Command::new("lighttpd");
+    command
+        .arg("-D")
+        .arg("-f")
+        .arg(written(folder, "lighttpd.conf", &config)?);
+    start(session, &mut command, port)
+}
+
+/// haproxy, which passes everything on over HTTP/2 to the server at `behind`.
+pub(crate) fn haproxy<'a>(session: &'a Session, folder: &Path, behind: u16) -> Result<PeerServer<'a>, Fault> {
+    let port = session.free_port()?;
+    let config = format!(
+        "defaults\n  mode http\n  timeout connect 60s\n  timeout client 120s\n  timeout server 120s\n\
+         listen front\n  bind 127.0.0.1:{port} proto h2\n  server back 127.0.0.1:{behind} proto h2\n"
+    );
+    let mut command = Command::new("haproxy");
+    command
+        .arg("-db")
+        .arg("-f")
+        .arg(written(folder, "haproxy.cfg", &config)?);
+    start(session, &mut command, port)
+}
+
+fn written(folder: &Path, name: &str, text: &str) -> Result<std::path::PathBuf, Fault> {
+    let file = folder.join(name);
+    match std::fs::write(&file, text) {
+        Ok(()) => Ok(file),
+        Err(error) => Err(Fault::File(file, error)),
+    }
+}
+
+fn start<'a>(session: &'a Session, command: &mut Command, port: u16) -> Result<PeerServer<'a>, Fault> {
+    Ok(PeerServer {
+        _running: Running::silent(&session.janitor, command, port)?,
+        port,
+    })
+}
