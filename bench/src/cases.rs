@@ -7,6 +7,7 @@ mod frames;
 mod many;
 mod paths;
 mod responses;
+mod servers;
 mod stalled;
 mod tiny;
 mod windows;
@@ -37,10 +38,11 @@ pub(crate) enum Case {
     Responses,
     Budget,
     Stalled,
+    Servers,
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 9] = [
+    pub(crate) const ALL: [Case; 10] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
@@ -50,6 +52,7 @@ impl Case {
         Case::Responses,
         Case::Budget,
         Case::Stalled,
+        Case::Servers,
     ];
 
     /// Its name on the command line and in the markers of its section.
@@ -64,6 +67,7 @@ impl Case {
             Case::Responses => "responses",
             Case::Budget => "budget",
             Case::Stalled => "stalled",
+            Case::Servers => "servers",
         }
     }
 }
@@ -87,6 +91,7 @@ pub(crate) fn run(case: Case, session: &Session) -> Result<Section, Fault> {
         Case::Many => many::run(session),
         Case::Tiny => tiny::run(session),
         Case::Stalled => stalled::run(session),
+        Case::Servers => servers::run(session),
         Case::Budget => budget::run(session),
         Case::Responses => responses::run(session),
         Case::Flood => flood::run(session),
@@ -130,7 +135,7 @@ impl Draft {
     }
 
     /// Notes which of the contenders failed, and why.
-    fn note_faults<T>(&mut self, row: &str, all: &[Series<T>]) {
+    fn note_faults<'a, T: 'a>(&mut self, row: &str, all: impl IntoIterator<Item = &'a Series<T>>) {
         for series in all {
             if let Some(fault) = &series.fault {
                 self.sound &= !series.ours;
@@ -149,12 +154,13 @@ impl Draft {
         for note in std::mem::take(&mut self.notes) {
             self.text.push_str(&format!("\n- {note}"));
         }
+        let quick = if session.quick { " --quick" } else { "" };
         let version = session.fullbore.version(session)?;
         let peers = peers::versions(session, programs);
         self.text.push_str(&format!(
             "\n- Figures are {figures}.\
              \n- Machine: {}.\n- Programs: {version}; {peers}.\
-             \n- Again: `cargo build --release && cargo run --release -p fullbore-bench -- {name} --runs {runs}`\n",
+             \n- Again: `cargo build --release && cargo run --release -p fullbore-bench -- {name} --runs {runs}{quick}`\n",
             session.machine()
         ));
         Ok(Section {

@@ -54,6 +54,9 @@ struct Options {
     /// Start no measurement after this many minutes, and end the one under way
     #[arg(long, value_name = "MINUTES", default_value_t = 60, global = true, value_parser = clap::value_parser!(u32).range(1..=1440))]
     at_most: u32,
+    /// Measure each program for a tenth of the time, where a case has it scaled: figures to look at, not to publish
+    #[arg(long, global = true)]
+    quick: bool,
     /// Stay in this network namespace instead of one of its own
     #[arg(long, global = true)]
     here: bool,
@@ -79,6 +82,8 @@ enum Chosen {
     Budget,
     /// 99 streams beside one that nobody reads
     Stalled,
+    /// Servers of one thread on one core under h2load, beside hyper, Go, nghttpd, h2o and nginx
+    Servers,
     /// Every case above
     All,
     /// A program of the bench's own, which the cases start
@@ -98,6 +103,7 @@ impl Chosen {
             Chosen::Responses => vec![Case::Responses],
             Chosen::Budget => vec![Case::Budget],
             Chosen::Stalled => vec![Case::Stalled],
+            Chosen::Servers => vec![Case::Servers],
             Chosen::Part(_) => Vec::new(),
             Chosen::All => Case::ALL.to_vec(),
         }
@@ -128,7 +134,7 @@ fn main() -> ExitCode {
 fn run(line: &CommandLine, place: place::Place) -> Result<bool, Fault> {
     let options = &line.options;
     let at_most = Duration::from_secs(60 * u64::from(options.at_most));
-    let session = Session::open(place, options.runs, at_most)?;
+    let session = Session::open(place, options.runs, options.quick, at_most)?;
     let mut sound = true;
     for case in line.command.cases() {
         eprintln!("fullbore-bench: {}", case.name());

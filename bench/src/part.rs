@@ -4,7 +4,9 @@
 
 mod budget;
 mod flood;
+mod floor;
 mod load;
+mod memory;
 mod once;
 mod stalled;
 
@@ -32,6 +34,12 @@ pub(crate) enum Part {
     BudgetUploads(budget::BudgetUploads),
     /// Very many client connections in one process with one memory budget
     BudgetDownloads(budget::BudgetDownloads),
+    /// A server that answers from memory, on one of two libraries
+    Memory(memory::Memory),
+    /// Writes bytes to a plain socket
+    FloorWriter(floor::FloorWriter),
+    /// Reads them, and throws them away
+    FloorReader(floor::FloorReader),
     /// Downloads on one connection beside a stream that nobody reads
     Stalled(stalled::Stalled),
 }
@@ -48,6 +56,9 @@ pub(crate) fn run(part: &Part) -> bool {
         Part::BudgetServer(server) => on_runtime(server.run()),
         Part::BudgetUploads(uploads) => on_runtime(uploads.run()),
         Part::BudgetDownloads(downloads) => on_runtime(downloads.run()),
+        Part::Memory(memory) => memory.run(),
+        Part::FloorWriter(writer) => writer.run(),
+        Part::FloorReader(reader) => reader.run(),
         Part::Stalled(stalled) => on_runtime(stalled.run()),
     };
     if let Err(failure) = &done {

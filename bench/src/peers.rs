@@ -3,8 +3,9 @@
 pub(crate) mod go;
 pub(crate) mod java;
 pub(crate) mod uploads;
+pub(crate) mod servers;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -131,10 +132,10 @@ pub(crate) fn h2load(
     command.args([format!("-n{requests}"), format!("-m{at_once}"), "-c1".to_owned()]);
     command.args(window_flags(30)).arg("-i").arg(list);
     let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
-    h2loads_lines(&said.stdout, requests)
+    h2loads_lines(&said.stdout, u64::from(requests))
 }
 
-fn h2loads_lines(text: &str, requests: u32) -> Result<f64, Fault> {
+fn h2loads_lines(text: &str, requests: u64) -> Result<f64, Fault> {
     let after = |prefix: &str| text.lines().find_map(|line| line.strip_prefix(prefix));
     let all = format!("{requests} succeeded");
     let outcome = after("requests: ").ok_or_else(|| unexpected("h2load", "no line `requests:`"))?;
@@ -155,26 +156,37 @@ fn seconds(text: &str) -> Option<f64> {
     None
 }
 
+/// A certificate that nobody trusts, and its key: files in PEM, ECDSA on P-256.
+pub(crate) struct Keys {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// Makes them for this machine.
+pub(crate) fn keys(session: &Session) -> Result<Keys, Fault> {
+    let made = fullbore::tls::self_signed(&["localhost", "127.0.0.1"]);
+    let made = made.map_err(|error| Fault::Failed("the certificate".to_owned(), error.to_string()))?;
+    let folder = session.folder("keys")?;
+    let write = |name: &str, text: &str| {
+        let file = folder.join(name);
+        match std::fs::write(&file, text) {
+            Ok(()) => Ok(file),
+            Err(error) => Err(Fault::File(file, error)),
+        }
+    };
+    Ok(Keys {
+        cert: write("cert.pem", &made.cert_pem)?,
+        key: write("key.pem", &made.key_pem)?,
+    })
+}
+
 /// Serves a folder with nghttpd over TLS, with a certificate that nobody trusts.
 pub(crate) fn nghttpd_tls<'a>(
     session: &'a Session,
     folder: &Path,
     more: &[String],
 ) -> Result<PeerServer<'a>, Fault> {
-    let made = fullbore::tls::self_signed(&["localhost", "127.0.0.1"]);
-    let made = made.map_err(|error| Fault::Failed("the certificate".to_owned(), error.to_string()))?;
-    let keys = session.folder("nghttpd-keys")?;
-    let write = |name: &str, text: &str| {
-        let file = keys.join(name);
-        match std::fs::write(&file, text) {
-            Ok(()) => Ok(file),
-            Err(error) => Err(Fault::File(file, error)),
-        }
-    };
-    let (key, cert) = (
-        write("key.pem", &made.key_pem)?,
-        write("cert.pem", &made.cert_pem)?,
-    );
+    let Keys { cert, key } = keys(session)?;
     let port = session.free_port()?;
     let mut command = Command::new("nghttpd");
     command.args(["-a", "127.0.0.1", "-d"]).arg(folder).args(more);
@@ -208,10 +220,7 @@ pub(crate) fn nghttpd<'a>(
 pub(crate) fn nginx<'a>(session: &'a Session, folder: &Path) -> Result<PeerServer<'a>, Fault> {
     let port = session.free_port()?;
     let root = folder.display();
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
-        .map(|name| format!("  {name}_temp_path {root}/{name};\n"))
-        .collect();
+    let temporary = nginx_temporary_paths(folder);
     let config = format!(
         "daemon off;\nmaster_process off;\npid {root}/nginx.pid;\nerror_log {root}/error.log;\n\
          events {{}}\nhttp {{\n  access_log off;\n{temporary}  \
@@ -230,6 +239,15 @@ pub(crate) fn nginx<'a>(session: &'a Session, folder: &Path) -> Result<PeerServe
         _running: Running::silent(&session.janitor, &mut command, port)?,
         port,
     })
+}
+
+/// Lines that keep nginx's own folders inside this one, whoever runs it.
+fn nginx_temporary_paths(folder: &Path) -> String {
+    let root = folder.display();
+    ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|name| format!("  {name}_temp_path {root}/{name};\n"))
+        .collect()
 }
 
 /// The versions of the programs named, in one line; one that is not installed is named as such.
@@ -252,7 +270,9 @@ pub(crate) fn versions(session: &Session, programs: &[&str]) -> String {
                     .to_owned();
                 match line.strip_prefix("nginx version: ") {
                     Some(version) => version.to_owned(),
-                    None if line.starts_with("go version ") => line.replace("version ", ""),
+                    None if line.starts_with("go version ") || line.starts_with("h2o version ") => {
+                        line.replace("version ", "")
+                    }
                     // `nghttpd nghttp2/1.52.0`, `curl 7.88.1 (...)`
                     None => line.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
                 }

@@ -10,8 +10,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeValLike;
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 
 use crate::fault::Fault;
 
@@ -75,6 +78,22 @@ fn cpu_of_children() -> Duration {
             .map(|time| Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0)))
             .sum()
     })
+}
+
+/// Starts and waits for programs on one core: what `start` starts runs there to its end, this thread only meanwhile.
+///
+/// # Errors
+/// When there is no such core for this process, and whatever `start` returns.
+pub(crate) fn on_core<T>(core: usize, start: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    let this = Pid::from_raw(0);
+    let fault = |error: nix::Error| Fault::Start(format!("a program on core {core}"), error.into());
+    let before = sched_getaffinity(this).map_err(fault)?;
+    let mut only = CpuSet::new();
+    only.set(core).map_err(fault)?;
+    sched_setaffinity(this, &only).map_err(fault)?;
+    let done = start();
+    sched_setaffinity(this, &before).map_err(fault)?;
+    done
 }
 
 /// Lets this process and its children have as many sockets open as the system allows at all.
@@ -174,10 +193,28 @@ impl<'a> Running<'a> {
         Ok((running, Lines { name, lines }))
     }
 
+    /// What it has had of the processors since it began, to the nanosecond: all its threads, their own work and the
+    /// kernel's for them. Not its children's.
+    pub(crate) fn cpu(&self) -> Result<Duration, Fault> {
+        let id = i32::try_from(self.child.id()).unwrap_or(0);
+        let now = clock_getcpuclockid(Pid::from_raw(id)).and_then(|clock| clock.now());
+        now.map(Duration::from)
+            .map_err(|error| Fault::Failed(self.name.clone(), format!("its processor time: {error}")))
+    }
+
     /// How many bytes of memory it has now (`VmRSS`), while it runs.
     pub(crate) fn memory(&self) -> Option<u64> {
+        self.memory_field("VmRSS:")
+    }
+
+    /// How many it had at the most (`VmHWM`), while it runs.
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
+        self.memory_field("VmHWM:")
+    }
+
+    fn memory_field(&self, name: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
         Some(kib << 10)
     }

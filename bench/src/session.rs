@@ -15,6 +15,8 @@ use crate::process::Janitor;
 /// One run of the program.
 pub(crate) struct Session {
     pub(crate) runs: u32,
+    /// Whether measurements are to be short rather than good.
+    pub(crate) quick: bool,
     pub(crate) janitor: Janitor,
     pub(crate) fullbore: Fullbore,
     machine: String,
@@ -24,7 +26,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Makes the folder and looks for the program under test.
-    pub(crate) fn open(place: Place, runs: u32, at_most: Duration) -> Result<Self, Fault> {
+    pub(crate) fn open(place: Place, runs: u32, quick: bool, at_most: Duration) -> Result<Self, Fault> {
         let machine = place.text();
         let fullbore = Fullbore::find()?;
         let folder = std::env::temp_dir().join(format!("fullbore-bench-{}", std::process::id()));
@@ -32,6 +34,7 @@ impl Session {
         let janitor = Janitor::hire(&folder)?;
         Ok(Self {
             runs,
+            quick,
             janitor,
             fullbore,
             machine,

@@ -1,9 +1,11 @@
-//! The client of Go's net/http: the program that the interop suite has too, built once. The case `paths` calls it.
+//! Go's net/http, client and server: the program that the interop suite has too, built once. The case `paths` calls the
+//! client, `servers` the server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use super::Keys;
 use crate::fault::Fault;
 use crate::process;
 use crate::session::Session;
@@ -29,6 +31,19 @@ impl Go {
             .arg(".");
         process::run(&session.janitor, &mut command, session.limit(BUILD)?)?;
         Ok(Self { program })
+    }
+
+    /// The command that serves a folder on one processor, and says where.
+    pub(crate) fn server(&self, folder: &Path, keys: Option<&Keys>) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .env("GOMAXPROCS", "1")
+            .args(["server", "-root"])
+            .arg(folder);
+        if let Some(keys) = keys {
+            command.arg("-cert").arg(&keys.cert).arg("-key").arg(&keys.key);
+        }
+        command
     }
 
     /// Uploads a file; wall time of the whole process.

@@ -1,0 +1,248 @@
+//! Servers of one thread on one core, with the load on another: small bodies, files of 10 KB, 64 KiB through small and
+//! large windows, and 1 GiB on one stream. What counts is the server's processor time: the load program is often the
+//! one that cannot go faster.
+
+use std::thread;
+use std::time::Duration;
+
+use super::{Case, Draft, Section, series};
+use crate::contest::{Contender, Series, hold, times_as_much};
+use crate::fault::Fault;
+use crate::markdown::Table;
+use crate::peers;
+use crate::peers::go::Go;
+use crate::peers::servers::{Hall, Kind, Load, Server};
+use crate::session::{Session, make_file};
+
+const KIB_64: u64 = 64 << 10;
+const GIB: u64 = 1 << 30;
+const LIMIT: Duration = Duration::from_secs(120);
+/// How long a measurement should take, by and large.
+const MEASURE_SECONDS: f64 = 1.0;
+const QUICK_SECONDS: f64 = 0.1;
+/// For what a server does when its client has gone.
+const SETTLE: Duration = Duration::from_millis(5);
+
+/// The load and how it is told of.
+struct Shape {
+    name: &'static str,
+    /// As it is for warming up: its number of requests is scaled then.
+    load: Load,
+}
+
+impl Shape {
+    const fn new(name: &'static str, bytes: u64, [connections, streams]: [u32; 2], first: u64) -> Self {
+        Self::windowed(name, bytes, [connections, streams], first, 30)
+    }
+
+    const fn windowed(
+        name: &'static str,
+        bytes: u64,
+        [connections, streams]: [u32; 2],
+        first: u64,
+        window_bits: u32,
+    ) -> Self {
+        let load = Load {
+            requests: first,
+            connections,
+            streams,
+            window_bits,
+            bytes,
+        };
+        Self { name, load }
+    }
+
+    /// Bodies that take long enough for their bytes, not their number, to count; they have a floor too.
+    fn is_bulk(&self) -> bool {
+        self.load.bytes >= KIB_64
+    }
+}
+
+const SHAPES: [Shape; 8] = [
+    Shape::new("12 bytes, 1 x 1", 12, [1, 1], 500),
+    Shape::new("12 bytes, 1 x 100", 12, [1, 100], 2_000),
+    Shape::new("12 bytes, 16 x 32", 12, [16, 32], 4_000),
+    Shape::new("10 KB, 1 x 100", 10_000, [1, 100], 1_000),
+    Shape::new("10 KB, 1 x 1000", 10_000, [1, 1_000], 2_000),
+    Shape::windowed("64 KiB, 1 x 32, windows of 65,535 B", KIB_64, [1, 32], 200, 16),
+    Shape::windowed("64 KiB, 1 x 32, windows of 16 MiB", KIB_64, [1, 32], 200, 24),
+    Shape::new("1 GiB, 1 x 1", GIB, [1, 1], 1),
+];
+
+/// What a server did under one load.
+struct Sample {
+    a_second: f64,
+    /// Seconds of the server's processor time a request.
+    cpu: f64,
+    peak_memory: f64,
+}
+
+pub(super) fn run(session: &Session) -> Result<Section, Fault> {
+    let mut draft = Draft::new(Case::Servers, "Servers on one core");
+    let folder = session.folder("servers")?;
+    for bytes in [12, 10_000, KIB_64, GIB] {
+        make_file(&folder.join(bytes.to_string()), bytes)?;
+    }
+    let hall = Hall {
+        session,
+        folder,
+        keys: peers::keys(session)?,
+        go: Go::build(session),
+    };
+    draft.say(
+        "One server thread on one core and h2load on another: bodies of so many bytes over so many connections x streams \
+         each, with windows of 1 GiB where no others are named. The processor time is the server's, with the kernel's for \
+         it; ratios are of that time for a request, `fullbore serve` (files) and fullbore's handler from memory to each \
+         server, so less than 1 is less time. A MB is 10^6 bytes of bodies. Memory is the server's peak since its start.",
+    );
+    for shape in &SHAPES {
+        let mut table = Table::new([
+            "server",
+            "transport",
+            if shape.is_bulk() {
+                "MB a second"
+            } else {
+                "requests a second"
+            },
+            "CPU a request, us",
+            "CPU a MB, us",
+            "peak memory, MiB",
+            "files ÷ it",
+            "memory ÷ it",
+        ]);
+        for secure in [false, true] {
+            measure_all(&mut draft, &hall, shape, secure, &mut table);
+        }
+        draft.say(&format!("### {}", shape.name));
+        draft.table(&table);
+    }
+    draft.note("fullbore from memory and hyper run the same handler, on tokio's current thread where nothing else is said, and over TLS with the same rustls configuration; all others send files. hyper's second runtime is tokio's multi-thread one with one worker. Go runs with GOMAXPROCS=1 and its own limit of 250 streams; all others allow 1,000.");
+    draft.note(
+        "TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256; session resumption plays no part.",
+    );
+    draft.note("`plain writes` is the floor: a program that writes as many bytes in 256 KiB writes to one socket, whose reader throws them away.");
+    draft.done(session, &["h2load", "nghttpd", "h2o", "nginx", "go"])
+}
+
+fn measure_all(draft: &mut Draft, hall: &Hall<'_>, shape: &Shape, secure: bool, table: &mut Table) {
+    let transport = if secure { "TLS" } else { "cleartext" };
+    let floor = (shape.is_bulk() && !secure).then_some(Kind::Floor);
+    let kinds: Vec<Kind> = Kind::SERVERS.into_iter().chain(floor).collect();
+    let contenders = kinds.iter().map(|&kind| {
+        let mut trial = Trial {
+            hall,
+            kind,
+            secure,
+            load: shape.load,
+            server: None,
+        };
+        match kind.ours() {
+            true => Contender::ours(kind.name(), move || trial.measure()),
+            false => Contender::peer(kind.name(), move || trial.measure()),
+        }
+    });
+    let all = hold(hall.session.runs, contenders.collect());
+    // Of those that are not installed the rows say so, and the line of versions.
+    let tried = all
+        .iter()
+        .filter(|series| !matches!(series.fault, Some(Fault::Missing(_))));
+    draft.note_faults(&format!("{}, {transport}", shape.name), tried);
+    for series in &all {
+        table.row(row(shape, transport, series, &all));
+    }
+}
+
+fn row(shape: &Shape, transport: &str, one: &Series<Sample>, all: &[Series<Sample>]) -> [String; 8] {
+    let megabytes = shape.load.bytes as f64 / 1e6;
+    let ratio = |own: Kind| {
+        series(all, own.name())
+            .filter(|own| own.name != one.name)
+            .and_then(|own| times_as_much(own, one, |sample| sample.cpu))
+            .map_or("-".to_owned(), |spread| spread.text(2))
+    };
+    let rate = match (&one.fault, shape.is_bulk()) {
+        (Some(Fault::Missing(_)), _) => "not installed".to_owned(),
+        (_, true) => one.cell(0, |sample| sample.a_second * megabytes),
+        (_, false) => one.cell(0, |sample| sample.a_second),
+    };
+    let cell = |digits, figure: &dyn Fn(&Sample) -> f64| {
+        one.spread(figure)
+            .map_or("-".to_owned(), |spread| spread.text(digits))
+    };
+    [
+        one.name.clone(),
+        transport.to_owned(),
+        rate,
+        cell(2, &|sample| sample.cpu * 1e6),
+        cell(0, &|sample| sample.cpu * 1e6 / megabytes),
+        cell(1, &|sample| sample.peak_memory),
+        ratio(Kind::Files),
+        ratio(Kind::Memory),
+    ]
+}
+
+/// One server under one load, which starts when it is measured first and then stays.
+struct Trial<'a> {
+    hall: &'a Hall<'a>,
+    kind: Kind,
+    secure: bool,
+    load: Load,
+    server: Option<Server<'a>>,
+}
+
+impl Trial<'_> {
+    fn measure(&mut self) -> Result<Sample, Fault> {
+        let server = match self.server.take() {
+            Some(server) => server,
+            None => {
+                let server = self.hall.start(self.kind, self.secure)?;
+                let seconds = server.load(self.load, LIMIT)?;
+                let wanted = if self.hall.session.quick {
+                    QUICK_SECONDS
+                } else {
+                    MEASURE_SECONDS
+                };
+                self.load.requests = scaled(self.load, wanted / seconds);
+                thread::sleep(SETTLE);
+                server
+            }
+        };
+        let before = server.cpu()?;
+        let seconds = server.load(self.load, LIMIT)?;
+        thread::sleep(SETTLE);
+        let cpu = server.cpu()?.saturating_sub(before);
+        let requests = self.load.requests as f64;
+        let sample = Sample {
+            a_second: requests / seconds,
+            cpu: cpu.as_secs_f64() / requests,
+            peak_memory: server.peak_memory().unwrap_or(0) as f64 / f64::from(1 << 20),
+        };
+        self.server = Some(server);
+        Ok(sample)
+    }
+}
+
+/// So many times the requests, but at least one on each stream.
+fn scaled(load: Load, times: f64) -> u64 {
+    let least = u64::from(load.connections) * u64::from(load.streams);
+    ((load.requests as f64 * times) as u64).max(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_scaled_and_never_leaves_a_stream_without_a_request() {
+        let [.., long] = &SHAPES;
+        assert_eq!(scaled(long.load, 0.1), 1);
+        let load = Load {
+            requests: 2_000,
+            connections: 16,
+            streams: 32,
+            ..long.load
+        };
+        assert_eq!(scaled(load, 2.5), 5_000);
+        assert_eq!(scaled(load, 0.01), 512);
+    }
+}

@@ -1,0 +1,72 @@
+//! What the same bytes cost without HTTP: a writer of 256 KiB at a time, and a reader that throws them away. Plain
+//! sockets on one thread; `part` runs them, the case `servers` loads them as it does its servers.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Instant;
+
+use clap::Args;
+
+use super::{Failure, say};
+
+static WRITE: [u8; 256 << 10] = [b'x'; 256 << 10];
+const READ: usize = 256 << 10;
+
+#[derive(Args, Clone)]
+pub(crate) struct FloorWriter;
+
+impl FloorWriter {
+    /// Serves one connection after another: eight bytes come, a number, and so many bytes go.
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        say(&format!("listening on {}", listener.local_addr()?))?;
+        for socket in listener.incoming() {
+            let mut socket = socket?;
+            let mut asked = [0; 8];
+            match socket.read_exact(&mut asked) {
+                Ok(()) => write(&mut socket, u64::from_be_bytes(asked))?,
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write(socket: &mut TcpStream, bytes: u64) -> std::io::Result<()> {
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(WRITE.len() as u64);
+        socket.write_all(WRITE.get(..now as usize).unwrap_or(&WRITE))?;
+        left -= now;
+    }
+    Ok(())
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct FloorReader {
+    writer: SocketAddr,
+    /// How many bytes to ask for
+    bytes: u64,
+}
+
+impl FloorReader {
+    /// Prints the seconds from the connection to the last byte.
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut socket = TcpStream::connect(self.writer)?;
+        socket.write_all(&self.bytes.to_be_bytes())?;
+        let mut buffer = vec![0; READ];
+        let mut read = 0;
+        loop {
+            match socket.read(&mut buffer)? {
+                0 => break,
+                now => read += now as u64,
+            }
+        }
+        if read != self.bytes {
+            return Err(format!("{read} bytes, not {}", self.bytes).into());
+        }
+        say(&begun.elapsed().as_secs_f64().to_string())
+    }
+}

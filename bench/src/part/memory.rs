@@ -1,0 +1,160 @@
+//! Servers that answer from memory: `/N` has a body of N bytes. The same handler on the fullbore library and on hyper,
+//! so that they differ in nothing but HTTP/2 and the runtime. `part` runs it, the case `servers` loads it.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use fullbore::Server;
+use fullbore::tls::server_config;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+use super::{Failure, say};
+
+/// What a long body hands over at once.
+const PIECE: Bytes = Bytes::from_static(&[b'x'; 256 << 10]);
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Library {
+    /// fullbore on tokio's current thread
+    Fullbore,
+    /// hyper on tokio's current thread
+    Hyper,
+    /// hyper on tokio's multi-thread runtime with one worker
+    HyperWorker,
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct Memory {
+    library: Library,
+    /// How many streams a client may have open at once
+    #[arg(long)]
+    max_streams: u32,
+    /// The certificate chain, PEM; without it in the clear
+    #[arg(long, requires = "key")]
+    cert: Option<PathBuf>,
+    /// The certificate's private key, PEM
+    #[arg(long)]
+    key: Option<PathBuf>,
+}
+
+impl Memory {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let tls = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Some(Arc::new(server_config(
+                &std::fs::read(cert)?,
+                &std::fs::read(key)?,
+            )?)),
+            _ => None,
+        };
+        match self.library {
+            Library::Fullbore => current_thread()?.block_on(self.fullbore(tls)),
+            Library::Hyper => current_thread()?.block_on(self.hyper(tls)),
+            Library::HyperWorker => {
+                let worker = Builder::new_multi_thread()
+                    .worker_threads(1)
+                    .enable_all()
+                    .build()?;
+                let streams = self.clone();
+                // On the worker, not on this thread: a wake-up between the two is no part of a request.
+                worker.block_on(worker.spawn(async move { streams.hyper(tls).await }))?
+            }
+        }
+    }
+
+    async fn fullbore(&self, tls: Option<Arc<ServerConfig>>) -> Result<(), Failure> {
+        let mut server = Server::bind("127.0.0.1:0")
+            .await?
+            .max_concurrent_streams(self.max_streams);
+        if let Some(tls) = tls {
+            server = server.tls_config(tls);
+        }
+        say(&format!("listening on {}", server.local_addr()?))?;
+        Ok(server.serve(tower::service_fn(answer)).await?)
+    }
+
+    async fn hyper(&self, tls: Option<Arc<ServerConfig>>) -> Result<(), Failure> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        say(&format!("listening on {}", listener.local_addr()?))?;
+        let tls = tls.map(TlsAcceptor::from);
+        loop {
+            let (socket, _) = listener.accept().await?;
+            socket.set_nodelay(true)?;
+            // A connection that fails is its client's loss, who tells of it.
+            tokio::spawn(hyper_connection(socket, tls.clone(), self.max_streams));
+        }
+    }
+}
+
+fn current_thread() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+async fn hyper_connection(
+    socket: TcpStream,
+    tls: Option<TlsAcceptor>,
+    max_streams: u32,
+) -> Result<(), Failure> {
+    match tls {
+        Some(tls) => hyper_serve(tls.accept(socket).await?, max_streams).await,
+        None => hyper_serve(socket, max_streams).await,
+    }
+}
+
+async fn hyper_serve<T>(io: T, max_streams: u32) -> Result<(), Failure>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.max_concurrent_streams(max_streams);
+    Ok(builder
+        .serve_connection(TokioIo::new(io), service_fn(answer))
+        .await?)
+}
+
+/// Does not look at the request's body: no request of the case has one.
+async fn answer<B>(request: Request<B>) -> Result<Response<Pieces>, Infallible> {
+    let name = request.uri().path().trim_start_matches('/');
+    let left = name.parse().unwrap_or(0);
+    Ok(Response::new(Pieces { left }))
+}
+
+/// A body of so many bytes.
+struct Pieces {
+    left: u64,
+}
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let now = self.left.min(PIECE.len() as u64);
+        self.left -= now;
+        Poll::Ready((now > 0).then(|| Ok(Frame::data(PIECE.slice(..now as usize)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}

@@ -1,0 +1,330 @@
+//! Servers of one thread on one core, fullbore's and the peers', and what loads them from the other: h2load, or a plain
+//! reader for the floor. The case `servers` calls it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::go::Go;
+use super::{Keys, h2loads_lines, nginx_temporary_paths, window_flags};
+use crate::fault::Fault;
+use crate::fullbore::port;
+use crate::part;
+use crate::process::{self, Lines, Running};
+use crate::session::Session;
+
+const SERVERS_CORE: usize = 0;
+const LOADS_CORE: usize = 1;
+const START: Duration = Duration::from_secs(10);
+/// As many streams as any load opens; nginx, h2o and nghttpd allow some 100 by themselves.
+const MAX_STREAMS: &str = "1000";
+
+/// Which server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    /// `fullbore serve`, from files.
+    Files,
+    /// The library, from memory.
+    Memory,
+    Hyper,
+    HyperWorker,
+    Go,
+    Nghttpd,
+    H2o,
+    Nginx,
+    /// No HTTP at all.
+    Floor,
+}
+
+impl Kind {
+    /// Those that speak HTTP/2.
+    pub(crate) const SERVERS: [Kind; 8] = [
+        Kind::Files,
+        Kind::Memory,
+        Kind::Hyper,
+        Kind::HyperWorker,
+        Kind::Go,
+        Kind::Nghttpd,
+        Kind::H2o,
+        Kind::Nginx,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Files => "fullbore serve",
+            Kind::Memory => "fullbore, from memory",
+            Kind::Hyper => "hyper, current thread",
+            Kind::HyperWorker => "hyper, one worker",
+            Kind::Go => "Go net/http",
+            Kind::Nghttpd => "nghttpd",
+            Kind::H2o => "h2o",
+            Kind::Nginx => "nginx",
+            Kind::Floor => "plain writes",
+        }
+    }
+
+    pub(crate) fn ours(self) -> bool {
+        matches!(self, Kind::Files | Kind::Memory)
+    }
+}
+
+/// What all servers are started with.
+pub(crate) struct Hall<'a> {
+    pub(crate) session: &'a Session,
+    /// A file of N bytes is named N.
+    pub(crate) folder: PathBuf,
+    pub(crate) keys: Keys,
+    pub(crate) go: Result<Go, Fault>,
+}
+
+/// A server under way, until it is dropped.
+pub(crate) struct Server<'a> {
+    session: &'a Session,
+    running: Running<'a>,
+    // A server that prints must find a reader.
+    _lines: Option<Lines>,
+    kind: Kind,
+    base: String,
+    port: u16,
+}
+
+/// What h2load is to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) requests: u64,
+    pub(crate) connections: u32,
+    /// Of each connection.
+    pub(crate) streams: u32,
+    /// The windows, of a stream and of the connection, are of `2^bits - 1` bytes.
+    pub(crate) window_bits: u32,
+    /// Of each response.
+    pub(crate) bytes: u64,
+}
+
+impl<'a> Hall<'a> {
+    /// Starts a server on the servers' core.
+    pub(crate) fn start(&self, kind: Kind, secure: bool) -> Result<Server<'a>, Fault> {
+        let (running, lines, port) =
+            process::on_core(SERVERS_CORE, || self.running(kind, secure.then_some(&self.keys)))?;
+        let scheme = if secure { "https" } else { "http" };
+        Ok(Server {
+            session: self.session,
+            running,
+            _lines: lines,
+            kind,
+            base: format!("{scheme}://127.0.0.1:{port}"),
+            port,
+        })
+    }
+
+    fn running(&self, kind: Kind, keys: Option<&Keys>) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+        match kind {
+            Kind::Files => {
+                let mut command = self.session.fullbore.command("serve");
+                command.arg(&self.folder).args([
+                    "--listen",
+                    "127.0.0.1:0",
+                    "--threads",
+                    "1",
+                    "--max-streams",
+                    MAX_STREAMS,
+                ]);
+                match keys {
+                    Some(keys) => command.arg("--cert").arg(&keys.cert).arg("--key").arg(&keys.key),
+                    None => command.arg("--plaintext"),
+                };
+                self.talking(command)
+            }
+            Kind::Memory => self.memory("fullbore", keys),
+            Kind::Hyper => self.memory("hyper", keys),
+            Kind::HyperWorker => self.memory("hyper-worker", keys),
+            Kind::Floor => self.talking(part::command("floor-writer")?),
+            Kind::Go => {
+                let go = self.go.as_ref().map_err(|fault| match fault {
+                    Fault::Missing(what) => Fault::Missing(what.clone()),
+                    fault => Fault::Failed("Go's server".to_owned(), fault.to_string()),
+                })?;
+                self.talking(go.server(&self.folder, keys))
+            }
+            Kind::Nghttpd => {
+                let port = self.session.free_port()?;
+                let mut command = Command::new("nghttpd");
+                command.args(["-a", "127.0.0.1", "-n1", "-m", MAX_STREAMS, "-d"]);
+                command.arg(&self.folder);
+                match keys {
+                    Some(keys) => command.arg(port.to_string()).arg(&keys.key).arg(&keys.cert),
+                    None => command.arg("--no-tls").arg(port.to_string()),
+                };
+                self.silent(command, port)
+            }
+            Kind::H2o => {
+                let port = self.session.free_port()?;
+                let file = self.config("h2o", port, &h2o_config(&self.folder, port, keys))?;
+                let mut command = Command::new("h2o");
+                command.arg("-c").arg(file);
+                self.silent(command, port)
+            }
+            Kind::Nginx => {
+                let port = self.session.free_port()?;
+                let own = self.session.folder("nginx")?;
+                let file = self.config("nginx", port, &nginx_config(&own, &self.folder, port, keys))?;
+                let mut command = Command::new("nginx");
+                command.arg("-e").arg(own.join("error.log"));
+                command.arg("-c").arg(file);
+                self.silent(command, port)
+            }
+        }
+    }
+
+    fn memory(&self, library: &str, keys: Option<&Keys>) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+        let mut command = part::command("memory")?;
+        command.args([library, "--max-streams", MAX_STREAMS]);
+        if let Some(keys) = keys {
+            command.arg("--cert").arg(&keys.cert).arg("--key").arg(&keys.key);
+        }
+        self.talking(command)
+    }
+
+    fn talking(&self, mut command: Command) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+        let (running, lines) = Running::talking(&self.session.janitor, &mut command)?;
+        let port = port(&lines.after("listening on ", START)?)?;
+        Ok((running, Some(lines), port))
+    }
+
+    fn silent(&self, mut command: Command, port: u16) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+        let running = Running::silent(&self.session.janitor, &mut command, port)?;
+        Ok((running, None, port))
+    }
+
+    fn config(&self, name: &str, port: u16, text: &str) -> Result<PathBuf, Fault> {
+        let file = self.session.folder(name)?.join(format!("{port}.conf"));
+        std::fs::write(&file, text).map_err(|error| Fault::File(file.clone(), error))?;
+        Ok(file)
+    }
+}
+
+impl Server<'_> {
+    /// Loads it from the other core, and tells the seconds that took by the load program's own clock.
+    pub(crate) fn load(&self, load: Load, limit: Duration) -> Result<f64, Fault> {
+        let mut command = match self.kind {
+            Kind::Floor => {
+                let mut command = part::command("floor-reader")?;
+                command.arg(format!("127.0.0.1:{}", self.port));
+                command.arg((load.requests * load.bytes).to_string());
+                command
+            }
+            _ => h2load(load, &format!("{}/{}", self.base, load.bytes)),
+        };
+        let limit = self.session.limit(limit)?;
+        let said = process::on_core(LOADS_CORE, || {
+            process::run(&self.session.janitor, &mut command, limit)
+        })?;
+        match self.kind {
+            Kind::Floor => said
+                .stdout
+                .trim()
+                .parse()
+                .map_err(|_| Fault::Output("the plain reader".to_owned(), said.stdout)),
+            _ => h2loads_lines(&said.stdout, load.requests),
+        }
+    }
+
+    pub(crate) fn cpu(&self) -> Result<Duration, Fault> {
+        self.running.cpu()
+    }
+
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
+        self.running.peak_memory()
+    }
+}
+
+fn h2load(load: Load, url: &str) -> Command {
+    let mut command = Command::new("h2load");
+    command.args([
+        format!("-n{}", load.requests),
+        format!("-c{}", load.connections),
+        format!("-m{}", load.streams),
+    ]);
+    command.args(window_flags(load.window_bits));
+    // The same cipher for all, whatever a server would rather have.
+    command.args(["--tls13-ciphers=TLS_AES_128_GCM_SHA256", "--groups=P-256"]);
+    command.arg(url);
+    command
+}
+
+/// JSON is YAML, and quotes what stands in a path.
+fn h2o_config(folder: &Path, port: u16, keys: Option<&Keys>) -> String {
+    let mut listen = serde_json::json!({ "host": "127.0.0.1", "port": port });
+    if let Some(keys) = keys {
+        listen["ssl"] = serde_json::json!({ "certificate-file": keys.cert, "key-file": keys.key });
+    }
+    let streams: u32 = MAX_STREAMS.parse().unwrap_or(u32::MAX);
+    serde_json::json!({
+        "num-threads": 1,
+        "listen": listen,
+        "http2-max-concurrent-requests-per-connection": streams,
+        "hosts": { "default": { "paths": { "/": { "file.dir": folder } } } },
+    })
+    .to_string()
+}
+
+/// With what Debian's own configuration turns on, and descriptors kept open.
+fn nginx_config(own: &Path, folder: &Path, port: u16, keys: Option<&Keys>) -> String {
+    let temporary = nginx_temporary_paths(own);
+    let (ssl, tls) = match keys {
+        Some(keys) => (
+            "ssl ",
+            format!(
+                "ssl_protocols TLSv1.3;\n    ssl_certificate {};\n    ssl_certificate_key {};\n    ",
+                keys.cert.display(),
+                keys.key.display()
+            ),
+        ),
+        None => ("", String::new()),
+    };
+    format!(
+        "daemon off;\nmaster_process off;\nworker_processes 1;\npid {own}/{port}.pid;\nerror_log {own}/error.log;\n\
+         events {{}}\nhttp {{\n  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  open_file_cache max=100;\n  \
+         keepalive_requests 1000000000;\n  http2_max_concurrent_streams {MAX_STREAMS};\n{temporary}  \
+         server {{\n    listen 127.0.0.1:{port} {ssl}http2;\n    {tls}root {folder};\n  }}\n}}\n",
+        own = own.display(),
+        folder = folder.display(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> Keys {
+        Keys {
+            cert: PathBuf::from("/k/cert.pem"),
+            key: PathBuf::from("/k/key.pem"),
+        }
+    }
+
+    #[test]
+    fn h2os_configuration_has_keys_only_over_tls() {
+        let clear = h2o_config(Path::new("/f"), 1, None);
+        assert!(
+            clear.contains(r#""file.dir":"/f""#) && !clear.contains("ssl"),
+            "{clear}"
+        );
+        let tls = h2o_config(Path::new("/f"), 1, Some(&keys()));
+        assert!(tls.contains(r#""key-file":"/k/key.pem""#), "{tls}");
+    }
+
+    #[test]
+    fn nginxs_configuration_listens_as_it_is_told() {
+        let clear = nginx_config(Path::new("/o"), Path::new("/f"), 7, None);
+        assert!(
+            clear.contains("listen 127.0.0.1:7 http2;\n    root /f;"),
+            "{clear}"
+        );
+        let tls = nginx_config(Path::new("/o"), Path::new("/f"), 7, Some(&keys()));
+        assert!(
+            tls.contains("listen 127.0.0.1:7 ssl http2;\n    ssl_protocols TLSv1.3;"),
+            "{tls}"
+        );
+    }
+}
