@@ -173,8 +173,12 @@ fn row(shape: &Shape, transport: &str, one: &Series<Sample>, all: &[Series<Sampl
         one.name.clone(),
         transport.to_owned(),
         rate,
-        cell(2, &|sample| sample.cpu * 1e6),
-        cell(0, &|sample| sample.cpu * 1e6 / megabytes),
+        cell(if shape.is_bulk() { 0 } else { 2 }, &|sample| sample.cpu * 1e6),
+        // Of bodies of 12 bytes it would tell nothing.
+        match shape.load.bytes {
+            12 => "-".to_owned(),
+            _ => cell(0, &|sample| sample.cpu * 1e6 / megabytes),
+        },
         cell(1, &|sample| sample.peak_memory),
         ratio(Kind::Files),
         ratio(Kind::Memory),

@@ -84,6 +84,7 @@ pub(crate) struct Server<'a> {
     // A server that prints must find a reader.
     _lines: Option<Lines>,
     kind: Kind,
+    secure: bool,
     base: String,
     port: u16,
 }
@@ -112,6 +113,7 @@ impl<'a> Hall<'a> {
             running,
             _lines: lines,
             kind,
+            secure,
             base: format!("{scheme}://127.0.0.1:{port}"),
             port,
         })
@@ -225,7 +227,12 @@ impl Server<'_> {
                 .trim()
                 .parse()
                 .map_err(|_| Fault::Output("the plain reader".to_owned(), said.stdout)),
-            _ => h2loads_lines(&said.stdout, load.requests),
+            _ => {
+                if self.secure {
+                    same_tls(&said.stdout)?;
+                }
+                h2loads_lines(&said.stdout, load.requests)
+            }
         }
     }
 
@@ -252,6 +259,16 @@ fn h2load(load: Load, url: &str) -> Command {
     command
 }
 
+/// Whether the connection had the protocol and the cipher that the section tells of.
+fn same_tls(text: &str) -> Result<(), Fault> {
+    for wanted in ["TLS Protocol: TLSv1.3", "Cipher: TLS_AES_128_GCM_SHA256"] {
+        if !text.lines().any(|line| line == wanted) {
+            return Err(Fault::Output("h2load".to_owned(), format!("no line `{wanted}`")));
+        }
+    }
+    Ok(())
+}
+
 /// JSON is YAML, and quotes what stands in a path.
 fn h2o_config(folder: &Path, port: u16, keys: Option<&Keys>) -> String {
     let mut listen = serde_json::json!({ "host": "127.0.0.1", "port": port });
@@ -268,7 +285,8 @@ fn h2o_config(folder: &Path, port: u16, keys: Option<&Keys>) -> String {
     .to_string()
 }
 
-/// With what Debian's own configuration turns on, and descriptors kept open.
+/// At its best: with sendfile and descriptors kept open, and without `tcp_nopush`, which Debian's configuration turns on
+/// and which makes a single small response in the clear wait 20 ms.
 fn nginx_config(own: &Path, folder: &Path, port: u16, keys: Option<&Keys>) -> String {
     let temporary = nginx_temporary_paths(own);
     let (ssl, tls) = match keys {
@@ -284,7 +302,7 @@ fn nginx_config(own: &Path, folder: &Path, port: u16, keys: Option<&Keys>) -> St
     };
     format!(
         "daemon off;\nmaster_process off;\nworker_processes 1;\npid {own}/{port}.pid;\nerror_log {own}/error.log;\n\
-         events {{}}\nhttp {{\n  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  open_file_cache max=100;\n  \
+         events {{}}\nhttp {{\n  access_log off;\n  sendfile on;\n  open_file_cache max=100;\n  \
          keepalive_requests 1000000000;\n  http2_max_concurrent_streams {MAX_STREAMS};\n{temporary}  \
          server {{\n    listen 127.0.0.1:{port} {ssl}http2;\n    {tls}root {folder};\n  }}\n}}\n",
         own = own.display(),
@@ -301,6 +319,14 @@ mod tests {
             cert: PathBuf::from("/k/cert.pem"),
             key: PathBuf::from("/k/key.pem"),
         }
+    }
+
+    #[test]
+    fn another_protocol_or_cipher_is_no_measurement() {
+        let text = "TLS Protocol: TLSv1.3\nCipher: TLS_AES_128_GCM_SHA256\n";
+        assert!(same_tls(text).is_ok());
+        assert!(same_tls(&text.replace("v1.3", "v1.2")).is_err());
+        assert!(same_tls(&text.replace("128", "256")).is_err());
     }
 
     #[test]
