@@ -285,8 +285,8 @@ fn h2o_config(folder: &Path, port: u16, keys: Option<&Keys>) -> String {
     .to_string()
 }
 
-/// At its best: with sendfile and descriptors kept open, and without `tcp_nopush`, which Debian's configuration turns on
-/// and which makes a single small response in the clear wait 20 ms.
+/// At its best: with descriptors kept open, and sendfile for the longest body alone. With sendfile a response in the clear
+/// leaves in more than one write and waits 44 ms for an acknowledgement: 23 requests a second of 12 bytes, not 9,500.
 fn nginx_config(own: &Path, folder: &Path, port: u16, keys: Option<&Keys>) -> String {
     let temporary = nginx_temporary_paths(own);
     let (ssl, tls) = match keys {
@@ -302,9 +302,9 @@ fn nginx_config(own: &Path, folder: &Path, port: u16, keys: Option<&Keys>) -> St
     };
     format!(
         "daemon off;\nmaster_process off;\nworker_processes 1;\npid {own}/{port}.pid;\nerror_log {own}/error.log;\n\
-         events {{}}\nhttp {{\n  access_log off;\n  sendfile on;\n  open_file_cache max=100;\n  \
+         events {{}}\nhttp {{\n  access_log off;\n  open_file_cache max=100;\n  \
          keepalive_requests 1000000000;\n  http2_max_concurrent_streams {MAX_STREAMS};\n{temporary}  \
-         server {{\n    listen 127.0.0.1:{port} {ssl}http2;\n    {tls}root {folder};\n  }}\n}}\n",
+         server {{\n    listen 127.0.0.1:{port} {ssl}http2;\n    {tls}root {folder};\n    location = /1073741824 {{ sendfile on; }}\n  }}\n}}\n",
         own = own.display(),
         folder = folder.display(),
     )
