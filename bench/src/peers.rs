@@ -2,8 +2,8 @@
 
 pub(crate) mod go;
 pub(crate) mod java;
-pub(crate) mod uploads;
 pub(crate) mod servers;
+pub(crate) mod uploads;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
