@@ -110,7 +110,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         "10,000 files of 10,000 bytes over 100 ms and 1 Gbit/s, from servers that allow 10,000 streams at once on a \
          connection, and from ones that allow 100. The limit is one round trip and the bodies at the link's rate: {limit:.2} s. \
          100 streams of 10,000 bytes a round trip are 10 MB/s on one connection whatever its windows, so that 100 \
-         round trips, 10 s, pass; `fullbore get` opens up to six connections then, as the others do only when told to."
+         round trips, 10 s, pass; `fullbore get` opens up to eight connections then, as the others do only when told to."
     ));
     draft.table(&table);
     draft.note("`fullbore get -i list --discard` at its defaults; `h2load -n10000 -c1 -m10000 -w30 -W30 -i list` (`-m100` where the server allows 100); `curl --parallel --parallel-max 300`, 300 being the most that curl before 8.16 takes.");

@@ -22,11 +22,14 @@ use tokio::time::{sleep, timeout};
 
 use super::{Failure, say};
 
-/// What a reader uploads.
+/// What a reader uploads: once, or so often when it is under way before the flood comes.
 const UPLOAD: Bytes = Bytes::from_static(&[0; 1 << 20]);
+const LONG_UPLOAD: usize = 32;
 /// For how long connections stay idle, so that the case can see what they cost.
 const IDLE: Duration = Duration::from_secs(2);
-/// How long the flood goes on before the readers begin.
+/// How long the readers that are under way have had when the flood begins.
+const HEAD_START: Duration = Duration::from_millis(200);
+/// How long the flood goes on before the other readers begin.
 const FLOOD: Duration = Duration::from_secs(5);
 /// What a reader may take: it gets its turn among very many.
 const READER: Duration = Duration::from_secs(30);
@@ -76,7 +79,7 @@ struct Crowd {
     /// How many streams each of them has
     #[arg(long)]
     streams: usize,
-    /// How many more connections have one stream, which is read
+    /// How many more connections have one stream, which is read: half of them before the others begin, and half after
     #[arg(long)]
     readers: usize,
 }
@@ -113,13 +116,33 @@ impl http_body::Body for Endless {
     }
 }
 
+/// A body of so many chunks.
+struct Chunks(usize);
+
+impl http_body::Body for Chunks {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.checked_sub(1).map(|left| {
+            self.0 = left;
+            Ok(http_body::Frame::data(UPLOAD))
+        }))
+    }
+}
+
 impl BudgetUploads {
     pub(super) async fn run(&self) -> Result<(), Failure> {
         let upload = |uri, body| Request::put(uri).body(body);
         let flood = |uri: Uri| upload(uri, Endless.boxed_unsync());
-        let one = |uri: Uri| upload(uri, Full::new(UPLOAD).boxed_unsync());
+        let long = |uri: Uri| upload(uri, Chunks(LONG_UPLOAD).boxed_unsync());
+        let short = |uri: Uri| upload(uri, Chunks(1).boxed_unsync());
+        let names = ["never", "read", "read"];
         self.crowd
-            .come(&Config::default(), "never", flood, "read", one)
+            .come(&Config::default(), names, flood, long, short)
             .await
     }
 }
@@ -129,21 +152,24 @@ impl BudgetDownloads {
         let mut config = Config::default();
         config.budget = Some(MemoryBudget::new(self.budget));
         let get = |uri: Uri| Request::get(uri).body(Empty::new().boxed_unsync());
-        self.crowd.come(&config, "body", get, "body", get).await
+        let names = ["body", "long", "body"];
+        self.crowd.come(&config, names, get, get, get).await
     }
 }
 
 impl Crowd {
-    /// Connects, is idle, floods, and reads: `start`, `idle` and `flooding` are printed when each of these begins, then
-    /// how many readers came to their end and how many streams were refused. Goes on until it is ended.
+    /// Connects, is idle, reads, floods, and reads again: `start`, `idle` and `flooding` are printed when each of these
+    /// begins, then how many readers of either kind came to their end and how many streams were refused. Goes on until it
+    /// is ended. `names` are what is asked for: unread, by the first readers, by the others.
     async fn come(
         &self,
         config: &Config,
-        unread: &str,
+        names: [&str; 3],
         flood: impl Fn(Uri) -> http::Result<Request<Body>>,
-        read: &str,
-        one: impl Fn(Uri) -> http::Result<Request<Body>>,
+        long: impl Fn(Uri) -> http::Result<Request<Body>>,
+        short: impl Fn(Uri) -> http::Result<Request<Body>>,
     ) -> Result<(), Failure> {
+        let [unread, first, other] = names;
         let uri = |name: &str| format!("http://{}/{name}", self.server).parse::<Uri>();
         say("start")?;
         sleep(Duration::from_millis(500)).await;
@@ -155,6 +181,15 @@ impl Crowd {
         sleep(IDLE).await;
 
         let (readers, flooded) = crowd.split_at(self.readers);
+        let (early, late) = readers.split_at(self.readers / 2);
+        let mut under_way = JoinSet::new();
+        for connection in early {
+            let response = connection.send(long(uri(first)?)?);
+            under_way.spawn(timeout(READER, async move {
+                drain(response.await?.into_body()).await
+            }));
+        }
+        sleep(HEAD_START).await;
         let mut unread_streams = JoinSet::new();
         for connection in flooded {
             for _ in 0..self.streams {
@@ -173,29 +208,40 @@ impl Crowd {
 
         let begun = Instant::now();
         let mut reading = JoinSet::new();
-        for connection in readers {
-            let response = connection.send(one(uri(read)?)?);
+        for connection in late {
+            let response = connection.send(short(uri(other)?)?);
             reading.spawn(timeout(READER, async move {
                 drain(response.await?.into_body()).await
             }));
         }
-        let (mut ended, mut last) = (0, None);
-        while let Some(done) = reading.join_next().await {
-            match done? {
-                Ok(Ok(_)) => ended += 1,
-                Ok(Err(failure)) => last = Some(super::in_full(failure.as_ref())),
-                Err(_) => last = Some("too slow".to_owned()),
-            }
-        }
+        let (finished, why) = ends(&mut under_way).await?;
+        let (let_in, why_not) = ends(&mut reading).await?;
         let seconds = begun.elapsed().as_secs_f64();
         let mut refused = 0;
         while let Some(failed) = unread_streams.try_join_next() {
             refused += usize::from(failed?.is_err());
         }
-        let last = last.unwrap_or_else(|| "none failed".to_owned());
-        say(&format!("readers {ended} {seconds:.3} {refused} {last}"))?;
+        let last = why.or(why_not).unwrap_or_else(|| "none failed".to_owned());
+        say(&format!(
+            "readers {finished} {let_in} {seconds:.3} {refused} {last}"
+        ))?;
         pending().await
     }
+}
+
+/// How many of them came to their end, and why the last that did not has failed.
+async fn ends(
+    readers: &mut JoinSet<Result<Result<usize, Failure>, tokio::time::error::Elapsed>>,
+) -> Result<(usize, Option<String>), Failure> {
+    let (mut ended, mut last) = (0, None);
+    while let Some(done) = readers.join_next().await {
+        match done? {
+            Ok(Ok(_)) => ended += 1,
+            Ok(Err(failure)) => last = Some(super::in_full(failure.as_ref())),
+            Err(_) => last = Some("too slow".to_owned()),
+        }
+    }
+    Ok((ended, last))
 }
 
 /// A connection that has had a request already.
