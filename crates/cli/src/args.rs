@@ -113,7 +113,7 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::connection_window)]
     pub(crate) connection_window: Option<u32>,
 
-    /// Refill both windows when no more than this remains of them [default: once a quarter is used up]
+    /// Refill both windows when no more than this remains of them [default: once a quarter is used up, or a thirty-second of a fixed window that the path waits for]
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::refill_at)]
     pub(crate) refill_at: Option<u32>,
 
@@ -272,7 +272,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::connection_window)]
     pub(crate) connection_window: Option<u32>,
 
-    /// Refill both windows when no more than this remains of them [default: once a quarter is used up]
+    /// Refill both windows when no more than this remains of them [default: once a quarter is used up, or a thirty-second of a fixed window that the path waits for]
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::refill_at)]
     pub(crate) refill_at: Option<u32>,
 

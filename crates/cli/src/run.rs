@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::exit::{Exit, Failure};
 
-/// Threads of `get` and `put`. One connection is one driver, whatever threads there are, and 10,000 small files on two
-/// take 0.2 s of CPU more than on one, which only moves them from one to the other.
+/// Threads of `get` and `put`. One connection is one driver, whatever threads there are: on two, 10,000 small files are
+/// only moved from one to the other, and take longer (`fullbore-bench many`).
 pub(crate) const CLIENT_WORKERS: usize = 1;
 
 /// Threads of the demo, which is client and server.
