@@ -12,6 +12,8 @@ mod stalled;
 mod tiny;
 mod windows;
 
+use clap::Subcommand;
+
 use crate::contest::Series;
 use crate::fault::Fault;
 use crate::markdown::Table;
@@ -26,18 +28,28 @@ const ROUND_TRIPS: [u32; 6] = [1, 20, 70, 100, 130, 230];
 /// The link's rate, in bytes a second.
 const RATE: f64 = 125e6;
 
-/// One of the published cases.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// One of the cases; each is a subcommand.
+#[derive(Subcommand, Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Case {
+    /// One stream of 64 MiB at 1 Gbit/s over six round trips, down and up
     Paths,
+    /// Windows that do not move: 65,535 B, 4 MiB and 16 MiB over the same six round trips, simulated and measured
     Windows,
+    /// How many WINDOW_UPDATE frames a MiB received costs
     Frames,
+    /// 10,000 files of 10 KB over 100 ms, from servers that allow 10,000 streams and 100
     Many,
+    /// Whether a long upload through a small window decays into tiny DATA frames
     Tiny,
+    /// A response of 200,000 DATA frames of one byte
     Flood,
+    /// 64 KiB responses one after another, beside clients in Java and reqwest
     Responses,
+    /// 2,000 connections under a memory budget of 64 MiB, most of whose bytes nobody reads
     Budget,
+    /// 99 streams beside one that nobody reads
     Stalled,
+    /// Servers of one thread on one core under h2load, beside hyper, Go, nghttpd, h2o and nginx
     Servers,
 }
 

@@ -64,26 +64,8 @@ struct Options {
 
 #[derive(Subcommand, Clone)]
 enum Chosen {
-    /// One stream of 64 MiB at 1 Gbit/s over six round trips, down and up
-    Paths,
-    /// Windows that do not move: 65,535 B, 4 MiB and 16 MiB over the same six round trips, simulated and measured
-    Windows,
-    /// How many WINDOW_UPDATE frames a MiB received costs
-    Frames,
-    /// 10,000 files of 10 KB over 100 ms, from servers that allow 10,000 streams and 100
-    Many,
-    /// Whether a long upload through a small window decays into tiny DATA frames
-    Tiny,
-    /// A response of 200,000 DATA frames of one byte
-    Flood,
-    /// 64 KiB responses one after another, beside clients in Java and reqwest
-    Responses,
-    /// 2,000 connections under a memory budget of 64 MiB, most of whose bytes nobody reads
-    Budget,
-    /// 99 streams beside one that nobody reads
-    Stalled,
-    /// Servers of one thread on one core under h2load, beside hyper, Go, nghttpd, h2o and nginx
-    Servers,
+    #[command(flatten)]
+    Case(Case),
     /// Every case above
     All,
     /// A program of the bench's own, which the cases start
@@ -94,16 +76,7 @@ enum Chosen {
 impl Chosen {
     fn cases(&self) -> Vec<Case> {
         match self {
-            Chosen::Paths => vec![Case::Paths],
-            Chosen::Windows => vec![Case::Windows],
-            Chosen::Frames => vec![Case::Frames],
-            Chosen::Many => vec![Case::Many],
-            Chosen::Tiny => vec![Case::Tiny],
-            Chosen::Flood => vec![Case::Flood],
-            Chosen::Responses => vec![Case::Responses],
-            Chosen::Budget => vec![Case::Budget],
-            Chosen::Stalled => vec![Case::Stalled],
-            Chosen::Servers => vec![Case::Servers],
+            Chosen::Case(case) => vec![*case],
             Chosen::Part(_) => Vec::new(),
             Chosen::All => Case::ALL.to_vec(),
         }

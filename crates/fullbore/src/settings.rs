@@ -1,12 +1,12 @@
 //! Settings that a client and a server have in common, and their defaults in this library.
 
-use fullbore_proto::{Config, MemoryBudget, WindowSize};
+use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, Refill, WindowSize};
 use tokio::net::TcpStream;
 
 use crate::error::Error;
 
 /// The budget of a client or a server that is given none: 512 MiB.
-pub(crate) const DEFAULT_BUDGET: u64 = 512 << 20;
+const DEFAULT_BUDGET: u64 = 512 << 20;
 
 /// Sizes of the kernel's buffers of a TCP connection, in bytes. None leaves them to the kernel, which tunes them itself
 /// up to a limit (on Linux the third figures of `net.ipv4.tcp_rmem` and `net.ipv4.tcp_wmem`).
@@ -37,12 +37,52 @@ impl TcpBuffers {
     }
 }
 
-/// The engine's settings with a budget, when there is none yet.
-pub(crate) fn with_budget(mut config: Config) -> Config {
-    config
-        .budget
-        .get_or_insert_with(|| MemoryBudget::new(DEFAULT_BUDGET));
-    config
+/// What a client's and a server's builder set in the same way.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Engine {
+    pub(crate) config: Config,
+    pub(crate) tcp_buffers: TcpBuffers,
+    /// The window that was out of range, if one was.
+    fault: Option<Error>,
+}
+
+impl Engine {
+    /// The window of each stream, fixed from then on.
+    pub(crate) fn set_stream_window(&mut self, bytes: u32) {
+        match window("a stream", 1, bytes) {
+            Ok(window) => self.config.stream_window = window,
+            Err(error) => self.fault = Some(error),
+        }
+        self.config.adaptive = false;
+    }
+
+    /// The window of each connection, fixed from then on.
+    pub(crate) fn set_connection_window(&mut self, bytes: u32) {
+        match window("the connection", DEFAULT_WINDOW.bytes(), bytes) {
+            Ok(window) => self.config.connection_window = window,
+            Err(error) => self.fault = Some(error),
+        }
+        self.config.adaptive = false;
+    }
+
+    pub(crate) fn set_refill(&mut self, stream: Refill, connection: Refill) {
+        self.config.stream_refill = stream;
+        self.config.connection_refill = connection;
+    }
+
+    /// Nothing more is set: a budget of its own, unless it was given one.
+    ///
+    /// # Errors
+    /// A window that was set is out of range.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        self.config
+            .budget
+            .get_or_insert_with(|| MemoryBudget::new(DEFAULT_BUDGET));
+        Ok(())
+    }
 }
 
 /// A window of `bytes`, or the error that says what a window is.

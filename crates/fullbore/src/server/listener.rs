@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::{Config, DEFAULT_WINDOW, KeepAlive, MemoryBudget, Refill};
+use fullbore_proto::{Config, KeepAlive, MemoryBudget, Refill};
 use http::{Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,7 +20,7 @@ use tower_service::Service;
 use super::connection::serve_connection;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::settings::{TcpBuffers, with_budget};
+use crate::settings::{Engine, TcpBuffers};
 
 /// How long a TLS handshake may take unless told otherwise.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,9 +50,7 @@ pub struct PeerAddr(pub SocketAddr);
 /// ```
 pub struct Server {
     listener: TcpListener,
-    config: Config,
-    windows: Result<(), Error>,
-    tcp_buffers: TcpBuffers,
+    engine: Engine,
     drain_timeout: Duration,
     peer_addresses: bool,
     handshake_timeout: Duration,
@@ -76,9 +74,7 @@ impl Server {
     pub fn from_listener(listener: TcpListener) -> Self {
         Server {
             listener,
-            config: Config::default(),
-            windows: Ok(()),
-            tcp_buffers: TcpBuffers::default(),
+            engine: Engine::default(),
             drain_timeout: DRAIN_TIMEOUT,
             peer_addresses: false,
             handshake_timeout: HANDSHAKE_TIMEOUT,
@@ -99,20 +95,16 @@ impl Server {
     /// All settings of the engine at once; what was set before is replaced.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
-        self.config = config;
+        self.engine.config = config;
         self
     }
 
-    /// The receive window of each stream in bytes, 1..=2^31-1: what an upload may have under way, as it is from then on: windows that are
-    /// set do not follow the path ([`Config::adaptive`] is off). Unless set they open at 48 MiB, or less when the memory
+    /// The receive window of each stream in bytes, 1..=2^31-1: what an upload may have under way. Windows that are set do
+    /// not follow the path ([`Config::adaptive`] is off). Unless set they open at 48 MiB, or less when the memory
     /// budget is short of room, and follow it.
     #[must_use]
     pub fn stream_window(mut self, bytes: u32) -> Self {
-        match crate::settings::window("a stream", 1, bytes) {
-            Ok(window) => self.config.stream_window = window,
-            Err(error) => self.windows = Err(error),
-        }
-        self.config.adaptive = false;
+        self.engine.set_stream_window(bytes);
         self
     }
 
@@ -120,11 +112,7 @@ impl Server {
     /// [`Self::stream_window`]. 64 MiB unless set.
     #[must_use]
     pub fn connection_window(mut self, bytes: u32) -> Self {
-        match crate::settings::window("the connection", DEFAULT_WINDOW.bytes(), bytes) {
-            Ok(window) => self.config.connection_window = window,
-            Err(error) => self.windows = Err(error),
-        }
-        self.config.adaptive = false;
+        self.engine.set_connection_window(bytes);
         self
     }
 
@@ -132,29 +120,29 @@ impl Server {
     /// credit outstanding plus bytes buffered never pass it. 512 MiB of its own unless set.
     #[must_use]
     pub fn memory_budget(mut self, budget: MemoryBudget) -> Self {
-        self.config.budget = Some(budget);
+        self.engine.config.budget = Some(budget);
         self
     }
 
     /// The sizes of the kernel's buffers of each connection. The kernel's own choice unless set.
     #[must_use]
     pub fn tcp_buffers(mut self, buffers: TcpBuffers) -> Self {
-        self.tcp_buffers = buffers;
+        self.engine.tcp_buffers = buffers;
         self
     }
 
-    /// When windows are refilled, for streams and for the connection apart. A quarter unless set.
+    /// When windows are refilled, for streams and for the connection apart. A quarter unless set, and
+    /// a thirty-second of a fixed window that the path waits for.
     #[must_use]
     pub fn refill(mut self, stream: Refill, connection: Refill) -> Self {
-        self.config.stream_refill = stream;
-        self.config.connection_refill = connection;
+        self.engine.set_refill(stream, connection);
         self
     }
 
     /// How many streams a client may have open at once. 10,000 unless set.
     #[must_use]
     pub fn max_concurrent_streams(mut self, streams: u32) -> Self {
-        self.config.max_concurrent_streams = streams;
+        self.engine.config.max_concurrent_streams = streams;
         self
     }
 
@@ -193,7 +181,7 @@ impl Server {
     #[must_use]
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
         self.handshake_timeout = timeout;
-        self.config.preface_timeout = timeout;
+        self.engine.config.preface_timeout = timeout;
         self
     }
 
@@ -201,7 +189,7 @@ impl Server {
     /// unless set.
     #[must_use]
     pub fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.config.idle_timeout = timeout;
+        self.engine.config.idle_timeout = timeout;
         self
     }
 
@@ -209,14 +197,14 @@ impl Server {
     /// under way unless set.
     #[must_use]
     pub fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
-        self.config.keep_alive = keep_alive;
+        self.engine.config.keep_alive = keep_alive;
         self
     }
 
     /// How long a frame of a header block, or all of one, may take to arrive. 30 s unless set.
     #[must_use]
     pub fn header_timeout(mut self, timeout: Duration) -> Self {
-        self.config.header_timeout = timeout;
+        self.engine.config.header_timeout = timeout;
         self
     }
 
@@ -224,7 +212,7 @@ impl Server {
     /// for ever, which is so unless set, since a stream of messages may be silent for hours.
     #[must_use]
     pub fn body_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.config.body_timeout = timeout;
+        self.engine.config.body_timeout = timeout;
         self
     }
 
@@ -232,7 +220,7 @@ impl Server {
     /// stream or the connection ends; none for ever. 300 s unless set.
     #[must_use]
     pub fn send_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.config.send_timeout = timeout;
+        self.engine.config.send_timeout = timeout;
         self
     }
 
@@ -249,8 +237,7 @@ impl Server {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        self.windows.clone()?;
-        self.config = with_budget(self.config);
+        self.engine.finish()?;
         let tracker = TaskTracker::new();
         let (stop, stopped) = watch::channel(false);
         let mut signal = self
@@ -301,8 +288,8 @@ impl Server {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        self.tcp_buffers.apply(&stream);
-        let config = self.config.clone();
+        self.engine.tcp_buffers.apply(&stream);
+        let config = self.engine.config.clone();
         #[cfg(feature = "tls")]
         let tls = self.tls.clone();
         #[cfg(feature = "tls")]
@@ -391,7 +378,7 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
             .field("listener", &self.listener)
-            .field("config", &self.config)
+            .field("config", &self.engine.config)
             .finish_non_exhaustive()
     }
 }

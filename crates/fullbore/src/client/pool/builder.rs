@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullbore_proto::{Config, DEFAULT_WINDOW, KeepAlive, MemoryBudget, Refill};
+use fullbore_proto::{Config, KeepAlive, MemoryBudget, Refill};
 
 use super::origin::Settings;
 use super::{Client, Inner};
 use crate::client::connect::Connector;
 use crate::error::Error;
-use crate::settings::{TcpBuffers, with_budget};
+use crate::settings::{Engine, TcpBuffers};
 
 /// How long connecting may take unless told otherwise: name, TCP and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,12 +25,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The settings of a [`Client`].
 #[derive(Clone)]
 pub struct ClientBuilder {
-    config: Config,
+    engine: Engine,
     connect_timeout: Duration,
     max_connections: u32,
     idle_timeout: Duration,
-    windows: Result<(), Error>,
-    tcp_buffers: TcpBuffers,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -38,12 +36,10 @@ pub struct ClientBuilder {
 impl Default for ClientBuilder {
     fn default() -> Self {
         ClientBuilder {
-            config: Config::default(),
+            engine: Engine::default(),
             connect_timeout: CONNECT_TIMEOUT,
             max_connections: MAX_CONNECTIONS,
             idle_timeout: IDLE_TIMEOUT,
-            windows: Ok(()),
-            tcp_buffers: TcpBuffers::default(),
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -54,7 +50,7 @@ impl ClientBuilder {
     /// All settings of the engine at once; what was set before is replaced.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
-        self.config = config;
+        self.engine.config = config;
         self
     }
 
@@ -63,11 +59,7 @@ impl ClientBuilder {
     /// budget is short of room, and follow it.
     #[must_use]
     pub fn stream_window(mut self, bytes: u32) -> Self {
-        match crate::settings::window("a stream", 1, bytes) {
-            Ok(window) => self.config.stream_window = window,
-            Err(error) => self.windows = Err(error),
-        }
-        self.config.adaptive = false;
+        self.engine.set_stream_window(bytes);
         self
     }
 
@@ -75,11 +67,7 @@ impl ClientBuilder {
     /// [`Self::stream_window`]. 64 MiB unless set.
     #[must_use]
     pub fn connection_window(mut self, bytes: u32) -> Self {
-        match crate::settings::window("the connection", DEFAULT_WINDOW.bytes(), bytes) {
-            Ok(window) => self.config.connection_window = window,
-            Err(error) => self.windows = Err(error),
-        }
-        self.config.adaptive = false;
+        self.engine.set_connection_window(bytes);
         self
     }
 
@@ -87,22 +75,22 @@ impl ClientBuilder {
     /// credit outstanding plus bytes buffered never pass it. 512 MiB of its own unless set.
     #[must_use]
     pub fn memory_budget(mut self, budget: MemoryBudget) -> Self {
-        self.config.budget = Some(budget);
+        self.engine.config.budget = Some(budget);
         self
     }
 
     /// The sizes of the kernel's buffers of each connection. The kernel's own choice unless set.
     #[must_use]
     pub fn tcp_buffers(mut self, buffers: TcpBuffers) -> Self {
-        self.tcp_buffers = buffers;
+        self.engine.tcp_buffers = buffers;
         self
     }
 
-    /// When windows are refilled, for streams and for the connection apart. A quarter unless set.
+    /// When windows are refilled, for streams and for the connection apart. A quarter unless set, and
+    /// a thirty-second of a fixed window that the path waits for.
     #[must_use]
     pub fn refill(mut self, stream: Refill, connection: Refill) -> Self {
-        self.config.stream_refill = stream;
-        self.config.connection_refill = connection;
+        self.engine.set_refill(stream, connection);
         self
     }
 
@@ -141,7 +129,7 @@ impl ClientBuilder {
     /// When a server that says nothing is asked by PING whether it is there; see [`KeepAlive`]. Never unless set.
     #[must_use]
     pub fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
-        self.config.keep_alive = keep_alive;
+        self.engine.config.keep_alive = keep_alive;
         self
     }
 
@@ -149,7 +137,7 @@ impl ClientBuilder {
     /// [`crate::ErrorKind::Timeout`]; none for ever, which is so unless set.
     #[must_use]
     pub fn body_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.config.body_timeout = timeout;
+        self.engine.config.body_timeout = timeout;
         self
     }
 
@@ -164,11 +152,11 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Config`] when a window that was set is out of range.
-    pub fn build(self) -> Result<Client, Error> {
-        self.windows?;
+    pub fn build(mut self) -> Result<Client, Error> {
+        self.engine.finish()?;
         let connector = Connector {
-            config: with_budget(self.config),
-            tcp_buffers: self.tcp_buffers,
+            config: self.engine.config,
+            tcp_buffers: self.engine.tcp_buffers,
             #[cfg(feature = "tls")]
             tls: self.tls,
         };
@@ -186,7 +174,7 @@ impl ClientBuilder {
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
-            .field("config", &self.config)
+            .field("config", &self.engine.config)
             .field("connect_timeout", &self.connect_timeout)
             .field("max_connections", &self.max_connections)
             .field("idle_timeout", &self.idle_timeout)
