@@ -2,6 +2,7 @@
 //! costs is told apart. Each prints lines for the case that started it; `main` calls `run` for the hidden subcommand
 //! `part`, and the cases call `command`.
 
+mod again;
 mod budget;
 mod flood;
 mod floor;
@@ -26,6 +27,8 @@ pub(crate) enum Part {
     Flood(flood::Flood),
     /// Fetches a URL once with reqwest's defaults
     Once(once::Once),
+    /// Uploads on a connection that is open already
+    Again(again::Again),
     /// Fetches a URL again and again
     Load(load::Load),
     /// A server on the library with a memory budget, some of whose handlers never read
@@ -52,6 +55,7 @@ pub(crate) fn run(part: &Part) -> bool {
     let done = match part {
         Part::Flood(flood) => flood.run(),
         Part::Once(once) => on_runtime(once.run()),
+        Part::Again(again) => on_runtime(again.run()),
         Part::Load(load) => on_runtime(load.run()),
         Part::BudgetServer(server) => on_runtime(server.run()),
         Part::BudgetUploads(uploads) => on_runtime(uploads.run()),

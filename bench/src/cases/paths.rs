@@ -8,8 +8,10 @@ use crate::contest::{Contender, Series, hold, times_as_fast};
 use crate::fault::Fault;
 use crate::fullbore::LongPath;
 use crate::markdown::Table;
+use crate::part;
 use crate::peers;
 use crate::peers::go::Go;
+use crate::process;
 use crate::session::{Session, make_file};
 
 const BYTES: u64 = 64 * MIB;
@@ -106,7 +108,8 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         "Uploads. No client reaches the limit on a new connection: it knows the server's windows only half a round \
          trip after it connected, and may send 65,535 bytes until then, so an upload takes 1.5 round trips and the \
          bytes at the link's rate (one half for the windows, one half for the bytes, one half for the answer). The \
-         column `bound` is that time's speed, in per cent of the limit's too.",
+         column `bound` is that time's speed, in per cent of the limit's too. `open` are uploads on a \
+         connection that is open already, by the library and by Go's client: their limit is the limit.",
     );
     up.iter().for_each(|table| draft.table(table));
     draft.note("Each program's own clock: curl's `time_total`, nghttp's `responseEnd`, fullbore's `seconds`; of Go's client, net/http at its defaults, the whole process. nghttp has windows of 2^30-1 (`-w30 -W30`); all others their defaults.");
@@ -156,7 +159,27 @@ fn uploads<'a>(
             }));
         }
     }
+    let url = format!("http://127.0.0.1:{}/upload", ports.serve);
+    let gos = url.clone();
+    contenders.push(Contender::ours("fullbore > serve, open", move || {
+        again(session, &url, LIMIT)
+    }));
+    if let Some(go) = go {
+        contenders.push(Contender::peer("Go > serve, open", move || {
+            go.put_again(session, file, &gos, LIMIT)
+        }));
+    }
     contenders
+}
+
+/// An upload by the library on a connection that is open already; the seconds of that request.
+fn again(session: &Session, url: &str, limit: Duration) -> Result<f64, Fault> {
+    let mut command = part::command("again")?;
+    command.args([url, "--bytes", &BYTES.to_string()]);
+    let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
+    let line = said.stdout.trim();
+    line.parse()
+        .map_err(|_| Fault::Output("fullbore-bench part again".to_owned(), line.to_owned()))
 }
 
 /// Adds a row, and makes the table for the first.

@@ -62,4 +62,23 @@ impl Go {
             line => Err(Fault::Output("Go's client".to_owned(), line.to_owned())),
         }
     }
+
+    /// Uploads a file on a connection that is open already; the seconds of that request.
+    pub(crate) fn put_again(
+        &self,
+        session: &Session,
+        file: &Path,
+        url: &str,
+        limit: Duration,
+    ) -> Result<f64, Fault> {
+        let mut command = Command::new(&self.program);
+        command.args(["put", "-again"]).arg(file).arg(url);
+        let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
+        let line = said.stdout.trim();
+        match line.split_whitespace().collect::<Vec<_>>().as_slice() {
+            [status, "HTTP/2.0", seconds] if status.starts_with('2') => seconds.parse().ok(),
+            _ => None,
+        }
+        .ok_or_else(|| Fault::Output("Go's client".to_owned(), line.to_owned()))
+    }
 }

@@ -90,7 +90,10 @@ impl Connection {
         if self.failed.is_some() {
             return;
         }
-        if let Some(increment) = self.receive_window.refill(self.now) {
+        if let Some(increment) = self
+            .receive_window
+            .refill(self.now, self.stats.round_trip.minimum().unwrap_or_default())
+        {
             let update = WindowUpdate {
                 stream: None,
                 increment,

@@ -156,7 +156,11 @@ impl Connection {
         if !stream.state.can_receive() {
             return;
         }
-        if let Some(increment) = stream.receive.window.refill(self.now) {
+        if let Some(increment) = stream
+            .receive
+            .window
+            .refill(self.now, self.stats.round_trip.minimum().unwrap_or_default())
+        {
             let update = WindowUpdate {
                 stream: Some(key.id()),
                 increment,

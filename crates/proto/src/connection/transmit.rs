@@ -123,7 +123,10 @@ impl Connection {
                 memory::double(&mut half.window, most);
                 self.largest_stream_window = self.largest_stream_window.max(half.window.size());
             }
-            if let Some(increment) = half.window.refill(self.now) {
+            if let Some(increment) = half
+                .window
+                .refill(self.now, self.stats.round_trip.minimum().unwrap_or_default())
+            {
                 let update = WindowUpdate {
                     stream: Some(key.id()),
                     increment,

@@ -67,9 +67,20 @@ pub(crate) struct ReceiveWindow {
     /// slow to take: then credit for others goes on while those lie there.
     limit: u64,
     refill: Refill,
-    /// Whether the path waits for this window, which is to stay as it is.
+    /// Whether this window is to stay as it is.
+    fixed: bool,
+    /// Whether the path waits for it then.
     keen: bool,
+    round: Round,
     recent: Recent,
+}
+
+/// A round trip: once all that was advertised before it began has come, nothing more comes before it is over.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    since: Time,
+    /// What was advertised before.
+    until: u64,
 }
 
 /// What was advertised lately: what a refill allows arrives a round trip after it left.
@@ -95,7 +106,12 @@ impl ReceiveWindow {
             size: size.bytes(),
             limit: u64::from(size.bytes()),
             refill,
+            fixed: false,
             keen: false,
+            round: Round {
+                since: Time::ZERO,
+                until: u64::MAX,
+            },
             recent: Recent {
                 before: [(Time::ZERO, 0); 8],
                 count: 0,
@@ -167,13 +183,14 @@ impl ReceiveWindow {
     /// Says that this window is to stay as it is. A large one is taken to be what the path waits for until it is known:
     /// a gap in its first round trip costs a transfer of four such windows 5 %.
     pub(crate) fn fixed(mut self) -> Self {
+        self.fixed = self.refill == Refill::default();
         self.set_keen(self.size >= LARGE_WINDOW);
         self
     }
 
     /// Says whether the path waits for this window, which is to stay as it is.
     pub(crate) fn set_keen(&mut self, keen: bool) {
-        self.keen = keen && self.refill == Refill::default();
+        self.keen = keen && self.fixed;
     }
 
     /// What [`Self::set_keen`] said.
@@ -213,6 +230,12 @@ impl ReceiveWindow {
         }
     }
 
+    /// Whether the peer has used up what it knows of: what is withheld as too little now is missing from a window of
+    /// fixed size for a whole round trip.
+    fn is_used_up(&self) -> bool {
+        self.fixed && self.received >= self.round.until
+    }
+
     /// Whether a refill is due: on its own, or only because a write is `leaving` anyway.
     pub(crate) fn refill_due(&self, leaving: bool) -> bool {
         let gain = self.gain();
@@ -224,6 +247,7 @@ impl ReceiveWindow {
                 let share = self.share(divisor);
                 let share = if leaving { share / 2 } else { share };
                 gain >= share.max(self.floor())
+                    || (gain >= GRAIN && self.is_used_up() && self.unconsumed() == 0)
             }
             Refill::Remaining(bytes) => {
                 // Drained, and less than a frame left to the peer: it must not be made to wait for more.
@@ -248,18 +272,35 @@ impl ReceiveWindow {
             advertised.saturating_sub(self.consumed + self.limit)
         };
         match self.refill {
-            Refill::Fraction { divisor } => consumed_for(self.share(divisor).max(self.floor())).max(1),
+            Refill::Fraction { divisor } => {
+                let due = consumed_for(self.share(divisor).max(self.floor()));
+                match self.is_used_up() && self.unconsumed() > 0 {
+                    true => due.min(consumed_for(GRAIN).max(self.unconsumed())).max(1),
+                    false => due.max(1),
+                }
+            }
             // What is missing is that more comes, and then the question is put again.
             Refill::Remaining(bytes) if self.remaining() > u64::from(bytes) => u64::MAX,
             Refill::Remaining(_) => consumed_for(self.floor()).min(self.unconsumed()).max(1),
         }
     }
 
-    /// Advertises all that may be advertised; the increment for WINDOW_UPDATE, when there is one.
-    pub(crate) fn refill(&mut self, now: Time) -> Option<u32> {
+    /// Advertises all that may be advertised; the increment for WINDOW_UPDATE, when there is one. `round_trip` is zero while
+    /// it is not known.
+    pub(crate) fn refill(&mut self, now: Time, round_trip: Duration) -> Option<u32> {
         // The gain is at most the size, and that is at most 2^31-1.
         let increment = u32::try_from(self.gain()).ok().filter(|&gain| gain > 0)?;
         self.recent.push(now, self.advertised);
+        if now >= self.round.since + round_trip || self.round.until == u64::MAX {
+            self.round = Round {
+                since: now,
+                until: if round_trip.is_zero() {
+                    u64::MAX
+                } else {
+                    self.advertised
+                },
+            };
+        }
         self.advertised += u64::from(increment);
         Some(increment)
     }
@@ -345,8 +386,8 @@ mod tests {
         assert!(window.refill_due(true));
         window.consume(1 << 17);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO), Some(1 << 18));
-        assert_eq!(window.refill(Time::ZERO), None);
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(1 << 18));
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), None);
         assert_eq!(window.remaining(), 1 << 20);
     }
 
@@ -360,7 +401,7 @@ mod tests {
         window.receive(1, 0).unwrap();
         window.consume(1);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO), Some(most + 1));
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(most + 1));
     }
 
     #[test]
@@ -376,12 +417,12 @@ mod tests {
         let mut window = window(1 << 20, Refill::default());
         window.receive(10, 0).unwrap();
         window.consume(1_000_000);
-        assert_eq!(window.refill(Time::ZERO), Some(10));
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(10));
     }
 
     #[test]
     fn a_small_window_is_advertised_up_to_a_whole_kibibyte_and_soon_when_the_path_waits_for_it() {
-        let mut window = window(65_535, Refill::default());
+        let mut window = window(65_535, Refill::default()).fixed();
         window.set_keen(true);
         window.receive(65_535, 0).unwrap();
         // One more than 2,048 bytes ends at 67,584, which is a whole kibibyte.
@@ -390,11 +431,40 @@ mod tests {
         assert!(!window.refill_due(false));
         window.consume(1);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO), Some(67_584 - 65_535));
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(67_584 - 65_535));
         window.set_keen(false);
         assert_eq!(window.until_due(), 16_384);
         window.consume(65_535);
-        assert_eq!(window.refill(Time::ZERO), Some(130_048 - 67_584));
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(130_048 - 67_584));
+    }
+
+    #[test]
+    fn what_a_keen_window_withholds_leaves_once_the_peer_has_used_up_what_it_knows_of() {
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let trip = Duration::from_millis(100);
+        let mut window = window(4 << 20, Refill::default()).fixed();
+        let most = 4 << 20;
+        window.receive(most / 2, 0).unwrap();
+        window.consume(u64::from(most / 2));
+        assert_eq!(window.refill(at(0), trip), Some(most / 2));
+        window.receive(most / 2 - 5_000, 0).unwrap();
+        window.consume(u64::from(most / 2 - 5_000));
+        window.refill(at(5), trip);
+        window.receive(4_999, 0).unwrap();
+        window.consume(4_999);
+        assert!(!window.refill_due(true), "one byte is still to come");
+        window.receive(1, 0).unwrap();
+        assert_eq!(window.until_due(), 1);
+        window.consume(1);
+        assert!(window.refill_due(false));
+        assert_eq!(window.refill(at(6), trip), Some(5_000));
+        // The next round trip begins with what the first refill allows.
+        window.receive(most / 32, 0).unwrap();
+        window.consume(u64::from(most / 32));
+        assert_eq!(window.refill(at(100), trip), Some(most / 32));
+        window.receive(5_000, 0).unwrap();
+        window.consume(5_000);
+        assert!(!window.refill_due(false));
     }
 
     #[test]
@@ -403,7 +473,7 @@ mod tests {
         window.receive(20_000, 0).unwrap();
         window.consume(20_000);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO), Some(39_936 - 20_000));
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(39_936 - 20_000));
         window.receive(19_936, 0).unwrap();
         window.consume(window.until_due());
         assert!(window.refill_due(false));
@@ -414,7 +484,10 @@ mod tests {
         let mut window = window(65_535, Refill::default());
         window.resize(WindowSize::from_mebibytes(1));
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO), Some((1 << 20) - 65_535));
+        assert_eq!(
+            window.refill(Time::ZERO, Duration::ZERO),
+            Some((1 << 20) - 65_535)
+        );
     }
 
     #[test]
@@ -433,13 +506,13 @@ mod tests {
     fn memory_leased_for_a_slow_reader_keeps_credit_going() {
         let mut window = window(1 << 20, Refill::default());
         window.receive(1 << 20, 0).unwrap();
-        assert_eq!(window.refill(Time::ZERO), None);
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), None);
         window.set_limit(3 << 19);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO), Some(1 << 19));
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(1 << 19));
         assert_eq!(window.promise().total(), 3 << 19);
         window.consume(1 << 20);
-        assert_eq!(window.refill(Time::ZERO), Some(1 << 19));
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(1 << 19));
         assert_eq!(window.promise().total(), 1 << 20);
     }
 
@@ -449,10 +522,10 @@ mod tests {
         window.resize(WindowSize::new(1 << 19).unwrap());
         window.receive(1 << 19, 0).unwrap();
         window.consume(1 << 19);
-        assert_eq!(window.refill(Time::ZERO), None);
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), None);
         window.receive(1 << 18, 0).unwrap();
         window.consume(1 << 18);
-        assert_eq!(window.refill(Time::ZERO), Some(1 << 18));
+        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(1 << 18));
     }
 
     #[test]
@@ -462,7 +535,7 @@ mod tests {
         window.consume(100_000);
         assert!(!window.refill_due(true), "less than an eighth");
         assert_eq!(window.until_unchoked(), Some(0));
-        window.refill(Time::ZERO);
+        window.refill(Time::ZERO, Duration::ZERO);
         assert_eq!(window.until_unchoked(), Some(50_000));
         window.receive(60_000, 0).unwrap();
         window.consume(30_000);
@@ -486,7 +559,7 @@ mod tests {
         );
         assert!(window.is_unread());
         window.consume(65_535);
-        window.refill(at(50));
+        window.refill(at(50), Duration::ZERO);
         assert_eq!(window.opens(at(50), at(300), trip), Some(at(150)));
         assert_eq!(window.opens(at(149), at(300), trip), Some(at(150)));
         assert_eq!(window.opens(at(150), at(300), trip), None);
@@ -511,10 +584,10 @@ mod tests {
         let mut window = window(65_536, Refill::default());
         window.receive(65_536, 0).unwrap();
         window.consume(65_536);
-        window.refill(at(50));
+        window.refill(at(50), Duration::ZERO);
         window.receive(65_536, 0).unwrap();
         window.consume(65_536);
-        window.refill(at(148));
+        window.refill(at(148), Duration::ZERO);
         let trip = Duration::from_millis(100);
         assert_eq!(window.opens(at(148), at(248), trip), Some(at(248)));
     }

@@ -2,7 +2,9 @@
 //
 //	peer server -root DIR [-cert FILE -key FILE] [-http1]
 //	peer get [-cacert FILE] URL...        prints a line a response: STATUS PROTOCOL BYTES SHA256
-//	peer put [-cacert FILE] FILE URL      prints a line: STATUS PROTOCOL
+//	peer put [-cacert FILE] [-again] FILE URL
+//	                                      prints a line: STATUS PROTOCOL, and with -again, which opens the connection
+//	                                      by another request first, the seconds of the upload
 //
 // The server prints "listening on URL", and for each body that it was sent "upload NAME BYTES SHA256". It answers an
 // upload with that digest. Bodies are hashed as they pass and never held.
@@ -21,6 +23,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"time"
 )
 
 func main() {
@@ -96,7 +99,7 @@ func receive(w http.ResponseWriter, r *http.Request) {
 }
 
 func get(args []string) error {
-	client, rest, err := newClient("get", args)
+	client, rest, err := newClient(flag.NewFlagSet("get", flag.ExitOnError), args)
 	if err != nil {
 		return err
 	}
@@ -117,7 +120,9 @@ func get(args []string) error {
 }
 
 func put(args []string) error {
-	client, rest, err := newClient("put", args)
+	flags := flag.NewFlagSet("put", flag.ExitOnError)
+	again := flags.Bool("again", false, "open the connection by another request first")
+	client, rest, err := newClient(flags, args)
 	if err != nil {
 		return err
 	}
@@ -142,6 +147,14 @@ func put(args []string) error {
 		// To net/http a length of 0 with a body means "unknown".
 		request.Body = http.NoBody
 	}
+	if *again {
+		first, err := client.Head(rest[1])
+		if err != nil {
+			return err
+		}
+		first.Body.Close()
+	}
+	begun := time.Now()
 	response, err := client.Do(request)
 	if err != nil {
 		return err
@@ -150,12 +163,15 @@ func put(args []string) error {
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		return err
 	}
-	fmt.Println(response.StatusCode, response.Proto)
+	if *again {
+		fmt.Println(response.StatusCode, response.Proto, time.Since(begun).Seconds())
+	} else {
+		fmt.Println(response.StatusCode, response.Proto)
+	}
 	return nil
 }
 
-func newClient(name string, args []string) (*http.Client, []string, error) {
-	flags := flag.NewFlagSet(name, flag.ExitOnError)
+func newClient(flags *flag.FlagSet, args []string) (*http.Client, []string, error) {
 	cacert := flags.String("cacert", "", "certificate authority, PEM")
 	flags.Parse(args)
 	protocols := new(http.Protocols)
