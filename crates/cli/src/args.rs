@@ -252,7 +252,8 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) plaintext: bool,
 
-    /// Worker threads [default: one for each core]
+    /// Threads that have nothing in common, each with a share of the connections [default: one for each core, and
+    /// every connection is served by the one that is free]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub(crate) threads: Option<u16>,
 

@@ -44,6 +44,15 @@ pub(crate) fn to_end(
     ended
 }
 
+/// A runtime of the calling thread alone, with at most so many others for files.
+pub(crate) fn lone_runtime(disk_threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(disk_threads)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Other, format!("cannot start: {error}")))
+}
+
 /// A runtime with so many threads for the network, and at most so many for files.
 pub(crate) fn runtime(workers: usize, disk_threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()

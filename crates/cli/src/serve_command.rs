@@ -10,8 +10,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullbore::{ErrorKind, MemoryBudget, Refill, Server, TcpBuffers, tls};
+use fullbore::rustls::ServerConfig;
+use fullbore::{DEFAULT_MEMORY_BUDGET, ErrorKind, MemoryBudget, Refill, Server, TcpBuffers, tls};
 use fullbore_cli::serve::{Files, Log, LogWriter, Settings, Uploads};
+use tokio::sync::{oneshot, watch};
 
 use crate::args::ServeArgs;
 use crate::exit::{Exit, Failure};
@@ -29,54 +31,202 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
         Some(threads) => usize::from(threads),
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let runtime = run::runtime(threads, DISK_THREADS)?;
-    let ended = runtime.block_on(serve(args));
+    // Threads that were counted by hand are to be left alone by each other, where the system can share out connections.
+    let apart = args.threads.is_some() && cfg!(target_os = "linux");
+    let runtime = match apart {
+        true => run::lone_runtime(DISK_THREADS)?,
+        false => run::runtime(threads, DISK_THREADS)?,
+    };
+    let ended = runtime.block_on(async {
+        let service = service(&args)?;
+        // Taken over before the address is printed: who reads it may send a signal the next moment.
+        let interrupt = Interrupt::listen()?;
+        match apart {
+            true => serve_apart(args, service, interrupt, threads).await,
+            false => serve(args, service, interrupt).await,
+        }
+    });
     runtime.shutdown_timeout(run::LAST_WRITES);
     ended
 }
 
-async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
-    let service = service(&args)?;
-    // Taken over before the address is printed: who reads it may send a signal the next moment.
-    let interrupt = Interrupt::listen()?;
-    let mut server = Server::bind(args.listen.as_str())
+/// On one runtime.
+async fn serve(args: ServeArgs, service: Log<Files>, interrupt: Interrupt) -> Result<ExitCode, Failure> {
+    let server = Server::bind(args.listen.as_str())
         .await
         .map_err(|error| cannot_listen(&args.listen, &error))?;
-    let address = server
-        .local_addr()
-        .map_err(|error| Failure::new(Exit::LocalIo, format!("{}: {error}", args.listen)))?;
-    if let Some(bytes) = args.stream_window {
-        server = server.stream_window(bytes);
-    }
-    if let Some(bytes) = args.connection_window {
-        server = server.connection_window(bytes);
-    }
-    if let Some(bytes) = args.refill_at {
-        server = server.refill(Refill::Remaining(bytes), Refill::Remaining(bytes));
-    }
-    if let Some(bytes) = args.budget {
-        server = server.memory_budget(MemoryBudget::new(bytes));
-    }
-    server = server.peer_addresses(args.log).tcp_buffers(TcpBuffers {
-        send: args.tcp_send_buffer,
-        receive: args.tcp_receive_buffer,
-    });
-    if let Some(streams) = args.max_streams {
-        server = server.max_concurrent_streams(streams);
-    }
-    server = with_timeouts(server, &args);
-    let mut scheme = "http";
-    if !args.plaintext {
-        scheme = "https";
-        server = with_tls(server, &args, address)?;
-    }
-    announce(scheme, address)?;
-    server
+    let address = address(&server, &args)?;
+    let options = Options::new(args, address)?;
+    options.announce(address)?;
+    options
+        .apply(server)
         .graceful_shutdown(drain(interrupt))
         .serve(service)
         .await
-        .map_err(|error| Failure::from_library(&args.listen, &error))?;
+        .map_err(|error| Failure::from_library(&options.args.listen, &error))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// On so many threads, this one among them, each with a listener and a runtime of its own.
+async fn serve_apart(
+    args: ServeArgs,
+    service: Log<Files>,
+    interrupt: Interrupt,
+    threads: usize,
+) -> Result<ExitCode, Failure> {
+    // Alone first: a port that can be shared would be shared with another program's threads too, and nobody be told.
+    let alone = Server::bind(args.listen.as_str()).await;
+    let address = address(
+        &alone.map_err(|error| cannot_listen(&args.listen, &error))?,
+        &args,
+    )?;
+    let server = Server::bind_shared(address)
+        .await
+        .map_err(|error| cannot_listen(&args.listen, &error))?;
+    let options = Arc::new(Options::new(args, address)?);
+    let (stop, stopped) = watch::channel(false);
+    let mut ends = Vec::new();
+    for _ in 1..threads {
+        let other = Other {
+            options: Arc::clone(&options),
+            service: service.clone(),
+            stopped: stopped.clone(),
+        };
+        let (listening, listens) = oneshot::channel();
+        let (ending, ends_there) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("serve".to_owned())
+            .spawn(move || {
+                let ended = run::lone_runtime(DISK_THREADS / threads + 1)
+                    .and_then(|runtime| runtime.block_on(other.serve(address, listening)));
+                let _ = ending.send(ended);
+            })
+            .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
+        ends.push(ends_there);
+        if listens.await.is_err() {
+            // It has ended before it could listen, and says why.
+            return ended(ends).await;
+        }
+    }
+    options.announce(address)?;
+    let server = options.apply(server).graceful_shutdown(async move {
+        drain(interrupt).await;
+        stop.send_replace(true);
+    });
+    let served = server.serve(service).await;
+    ended(ends).await?;
+    served.map_err(|error| Failure::from_library(&options.args.listen, &error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One of the other threads.
+struct Other {
+    options: Arc<Options>,
+    service: Log<Files>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Other {
+    async fn serve(self, address: SocketAddr, listening: oneshot::Sender<()>) -> Result<(), Failure> {
+        let listen = &self.options.args.listen;
+        let server = Server::bind_shared(address)
+            .await
+            .map_err(|error| cannot_listen(listen, &error))?;
+        let _ = listening.send(());
+        let mut stopped = self.stopped;
+        let stop = async move {
+            // The other end goes when the first thread does.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        self.options
+            .apply(server)
+            .graceful_shutdown(stop)
+            .serve(self.service)
+            .await
+            .map_err(|error| Failure::from_library(listen, &error))
+    }
+}
+
+/// Waits for the other threads; what the first of them that failed says.
+async fn ended(ends: Vec<oneshot::Receiver<Result<(), Failure>>>) -> Result<ExitCode, Failure> {
+    for end in ends {
+        end.await
+            .map_err(|_| Failure::new(Exit::Other, "a thread failed".to_owned()))??;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn address(server: &Server, args: &ServeArgs) -> Result<SocketAddr, Failure> {
+    server
+        .local_addr()
+        .map_err(|error| Failure::new(Exit::LocalIo, format!("{}: {error}", args.listen)))
+}
+
+/// What each thread's server is told.
+struct Options {
+    args: ServeArgs,
+    budget: MemoryBudget,
+    tls: Option<Arc<ServerConfig>>,
+}
+
+impl Options {
+    fn new(args: ServeArgs, address: SocketAddr) -> Result<Self, Failure> {
+        Ok(Self {
+            budget: MemoryBudget::new(args.budget.unwrap_or(DEFAULT_MEMORY_BUDGET)),
+            tls: match args.plaintext {
+                true => None,
+                false => Some(Arc::new(tls_config(&args, address)?)),
+            },
+            args,
+        })
+    }
+
+    fn apply(&self, server: Server) -> Server {
+        let args = &self.args;
+        let limit = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
+        // How long clients may take is named, and by default, as users of nginx know it.
+        let mut server = server
+            .memory_budget(self.budget.clone())
+            .peer_addresses(args.log)
+            .tcp_buffers(TcpBuffers {
+                send: args.tcp_send_buffer,
+                receive: args.tcp_receive_buffer,
+            })
+            .idle_timeout(limit(args.keepalive_timeout))
+            .header_timeout(Duration::from_secs(args.client_header_timeout))
+            .body_timeout(limit(args.client_body_timeout))
+            .send_timeout(limit(args.send_timeout));
+        if let Some(bytes) = args.stream_window {
+            server = server.stream_window(bytes);
+        }
+        if let Some(bytes) = args.connection_window {
+            server = server.connection_window(bytes);
+        }
+        if let Some(bytes) = args.refill_at {
+            server = server.refill(Refill::Remaining(bytes), Refill::Remaining(bytes));
+        }
+        if let Some(streams) = args.max_streams {
+            server = server.max_concurrent_streams(streams);
+        }
+        match &self.tls {
+            Some(tls) => server.tls_config(Arc::clone(tls)),
+            None => server,
+        }
+    }
+
+    /// One line on standard output, at once: scripts wait for it.
+    fn announce(&self, address: SocketAddr) -> Result<(), Failure> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let mut out = io::stdout().lock();
+        writeln!(out, "listening on {scheme}://{address}")
+            .and_then(|()| out.flush())
+            .map_err(|error| Failure::from_io("write to", Path::new("standard output"), &error))?;
+        drop(out);
+        if !address.ip().is_loopback() && self.tls.is_none() {
+            run::complain(&"note: without TLS, anybody on the path can read and change what is served");
+        }
+        Ok(())
+    }
 }
 
 /// The HTTP service: files, uploads and the access log.
@@ -105,54 +255,28 @@ fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
     Ok(Log::new(files, writer))
 }
 
-/// How long clients may take: named, and by default, as users of nginx know them.
-fn with_timeouts(server: Server, args: &ServeArgs) -> Server {
-    let limit = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
-    server
-        .idle_timeout(limit(args.keepalive_timeout))
-        .header_timeout(Duration::from_secs(args.client_header_timeout))
-        .body_timeout(limit(args.client_body_timeout))
-        .send_timeout(limit(args.send_timeout))
-}
-
-fn with_tls(server: Server, args: &ServeArgs, address: SocketAddr) -> Result<Server, Failure> {
-    let config = match (&args.cert, &args.key) {
-        (Some(cert), Some(key)) => tls::server_config(&read(cert)?, &read(key)?).map_err(|error| {
+fn tls_config(args: &ServeArgs, address: SocketAddr) -> Result<ServerConfig, Failure> {
+    if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
+        return tls::server_config(&read(cert)?, &read(key)?).map_err(|error| {
             Failure::usage(format!(
                 "--cert {} with --key {}: {error}",
                 cert.display(),
                 key.display()
             ))
-        })?,
-        _ => {
-            let host = address.ip().to_string();
-            let mut names = vec!["localhost", "127.0.0.1", "::1"];
-            if !address.ip().is_unspecified() && !names.contains(&host.as_str()) {
-                names.push(&host);
-            }
-            let made = |error: fullbore::Error| Failure::new(Exit::Tls, error.to_string());
-            let signed = tls::self_signed(&names).map_err(made)?;
-            tls::server_config(signed.cert_pem.as_bytes(), signed.key_pem.as_bytes()).map_err(made)?
-        }
-    };
-    Ok(server.tls_config(Arc::new(config)))
+        });
+    }
+    let host = address.ip().to_string();
+    let mut names = vec!["localhost", "127.0.0.1", "::1"];
+    if !address.ip().is_unspecified() && !names.contains(&host.as_str()) {
+        names.push(&host);
+    }
+    let made = |error: fullbore::Error| Failure::new(Exit::Tls, error.to_string());
+    let signed = tls::self_signed(&names).map_err(made)?;
+    tls::server_config(signed.cert_pem.as_bytes(), signed.key_pem.as_bytes()).map_err(made)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::from_io("read", path, &error))
-}
-
-/// One line on standard output, at once: scripts wait for it.
-fn announce(scheme: &str, address: SocketAddr) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "listening on {scheme}://{address}")
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::from_io("write to", Path::new("standard output"), &error))?;
-    drop(out);
-    if !address.ip().is_loopback() && scheme == "http" {
-        run::complain(&"note: without TLS, anybody on the path can read and change what is served");
-    }
-    Ok(())
 }
 
 /// Completes at the first signal; from then on a second one ends the process at once.

@@ -117,6 +117,44 @@ fn windows_of_the_smallest_size_change_nothing_but_the_speed() -> TestResult {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn threads_share_out_the_connections_and_end_together() -> TestResult {
+    let root = tempfile::tempdir()?;
+    let content = content(100_000);
+    fs::write(root.path().join("file"), &content)?;
+    let mut serving = Serving::start(root.path(), &["--plaintext", "--threads", "3"])?;
+    let url = format!("{}/file", serving.origin);
+    let folder = tempfile::tempdir()?;
+    for _ in 0..8 {
+        let ended = run(folder.path(), ["get", &url])?;
+        ended.succeeded();
+        assert!(ended.stdout == content);
+    }
+    let tasks = fs::read_dir(format!("/proc/{}/task", serving.child.id()))?;
+    let names = tasks.map(|task| fs::read_to_string(task?.path().join("comm")));
+    let names: Vec<String> = names.collect::<Result<_, _>>()?;
+    assert_eq!(
+        names.iter().filter(|name| *name == "serve\n").count(),
+        2,
+        "{names:?}"
+    );
+
+    // Another one that would share the port is told that it is taken.
+    let taken = serving.origin.trim_start_matches("http://");
+    let second = ["serve", ".", "--plaintext", "--threads", "3", "--listen", taken];
+    let ended = run(root.path(), second)?;
+    ended.failed_with(17);
+    assert!(ended.stderr.contains("cannot listen on"), "{ended:?}");
+
+    let killed = std::process::Command::new("kill")
+        .arg(serving.child.id().to_string())
+        .status()?;
+    assert!(killed.success());
+    assert_eq!(serving.child.wait()?.code(), Some(0));
+    Ok(())
+}
+
+#[test]
 fn a_list_of_many_urls_becomes_as_many_files() -> TestResult {
     const MANY: usize = 2_000;
     let root = tempfile::tempdir()?;

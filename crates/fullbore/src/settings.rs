@@ -5,8 +5,8 @@ use tokio::net::TcpStream;
 
 use crate::error::Error;
 
-/// The budget of a client or a server that is given none: 512 MiB.
-const DEFAULT_BUDGET: u64 = 512 << 20;
+/// The memory budget of a client or a server that is given none, in bytes: 512 MiB.
+pub const DEFAULT_MEMORY_BUDGET: u64 = 512 << 20;
 
 /// Sizes of the kernel's buffers of a TCP connection, in bytes. None leaves them to the kernel, which tunes them itself
 /// up to a limit (on Linux the third figures of `net.ipv4.tcp_rmem` and `net.ipv4.tcp_wmem`).
@@ -80,7 +80,7 @@ impl Engine {
         }
         self.config
             .budget
-            .get_or_insert_with(|| MemoryBudget::new(DEFAULT_BUDGET));
+            .get_or_insert_with(|| MemoryBudget::new(DEFAULT_MEMORY_BUDGET));
         Ok(())
     }
 }

@@ -13,6 +13,13 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, S
 
 use crate::error::{Error, ErrorKind};
 
+/// The most plaintext of a record (RFC 8446 section 5.1).
+pub(crate) const RECORD: usize = 16_384;
+
+/// How much may lie sealed and unsent, in bytes of plaintext: what one write to the socket takes. rustls has 64 KiB; more
+/// is what each connection of a slow peer costs.
+pub(crate) const SEALED: usize = 8 * RECORD;
+
 /// Whom a client trusts.
 #[derive(Debug, Clone)]
 pub enum Roots {

@@ -66,6 +66,10 @@ pub struct Config {
     pub scheduling: Scheduling,
     /// Below how many queued bytes a stream that ran full takes more. 128 KiB.
     pub send_low_water: usize,
+    /// What the transport seals at once, in bytes: a write that more is to follow, or many such pieces of which precede,
+    /// ends at a multiple of it. 16,384 over TLS (RFC 8446 section 5.1), where what is over would be a record of its own;
+    /// 0, which is none.
+    pub record_size: usize,
     /// How long a frame is held back that the window would cut tiny, while more credit may be on its way. 1 ms.
     pub tiny_frame_wait: Duration,
     /// Up to how many streams may wait for the peer to allow them before `open` fails. 100,000.
@@ -203,6 +207,7 @@ impl Default for Config {
             enable_connect_protocol: false,
             scheduling: Scheduling::InOrder,
             send_low_water: 128 << 10,
+            record_size: 0,
             tiny_frame_wait: Duration::from_millis(1),
             max_waiting_streams: 100_000,
             max_owed_replies: 8 << 10,

@@ -137,13 +137,13 @@ mod tests {
             .map(|index| {
                 let id = StreamId::new(2 * index + 1).unwrap();
                 let window = ReceiveWindow::new(1, DEFAULT_WINDOW, Refill::default());
-                store.insert(Stream::new(
+                store.insert(Box::new(Stream::new(
                     id,
                     State::Open,
                     window,
                     SendCredit::new(1),
                     Time::ZERO,
-                ))
+                )))
             })
             .collect()
     }

@@ -47,7 +47,7 @@ pub(crate) struct ReceiveHalf {
     pub(crate) phase: Phase,
     /// What `content-length` promised and has not come yet.
     pub(crate) expected: Option<u64>,
-    pub(crate) trailers: Option<HeaderMap>,
+    pub(crate) trailers: Option<Box<HeaderMap>>,
     /// Nobody reads any more: what comes is credited and dropped.
     pub(crate) discard: bool,
     /// How much more is dropped before the stream is reset, the response being whole.
@@ -151,3 +151,6 @@ impl Stream {
         self.send.phase == Phase::Done && self.send.queue.is_empty() && !self.send.ended
     }
 }
+
+/// What it costs that a stream is there at all, and ten thousand may be.
+const _: () = assert!(size_of::<Stream>() <= 680);

@@ -154,9 +154,7 @@ impl Opened<'_> {
 
     fn head(&self) -> Response<ServeBody> {
         let mut response = respond::bare(StatusCode::OK);
-        let headers = response.headers_mut();
-        self.representation.describe(headers, self.representation.length);
-        headers.insert(CONTENT_TYPE, self.representation.content_type.clone());
+        *response.headers_mut() = self.representation.whole();
         response
     }
 

@@ -3,10 +3,11 @@
 use std::fs::Metadata;
 use std::time::SystemTime;
 
-use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, ETAG, LAST_MODIFIED};
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
 use super::conditional::Validators;
+use super::respond;
 
 /// The media type of what has no other.
 pub(super) const OCTETS: &str = "application/octet-stream";
@@ -19,32 +20,40 @@ pub(super) struct Representation {
     pub(super) content_type: HeaderValue,
     pub(super) validators: Validators,
     pub(super) etag: Option<HeaderValue>,
-    content_length: HeaderValue,
     last_modified: Option<HeaderValue>,
+    /// The fields of an answer that is the whole file.
+    whole: HeaderMap,
 }
 
 impl Representation {
     /// Of a file of that name, as it was stat'ed just now.
     pub(super) fn of(metadata: &Metadata, name: &str) -> Representation {
         let validators = Validators::of(metadata, SystemTime::now());
-        Representation {
+        let mut representation = Representation {
             length: metadata.len(),
             content_type: content_type(name),
             etag: validators.etag(),
-            content_length: HeaderValue::from(metadata.len()),
             last_modified: validators.last_modified(),
             validators,
-        }
+            whole: HeaderMap::new(),
+        };
+        let mut whole = HeaderMap::with_capacity(8);
+        representation.describe(&mut whole, representation.length);
+        whole.insert(CONTENT_TYPE, representation.content_type.clone());
+        // Those of every answer are set again for each, which is cheaper where they are there already.
+        respond::sign(&mut whole);
+        representation.whole = whole;
+        representation
+    }
+
+    /// The fields of an answer that is the whole file.
+    pub(super) fn whole(&self) -> HeaderMap {
+        self.whole.clone()
     }
 
     /// The fields that 200 and 206 have in common.
     pub(super) fn describe(&self, headers: &mut HeaderMap, content_length: u64) {
-        headers.reserve(8);
-        let length = match content_length == self.length {
-            true => self.content_length.clone(),
-            false => HeaderValue::from(content_length),
-        };
-        headers.insert(CONTENT_LENGTH, length);
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(content_length));
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         if let Some(etag) = &self.etag {
             headers.insert(ETAG, etag.clone());

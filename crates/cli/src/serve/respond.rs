@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, DATE, SERVER};
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::file_body::ServeBody;
 
@@ -74,12 +74,16 @@ pub(super) fn finish(method: &Method, mut response: Response<ServeBody>) -> Resp
     if method == Method::HEAD {
         *response.body_mut() = ServeBody::empty();
     }
-    let headers = response.headers_mut();
+    sign(response.headers_mut());
+    response
+}
+
+/// The fields that every answer has.
+pub(super) fn sign(headers: &mut HeaderMap) {
     headers.insert(SERVER, SERVER_NAME);
     if let Some(date) = date(SystemTime::now()) {
         headers.insert(DATE, date);
     }
-    response
 }
 
 /// The value of `date`, written once a second and thread.

@@ -94,14 +94,17 @@ impl Connector {
             Error::with_source(ErrorKind::InvalidUrl, format!("{host} is no name for TLS"), error)
         })?;
         let connected = TlsConnector::from(config).connect(name, tcp).await;
-        let stream = connected.map_err(|error| crate::tls::handshake_error(host, error))?;
+        let mut stream = connected.map_err(|error| crate::tls::handshake_error(host, error))?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return Err(Error::new(
                 ErrorKind::NotHttp2,
                 format!("{host} does not speak HTTP/2: it did not choose h2 in the TLS handshake (ALPN)"),
             ));
         }
-        Ok(start(stream, self.config.clone(), watch))
+        stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
+        let mut config = self.config.clone();
+        config.record_size = crate::tls::RECORD;
+        Ok(start(stream, config, watch))
     }
 
     #[cfg(not(feature = "tls"))]

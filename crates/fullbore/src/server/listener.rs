@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +68,20 @@ impl Server {
     pub async fn bind(address: impl ToSocketAddrs) -> Result<Self, Error> {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|error| Error::io("cannot listen on that address", error))?;
+        Ok(Self::from_listener(listener))
+    }
+
+    /// Listens on an address on which others that ask for it this way listen too (`SO_REUSEPORT`): the system gives each
+    /// new connection to one of them. With one server and one current-thread runtime on each core nothing is shared
+    /// between cores; few connections may meet on one of them while others have none. They should have one
+    /// [`Self::memory_budget`] together, or each has 512 MiB of its own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] when that is not possible; always on systems other than Linux, which do not share
+    /// connections out.
+    pub async fn bind_shared(address: SocketAddr) -> Result<Self, Error> {
+        let listener = listen_shared(address);
+        let listener = listener.map_err(|error| Error::io("cannot share that address", error))?;
         Ok(Self::from_listener(listener))
     }
 
@@ -289,7 +304,8 @@ impl Server {
         B::Error: Into<BoxError>,
     {
         self.engine.tcp_buffers.apply(&stream);
-        let config = self.engine.config.clone();
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut))]
+        let mut config = self.engine.config.clone();
         #[cfg(feature = "tls")]
         let tls = self.tls.clone();
         #[cfg(feature = "tls")]
@@ -298,16 +314,40 @@ impl Server {
             #[cfg(feature = "tls")]
             if let Some(tls) = tls {
                 let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(stream);
-                let stream = match tokio::time::timeout(handshake_timeout, handshake).await {
+                let mut stream = match tokio::time::timeout(handshake_timeout, handshake).await {
                     Ok(Ok(stream)) => stream,
                     // There is nobody to tell: the peer has its alert, or is gone.
                     Ok(Err(_)) | Err(_) => return,
                 };
+                stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
+                config.record_size = crate::tls::RECORD;
                 return run(stream, service, config, stopped).await;
             }
             run(stream, service, config, stopped).await;
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn listen_shared(address: SocketAddr) -> std::io::Result<TcpListener> {
+    use tokio::net::TcpSocket;
+
+    /// As tokio's own listeners.
+    const BACKLOG: u32 = 1_024;
+
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn listen_shared(_: SocketAddr) -> std::io::Result<TcpListener> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 /// Serves one connection until it ends, telling it when the server stops.

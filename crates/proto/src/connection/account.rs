@@ -76,9 +76,9 @@ impl Connection {
         self.receiving = ledger;
     }
 
-    /// A reader has taken something. That is news only when nothing more is to come.
+    /// A reader has taken something. That is news only when nothing more is to come, and time has passed.
     pub(super) fn account_reading(&mut self) {
-        if !self.is_receiving() {
+        if self.receiving.since() < self.now && !self.is_receiving() {
             self.account_receiving();
         }
     }

@@ -306,7 +306,7 @@ impl Connection {
     }
 
     /// Takes a new stream in, and sees to it that it is looked after.
-    pub(super) fn insert_stream(&mut self, stream: Stream) -> Key {
+    pub(super) fn insert_stream(&mut self, stream: Box<Stream>) -> Key {
         self.watch_streams();
         self.deadlines.busy = self.now;
         self.streams.insert(stream)

@@ -276,7 +276,7 @@ impl Connection {
             Phase::Body => match message::receive_trailers(&mut self.section) {
                 Ok(trailers) => {
                     if !stream.receive.discard {
-                        stream.receive.trailers = Some(trailers);
+                        stream.receive.trailers = Some(Box::new(trailers));
                     }
                     self.receive_end(key)
                 }
@@ -375,7 +375,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn new_stream(&self, id: StreamId, state: State) -> Stream {
+    pub(super) fn new_stream(&self, id: StreamId, state: State) -> Box<Stream> {
         use crate::flow::{ReceiveWindow, SendCredit};
         let window = self.stream_window;
         let window = ReceiveWindow::new(window.bytes(), window, self.config.stream_refill);
@@ -384,7 +384,7 @@ impl Connection {
             false => window.fixed(),
         };
         let credit = SendCredit::new(self.peer.initial_window_size);
-        Stream::new(id, state, window, credit, self.now)
+        Box::new(Stream::new(id, state, window, credit, self.now))
     }
 }
 
@@ -398,8 +398,8 @@ fn expected_length(headers: &HeaderMap, tunnel: bool) -> Result<Option<u64>, Mal
 
 /// The `priority` field (RFC 9218 section 5); several lines are one list.
 pub(super) fn priority_of(headers: &HeaderMap) -> Priority {
-    let name = header::HeaderName::from_static("priority");
-    let mut values = headers.get_all(&name).iter();
+    const PRIORITY: header::HeaderName = header::HeaderName::from_static("priority");
+    let mut values = headers.get_all(PRIORITY).iter();
     let Some(first) = values.next() else {
         return Priority::default();
     };

@@ -40,7 +40,7 @@ impl Connection {
         self.lent += half.queue.drain_into(into) as u64;
         Ok(match (half.phase, stream.state) {
             (Phase::Done, _) => match half.trailers.take() {
-                Some(trailers) => ReadState::Trailers(trailers),
+                Some(trailers) => ReadState::Trailers(*trailers),
                 None => ReadState::End,
             },
             (_, State::Closed(_)) => ReadState::Reset,

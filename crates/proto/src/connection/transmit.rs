@@ -5,9 +5,11 @@ use bytes::Buf;
 use super::Connection;
 use super::memory::{self, largest_stream_window};
 use crate::event::Event;
-use crate::frame::{Kind, WindowUpdate, patch_header_block, reserve_header_block, write_data_head};
+use crate::frame::{
+    HEAD_LENGTH, Kind, WindowUpdate, patch_header_block, reserve_header_block, write_data_head,
+};
 use crate::message;
-use crate::stream::{Key, Phase, RefillListing, State};
+use crate::stream::{Key, Phase, RefillListing, SendHalf, State};
 use crate::time::Time;
 use crate::transmit::Transmit;
 
@@ -17,6 +19,12 @@ pub(super) const MAX_SLICES: usize = 64;
 /// The most octets of one write. More would make scheduling early and win nothing: at 256 KiB the call's own cost is
 /// lost in the copy.
 pub(super) const MAX_BYTES: usize = 512 << 10;
+
+/// A list shorter than so many records ends where it ends: it is no part of a long transfer.
+const LEAST_RECORDS: usize = 4;
+
+/// The head of a DATA frame, and its payload.
+const SLICES_OF_A_FRAME: usize = 2;
 
 /// A frame below this that the window, not the data, would make so small is held back for a while (law 6).
 const TINY_FRAME: usize = 2_048;
@@ -29,6 +37,8 @@ enum Turn {
     ConnectionBlocked,
     /// Its frame is held back.
     Held,
+    /// The list ends here, with the record.
+    Full,
 }
 
 impl Connection {
@@ -72,7 +82,7 @@ impl Connection {
             match self.write_data(key, out) {
                 // The end of a stream may have let a waiting request out, whose head must not come behind its body.
                 Turn::Framed | Turn::Held => self.write_control(out),
-                Turn::ConnectionBlocked => break,
+                Turn::ConnectionBlocked | Turn::Full => break,
             }
         }
         self.stats.sent_bytes += (out.remaining() - before) as u64;
@@ -212,6 +222,11 @@ impl Connection {
                 return Turn::Held;
             }
         }
+        let (length, is_full) = match within_record(out, length, half, self.config.record_size) {
+            Some(0) => return Turn::Full,
+            Some(whole) => (whole, true),
+            None => (length, false),
+        };
         half.held_since = None;
         self.held_since = None;
         let last = length == half.queue.bytes() && half.phase == Phase::Done;
@@ -239,7 +254,10 @@ impl Connection {
         } else if !ready {
             self.account_stream_sending(key);
         }
-        Turn::Framed
+        match is_full {
+            true => Turn::Full,
+            false => Turn::Framed,
+        }
     }
 
     /// Puts a stream where it belongs after its queue, its window or its state changed.
@@ -295,4 +313,17 @@ impl Connection {
             self.reschedule(key);
         }
     }
+}
+
+/// How long the next frame may be, when the list should end with it at the end of a record: because it is full then, or
+/// because there is no more for now and the body goes on. None when that is not so, or the list is short.
+fn within_record(out: &Transmit, length: usize, half: &SendHalf, record: usize) -> Option<usize> {
+    let before = out.remaining();
+    if record == 0 || before < LEAST_RECORDS * record {
+        return None;
+    }
+    let after = before + HEAD_LENGTH + length;
+    let is_full = after >= MAX_BYTES || out.slices() + SLICES_OF_A_FRAME >= MAX_SLICES;
+    let pauses = half.phase == Phase::Body && half.queue.bytes() - length < record;
+    (is_full || pauses).then(|| length.saturating_sub(after % record))
 }

@@ -72,7 +72,8 @@ pub(crate) struct ReceiveWindow {
     /// Whether the path waits for it then.
     keen: bool,
     round: Round,
-    recent: Recent,
+    /// None before the first refill: most streams are too short for one.
+    recent: Option<Box<Recent>>,
 }
 
 /// A round trip: once all that was advertised before it began has come, nothing more comes before it is over.
@@ -84,7 +85,7 @@ struct Round {
 }
 
 /// What was advertised lately: what a refill allows arrives a round trip after it left.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Recent {
     /// The newest refills, oldest first: when each left, and what was advertised before it. At a quarter of a window each
     /// there are four or five in a round trip.
@@ -112,10 +113,7 @@ impl ReceiveWindow {
                 since: Time::ZERO,
                 until: u64::MAX,
             },
-            recent: Recent {
-                before: [(Time::ZERO, 0); 8],
-                count: 0,
-            },
+            recent: None,
         }
     }
 
@@ -290,7 +288,7 @@ impl ReceiveWindow {
     pub(crate) fn refill(&mut self, now: Time, round_trip: Duration) -> Option<u32> {
         // The gain is at most the size, and that is at most 2^31-1.
         let increment = u32::try_from(self.gain()).ok().filter(|&gain| gain > 0)?;
-        self.recent.push(now, self.advertised);
+        self.recent.get_or_insert_default().push(now, self.advertised);
         if now >= self.round.since + round_trip || self.round.until == u64::MAX {
             self.round = Round {
                 since: now,
@@ -310,7 +308,10 @@ impl ReceiveWindow {
     pub(crate) fn opens(&self, since: Time, now: Time, round_trip: Duration) -> Option<Time> {
         let least = SMALLEST_UPDATE.min(u64::from(self.size) / 4);
         let opens = |advertised: u64| advertised.saturating_sub(self.received) >= least;
-        let unknown = self.recent.unknown(since, round_trip);
+        let unknown = self
+            .recent
+            .as_ref()
+            .map_or(&[][..], |recent| recent.unknown(since, round_trip));
         let known = unknown.first().map_or(self.advertised, |&(_, before)| before);
         if opens(known) {
             return None;

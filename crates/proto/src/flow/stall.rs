@@ -52,7 +52,8 @@ impl Stall {
 pub struct Ledger {
     state: Stall,
     since: Time,
-    spent: [Duration; Stall::ALL.len()],
+    /// In nanoseconds.
+    spent: [u64; Stall::ALL.len()],
 }
 
 impl Ledger {
@@ -61,18 +62,18 @@ impl Ledger {
         Ledger {
             state: Stall::Idle,
             since: now,
-            spent: [Duration::ZERO; Stall::ALL.len()],
+            spent: [0; Stall::ALL.len()],
         }
     }
 
     /// How long the direction has been in a state, all told, as far as it is settled.
     pub fn spent(&self, state: Stall) -> Duration {
-        self.spent[state as usize]
+        Duration::from_nanos(self.spent[state as usize])
     }
 
     /// The time that is settled, of all states but [`Stall::Idle`].
     pub fn busy(&self) -> Duration {
-        self.spent.iter().sum::<Duration>() - self.spent(Stall::Idle)
+        Duration::from_nanos(self.spent.iter().sum::<u64>()) - self.spent(Stall::Idle)
     }
 
     /// Since when the time is not settled.
@@ -93,7 +94,7 @@ impl Ledger {
 
     /// In hindsight, the time up to `now` was spent in `state`.
     pub(crate) fn settle(&mut self, state: Stall, now: Time) {
-        self.spent[state as usize] += now.since(self.since);
+        self.spent[state as usize] += now.as_nanos().saturating_sub(self.since.as_nanos());
         self.since = self.since.max(now);
     }
 }

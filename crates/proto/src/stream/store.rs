@@ -31,7 +31,8 @@ pub type StreamMap<T> = HashMap<StreamId, T, BuildHasherDefault<IdHasher>>;
 /// All streams that are not forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    slots: Slab<Stream>,
+    /// In boxes: a stream of some hundred octets is moved once, and taken out where it lies.
+    slots: Slab<Box<Stream>>,
     by_id: StreamMap<u32>,
     header_memory: usize,
 }
@@ -41,7 +42,7 @@ impl Store {
         self.slots.len()
     }
 
-    pub(crate) fn insert(&mut self, stream: Stream) -> Key {
+    pub(crate) fn insert(&mut self, stream: Box<Stream>) -> Key {
         let id = stream.id;
         // A slab of 2^32 streams does not fit any memory.
         let slot = self.slots.insert(stream) as u32;
@@ -54,15 +55,13 @@ impl Store {
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&Stream> {
-        self.slots
-            .get(key.slot as usize)
-            .filter(|stream| stream.id == key.id)
+        let stream = self.slots.get(key.slot as usize)?;
+        (stream.id == key.id).then_some(stream)
     }
 
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Stream> {
-        self.slots
-            .get_mut(key.slot as usize)
-            .filter(|stream| stream.id == key.id)
+        let stream = self.slots.get_mut(key.slot as usize)?;
+        (stream.id == key.id).then_some(stream)
     }
 
     pub(crate) fn by_id(&mut self, id: StreamId) -> Option<(Key, &mut Stream)> {
@@ -70,20 +69,20 @@ impl Store {
         self.get_mut(key).map(|stream| (key, stream))
     }
 
-    pub(crate) fn remove(&mut self, key: Key) -> Option<Stream> {
-        self.get(key)?;
-        self.by_id.remove(&key.id);
-        let removed = self.slots.try_remove(key.slot as usize);
-        self.header_memory -= removed.as_ref().map_or(0, |stream| stream.header_memory);
-        removed
+    pub(crate) fn remove(&mut self, key: Key) {
+        if let Some(stream) = self.get(key) {
+            self.header_memory -= stream.header_memory;
+            self.by_id.remove(&key.id);
+            self.slots.remove(key.slot as usize);
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
-        self.slots.iter().map(|(_, stream)| stream)
+        self.slots.iter().map(|(_, stream)| &**stream)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
-        self.slots.iter_mut().map(|(_, stream)| stream)
+        self.slots.iter_mut().map(|(_, stream)| &mut **stream)
     }
 
     /// How much memory the field sections of all streams take, in octets, beyond what is free to each.

@@ -1,0 +1,81 @@
+//! Over a transport that seals records, writes of long bodies end where a record does, and nothing is kept for good.
+
+use crate::support::peer::id;
+use bytes::{Buf, Bytes};
+use fullbore_proto::{Config, Connection, Time, Transmit};
+
+const RECORD: usize = 16_384;
+
+/// A server that has a request on stream 1, whose client has room for everything.
+fn asked() -> Connection {
+    let mut config = Config::default();
+    config.record_size = RECORD;
+    let mut server = Connection::server(config, Time::ZERO);
+    let mut client = Connection::client(Config::default(), Time::ZERO);
+    let request = http::Request::get("http://a/").body(()).unwrap();
+    client.open(request, true).unwrap();
+    server.receive(written(&mut client), Time::ZERO).unwrap();
+    server
+        .send_response(id(1), &http::Response::new(()), false)
+        .unwrap();
+    written(&mut server);
+    server
+}
+
+fn written(connection: &mut Connection) -> Bytes {
+    let mut out = Transmit::new();
+    connection.transmit(&mut out, Time::ZERO);
+    out.copy_to_bytes(out.remaining())
+}
+
+fn send(server: &mut Connection, bytes: usize, end: bool) {
+    let body = Bytes::from(vec![7; bytes]);
+    server.send_data(id(1), body, end).unwrap();
+}
+
+#[test]
+fn a_body_that_goes_on_leaves_in_whole_records() {
+    let mut server = asked();
+    let mut sent = 0;
+    for _ in 0..40 {
+        send(&mut server, 256 << 10, false);
+        let write = written(&mut server);
+        assert_eq!(write.len() % RECORD, 0);
+        sent += write.len();
+    }
+    assert!(sent > 39 * (256 << 10));
+    // What is left leaves alone when there is nothing more.
+    assert!(server.wants_transmit());
+    let rest = written(&mut server);
+    assert!(!rest.is_empty() && rest.len() < RECORD, "{}", rest.len());
+    assert!(!server.wants_transmit());
+}
+
+#[test]
+fn a_body_that_ends_leaves_whole() {
+    let mut server = asked();
+    send(&mut server, 256 << 10, true);
+    let write = written(&mut server);
+    assert_eq!(write.len(), (256 << 10) + 16 * 9);
+    assert!(!server.wants_transmit());
+}
+
+#[test]
+fn a_full_list_ends_with_a_record_and_the_rest_follows() {
+    let mut server = asked();
+    send(&mut server, 2 << 20, true);
+    let mut lists = Vec::new();
+    while server.wants_transmit() {
+        lists.push(written(&mut server).len());
+    }
+    let last = lists.pop().unwrap();
+    assert!(
+        lists
+            .iter()
+            .all(|list| list % RECORD == 0 && *list >= 28 * RECORD),
+        "{lists:?}"
+    );
+    // Frames cut at a list's end cost a head each.
+    let frames = (lists.iter().sum::<usize>() + last - (2 << 20)) / 9;
+    assert!(frames <= 128 + lists.len() + 1, "{frames}");
+}
