@@ -44,13 +44,19 @@ impl Sender {
         self.wish(Outgoing::Reset(code), 0, true);
     }
 
-    /// Resets the stream for a reason that its reader is told.
+    /// Resets the stream for a reason that its reader is told: it is there before the driver can see the reset, whose own
+    /// words would say less.
     fn reset_for(&mut self, code: ErrorCode, error: &Error) {
-        self.reset(code);
         let mut state = self.cell.lock();
-        state.error.get_or_insert_with(|| error.clone());
+        if state.error.is_none() {
+            state.outbound.wishes.push_back(Outgoing::Reset(code));
+            state.error = Some(error.clone());
+        }
+        self.finished = true;
+        state.outbound.gone = true;
         let reader = state.inbound.reader.take();
         drop(state);
+        self.cell.post();
         if let Some(reader) = reader {
             reader.wake();
         }

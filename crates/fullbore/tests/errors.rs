@@ -312,6 +312,26 @@ async fn a_request_body_that_is_not_as_long_as_it_said_is_an_error() {
     }
 }
 
+/// Of so many, some fail while the driver looks at what they have left: it must not tell of the reset instead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_body_that_fails_is_the_error_whenever_the_driver_sees_it() {
+    let server = Server::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", server.local_addr().unwrap());
+    let service = tower::service_fn(|request: Request<Incoming>| async {
+        let _ = request.into_body().collect().await;
+        Ok::<_, BoxError>(Response::new(empty()))
+    });
+    let serving = tokio::spawn(server.serve(service));
+    let client = Client::new().unwrap();
+    for round in 0..2_000_u64 {
+        let body = Chunks::new(1 << (round % 18), 1 << 10).failing();
+        let request = Request::put(&url).body(body).unwrap();
+        let error = soon(client.request(request)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Body, "round {round}: {error}");
+    }
+    serving.abort();
+}
+
 #[tokio::test]
 async fn a_reset_says_its_code() {
     for code in [
