@@ -2,7 +2,8 @@
 //!
 //! Here a command line becomes cases to run, and their sections are printed and written. `cases` holds one file a
 //! case; `fullbore` and `peers` know how each program is called and what it prints; `part` holds servers and clients of
-//! the bench's own, which run as processes; `simulate` moves bytes through the engine alone; `process`, `place` and
+//! the bench's own, which run as processes; `soak` looks for faults and leaks over minutes, `kills` for files
+//! that are cut; `simulate` moves bytes through the engine alone; `process`, `place` and
 //! `session` hold what every case stands on; `contest`, `stats` and `markdown` make figures and tables of the samples.
 
 #![deny(missing_docs)]
@@ -10,8 +11,10 @@
 
 mod cases;
 mod contest;
+mod dice;
 mod fault;
 mod fullbore;
+mod kills;
 mod markdown;
 mod part;
 mod peers;
@@ -19,6 +22,7 @@ mod place;
 mod process;
 mod session;
 mod simulate;
+mod soak;
 mod stats;
 
 use std::path::PathBuf;
@@ -68,6 +72,10 @@ enum Chosen {
     Case(Case),
     /// Every case above
     All,
+    /// Random requests, uploads, cancels and shutdowns for some minutes: every byte is checked, and nothing may be kept
+    Soak(soak::Soak),
+    /// Transfers of 1,000 files in which client or server is killed 50 times, and none of which may be lost or cut
+    Kills(kills::Kills),
     /// A program of the bench's own, which the cases start
     #[command(subcommand, hide = true)]
     Part(Part),
@@ -77,7 +85,7 @@ impl Chosen {
     fn cases(&self) -> Vec<Case> {
         match self {
             Chosen::Case(case) => vec![*case],
-            Chosen::Part(_) => Vec::new(),
+            Chosen::Part(_) | Chosen::Soak(_) | Chosen::Kills(_) => Vec::new(),
             Chosen::All => Case::ALL.to_vec(),
         }
     }
@@ -108,6 +116,12 @@ fn run(line: &CommandLine, place: place::Place) -> Result<bool, Fault> {
     let options = &line.options;
     let at_most = Duration::from_secs(60 * u64::from(options.at_most));
     let session = Session::open(place, options.runs, options.quick, at_most)?;
+    if let Chosen::Soak(soak) = &line.command {
+        return soak::run(soak, &session);
+    }
+    if let Chosen::Kills(kills) = &line.command {
+        return kills::run(kills, &session);
+    }
     let mut sound = true;
     for case in line.command.cases() {
         eprintln!("fullbore-bench: {}", case.name());

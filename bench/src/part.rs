@@ -9,6 +9,7 @@ mod floor;
 mod load;
 mod memory;
 mod once;
+mod soak;
 mod stalled;
 
 use std::io::Write as _;
@@ -45,6 +46,8 @@ pub(crate) enum Part {
     FloorReader(floor::FloorReader),
     /// Downloads on one connection beside a stream that nobody reads
     Stalled(stalled::Stalled),
+    /// The soak's server on the library
+    SoakServer(soak::SoakServer),
 }
 
 /// What went wrong in a part, in words.
@@ -64,6 +67,7 @@ pub(crate) fn run(part: &Part) -> bool {
         Part::FloorWriter(writer) => writer.run(),
         Part::FloorReader(reader) => reader.run(),
         Part::Stalled(stalled) => on_runtime(stalled.run()),
+        Part::SoakServer(server) => on_runtime(server.run()),
     };
     if let Err(failure) = &done {
         let why = in_full(failure.as_ref());

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
@@ -219,14 +220,45 @@ impl<'a> Running<'a> {
         Some(kib << 10)
     }
 
+    /// Starts a program of which nothing is wanted but that it runs.
+    pub(crate) fn quiet(janitor: &'a Janitor, command: &mut Command) -> Result<Self, Fault> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self::start(janitor, command)
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it SIGTERM.
+    pub(crate) fn terminate(&self) -> Result<(), Fault> {
+        self.signal(Signal::SIGTERM)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Fault> {
+        let id = i32::try_from(self.child.id()).unwrap_or(0);
+        kill(Pid::from_raw(id), signal).map_err(|error| Fault::Failed(self.name.clone(), error.to_string()))
+    }
+
     /// Asks the program to end, and gives it a moment; what it has to say last can be read then.
-    pub(crate) fn ask_to_end(mut self) {
-        let asked = Command::new("kill")
-            .args(["-TERM", &self.child.id().to_string()])
-            .status();
-        if asked.is_ok_and(|status| status.success()) {
-            self.wait_until(Instant::now() + Duration::from_secs(2));
+    pub(crate) fn ask_to_end(self) {
+        if self.terminate().is_ok() {
+            self.ended(Duration::from_secs(2));
         }
+    }
+
+    /// How it ended, if it does within `limit`.
+    pub(crate) fn ended(mut self, limit: Duration) -> Option<ExitStatus> {
+        self.wait_until(Instant::now() + limit)
     }
 
     /// How it ended; `None` if it has not.
