@@ -2,9 +2,11 @@
 //! the versions and the command that makes the section again. `main` calls `run`.
 
 mod budget;
+mod engine;
 mod flood;
 mod frames;
 mod many;
+mod memory;
 mod paths;
 mod responses;
 mod servers;
@@ -49,12 +51,16 @@ pub(crate) enum Case {
     Budget,
     /// 99 streams beside one that nobody reads
     Stalled,
+    /// What 100,000 responses, as many uploads, and 10,000 idle connections leave in a server's memory
+    Memory,
+    /// The engine alone, without sockets: what a request costs in time, allocations and instructions
+    Engine,
     /// Servers of one thread on one core under h2load, beside hyper, Go, nghttpd, h2o and nginx
     Servers,
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 10] = [
+    pub(crate) const ALL: [Case; 12] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
@@ -64,7 +70,9 @@ impl Case {
         Case::Responses,
         Case::Budget,
         Case::Stalled,
+        Case::Engine,
         Case::Servers,
+        Case::Memory,
     ];
 
     /// Its name on the command line and in the markers of its section.
@@ -79,6 +87,8 @@ impl Case {
             Case::Responses => "responses",
             Case::Budget => "budget",
             Case::Stalled => "stalled",
+            Case::Engine => "engine",
+            Case::Memory => "memory",
             Case::Servers => "servers",
         }
     }
@@ -103,6 +113,8 @@ pub(crate) fn run(case: Case, session: &Session) -> Result<Section, Fault> {
         Case::Many => many::run(session),
         Case::Tiny => tiny::run(session),
         Case::Stalled => stalled::run(session),
+        Case::Engine => engine::run(session),
+        Case::Memory => memory::run(session),
         Case::Servers => servers::run(session),
         Case::Budget => budget::run(session),
         Case::Responses => responses::run(session),
@@ -167,12 +179,16 @@ impl Draft {
             self.text.push_str(&format!("\n- {note}"));
         }
         let quick = if session.quick { " --quick" } else { "" };
+        let shape = match &session.shape {
+            Some(shape) => format!(" --shape \"{shape}\""),
+            None => String::new(),
+        };
         let version = session.fullbore.version(session)?;
         let peers = peers::versions(session, programs);
         self.text.push_str(&format!(
             "\n- Figures are {figures}.\
              \n- Machine: {}.\n- Programs: {version}; {peers}.\
-             \n- Again: `cargo build --release && cargo run --release -p fullbore-bench -- {name} --runs {runs}{quick}`\n",
+             \n- Again: `cargo build --release && cargo run --release -p fullbore-bench -- {name} --runs {runs}{quick}{shape}`\n",
             session.machine()
         ));
         Ok(Section {

@@ -4,11 +4,14 @@
 
 mod again;
 mod budget;
+mod engine;
 mod flood;
 mod floor;
 mod load;
 mod memory;
 mod once;
+mod raw;
+mod records;
 mod soak;
 mod stalled;
 
@@ -24,6 +27,8 @@ pub(crate) use self::flood::Flooded;
 /// Which of them, and with what.
 #[derive(Subcommand, Clone)]
 pub(crate) enum Part {
+    /// Requests through the engine alone
+    Engine(engine::Engine),
     /// A server of plain sockets that answers with very many DATA frames of one byte
     Flood(flood::Flood),
     /// Fetches a URL once with reqwest's defaults
@@ -44,6 +49,12 @@ pub(crate) enum Part {
     FloorWriter(floor::FloorWriter),
     /// Reads them, and throws them away
     FloorReader(floor::FloorReader),
+    /// Requests one after another on a plain socket
+    Raw(raw::Raw),
+    /// Connections that make a request each and rest
+    Idle(raw::Idle),
+    /// A relay that counts TLS records
+    Records(records::Records),
     /// Downloads on one connection beside a stream that nobody reads
     Stalled(stalled::Stalled),
     /// The soak's server on the library
@@ -56,6 +67,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Runs one to its end; `false` when it failed, which it has said then.
 pub(crate) fn run(part: &Part) -> bool {
     let done = match part {
+        Part::Engine(engine) => engine.run(),
         Part::Flood(flood) => flood.run(),
         Part::Once(once) => on_runtime(once.run()),
         Part::Again(again) => on_runtime(again.run()),
@@ -66,6 +78,9 @@ pub(crate) fn run(part: &Part) -> bool {
         Part::Memory(memory) => memory.run(),
         Part::FloorWriter(writer) => writer.run(),
         Part::FloorReader(reader) => reader.run(),
+        Part::Raw(raw) => raw.run(),
+        Part::Idle(idle) => idle.run(),
+        Part::Records(records) => records.run(),
         Part::Stalled(stalled) => on_runtime(stalled.run()),
         Part::SoakServer(server) => on_runtime(server.run()),
     };
@@ -85,6 +100,23 @@ pub(crate) fn run(part: &Part) -> bool {
 pub(crate) fn command(name: &str) -> Result<Command, Fault> {
     let program =
         std::env::current_exe().map_err(|error| Fault::Start("fullbore-bench".to_owned(), error))?;
+    let mut command = Command::new(program);
+    command.args(["part", name]);
+    Ok(command)
+}
+
+/// The same on an allocator that counts: the program beside this one.
+///
+/// # Errors
+/// When it was not built.
+pub(crate) fn counted(name: &str) -> Result<Command, Fault> {
+    let this = std::env::current_exe().map_err(|error| Fault::Start("fullbore-bench".to_owned(), error))?;
+    let program = this.with_file_name("fullbore-bench-counted");
+    if !program.exists() {
+        return Err(Fault::Missing(
+            "fullbore-bench-counted (cargo build --release -p fullbore-bench)".to_owned(),
+        ));
+    }
     let mut command = Command::new(program);
     command.args(["part", name]);
     Ok(command)

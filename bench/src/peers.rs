@@ -1,7 +1,9 @@
 //! The peers: how curl, nghttp, h2load, nghttpd and nginx are called and what they print. The cases call it.
 
+pub(crate) mod callgrind;
 pub(crate) mod go;
 pub(crate) mod java;
+pub(crate) mod observe;
 pub(crate) mod servers;
 pub(crate) mod uploads;
 
@@ -256,6 +258,7 @@ pub(crate) fn versions(session: &Session, programs: &[&str]) -> String {
     let texts = programs.iter().map(|program| {
         let flag = match *program {
             "nginx" | "lighttpd" | "haproxy" => "-v",
+            "strace" => "-V",
             "go" => "version",
             _ => "--version",
         };
@@ -273,6 +276,7 @@ pub(crate) fn versions(session: &Session, programs: &[&str]) -> String {
                     None if line.starts_with("go version ") || line.starts_with("h2o version ") => {
                         line.replace("version ", "")
                     }
+                    None if line.starts_with("strace -- version ") => line.replace("-- version ", ""),
                     // `nghttpd nghttp2/1.52.0`, `curl 7.88.1 (...)`
                     None => line.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
                 }

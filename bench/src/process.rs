@@ -203,6 +203,11 @@ impl<'a> Running<'a> {
             .map_err(|error| Fault::Failed(self.name.clone(), format!("its processor time: {error}")))
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How many bytes of memory it has now (`VmRSS`), while it runs.
     pub(crate) fn memory(&self) -> Option<u64> {
         self.memory_field("VmRSS:")
@@ -232,11 +237,6 @@ impl<'a> Running<'a> {
     /// How it ended, if it has.
     pub(crate) fn status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
-    }
-
-    /// Its process id.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
     }
 
     /// Sends it SIGTERM.

@@ -17,6 +17,10 @@ pub(crate) struct Session {
     pub(crate) runs: u32,
     /// Whether measurements are to be short rather than good.
     pub(crate) quick: bool,
+    /// What the names of the shapes that are measured have in them.
+    pub(crate) shape: Option<String>,
+    /// Whether counts are kept for later runs.
+    pub(crate) keep: bool,
     pub(crate) janitor: Janitor,
     pub(crate) fullbore: Fullbore,
     machine: String,
@@ -35,12 +39,21 @@ impl Session {
         Ok(Self {
             runs,
             quick,
+            shape: None,
+            keep: false,
             janitor,
             fullbore,
             machine,
             folder,
             until: Instant::now() + at_most,
         })
+    }
+
+    /// Whether a shape of that name is to be measured.
+    pub(crate) fn measures(&self, name: &str) -> bool {
+        self.shape
+            .as_ref()
+            .is_none_or(|text| name.contains(text.as_str()))
     }
 
     /// The machine and its network, in words.

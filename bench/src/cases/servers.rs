@@ -1,6 +1,11 @@
 //! Servers of one thread on one core, with the load on another: small bodies, files of 10 KB, 64 KiB through small and
 //! large windows, and 1 GiB on one stream. What counts is the server's processor time: the load program is often the
-//! one that cannot go faster.
+//! one that cannot go faster. `uploads`, `latency`, `calls` and `records` measure the same servers by other means.
+
+mod calls;
+mod latency;
+mod records;
+mod uploads;
 
 use std::thread;
 use std::time::Duration;
@@ -95,7 +100,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
          it; ratios are of that time for a request, `fullbore serve` (files) and fullbore's handler from memory to each \
          server, so less than 1 is less time. A MB is 10^6 bytes of bodies. Memory is the server's peak since its start.",
     );
-    for shape in &SHAPES {
+    for shape in SHAPES.iter().filter(|shape| session.measures(shape.name)) {
         let mut table = Table::new([
             "server",
             "transport",
@@ -116,16 +121,98 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         draft.say(&format!("### {}", shape.name));
         draft.table(&table);
     }
+    uploads::run(&mut draft, &hall);
+    latency::run(&mut draft, &hall);
+    calls::run(&mut draft, &hall);
+    records::run(&mut draft, &hall);
     draft.note("fullbore from memory and hyper run the same handler, on tokio's current thread where nothing else is said, and over TLS with the same rustls configuration; all others send files. hyper's second runtime is tokio's multi-thread one with one worker. Go runs with GOMAXPROCS=1 and its own limit of 250 streams; all others allow 1,000.");
     draft.note(
         "TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256; session resumption plays no part.",
     );
     draft.note("`plain writes` is the floor: a program that writes as many bytes in 256 KiB writes to one socket, whose reader throws them away.");
-    draft.done(session, &["h2load", "nghttpd", "h2o", "nginx", "go"])
+    draft.done(session, &["h2load", "nghttpd", "h2o", "nginx", "go", "strace"])
+}
+
+fn transport(secure: bool) -> &'static str {
+    if secure { "TLS" } else { "cleartext" }
+}
+
+/// A figure that is taken once: `None` when it could not be, which the section says then.
+fn each<T>(draft: &mut Draft, name: &str, kind: Kind, secure: bool, taken: Result<T, Fault>) -> Option<T> {
+    match taken {
+        Ok(figure) => Some(figure),
+        Err(fault) => {
+            // Of those that are not installed the line of versions says so.
+            if !matches!(fault, Fault::Missing(_)) {
+                draft.sound &= !kind.ours();
+                draft.complain(format!(
+                    "{name}, {}: {}: {fault}.",
+                    transport(secure),
+                    kind.name()
+                ));
+            }
+            None
+        }
+    }
+}
+
+/// One figure of every server, taken in turn, once a run.
+struct Rows<T> {
+    all: Vec<Series<T>>,
+}
+
+impl<T> Rows<T> {
+    fn measure(
+        draft: &mut Draft,
+        hall: &Hall<'_>,
+        name: &str,
+        kinds: &[Kind],
+        secure: bool,
+        take: impl Fn(&Server<'_>) -> Result<T, Fault> + Copy,
+    ) -> Self {
+        let contenders = kinds.iter().map(|&kind| {
+            let mut started = None;
+            let measure = move || {
+                let server = match started.take() {
+                    Some(server) => server,
+                    None => hall.start(kind, secure)?,
+                };
+                let taken = take(&server)?;
+                started = Some(server);
+                Ok(taken)
+            };
+            match kind.ours() {
+                true => Contender::ours(kind.name(), measure),
+                false => Contender::peer(kind.name(), measure),
+            }
+        });
+        let all = hold(hall.session.runs, contenders.collect());
+        let tried = all
+            .iter()
+            .filter(|series| !matches!(series.fault, Some(Fault::Missing(_))));
+        draft.note_faults(&format!("{name}, {}", transport(secure)), tried);
+        Self { all }
+    }
+
+    /// Each series, and how many times its figure those of fullbore's two servers are.
+    fn with_ratios(
+        &self,
+        figure: impl Fn(&T) -> f64 + Copy,
+    ) -> impl Iterator<Item = (&Series<T>, [String; 2])> {
+        self.all.iter().map(move |one| {
+            let ratios = [Kind::Files, Kind::Memory].map(|own| {
+                series(&self.all, own.name())
+                    .filter(|own| own.name != one.name)
+                    .and_then(|own| times_as_much(own, one, figure))
+                    .map_or("-".to_owned(), |spread| spread.text(2))
+            });
+            (one, ratios)
+        })
+    }
 }
 
 fn measure_all(draft: &mut Draft, hall: &Hall<'_>, shape: &Shape, secure: bool, table: &mut Table) {
-    let transport = if secure { "TLS" } else { "cleartext" };
+    let transport = transport(secure);
     let floor = (shape.is_bulk() && !secure).then_some(Kind::Floor);
     let kinds: Vec<Kind> = Kind::SERVERS.into_iter().chain(floor).collect();
     let contenders = kinds.iter().map(|&kind| {

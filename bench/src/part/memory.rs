@@ -2,6 +2,7 @@
 //! so that they differ in nothing but HTTP/2 and the runtime. `part` runs it, the case `servers` loads it.
 
 use std::convert::Infallible;
+use std::io::Write;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,10 +10,12 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use fullbore::Server;
 use fullbore::tls::server_config;
-use http::{Request, Response};
+use fullbore::{Incoming, Server};
+use fullbore_cli::serve::{Files, Log, Settings, Uploads};
+use http::{Method, Request, Response};
 use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -21,16 +24,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tower::Service;
 
 use super::{Failure, say};
+use crate::heap::Heap;
 
 /// What a long body hands over at once.
 const PIECE: Bytes = Bytes::from_static(&[b'x'; 256 << 10]);
+
+/// What hyper lets a client send ahead: its own default is 1 MiB.
+const WINDOW: u32 = (16 << 20) - 1;
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Library {
     /// fullbore on tokio's current thread
     Fullbore,
+    /// The same with the files behind `fullbore serve`
+    Files,
     /// hyper on tokio's current thread
     Hyper,
     /// hyper on tokio's multi-thread runtime with one worker
@@ -43,6 +53,12 @@ pub(crate) struct Memory {
     /// How many streams a client may have open at once
     #[arg(long)]
     max_streams: u32,
+    /// The folder of the files
+    #[arg(long, default_value = ".")]
+    root: PathBuf,
+    /// Tell whoever connects to a port of its own what has been allocated
+    #[arg(long)]
+    heap: bool,
     /// The certificate chain, PEM; without it in the clear
     #[arg(long, requires = "key")]
     cert: Option<PathBuf>,
@@ -60,8 +76,19 @@ impl Memory {
             )?)),
             _ => None,
         };
+        if self.heap {
+            tell_heap()?;
+        }
         match self.library {
-            Library::Fullbore => current_thread()?.block_on(self.fullbore(tls)),
+            Library::Fullbore => current_thread()?.block_on(self.fullbore(tls, tower::service_fn(answer))),
+            Library::Files => {
+                let settings = Settings {
+                    uploads: Uploads::Discard,
+                    ..Settings::default()
+                };
+                let files = Log::new(Files::open(&self.root, settings)?, None);
+                current_thread()?.block_on(self.fullbore(tls, files))
+            }
             Library::Hyper => current_thread()?.block_on(self.hyper(tls)),
             Library::HyperWorker => {
                 let worker = Builder::new_multi_thread()
@@ -75,7 +102,14 @@ impl Memory {
         }
     }
 
-    async fn fullbore(&self, tls: Option<Arc<ServerConfig>>) -> Result<(), Failure> {
+    async fn fullbore<S, B>(&self, tls: Option<Arc<ServerConfig>>, service: S) -> Result<(), Failure>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<Failure>,
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Failure>,
+    {
         let mut server = Server::bind("127.0.0.1:0")
             .await?
             .max_concurrent_streams(self.max_streams);
@@ -83,7 +117,7 @@ impl Memory {
             server = server.tls_config(tls);
         }
         say(&format!("listening on {}", server.local_addr()?))?;
-        Ok(server.serve(tower::service_fn(answer)).await?)
+        Ok(server.serve(service).await?)
     }
 
     async fn hyper(&self, tls: Option<Arc<ServerConfig>>) -> Result<(), Failure> {
@@ -97,6 +131,24 @@ impl Memory {
             tokio::spawn(hyper_connection(socket, tls.clone(), self.max_streams));
         }
     }
+}
+
+/// A line for each connection to a port of its own: allocations, their bytes, and bytes that are live.
+fn tell_heap() -> Result<(), Failure> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    say(&format!("heap on {}", listener.local_addr()?))?;
+    std::thread::spawn(move || {
+        for asks in listener.incoming() {
+            let Heap {
+                allocations,
+                bytes,
+                live,
+            } = Heap::now();
+            // Who has asked and gone needs no answer.
+            let _ = asks.and_then(|mut asks| writeln!(asks, "{allocations} {bytes} {live}"));
+        }
+    });
+    Ok(())
 }
 
 fn current_thread() -> std::io::Result<Runtime> {
@@ -119,14 +171,26 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder.max_concurrent_streams(max_streams);
+    builder
+        .max_concurrent_streams(max_streams)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW);
     Ok(builder
         .serve_connection(TokioIo::new(io), service_fn(answer))
         .await?)
 }
 
-/// Does not look at the request's body: no request of the case has one.
-async fn answer<B>(request: Request<B>) -> Result<Response<Pieces>, Infallible> {
+/// Reads and forgets the body of a PUT; no other request of the cases has one.
+async fn answer<B>(request: Request<B>) -> Result<Response<Pieces>, Infallible>
+where
+    B: http_body::Body + Unpin,
+{
+    if request.method() == Method::PUT {
+        let mut body = request.into_body();
+        // A body that breaks off is its client's loss, who tells of it.
+        while let Some(Ok(_)) = body.frame().await {}
+        return Ok(Response::new(Pieces { left: 0 }));
+    }
     let name = request.uri().path().trim_start_matches('/');
     let left = name.parse().unwrap_or(0);
     Ok(Response::new(Pieces { left }))

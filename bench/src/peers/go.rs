@@ -1,5 +1,5 @@
-//! Go's net/http, client and server: the program that the interop suite has too, built once. The case `paths` calls the
-//! client, `servers` the server.
+//! Go's net/http, client and server: the program that the interop suite has too, and a server that throws uploads away. The
+//! case `paths` calls the client, `servers` both servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,23 +14,43 @@ use crate::session::Session;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cli/tests/peers/go");
 const BUILD: Duration = Duration::from_secs(300);
 
-/// The program in Go, built.
+/// Of the server that throws uploads away.
+const DISCARD_SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/go");
+
+/// The programs in Go, built.
 pub(crate) struct Go {
     program: PathBuf,
+    discard: PathBuf,
 }
 
 impl Go {
     /// Compiles it into the session's folder.
     pub(crate) fn build(session: &Session) -> Result<Self, Fault> {
-        let program = session.folder("go")?.join("peer");
-        let mut command = Command::new("go");
+        let build = |name: &str, sources: &str| {
+            let program = session.folder("go")?.join(name);
+            let mut command = Command::new("go");
+            command
+                .current_dir(sources)
+                .args(["build", "-o"])
+                .arg(&program)
+                .arg(".");
+            process::run(&session.janitor, &mut command, session.limit(BUILD)?)?;
+            Ok(program)
+        };
+        Ok(Self {
+            program: build("peer", SOURCES)?,
+            discard: build("discard", DISCARD_SOURCES)?,
+        })
+    }
+
+    /// The command that reads uploads on one processor and throws them away, and says where.
+    pub(crate) fn discard(&self, keys: Option<&Keys>) -> Command {
+        let mut command = Command::new(&self.discard);
+        command.env("GOMAXPROCS", "1");
+        if let Some(keys) = keys {
+            command.arg("-cert").arg(&keys.cert).arg("-key").arg(&keys.key);
+        }
         command
-            .current_dir(SOURCES)
-            .args(["build", "-o"])
-            .arg(&program)
-            .arg(".");
-        process::run(&session.janitor, &mut command, session.limit(BUILD)?)?;
-        Ok(Self { program })
     }
 
     /// The command that serves a folder on one processor, and says where.

@@ -10,7 +10,7 @@ use super::{Keys, h2loads_lines, nginx_temporary_paths, window_flags};
 use crate::fault::Fault;
 use crate::fullbore::port;
 use crate::part;
-use crate::process::{self, Lines, Running};
+use crate::process::{self, Lines, Running, Said};
 use crate::session::Session;
 
 const SERVERS_CORE: usize = 0;
@@ -18,6 +18,8 @@ const LOADS_CORE: usize = 1;
 const START: Duration = Duration::from_secs(10);
 /// As many streams as any load opens; nginx, h2o and nghttpd allow some 100 by themselves.
 const MAX_STREAMS: &str = "1000";
+/// As many connections as any load opens and more; h2o and nginx allow some 1,000 and 500 by themselves.
+const MAX_CONNECTIONS: u32 = 16_000;
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,6 +31,8 @@ pub(crate) enum Kind {
     Hyper,
     HyperWorker,
     Go,
+    /// What reads uploads and throws them away.
+    GoDiscard,
     Nghttpd,
     H2o,
     Nginx,
@@ -49,13 +53,23 @@ impl Kind {
         Kind::Nginx,
     ];
 
+    /// Those that can read an upload and throw it away.
+    pub(crate) const UPLOADS: [Kind; 6] = [
+        Kind::Files,
+        Kind::Memory,
+        Kind::Hyper,
+        Kind::HyperWorker,
+        Kind::GoDiscard,
+        Kind::Nghttpd,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Files => "fullbore serve",
             Kind::Memory => "fullbore, from memory",
             Kind::Hyper => "hyper, current thread",
             Kind::HyperWorker => "hyper, one worker",
-            Kind::Go => "Go net/http",
+            Kind::Go | Kind::GoDiscard => "Go net/http",
             Kind::Nghttpd => "nghttpd",
             Kind::H2o => "h2o",
             Kind::Nginx => "nginx",
@@ -79,14 +93,16 @@ pub(crate) struct Hall<'a> {
 
 /// A server under way, until it is dropped.
 pub(crate) struct Server<'a> {
-    session: &'a Session,
-    running: Running<'a>,
+    pub(super) session: &'a Session,
+    pub(super) running: Running<'a>,
     // A server that prints must find a reader.
     _lines: Option<Lines>,
     kind: Kind,
-    secure: bool,
+    pub(super) secure: bool,
     base: String,
-    port: u16,
+    pub(super) port: u16,
+    /// Where a server on the counting allocator tells what it has allocated; 0 otherwise.
+    pub(super) heap_port: u16,
 }
 
 /// What h2load is to do.
@@ -107,8 +123,50 @@ impl<'a> Hall<'a> {
     pub(crate) fn start(&self, kind: Kind, secure: bool) -> Result<Server<'a>, Fault> {
         let (running, lines, port) =
             process::on_core(SERVERS_CORE, || self.running(kind, secure.then_some(&self.keys)))?;
+        Ok(self.server(kind, secure, running, lines, [port, 0]))
+    }
+
+    /// Starts one of the bench's own servers on the allocator that counts, `fullbore serve` as what is behind it.
+    pub(crate) fn start_counted(&self, kind: Kind, secure: bool) -> Result<Server<'a>, Fault> {
+        let library = match kind {
+            Kind::Files => "files",
+            Kind::Memory => "fullbore",
+            Kind::Hyper => "hyper",
+            _ => {
+                return Err(Fault::Missing(format!(
+                    "a counting allocator for {}",
+                    kind.name()
+                )));
+            }
+        };
+        let mut command = part::counted("memory")?;
+        command.args([library, "--heap", "--max-streams", MAX_STREAMS, "--root"]);
+        command.arg(&self.folder);
+        if secure {
+            command
+                .arg("--cert")
+                .arg(&self.keys.cert)
+                .arg("--key")
+                .arg(&self.keys.key);
+        }
+        process::on_core(SERVERS_CORE, || {
+            let (running, lines) = Running::talking(&self.session.janitor, &mut command)?;
+            let heap = port(&lines.after("heap on ", START)?)?;
+            let port = port(&lines.after("listening on ", START)?)?;
+            Ok(self.server(kind, secure, running, Some(lines), [port, heap]))
+        })
+    }
+
+    fn server(
+        &self,
+        kind: Kind,
+        secure: bool,
+        running: Running<'a>,
+        lines: Option<Lines>,
+        [port, heap_port]: [u16; 2],
+    ) -> Server<'a> {
         let scheme = if secure { "https" } else { "http" };
-        Ok(Server {
+        Server {
             session: self.session,
             running,
             _lines: lines,
@@ -116,7 +174,8 @@ impl<'a> Hall<'a> {
             secure,
             base: format!("{scheme}://127.0.0.1:{port}"),
             port,
-        })
+            heap_port,
+        }
     }
 
     fn running(&self, kind: Kind, keys: Option<&Keys>) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
@@ -130,6 +189,8 @@ impl<'a> Hall<'a> {
                     "1",
                     "--max-streams",
                     MAX_STREAMS,
+                    "--uploads",
+                    "discard",
                 ]);
                 match keys {
                     Some(keys) => command.arg("--cert").arg(&keys.cert).arg("--key").arg(&keys.key),
@@ -142,16 +203,18 @@ impl<'a> Hall<'a> {
             Kind::HyperWorker => self.memory("hyper-worker", keys),
             Kind::Floor => self.talking(part::command("floor-writer")?),
             Kind::Go => {
-                let go = self.go.as_ref().map_err(|fault| match fault {
-                    Fault::Missing(what) => Fault::Missing(what.clone()),
-                    fault => Fault::Failed("Go's server".to_owned(), fault.to_string()),
-                })?;
+                let go = self.go()?;
                 self.talking(go.server(&self.folder, keys))
+            }
+            Kind::GoDiscard => {
+                let go = self.go()?;
+                self.talking(go.discard(keys))
             }
             Kind::Nghttpd => {
                 let port = self.session.free_port()?;
                 let mut command = Command::new("nghttpd");
-                command.args(["-a", "127.0.0.1", "-n1", "-m", MAX_STREAMS, "-d"]);
+                command.args(["-a", "127.0.0.1", "-n1", "-m", MAX_STREAMS]);
+                command.args(window_flags(24)).arg("-d");
                 command.arg(&self.folder);
                 match keys {
                     Some(keys) => command.arg(port.to_string()).arg(&keys.key).arg(&keys.cert),
@@ -176,6 +239,13 @@ impl<'a> Hall<'a> {
                 self.silent(command, port)
             }
         }
+    }
+
+    fn go(&self) -> Result<&Go, Fault> {
+        self.go.as_ref().map_err(|fault| match fault {
+            Fault::Missing(what) => Fault::Missing(what.clone()),
+            fault => Fault::Failed("Go's server".to_owned(), fault.to_string()),
+        })
     }
 
     fn memory(&self, library: &str, keys: Option<&Keys>) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
@@ -217,10 +287,7 @@ impl Server<'_> {
             }
             _ => h2load(load, &format!("{}/{}", self.base, load.bytes)),
         };
-        let limit = self.session.limit(limit)?;
-        let said = process::on_core(LOADS_CORE, || {
-            process::run(&self.session.janitor, &mut command, limit)
-        })?;
+        let said = self.run_beside(&mut command, limit)?;
         match self.kind {
             Kind::Floor => said
                 .stdout
@@ -236,8 +303,31 @@ impl Server<'_> {
         }
     }
 
+    /// The same through something that listens at another port of this machine.
+    pub(super) fn load_through(&self, port: u16, load: Load, limit: Duration) -> Result<(), Fault> {
+        let scheme = if self.secure { "https" } else { "http" };
+        let mut command = h2load(load, &format!("{scheme}://127.0.0.1:{port}/{}", load.bytes));
+        let said = self.run_beside(&mut command, limit)?;
+        h2loads_lines(&said.stdout, load.requests).map(|_| ())
+    }
+
+    /// Runs a program on the other core.
+    pub(super) fn run_beside(&self, command: &mut Command, limit: Duration) -> Result<Said, Fault> {
+        let limit = self.session.limit(limit)?;
+        process::on_core(LOADS_CORE, || process::run(&self.session.janitor, command, limit))
+    }
+
+    /// Starts a program that prints there.
+    pub(super) fn talk_beside(&self, command: &mut Command) -> Result<(Running<'_>, Lines), Fault> {
+        process::on_core(LOADS_CORE, || Running::talking(&self.session.janitor, command))
+    }
+
     pub(crate) fn cpu(&self) -> Result<Duration, Fault> {
         self.running.cpu()
+    }
+
+    pub(crate) fn memory(&self) -> Option<u64> {
+        self.running.memory()
     }
 
     pub(crate) fn peak_memory(&self) -> Option<u64> {
@@ -280,6 +370,8 @@ fn h2o_config(folder: &Path, port: u16, keys: Option<&Keys>) -> String {
         "num-threads": 1,
         "listen": listen,
         "http2-max-concurrent-requests-per-connection": streams,
+        "max-connections": MAX_CONNECTIONS,
+        "http2-idle-timeout": 60,
         "hosts": { "default": { "paths": { "/": { "file.dir": folder } } } },
     })
     .to_string()
@@ -302,7 +394,7 @@ fn nginx_config(own: &Path, folder: &Path, port: u16, keys: Option<&Keys>) -> St
     };
     format!(
         "daemon off;\nmaster_process off;\nworker_processes 1;\npid {own}/{port}.pid;\nerror_log {own}/error.log;\n\
-         events {{}}\nhttp {{\n  access_log off;\n  open_file_cache max=100;\n  \
+         events {{ worker_connections {MAX_CONNECTIONS}; }}\nhttp {{\n  access_log off;\n  open_file_cache max=100;\n  \
          keepalive_requests 1000000000;\n  http2_max_concurrent_streams {MAX_STREAMS};\n{temporary}  \
          server {{\n    listen 127.0.0.1:{port} {ssl}http2;\n    {tls}root {folder};\n    location = /1073741824 {{ sendfile on; }}\n  }}\n}}\n",
         own = own.display(),

@@ -1,0 +1,3 @@
+module discard
+
+go 1.24
