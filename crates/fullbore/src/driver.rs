@@ -90,11 +90,11 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     A: Accept,
 {
-    pub(crate) fn client(io: T, config: Config, mailbox: Arc<Mailbox>, accept: A) -> Self {
+    pub(crate) fn client(io: T, config: Arc<Config>, mailbox: Arc<Mailbox>, accept: A) -> Self {
         Self::new(io, Connection::client(config, Time::ZERO), mailbox, accept)
     }
 
-    pub(crate) fn server(io: T, config: Config, mailbox: Arc<Mailbox>, accept: A) -> Self {
+    pub(crate) fn server(io: T, config: Arc<Config>, mailbox: Arc<Mailbox>, accept: A) -> Self {
         Self::new(io, Connection::server(config, Time::ZERO), mailbox, accept)
     }
 

@@ -6,7 +6,7 @@
 //! makes a WINDOW_UPDATE due.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use atomic_waker::AtomicWaker;
@@ -30,9 +30,10 @@ pub(crate) enum Command {
 #[derive(Default)]
 pub(crate) struct Mailbox {
     listed: SegQueue<Arc<Cell>>,
-    commands: SegQueue<Command>,
+    /// Asked so seldom that a lock will do.
+    commands: Mutex<Vec<Command>>,
     /// How the connection stood when it ended.
-    last_report: OnceLock<Report>,
+    last_report: OnceLock<Box<Report>>,
     /// Whether the driver is at work or has been woken: then it will look at the list by itself.
     awake: AtomicBool,
     waker: AtomicWaker,
@@ -80,16 +81,16 @@ impl Mailbox {
 
     /// Asks something of the connection as a whole. When the driver is gone the answer never comes.
     pub(crate) fn command(&self, command: Command) {
-        self.commands.push(command);
+        self.commands().push(command);
         self.wake();
         if self.closed.load(Ordering::SeqCst) {
-            while self.commands.pop().is_some() {}
+            self.commands().clear();
         }
     }
 
     /// How the connection stood when it ended, once it has.
     pub(crate) fn last_report(&self) -> Option<Report> {
-        self.last_report.get().copied()
+        self.last_report.get().map(|report| **report)
     }
 
     /// A reader is done with bytes: the connection's share of their credit.
@@ -148,14 +149,18 @@ impl Mailbox {
         self.listed.pop()
     }
 
-    /// The next question of a handle.
-    pub(crate) fn take_command(&self) -> Option<Command> {
-        self.commands.pop()
+    /// What handles have asked.
+    pub(crate) fn take_commands(&self) -> Vec<Command> {
+        std::mem::take(&mut *self.commands())
+    }
+
+    fn commands(&self) -> MutexGuard<'_, Vec<Command>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_last_report(&self, report: Report) {
         // The first is the one of the end.
-        let _ = self.last_report.set(report);
+        let _ = self.last_report.set(Box::new(report));
     }
 
     /// Bytes consumed by all readers since the connection began.
@@ -180,7 +185,7 @@ impl Mailbox {
     #[must_use]
     pub(crate) fn end_turn(&self) -> bool {
         self.awake.store(false, Ordering::SeqCst);
-        let quiet = self.listed.is_empty() && self.commands.is_empty();
+        let quiet = self.listed.is_empty() && self.commands().is_empty();
         quiet && !self.changed.swap(false, Ordering::SeqCst)
     }
 
@@ -218,7 +223,7 @@ impl Mailbox {
             self.tell(|watch| watch.closed(error));
         }
         self.fail_listed(error);
-        while self.commands.pop().is_some() {}
+        self.commands().clear();
     }
 
     fn fail_listed(&self, error: &Error) {

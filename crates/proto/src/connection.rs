@@ -18,6 +18,7 @@ mod streams;
 mod transmit;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::config::Config;
 use crate::error::ConnectionError;
@@ -54,7 +55,7 @@ pub enum Role {
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
-    config: Config,
+    config: Arc<Config>,
     /// The newest time that the owner told us.
     now: Time,
     reader: Reader,
@@ -151,22 +152,25 @@ impl Guards {
 }
 
 impl Connection {
-    /// The client's end of a new connection; the preface waits to be transmitted at once.
-    pub fn client(config: Config, now: Time) -> Self {
-        Self::new(Role::Client, config, now)
+    /// The client's end of a new connection; the preface waits to be transmitted at once. Many connections may share their
+    /// settings.
+    pub fn client(config: impl Into<Arc<Config>>, now: Time) -> Self {
+        Self::new(Role::Client, config.into(), now)
     }
 
     /// The server's end of a new connection.
-    pub fn server(config: Config, now: Time) -> Self {
-        Self::new(Role::Server, config, now)
+    pub fn server(config: impl Into<Arc<Config>>, now: Time) -> Self {
+        Self::new(Role::Server, config.into(), now)
     }
 
-    fn new(role: Role, mut config: Config, now: Time) -> Self {
+    fn new(role: Role, mut config: Arc<Config>, now: Time) -> Self {
         // What is out of range would end the connection, or make frames without end that carry nothing.
-        config.max_frame_size = config
-            .max_frame_size
-            .clamp(DEFAULT_MAX_FRAME_SIZE, LARGEST_MAX_FRAME_SIZE);
-        config.send_frame_size = config.send_frame_size.max(1);
+        let sizes = DEFAULT_MAX_FRAME_SIZE..=LARGEST_MAX_FRAME_SIZE;
+        if !sizes.contains(&config.max_frame_size) || config.send_frame_size == 0 {
+            let config = Arc::make_mut(&mut config);
+            config.max_frame_size = config.max_frame_size.clamp(*sizes.start(), *sizes.end());
+            config.send_frame_size = config.send_frame_size.max(1);
+        }
         let mut lease = Lease::new(config.budget.clone());
         let (window, stream_window) = memory::open(&config, &mut lease);
         let receive_window = ReceiveWindow::new(DEFAULT_WINDOW.bytes(), window, config.connection_refill);

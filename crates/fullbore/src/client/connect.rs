@@ -59,7 +59,7 @@ impl fmt::Display for Origin {
 
 /// What connecting needs to know.
 pub(super) struct Connector {
-    pub(super) config: Config,
+    pub(super) config: Arc<Config>,
     pub(super) tcp_buffers: TcpBuffers,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
@@ -72,7 +72,7 @@ impl Connector {
         if origin.tls {
             return self.connect_tls(origin, tcp, watch).await;
         }
-        Ok(start(tcp, self.config.clone(), watch))
+        Ok(start(tcp, Arc::clone(&self.config), watch))
     }
 
     #[cfg(feature = "tls")]
@@ -102,9 +102,9 @@ impl Connector {
             ));
         }
         stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
-        let mut config = self.config.clone();
+        let mut config = Config::clone(&self.config);
         config.record_size = crate::tls::RECORD;
-        Ok(start(stream, config, watch))
+        Ok(start(stream, Arc::new(config), watch))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -116,7 +116,7 @@ impl Connector {
     }
 }
 
-fn start<T>(io: T, config: Config, watch: Arc<dyn Watch>) -> SendRequest
+fn start<T>(io: T, config: Arc<Config>, watch: Arc<dyn Watch>) -> SendRequest
 where
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {

@@ -32,17 +32,17 @@ use crate::watch::{Slot, Watch};
 /// let response = sender.send(request).await?;
 /// # Ok(()) }
 /// ```
-pub fn handshake<T>(io: T, config: Config) -> (SendRequest, Connection<T>)
+pub fn handshake<T>(io: T, config: impl Into<Arc<Config>>) -> (SendRequest, Connection<T>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    handshake_watched(io, config, None)
+    handshake_watched(io, config.into(), None)
 }
 
 /// As [`handshake`], for a pool that wants to hear of the connection.
 pub(super) fn handshake_watched<T>(
     io: T,
-    config: Config,
+    config: Arc<Config>,
     watch: Option<Arc<dyn Watch>>,
 ) -> (SendRequest, Connection<T>)
 where

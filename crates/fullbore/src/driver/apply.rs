@@ -30,7 +30,7 @@ where
                 self.keep_spare(cell);
             }
         }
-        while let Some(command) = self.mailbox.take_command() {
+        for command in self.mailbox.take_commands() {
             any = true;
             self.obey(command);
         }

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::task::Context;
 use std::time::Duration;
 
+use fullbore_proto::{StreamMap, Transmit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
@@ -65,6 +66,11 @@ where
             self.slab = bytes::BytesMut::new();
             self.read_size = transport::SMALLEST_READ;
             self.spare_cells = Vec::new();
+            if self.cells.is_empty() {
+                self.cells = StreamMap::default();
+            }
+            self.out = Transmit::new();
+            self.connection.trim();
             self.accept.rest();
         }
     }

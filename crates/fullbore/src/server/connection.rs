@@ -22,7 +22,7 @@ use crate::mailbox::Mailbox;
 /// Serves one connection over `io`, which speaks HTTP/2 from its first octet. The future does the work, and ends with
 /// the connection. Handlers that do not answer at once run in tasks of their own, so that it is to be polled within a
 /// tokio runtime.
-pub fn serve_connection<T, S, B>(io: T, service: S, config: Config) -> ServeConnection<T, S>
+pub fn serve_connection<T, S, B>(io: T, service: S, config: impl Into<Arc<Config>>) -> ServeConnection<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
@@ -33,7 +33,7 @@ where
 {
     let mailbox = Mailbox::new();
     ServeConnection {
-        driver: Driver::server(io, config, Arc::clone(&mailbox), Handlers::new(service)),
+        driver: Driver::server(io, config.into(), Arc::clone(&mailbox), Handlers::new(service)),
         mailbox,
     }
 }

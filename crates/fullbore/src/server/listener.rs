@@ -3,8 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
-#[cfg(feature = "tls")]
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-use super::connection::serve_connection;
+use super::connection::{ServeConnection, serve_connection};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::settings::{Engine, TcpBuffers};
@@ -253,6 +252,11 @@ impl Server {
         B::Error: Into<BoxError>,
     {
         self.engine.finish()?;
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            self.engine.config.record_size = crate::tls::RECORD;
+        }
+        let config = Arc::new(self.engine.config.clone());
         let tracker = TaskTracker::new();
         let (stop, stopped) = watch::channel(false);
         let mut signal = self
@@ -271,7 +275,7 @@ impl Server {
                         service: service.clone(),
                         peer: self.peer_addresses.then_some(PeerAddr(peer)),
                     };
-                    tracker.spawn(self.connection(stream, service, stopped.clone()));
+                    self.start(&tracker, stream, service, &config, stopped.clone());
                 }
                 // The peer is gone already, or the system is short of something: the others go on.
                 Err(error) if is_connection_error(&error) => {}
@@ -289,14 +293,16 @@ impl Server {
             })
     }
 
-    /// The task of one connection.
-    fn connection<S, B>(
+    /// Starts the task of one connection. The connection lies in a box of its own, so that the task has no room for it
+    /// twice.
+    fn start<S, B>(
         &self,
+        tracker: &TaskTracker,
         stream: TcpStream,
         service: S,
+        config: &Arc<Config>,
         stopped: watch::Receiver<bool>,
-    ) -> impl Future<Output = ()> + Send + 'static
-    where
+    ) where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
         S::Future: Send,
         S::Error: Into<BoxError>,
@@ -304,27 +310,21 @@ impl Server {
         B::Error: Into<BoxError>,
     {
         self.engine.tcp_buffers.apply(&stream);
-        #[cfg_attr(not(feature = "tls"), expect(unused_mut))]
-        let mut config = self.engine.config.clone();
+        let config = Arc::clone(config);
         #[cfg(feature = "tls")]
-        let tls = self.tls.clone();
-        #[cfg(feature = "tls")]
-        let handshake_timeout = self.handshake_timeout;
-        async move {
-            #[cfg(feature = "tls")]
-            if let Some(tls) = tls {
-                let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(stream);
-                let mut stream = match tokio::time::timeout(handshake_timeout, handshake).await {
-                    Ok(Ok(stream)) => stream,
-                    // There is nobody to tell: the peer has its alert, or is gone.
-                    Ok(Err(_)) | Err(_) => return,
-                };
-                stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
-                config.record_size = crate::tls::RECORD;
-                return run(stream, service, config, stopped).await;
-            }
-            run(stream, service, config, stopped).await;
+        if let Some(tls) = self.tls.clone() {
+            let handshake = Box::pin(tokio_rustls::TlsAcceptor::from(tls).accept(stream));
+            let handshake = tokio::time::timeout(self.handshake_timeout, handshake);
+            tracker.spawn(async move {
+                // There is nobody to tell of a handshake that failed: the peer has its alert, or is gone.
+                if let Ok(Ok(mut stream)) = handshake.await {
+                    stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
+                    run(Box::pin(serve_connection(stream, service, config)), stopped).await;
+                }
+            });
+            return;
         }
+        tracker.spawn(run(Box::pin(serve_connection(stream, service, config)), stopped));
     }
 }
 
@@ -351,7 +351,7 @@ fn listen_shared(_: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Serves one connection until it ends, telling it when the server stops.
-async fn run<T, S, B>(io: T, service: S, config: Config, mut stopped: watch::Receiver<bool>)
+async fn run<T, S, B>(mut connection: Pin<Box<ServeConnection<T, S>>>, mut stopped: watch::Receiver<bool>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
@@ -360,7 +360,6 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let mut connection = pin!(serve_connection(io, service, config));
     tokio::select! {
         _ = &mut connection => return,
         _ = stopped.wait_for(|stopped| *stopped) => {}

@@ -80,6 +80,19 @@ impl Connection {
         self.rest();
     }
 
+    /// Gives back memory that is kept for the next batch, and that a connection on which nothing happens does not need.
+    pub fn trim(&mut self) {
+        self.streams.trim();
+        self.section.trim();
+        self.events.shrink_to_fit();
+        self.control.shrink_to_fit();
+        self.refills.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        self.held.shrink_to_fit();
+        self.early.shrink_to_fit();
+        self.waiting.shrink_to_fit();
+    }
+
     /// How many bytes the owner has read and not released.
     pub fn unreleased(&self) -> u64 {
         self.lent

@@ -292,6 +292,11 @@ impl FieldSection {
         self.over_limit = false;
     }
 
+    /// Gives back the room for fields that are not there.
+    pub(crate) fn trim(&mut self) {
+        self.fields.shrink_to_fit();
+    }
+
     /// Takes the fields out, in order; the sizes stay until the section is cleared.
     pub(crate) fn drain(&mut self) -> std::vec::Drain<'_, Field> {
         self.fields.drain(..)

@@ -77,6 +77,12 @@ impl Store {
         }
     }
 
+    /// Gives back the room of streams that are gone.
+    pub(crate) fn trim(&mut self) {
+        self.slots.shrink_to_fit();
+        self.by_id.shrink_to_fit();
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
         self.slots.iter().map(|(_, stream)| &**stream)
     }

@@ -155,7 +155,7 @@ impl ClientBuilder {
     pub fn build(mut self) -> Result<Client, Error> {
         self.engine.finish()?;
         let connector = Connector {
-            config: self.engine.config,
+            config: Arc::new(self.engine.config),
             tcp_buffers: self.engine.tcp_buffers,
             #[cfg(feature = "tls")]
             tls: self.tls,
