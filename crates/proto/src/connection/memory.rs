@@ -124,7 +124,8 @@ impl Connection {
             self.lease.shrink_to(needed);
             return;
         }
-        if self.is_outgrown() == Some(true) {
+        // One without a lease has no stream, and drops what still comes: it owes what it would grow from, too.
+        if self.is_outgrown() == Some(true) && self.lease.held() > 0 {
             let doubled = size
                 .bytes()
                 .saturating_mul(2)

@@ -6,8 +6,10 @@ use fullbore_proto::{Config, Connection, MemoryBudget, Time, WindowSize};
 
 use crate::support::app::Pace;
 use crate::support::config;
+use crate::support::frames;
 use crate::support::pair::Pair;
 use crate::support::path::PathConfig;
+use crate::support::peer::{Faced, id};
 
 /// A path of a gigabit.
 fn gigabit(round_trip: u64) -> PathConfig {
@@ -218,4 +220,19 @@ fn pressure_shrinks_the_windows_of_those_that_came_first() {
     assert!(pair.client.app().received > 0);
     let again = pair.client.connection.receive_window_size();
     assert!(again > after, "there is room again");
+}
+
+#[test]
+fn a_connection_without_a_lease_grows_no_window_for_what_it_drops() {
+    let budget = MemoryBudget::new(100_000);
+    let mut faced = Faced::server(config(|config| config.budget = Some(budget.clone())));
+    faced.says(&frames::post(1));
+    faced.says(&frames::data(1, 0, &[0; 16_384]));
+    faced.connection.release(id(1));
+    assert_eq!(faced.connection.leased(), 0);
+    // The peer did not know yet.
+    faced.says(&frames::data(1, 0, &[0; 16_384]).repeat(3));
+    assert_eq!(faced.connection.leased(), 0);
+    assert!(faced.connection.promise().total() <= 65_535);
+    assert_eq!(faced.connection.error(), None);
 }

@@ -288,7 +288,13 @@ impl Pair {
             // All but what is not worth an update yet: asking for one more would make it due.
             let due = match connection.config().connection_refill {
                 fullbore_proto::Refill::Fraction { divisor } => {
-                    (size / u64::from(divisor.max(1))).max((size / 4).clamp(1, 16_384))
+                    // Up to a kibibyte is withheld, so that offsets are whole ones.
+                    let grain = if (16_384..1 << 20).contains(&size) {
+                        1_023
+                    } else {
+                        0
+                    };
+                    (size / u64::from(divisor.max(1))).max((size / 4).clamp(1, 16_384)) + grain
                 }
                 fullbore_proto::Refill::Remaining(bytes) => {
                     let floor = (size / 4).clamp(1, 16_384);

@@ -227,11 +227,11 @@ impl Peer {
     /// Does what it must not, as its last act.
     pub(super) fn err(&mut self, wrong: Wrong) {
         let octets = match wrong {
-            Wrong::ConnectionWindowOverflow => [
-                frames::window_update(0, i32::MAX as u32),
-                frames::window_update(0, i32::MAX as u32),
-            ]
-            .concat(),
+            Wrong::ConnectionWindowOverflow => {
+                // The first of them is right where the window is empty, and may be used before the second comes.
+                self.window += i64::from(i32::MAX);
+                frames::window_update(0, i32::MAX as u32).repeat(2)
+            }
             Wrong::InitialWindowTooLarge => frames::settings(&[(INITIAL_WINDOW_SIZE, 1 << 31)]),
             Wrong::MaxFrameSizeTooSmall => frames::settings(&[(MAX_FRAME_SIZE, 16_383)]),
             Wrong::EmptyUpdate => frames::window_update(0, 0),
