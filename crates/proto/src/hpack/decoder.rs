@@ -145,7 +145,12 @@ impl Decoder {
         while let Some((&first, rest)) = input.split_first() {
             input = rest;
             match first {
-                0x80.. => self.indexed(first, &mut input, limits, out)?,
+                0x80.. => {
+                    self.indexed(first, &mut input, limits, out)?;
+                    if out.over_limit() {
+                        input = self.past_references(input, out);
+                    }
+                }
                 0x40..0x80 => {
                     let index = integer::decode(first, 6, &mut input)?;
                     self.literal_indexed(index, &mut input, limits, out)?;
@@ -210,6 +215,18 @@ impl Decoder {
             out.keep(entry.field.clone());
         }
         Ok(())
+    }
+
+    /// What of `input` is behind the references of one octet each that it begins with. Past the limits they change nothing,
+    /// not even the table, and there may be an octet of them for each that the peer sends: looking each of them up took 15
+    /// times the processor time that sending them did.
+    fn past_references<'a>(&self, input: &'a [u8], out: &mut FieldSection) -> &'a [u8] {
+        // An index of 127 or more takes further octets (RFC 7541 section 5.1).
+        let last = (static_table::LEN + self.table.len()).min(126);
+        let is_reference = |octet: &u8| usize::from(octet.wrapping_sub(0x81)) < last;
+        let references = input.iter().take_while(|octet| is_reference(octet)).count();
+        out.count_dropped(references);
+        input.get(references..).unwrap_or_default()
     }
 
     /// A literal with incremental indexing (RFC 7541 section 6.2.1).

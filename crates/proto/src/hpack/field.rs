@@ -313,6 +313,11 @@ impl FieldSection {
         !self.over_limit
     }
 
+    /// Counts fields past the limit that nobody has looked up: their sizes are not known.
+    pub(super) fn count_dropped(&mut self, lines: usize) {
+        self.lines += lines;
+    }
+
     /// Keeps a field that was admitted.
     #[inline]
     pub(super) fn keep(&mut self, field: Field) {

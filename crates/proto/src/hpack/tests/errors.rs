@@ -227,6 +227,35 @@ fn a_repeated_index_of_a_large_entry_is_bounded_by_the_limit() {
 }
 
 #[test]
+fn references_past_the_limit_are_still_held_to_the_tables() {
+    // An entry, as many references as pass the limit, and then what is to be looked at again: `last` is the table's only one.
+    let begin = [&[0x40, 0x01, b'a', 0x01, b'1'][..], &[0xbe; 100]].concat();
+    let limits = FieldLimits {
+        max_bytes: 65_536,
+        max_fields: 10,
+    };
+    let decode = |rest: &[u8]| {
+        let mut decoder = Decoder::new(4096);
+        let mut section = FieldSection::new();
+        let block = [&begin, rest].concat();
+        let decoded = decoder.decode(&block, &limits, &mut section);
+        decoded.map(|()| (section.lines(), section.fields().len(), decoder.table_len()))
+    };
+    assert_eq!(decode(&[0xbe, 0x81, 0xbd]), Ok((104, 10, 1)));
+    for (rest, error) in [
+        (&[0xbf][..], DecodeError::InvalidIndex),
+        (&[0x80], DecodeError::InvalidIndex),
+        (&[0xff, 0x00], DecodeError::InvalidIndex),
+        (&[0xff], DecodeError::Truncated),
+        (&[0x20], DecodeError::MisplacedSizeUpdate),
+    ] {
+        assert_eq!(decode(rest), Err(error), "{rest:x?}");
+    }
+    // What enters the table behind them can be referred to.
+    assert_eq!(decode(&[0x40, 0x01, b'b', 0x01, b'2', 0xbf]), Ok((103, 10, 2)));
+}
+
+#[test]
 fn malformed_names_and_values_pass_through_the_table() {
     let mut decoder = Decoder::new(4096);
     let section = decode(&mut decoder, b"\x40\x04Host\x03a\0b\xbe").unwrap();
