@@ -8,6 +8,7 @@
 
 mod account;
 mod deadlines;
+mod events;
 mod headers;
 mod memory;
 mod receive;
@@ -34,9 +35,11 @@ use crate::stats::{Report, Stats};
 use crate::stream::{ClosedLog, Key, Store, StreamId};
 use crate::time::Time;
 
+pub(crate) use self::events::Place;
 pub use self::streams::ReadState;
 
 use self::deadlines::Deadlines;
+use self::events::Events;
 use self::headers::Block;
 use self::receive::Reader;
 use self::settings::{LocalSettings, PeerSettings};
@@ -111,7 +114,7 @@ pub struct Connection {
     peer: PeerSettings,
     shutdown: Shutdown,
     failed: Option<ConnectionError>,
-    events: VecDeque<Event>,
+    events: Events,
     guards: Guards,
     deadlines: Deadlines,
     sending: Ledger,
@@ -215,7 +218,7 @@ impl Connection {
             peer: PeerSettings::default(),
             shutdown: Shutdown::default(),
             failed: None,
-            events: VecDeque::new(),
+            events: Events::default(),
             guards: Guards::new(&config, now),
             deadlines: Deadlines::new(now),
             sending: Ledger::new(now),
@@ -236,7 +239,7 @@ impl Connection {
 
     /// The next event, until there are no more.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.pop()
     }
 
     /// The error that ended the connection, if one did. What [`Self::transmit`] still gives is its GOAWAY.

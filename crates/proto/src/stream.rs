@@ -17,6 +17,7 @@ pub(crate) use self::store::{ClosedLog, Key, Past, Store};
 
 use http::HeaderMap;
 
+use crate::connection::Place;
 use crate::flow::{Ledger, Pace, ReceiveWindow, SendCredit, SendingLedger};
 use crate::priority::Priority;
 use crate::time::{Mark, Time};
@@ -33,6 +34,8 @@ pub(crate) struct Stream {
     pub(crate) priority: Priority,
     /// How much memory its field sections take beyond what is free, in octets.
     pub(crate) header_memory: usize,
+    /// Where the event that tells of its request stands, of a server's.
+    pub(crate) request_event: Option<Place>,
 }
 
 /// The receiving half.
@@ -143,6 +146,7 @@ impl Stream {
             },
             priority: Priority::default(),
             header_memory: 0,
+            request_event: None,
         }
     }
 

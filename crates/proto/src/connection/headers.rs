@@ -186,11 +186,14 @@ impl Connection {
         self.streams.hold_headers(key, memory);
         self.account_stream_sending(key);
         self.guards.window_updates.earn(2);
-        self.events.push_back(Event::Request {
+        let place = self.events.push(Event::Request {
             stream: id,
             request,
             end: end_stream,
         });
+        if let Some(stream) = self.streams.get_mut(key) {
+            stream.request_event = Some(place);
+        }
         Ok(())
     }
 
@@ -305,8 +308,7 @@ impl Connection {
             }
             let reason = "too many informational responses";
             self.guards.informational.charge(self.now, reason)?;
-            self.events
-                .push_back(Event::Informational { stream: id, response });
+            self.events.push(Event::Informational { stream: id, response });
             return Ok(());
         }
         let Some(stream) = self.streams.get_mut(key) else {
@@ -325,7 +327,7 @@ impl Connection {
         if end_stream && half.expected.unwrap_or(0) != 0 {
             return error(ErrorCode::PROTOCOL_ERROR, SHORT_BODY);
         }
-        self.events.push_back(Event::Response {
+        self.events.push(Event::Response {
             stream: id,
             response,
             end: end_stream,

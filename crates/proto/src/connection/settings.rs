@@ -140,7 +140,7 @@ impl Connection {
         Setting::write_ack(&mut self.control);
         self.owed += crate::frame::HEAD_LENGTH;
         self.stats.sent_frames.add(Kind::SETTINGS);
-        self.events.push_back(Event::PeerSettings);
+        self.events.push(Event::PeerSettings);
         self.open_waiting();
         Ok(())
     }

@@ -138,7 +138,7 @@ impl Connection {
         }
         self.shutdown.peer_last_stream = Some(frame.last_stream);
         self.shutdown.peer_goes = true;
-        self.events.push_back(Event::GoAway {
+        self.events.push(Event::GoAway {
             last_stream: frame.last_stream,
             code: frame.code,
         });

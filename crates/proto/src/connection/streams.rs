@@ -300,7 +300,7 @@ impl Connection {
         if let Some(stream) = self.streams.get_mut(key) {
             if !stream.receive.announced {
                 stream.receive.announced = true;
-                self.events.push_back(Event::Readable(key.id()));
+                self.events.push(Event::Readable(key.id()));
             }
         }
     }
@@ -485,8 +485,15 @@ impl Connection {
             if stream.released {
                 self.streams.remove(key);
                 self.rest();
+            } else if error.by == Side::Peer
+                && stream
+                    .request_event
+                    .is_some_and(|place| self.events.withdraw(place))
+            {
+                // The peer gave up what nobody has heard of, and nobody will.
+                self.release(error.stream);
             } else {
-                self.events.push_back(Event::Reset(error));
+                self.events.push(Event::Reset(error));
             }
         }
         self.open_waiting();

@@ -240,7 +240,7 @@ impl Connection {
         self.stats.sent_data_bytes += length as u64;
         if half.wants_room.is_some_and(|most| half.queue.bytes() <= most) {
             half.wants_room = None;
-            self.events.push_back(Event::Writable(key.id()));
+            self.events.push(Event::Writable(key.id()));
         }
         let ready = !half.queue.is_empty() && half.credit.usable() > 0;
         half.scheduled = ready;

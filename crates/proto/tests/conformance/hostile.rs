@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fullbore_proto::{Config, ErrorCode, Event, Limit};
+use fullbore_proto::{Config, ErrorCode, Event, Limit, WindowSize};
 
 use crate::support::config;
 use crate::support::frames::{self, END_STREAM};
@@ -85,11 +85,47 @@ fn bodies_of_a_wrong_length_are_limited_even_within_one_read() {
     let all: Vec<u8> = (0..20).flat_map(one).collect();
     let error = faced.tries(&all).unwrap_err();
     assert_eq!(error.code, ErrorCode::ENHANCE_YOUR_CALM);
-    let events = faced.events();
-    let requests = events
-        .iter()
-        .filter(|event| matches!(event, Event::Request { .. }));
-    assert_eq!(requests.count(), 11, "frames behind the error were taken");
+    assert_eq!(
+        requests(&faced.events()).len(),
+        11,
+        "frames behind the error were taken"
+    );
+}
+
+/// The streams of the requests that the owner is told of.
+fn requests(events: &[Event]) -> Vec<u32> {
+    let requests = events.iter().filter_map(|event| match event {
+        Event::Request { stream, .. } => Some(stream.value()),
+        _ => None,
+    });
+    requests.collect()
+}
+
+#[test]
+fn a_request_that_is_reset_in_the_read_that_brought_it_is_nobodys_work() {
+    let mut faced = Faced::server(config(|config| {
+        config.connection_window = WindowSize::new(100_000).unwrap();
+        config.adaptive = false;
+    }));
+    // Each brings half of the connection's window, which must come back.
+    for round in 0..20 {
+        let [gone, other] = [4 * round + 1, 4 * round + 3];
+        let chunk = frames::data(gone, 0, &[0; 10_000]);
+        let both = [
+            frames::post(gone),
+            chunk.repeat(5),
+            frames::get(other),
+            frames::reset(gone, ErrorCode::CANCEL),
+        ];
+        assert_eq!(faced.tries(&both.concat()), Ok(()));
+        let events = faced.events();
+        assert_eq!(requests(&events), [other]);
+        let resets = events.iter().filter(|event| matches!(event, Event::Reset(_)));
+        assert_eq!(resets.count(), 0, "of a stream that nobody has heard of");
+        faced.answers(other);
+    }
+    assert_eq!(faced.connection.stream_count(), 0);
+    faced.lives();
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! What has happened and the owner does not know yet. The other rooms of the connection push; a request whose stream is
+//! reset before its owner heard of it is taken back, so that rapid reset (CVE-2023-44487) makes no work above this crate.
+
+use std::collections::VecDeque;
+
+use crate::event::Event;
+
+/// Events in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// None is one that was taken back.
+    queue: VecDeque<Option<Event>>,
+    /// How many have left at the front.
+    left: u64,
+}
+
+/// Where an event stands, as long as it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(u64);
+
+impl Events {
+    pub(super) fn push(&mut self, event: Event) -> Place {
+        let place = Place(self.left + self.queue.len() as u64);
+        self.queue.push_back(Some(event));
+        place
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        while let Some(event) = self.queue.pop_front() {
+            self.left += 1;
+            if event.is_some() {
+                return event;
+            }
+        }
+        None
+    }
+
+    /// Takes an event back; false when the owner has it already. Each place is to be given once.
+    pub(super) fn withdraw(&mut self, place: Place) -> bool {
+        let index = place.0.checked_sub(self.left).map(usize::try_from);
+        let Some(Ok(index)) = index else { return false };
+        let Some(event) = self.queue.get_mut(index) else {
+            return false;
+        };
+        let there = event.take().is_some();
+        while let Some(None) = self.queue.back() {
+            self.queue.pop_back();
+        }
+        there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::StreamId;
+
+    fn readable(id: u32) -> Event {
+        Event::Readable(StreamId::new(id).expect("not 0"))
+    }
+
+    fn pop(events: &mut Events) -> Option<u32> {
+        match events.pop()? {
+            Event::Readable(id) => Some(id.value()),
+            other => panic!("{other:?} was never pushed"),
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_never_comes_and_the_rest_comes_in_order() {
+        let mut events = Events::default();
+        let places: Vec<Place> = (1..=5).map(|id| events.push(readable(id))).collect();
+        assert_eq!(pop(&mut events), Some(1));
+        assert!(!events.withdraw(places[0]), "it has left");
+        assert!(events.withdraw(places[2]));
+        assert!(events.withdraw(places[4]));
+        let sixth = events.push(readable(6));
+        assert_eq!(pop(&mut events), Some(2));
+        assert_eq!(pop(&mut events), Some(4));
+        assert!(events.withdraw(sixth));
+        assert_eq!(pop(&mut events), None);
+        events.push(readable(7));
+        assert_eq!(pop(&mut events), Some(7));
+    }
+
+    #[test]
+    fn what_is_taken_back_at_once_takes_no_room() {
+        let mut events = Events::default();
+        for id in 1..1_000 {
+            let place = events.push(readable(id));
+            assert!(events.withdraw(place));
+        }
+        assert_eq!(events.queue.len(), 0);
+    }
+}
