@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Buf;
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 use tokio_util::io::{poll_read_buf, poll_write_buf};
@@ -18,6 +18,10 @@ pub(super) const SMALLEST_READ: usize = 8 << 10;
 
 /// A slab: what one read asks for once reads come back full.
 const SLAB: usize = 256 << 10;
+
+/// A read that brings more frames than this is work for a millisecond or so, of which a peer may have any amount ready: the
+/// next one is a small one, and whoever else runs on this thread has a turn before it.
+const MANY_FRAMES: u64 = 256;
 
 /// How long, and for how many bytes, a closed connection is read on, so that the peer sees our last words rather than a
 /// reset of the transport (RFC 9113 section 5.4.1).
@@ -88,13 +92,18 @@ where
         }
         if total > 0 {
             self.rest.disturb();
-            if total >= self.read_size {
-                self.read_size = (self.read_size * 4).min(SLAB);
-            }
             let input = self.slab.split().freeze();
             let now = self.now();
+            let frames = self.connection.stats().received_frames.total();
             // An error is kept by the engine: its GOAWAY leaves first, then `ended` reports it.
             let _ = self.connection.receive(input, now);
+            if self.connection.stats().received_frames.total() - frames > MANY_FRAMES {
+                self.read_size = SMALLEST_READ;
+                self.slab = BytesMut::new();
+                self.yield_first = true;
+            } else if total >= self.read_size {
+                self.read_size = (self.read_size * 4).min(SLAB);
+            }
             if let Some(minimum) = self.connection.round_trip().minimum() {
                 self.mailbox.tell(|watch| watch.round_trip_measured(minimum));
             }

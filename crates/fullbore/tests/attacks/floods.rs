@@ -1,15 +1,21 @@
 //! Frames that cost the server more than who sends them, again and again: CVE-2019-9511 to 9518, CVE-2020-11080,
 //! CVE-2023-44487, CVE-2025-8671, VU#421644.
 
-use std::sync::atomic::Ordering;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
-use fullbore::{Config, ErrorCode};
+use fullbore::server::serve_connection;
+use fullbore::{BoxError, Config, ErrorCode};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::attacker::{
     CONTINUATION, DATA, Ended, GOAWAY, HEADERS, PING, PREFACE, PRIORITY, PRIORITY_UPDATE, RST_STREAM,
     SETTINGS, WINDOW_UPDATE, frame, get, nth, post, request,
 };
 use crate::site::{LIMIT, Site, limited};
+use crate::support::{empty, soon};
 
 /// Says `first` and then round after round of the flood, over cleartext and TLS: it must end with ENHANCE_YOUR_CALM,
 /// and somebody else get answers.
@@ -43,6 +49,92 @@ async fn rapid_reset() {
         assert!(begun <= LIMIT as usize + 1, "{begun} handlers");
     })
     .await;
+}
+
+/// A transport that gives as many octets as are asked for, and notes how many that were and when it was somebody else's turn.
+struct Torrent {
+    octets: Vec<u8>,
+    at: usize,
+    reads: Arc<Mutex<Vec<usize>>>,
+}
+
+impl AsyncRead for Torrent {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let end = self.octets.len().min(self.at + buffer.remaining());
+        buffer.put_slice(&self.octets[self.at..end]);
+        self.reads.lock().expect("no panic").push(end - self.at);
+        self.at = end;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Torrent {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, data: &[u8]) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(Ok(data.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_torrent_of_frames_is_read_in_small_turns() {
+    let pairs = (0..9_000).flat_map(|round| {
+        let stream = nth(round);
+        [
+            get(stream, "/"),
+            frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()),
+        ]
+        .concat()
+    });
+    let octets: Vec<u8> = PREFACE
+        .iter()
+        .copied()
+        .chain(frame(SETTINGS, 0, 0, &[]))
+        .chain(pairs)
+        .collect();
+    let total = octets.len();
+    let reads = Arc::new(Mutex::new(Vec::new()));
+    let torrent = Torrent {
+        octets,
+        at: 0,
+        reads: Arc::clone(&reads),
+    };
+    let begun = Arc::new(AtomicUsize::new(0));
+    let service = {
+        let begun = Arc::clone(&begun);
+        tower::service_fn(move |_| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, BoxError>(http::Response::new(empty())) }
+        })
+    };
+    let mut connection = Box::pin(serve_connection(torrent, service, Config::default()));
+    let mut turns = 0;
+    let ended = std::future::poll_fn(|cx| {
+        turns += 1;
+        connection.as_mut().poll(cx)
+    });
+    soon(ended).await.expect("the torrent ends in good order");
+    let reads = reads.lock().expect("no panic");
+    assert_eq!(reads.iter().sum::<usize>(), total);
+    assert!(reads.iter().all(|&bytes| bytes <= 32 << 10), "{reads:?}");
+    // A small read of frames that are not so small is followed by one that is four times as long, in the same turn.
+    assert!(
+        2 * turns >= reads.len() - 2,
+        "{turns} turns for {} reads",
+        reads.len()
+    );
+    // One may be cut off from its reset by the end of a read.
+    assert!(begun.load(Ordering::SeqCst) <= reads.len(), "{begun:?} handlers");
 }
 
 /// As many streams are reset as the limit says, and the next ends the connection.
