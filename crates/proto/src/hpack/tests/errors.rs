@@ -251,6 +251,11 @@ fn references_past_the_limit_are_still_held_to_the_tables() {
     ] {
         assert_eq!(decode(rest), Err(error), "{rest:x?}");
     }
+    // Wherever it stands among the others.
+    for before in 0..200 {
+        let rest = [&vec![0xbe; before][..], &[0xbf], &[0xbe; 70]].concat();
+        assert_eq!(decode(&rest), Err(DecodeError::InvalidIndex), "{before}");
+    }
     // What enters the table behind them can be referred to.
     assert_eq!(decode(&[0x40, 0x01, b'b', 0x01, b'2', 0xbf]), Ok((103, 10, 2)));
 }
