@@ -103,6 +103,8 @@ where
                 self.yield_first = true;
             } else if total >= self.read_size {
                 self.read_size = (self.read_size * 4).min(SLAB);
+                // There may be any amount more, of which nothing concerns anybody here.
+                self.yield_first = true;
             }
             if let Some(minimum) = self.connection.round_trip().minimum() {
                 self.mailbox.tell(|watch| watch.round_trip_measured(minimum));
