@@ -1,6 +1,7 @@
 //! The published cases, one file each, and what their sections have in common: the tables, what failed, the machine,
 //! the versions and the command that makes the section again. `main` calls `run`.
 
+mod attacks;
 mod budget;
 mod engine;
 mod flood;
@@ -57,10 +58,12 @@ pub(crate) enum Case {
     Engine,
     /// Servers of one thread on one core under h2load, beside hyper, Go, nghttpd, h2o and nginx
     Servers,
+    /// What sixteen attacks cost a server, and who else is using it
+    Attacks,
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 12] = [
+    pub(crate) const ALL: [Case; 13] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
@@ -73,6 +76,7 @@ impl Case {
         Case::Engine,
         Case::Servers,
         Case::Memory,
+        Case::Attacks,
     ];
 
     /// Its name on the command line and in the markers of its section.
@@ -90,6 +94,7 @@ impl Case {
             Case::Engine => "engine",
             Case::Memory => "memory",
             Case::Servers => "servers",
+            Case::Attacks => "attacks",
         }
     }
 }
@@ -116,6 +121,7 @@ pub(crate) fn run(case: Case, session: &Session) -> Result<Section, Fault> {
         Case::Engine => engine::run(session),
         Case::Memory => memory::run(session),
         Case::Servers => servers::run(session),
+        Case::Attacks => attacks::run(session),
         Case::Budget => budget::run(session),
         Case::Responses => responses::run(session),
         Case::Flood => flood::run(session),

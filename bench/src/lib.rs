@@ -111,6 +111,9 @@ pub fn run_program() -> ExitCode {
             false => ExitCode::FAILURE,
         };
     }
+    if matches!(line.command, Chosen::Soak(_)) {
+        place::keep_to_one_arena();
+    }
     let place = place::enter(line.options.here);
     match run(&line, place) {
         Ok(true) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 //! `part`, and the cases call `command`.
 
 mod again;
+mod attack;
 mod budget;
 mod engine;
 mod flood;
@@ -22,6 +23,7 @@ use clap::Subcommand;
 
 use crate::fault::Fault;
 
+pub(crate) use self::attack::{Attack, Attacked, LIMIT as STREAM_LIMIT};
 pub(crate) use self::flood::Flooded;
 
 /// Which of them, and with what.
@@ -59,6 +61,10 @@ pub(crate) enum Part {
     Stalled(stalled::Stalled),
     /// The soak's server on the library
     SoakServer(soak::SoakServer),
+    /// Attacks a server over raw sockets
+    Attacker(attack::Attacker),
+    /// Asks a server for something small again and again
+    Bystander(attack::Bystander),
 }
 
 /// What went wrong in a part, in words.
@@ -83,6 +89,8 @@ pub(crate) fn run(part: &Part) -> bool {
         Part::Records(records) => records.run(),
         Part::Stalled(stalled) => on_runtime(stalled.run()),
         Part::SoakServer(server) => on_runtime(server.run()),
+        Part::Attacker(attacker) => attacker.run(),
+        Part::Bystander(bystander) => bystander.run(),
     };
     if let Err(failure) = &done {
         let why = in_full(failure.as_ref());

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::stats::Spread;
 
-/// How much larger than in the first readings the median of the last ones may be. An allocator keeps what concurrent bodies
-/// once needed and hands it back in no order, so that a process that leaks nothing wanders by some MiB; 100 octets lost at
-/// each of a soak's operations would pass this within 100,000 of them.
+/// How much larger than in the first readings the median of the last ones may be. An allocator hands back in no order what
+/// concurrent bodies needed, so that a process that leaks nothing wanders by some MiB even with one arena; 100 octets lost
+/// at each operation would pass this within 84,000 of them, which a soak does in a quarter of an hour.
 const MEMORY_BYTES: f64 = 8.0 * 1024.0 * 1024.0;
 /// Or so large a part of it, if that is more.
 const MEMORY_PART: f64 = 0.15;

