@@ -190,10 +190,13 @@ impl Draft {
             None => String::new(),
         };
         let version = session.fullbore.version(session)?;
-        let peers = peers::versions(session, programs);
+        let peers = match programs {
+            [] => String::new(),
+            programs => format!("; {}", peers::versions(session, programs)),
+        };
         self.text.push_str(&format!(
             "\n- Figures are {figures}.\
-             \n- Machine: {}.\n- Programs: {version}; {peers}.\
+             \n- Machine: {}.\n- Programs: {version}{peers}.\
              \n- Again: `cargo build --release && cargo run --release -p fullbore-bench -- {name} --runs {runs}{quick}{shape}`\n",
             session.machine()
         ));
