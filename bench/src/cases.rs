@@ -3,6 +3,7 @@
 
 mod attacks;
 mod budget;
+mod clients;
 mod engine;
 mod flood;
 mod frames;
@@ -52,6 +53,8 @@ pub(crate) enum Case {
     Budget,
     /// 99 streams beside one that nobody reads
     Stalled,
+    /// Clients of one thread on one core beside hyper, reqwest, curl, nghttp and h2load; and many tasks on one connection
+    Clients,
     /// What 100,000 responses, as many uploads, and 10,000 idle connections leave in a server's memory
     Memory,
     /// The engine alone, without sockets: what a request costs in time, allocations and instructions
@@ -75,6 +78,7 @@ impl Case {
         Case::Stalled,
         Case::Engine,
         Case::Servers,
+        Case::Clients,
         Case::Memory,
         Case::Attacks,
     ];
@@ -92,6 +96,7 @@ impl Case {
             Case::Budget => "budget",
             Case::Stalled => "stalled",
             Case::Engine => "engine",
+            Case::Clients => "clients",
             Case::Memory => "memory",
             Case::Servers => "servers",
             Case::Attacks => "attacks",
@@ -119,6 +124,7 @@ pub(crate) fn run(case: Case, session: &Session) -> Result<Section, Fault> {
         Case::Tiny => tiny::run(session),
         Case::Stalled => stalled::run(session),
         Case::Engine => engine::run(session),
+        Case::Clients => clients::run(session),
         Case::Memory => memory::run(session),
         Case::Servers => servers::run(session),
         Case::Attacks => attacks::run(session),

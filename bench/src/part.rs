@@ -5,6 +5,7 @@
 mod again;
 mod attack;
 mod budget;
+mod client;
 mod engine;
 mod flood;
 mod floor;
@@ -15,6 +16,7 @@ mod raw;
 mod records;
 mod soak;
 mod stalled;
+mod tls;
 
 use std::io::Write as _;
 use std::process::Command;
@@ -53,6 +55,8 @@ pub(crate) enum Part {
     FloorReader(floor::FloorReader),
     /// Requests one after another on a plain socket
     Raw(raw::Raw),
+    /// Requests on one connection with one of several libraries
+    Client(client::ClientPart),
     /// Connections that make a request each and rest
     Idle(raw::Idle),
     /// A relay that counts TLS records
@@ -85,6 +89,7 @@ pub(crate) fn run(part: &Part) -> bool {
         Part::FloorWriter(writer) => writer.run(),
         Part::FloorReader(reader) => reader.run(),
         Part::Raw(raw) => raw.run(),
+        Part::Client(client) => client.run(),
         Part::Idle(idle) => idle.run(),
         Part::Records(records) => records.run(),
         Part::Stalled(stalled) => on_runtime(stalled.run()),

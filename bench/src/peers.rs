@@ -137,7 +137,7 @@ pub(crate) fn h2load(
     h2loads_lines(&said.stdout, u64::from(requests))
 }
 
-fn h2loads_lines(text: &str, requests: u64) -> Result<f64, Fault> {
+pub(crate) fn h2loads_lines(text: &str, requests: u64) -> Result<f64, Fault> {
     let after = |prefix: &str| text.lines().find_map(|line| line.strip_prefix(prefix));
     let all = format!("{requests} succeeded");
     let outcome = after("requests: ").ok_or_else(|| unexpected("h2load", "no line `requests:`"))?;

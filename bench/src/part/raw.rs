@@ -5,16 +5,14 @@
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use fullbore::tls::{Roots, client_config};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConnection, StreamOwned};
 
-use super::{Failure, say};
+use super::{Failure, say, tls};
 
 /// RFC 9113 section 3.4.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -135,7 +133,7 @@ impl Raw {
         if !self.secure {
             return Ok(Box::new(socket));
         }
-        let config = Arc::new(client_config(Roots::InsecureAcceptAny)?);
+        let config = tls::config()?;
         let name = ServerName::try_from("localhost")?;
         Ok(Box::new(StreamOwned::new(
             ClientConnection::new(config, name)?,

@@ -311,8 +311,13 @@ impl Server<'_> {
         h2loads_lines(&said.stdout, load.requests).map(|_| ())
     }
 
+    /// The URL of a body of so many bytes.
+    pub(crate) fn url(&self, bytes: u64) -> String {
+        format!("{}/{bytes}", self.base)
+    }
+
     /// Runs a program on the other core.
-    pub(super) fn run_beside(&self, command: &mut Command, limit: Duration) -> Result<Said, Fault> {
+    pub(crate) fn run_beside(&self, command: &mut Command, limit: Duration) -> Result<Said, Fault> {
         let limit = self.session.limit(limit)?;
         process::on_core(LOADS_CORE, || process::run(&self.session.janitor, command, limit))
     }

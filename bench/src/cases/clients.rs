@@ -1,0 +1,406 @@
+//! Clients on the receiving side: each on one thread and one core, the server on the other; and 100,000 small requests
+//! on one connection from many tasks on two threads. What counts is the client's processor time.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{Case, Draft, Section, series};
+use crate::contest::{Contender, Series, hold, times_as_much};
+use crate::fault::Fault;
+use crate::markdown::Table;
+use crate::part;
+use crate::peers::servers::{Hall, Kind, Server};
+use crate::peers::{self, window_flags};
+use crate::process;
+use crate::session::Session;
+
+const KIB_64: u64 = 64 << 10;
+const GIB: u64 = 1 << 30;
+const LIMIT: Duration = Duration::from_secs(120);
+const CIPHER: &str = "TLS_AES_128_GCM_SHA256";
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Program {
+    Fullbore,
+    FullboreConnection,
+    Hyper,
+    Reqwest,
+    H2load,
+    Curl,
+    Nghttp,
+}
+
+impl Program {
+    const ALL: [Program; 7] = [
+        Program::Fullbore,
+        Program::FullboreConnection,
+        Program::Hyper,
+        Program::Reqwest,
+        Program::H2load,
+        Program::Curl,
+        Program::Nghttp,
+    ];
+    const LIBRARIES: [Program; 4] = [
+        Program::Fullbore,
+        Program::FullboreConnection,
+        Program::Hyper,
+        Program::Reqwest,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Program::Fullbore => "fullbore, Client",
+            Program::FullboreConnection => "fullbore, one connection",
+            Program::Hyper => "hyper",
+            Program::Reqwest => "reqwest",
+            Program::H2load => "h2load",
+            Program::Curl => "curl",
+            Program::Nghttp => "nghttp",
+        }
+    }
+
+    fn ours(self) -> bool {
+        matches!(self, Program::Fullbore | Program::FullboreConnection)
+    }
+
+    /// Whether it can do that: reqwest is built without TLS here; curl's second request on a connection in the clear fails, and
+    /// nghttp has all its requests under way at once.
+    fn can(self, load: Load) -> bool {
+        match self {
+            Program::Reqwest => !load.secure,
+            Program::Curl => load.requests == 1 || load.secure,
+            Program::Nghttp => load.bytes == GIB,
+            _ => true,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    bytes: u64,
+    at_once: u64,
+    requests: u64,
+    secure: bool,
+    workers: u64,
+}
+
+struct Shape {
+    name: &'static str,
+    bytes: u64,
+    at_once: u64,
+    requests: u64,
+}
+
+const fn shape(name: &'static str, bytes: u64, at_once: u64, requests: u64) -> Shape {
+    Shape {
+        name,
+        bytes,
+        at_once,
+        requests,
+    }
+}
+
+const SHAPES: [Shape; 7] = [
+    shape("12 bytes, 1 at once", 12, 1, 30_000),
+    shape("12 bytes, 100 at once", 12, 100, 200_000),
+    shape("10 KB, 1 at once", 10_000, 1, 20_000),
+    shape("10 KB, 100 at once", 10_000, 100, 50_000),
+    shape("64 KiB, 1 at once", KIB_64, 1, 10_000),
+    shape("64 KiB, 100 at once", KIB_64, 100, 20_000),
+    shape("1 GiB, 1 at once", GIB, 1, 1),
+];
+
+/// Of the contention on one connection.
+const TASKS: [u64; 3] = [1, 8, 64];
+const SMALL_REQUESTS: u64 = 100_000;
+
+/// What one client took for one load.
+struct Sample {
+    seconds: f64,
+    cpu: f64,
+}
+
+pub(super) fn run(session: &Session) -> Result<Section, Fault> {
+    let mut draft = Draft::new(Case::Clients, "Clients on one core");
+    let hall = Hall {
+        session,
+        folder: session.folder("clients")?,
+        keys: peers::keys(session)?,
+        go: Err(Fault::Missing("no server in Go here".to_owned())),
+    };
+    draft.say(
+        "Clients that throw away what they receive, each on one connection, one thread and one core, from fullbore's handler in \
+         memory on the other: the same server for all. The processor time is the client's whole process, with the kernel's for it; \
+         ratios are of that time, of fullbore's `Client` and of its handle of one connection to each client, so less than 1 is \
+         less time.",
+    );
+    for shape in SHAPES.iter().filter(|shape| session.measures(shape.name)) {
+        let mut table = Table::new([
+            "client",
+            "transport",
+            if shape.bytes >= KIB_64 {
+                "MB a second"
+            } else {
+                "requests a second"
+            },
+            "CPU a request, us",
+            "CPU a MB, us",
+            "Client ÷ it",
+            "connection ÷ it",
+        ]);
+        for secure in [false, true] {
+            let load = Load {
+                bytes: shape.bytes,
+                at_once: shape.at_once,
+                requests: scaled(session, shape.requests, shape.at_once),
+                secure,
+                workers: 1,
+            };
+            let all = measure_all(&mut draft, &hall, shape.name, &Program::ALL, load);
+            for one in &all {
+                table.row(row(load, one, &all));
+            }
+        }
+        draft.say(&format!("### {}", shape.name));
+        draft.table(&table);
+    }
+    contention(&mut draft, &hall);
+    draft.note("hyper and reqwest have windows of 16 MiB, h2load and nghttp of 1 GiB, curl and fullbore their defaults.");
+    draft.note(format!("TLS is 1.3 with {CIPHER}, but nghttp, which cannot be told, has AES-256. reqwest is built without TLS here. curl is measured over TLS where requests share a connection: the second on one in the clear ends with its exit code 16 (curl 7.88), from nghttpd too."));
+    draft.done(session, &["h2load", "curl", "nghttp"])
+}
+
+fn contention(draft: &mut Draft, hall: &Hall<'_>) {
+    let name = "contention: 12 bytes";
+    if !hall.session.measures(name) {
+        return;
+    }
+    let mut table = Table::new([
+        "tasks",
+        "client",
+        "requests a second",
+        "CPU a request, us",
+        "Client ÷ it",
+        "connection ÷ it",
+    ]);
+    for tasks in TASKS {
+        let load = Load {
+            bytes: 12,
+            at_once: tasks,
+            requests: scaled(hall.session, SMALL_REQUESTS, tasks),
+            secure: false,
+            workers: 2,
+        };
+        let all = measure_all(
+            draft,
+            hall,
+            &format!("{name}, {tasks} tasks"),
+            &Program::LIBRARIES,
+            load,
+        );
+        for one in &all {
+            let [client, _, rate, cpu, _, of_client, of_connection] = row(load, one, &all);
+            table.row([tasks.to_string(), client, rate, cpu, of_client, of_connection]);
+        }
+    }
+    draft.say("### Many tasks on one connection");
+    draft.say(
+        "Requests for 12 bytes on one cleartext connection, from so many tasks on tokio's multi-thread runtime with two workers, \
+         each task one request after another; the server shares one of the two cores.",
+    );
+    draft.table(&table);
+}
+
+/// In a quick run a tenth, but one for each at once.
+fn scaled(session: &Session, requests: u64, at_once: u64) -> u64 {
+    if session.quick {
+        (requests / 10).max(at_once)
+    } else {
+        requests
+    }
+}
+
+fn measure_all(
+    draft: &mut Draft,
+    hall: &Hall<'_>,
+    name: &str,
+    programs: &[Program],
+    load: Load,
+) -> Vec<Series<Sample>> {
+    let able = programs.iter().copied().filter(|program| program.can(load));
+    let contenders = able.map(|program| {
+        let mut server = None;
+        let measure = move || {
+            // One for each client, so that none meets another's leavings.
+            let started = match server.take() {
+                Some(started) => started,
+                None => hall.start(Kind::Memory, load.secure)?,
+            };
+            let sample = sample(hall.session, &started, program, load)?;
+            server = Some(started);
+            Ok(sample)
+        };
+        match program.ours() {
+            true => Contender::ours(program.name(), measure),
+            false => Contender::peer(program.name(), measure),
+        }
+    });
+    let all = hold(hall.session.runs, contenders.collect());
+    let tried = all
+        .iter()
+        .filter(|series| !matches!(series.fault, Some(Fault::Missing(_))));
+    let transport = if load.secure { "TLS" } else { "cleartext" };
+    draft.note_faults(&format!("{name}, {transport}"), tried);
+    all
+}
+
+fn sample(session: &Session, server: &Server<'_>, program: Program, load: Load) -> Result<Sample, Fault> {
+    let mut command = command(session, server, program, load)?;
+    let said = match load.workers {
+        1 => server.run_beside(&mut command, LIMIT)?,
+        _ => process::run(&session.janitor, &mut command, session.limit(LIMIT)?)?,
+    };
+    let seconds = match program {
+        Program::Fullbore | Program::FullboreConnection | Program::Hyper | Program::Reqwest => said
+            .stdout
+            .trim()
+            .parse()
+            .map_err(|_| Fault::Output(program.name().to_owned(), said.stdout.clone()))?,
+        Program::H2load => peers::h2loads_lines(&said.stdout, load.requests)?,
+        // They tell no total of many: the whole process, as its processor time is.
+        Program::Curl | Program::Nghttp => said.wall.as_secs_f64(),
+    };
+    Ok(Sample {
+        seconds,
+        cpu: said.cpu.as_secs_f64(),
+    })
+}
+
+fn command(session: &Session, server: &Server<'_>, program: Program, load: Load) -> Result<Command, Fault> {
+    let url = server.url(load.bytes);
+    let library = |name: &str| {
+        let mut command = part::command("client")?;
+        command.args([name, &url]);
+        command.args(["--bytes", &load.bytes.to_string()]);
+        command.args(["--requests", &load.requests.to_string()]);
+        command.args(["--at-once", &load.at_once.to_string()]);
+        command.args(["--workers", &load.workers.to_string()]);
+        Ok(command)
+    };
+    match program {
+        Program::Fullbore => library("fullbore"),
+        Program::FullboreConnection => library("fullbore-connection"),
+        Program::Hyper => library("hyper"),
+        Program::Reqwest => library("reqwest"),
+        Program::H2load => {
+            let mut command = Command::new("h2load");
+            command.args([
+                format!("-n{}", load.requests),
+                "-c1".to_owned(),
+                format!("-m{}", load.at_once),
+            ]);
+            command.args(window_flags(30));
+            command.args([&format!("--tls13-ciphers={CIPHER}"), "--groups=P-256", &url]);
+            Ok(command)
+        }
+        Program::Curl => {
+            let list = session.folder("clients")?.join("curl");
+            write_list(&list, &url, load.requests)?;
+            let mut command = Command::new("curl");
+            command.args(["--silent", "--show-error", "--fail", "--no-progress-meter"]);
+            command.args(["--insecure", "--tls13-ciphers", CIPHER]);
+            command.arg(if load.secure {
+                "--http2"
+            } else {
+                "--http2-prior-knowledge"
+            });
+            if load.at_once > 1 {
+                command.args(["--parallel", "--parallel-max", &load.at_once.to_string()]);
+            }
+            command.arg("--config").arg(list);
+            Ok(command)
+        }
+        Program::Nghttp => {
+            let mut command = Command::new("nghttp");
+            command.arg("--null-out").args(window_flags(30)).arg(url);
+            Ok(command)
+        }
+    }
+}
+
+fn write_list(list: &Path, url: &str, requests: u64) -> Result<(), Fault> {
+    let write = |list: &Path| {
+        let mut file = std::io::BufWriter::new(File::create(list)?);
+        for _ in 0..requests {
+            writeln!(file, "url = \"{url}\"\noutput = \"/dev/null\"")?;
+        }
+        file.flush()
+    };
+    write(list).map_err(|error| Fault::File(list.to_owned(), error))
+}
+
+fn row(load: Load, one: &Series<Sample>, all: &[Series<Sample>]) -> [String; 7] {
+    let requests = load.requests as f64;
+    let megabytes = load.bytes as f64 / 1e6;
+    let ratio = |own: Program| {
+        series(all, own.name())
+            .filter(|own| own.name != one.name)
+            .and_then(|own| times_as_much(own, one, |sample| sample.cpu))
+            .map_or("-".to_owned(), |spread| spread.text(2))
+    };
+    let bulk = load.bytes >= KIB_64;
+    let rate = match (&one.fault, bulk) {
+        (Some(Fault::Missing(_)), _) => "not installed".to_owned(),
+        (_, true) => one.cell(0, |sample| requests * megabytes / sample.seconds),
+        (_, false) => one.cell(0, |sample| requests / sample.seconds),
+    };
+    let cell = |digits, figure: &dyn Fn(&Sample) -> f64| {
+        one.spread(figure)
+            .map_or("-".to_owned(), |spread| spread.text(digits))
+    };
+    [
+        one.name.clone(),
+        if load.secure { "TLS" } else { "cleartext" }.to_owned(),
+        rate,
+        cell(if bulk { 0 } else { 2 }, &|sample| sample.cpu * 1e6 / requests),
+        match load.bytes {
+            12 => "-".to_owned(),
+            _ => cell(0, &|sample| sample.cpu * 1e6 / (requests * megabytes)),
+        },
+        ratio(Program::Fullbore),
+        ratio(Program::FullboreConnection),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_asked_for_nothing_that_they_cannot_do() {
+        let load = Load {
+            bytes: 12,
+            at_once: 100,
+            requests: 100,
+            secure: false,
+            workers: 1,
+        };
+        let able = |load| {
+            let all = Program::ALL.into_iter().filter(|program| program.can(load));
+            all.collect::<Vec<_>>()
+        };
+        assert!(!able(load).contains(&Program::Curl) && !able(load).contains(&Program::Nghttp));
+        let secure = Load { secure: true, ..load };
+        assert!(able(secure).contains(&Program::Curl) && !able(secure).contains(&Program::Reqwest));
+        let long = Load {
+            bytes: GIB,
+            at_once: 1,
+            requests: 1,
+            ..load
+        };
+        assert_eq!(able(long), Program::ALL);
+    }
+}
