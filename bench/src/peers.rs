@@ -159,6 +159,7 @@ fn seconds(text: &str) -> Option<f64> {
 }
 
 /// A certificate that nobody trusts, and its key: files in PEM, ECDSA on P-256.
+#[derive(Clone)]
 pub(crate) struct Keys {
     pub(crate) cert: PathBuf,
     pub(crate) key: PathBuf,

@@ -19,6 +19,11 @@ use nix::unistd::Pid;
 
 use crate::fault::Fault;
 
+/// A server starts at once, but under valgrind.
+const LONGEST_START: Duration = Duration::from_secs(20);
+/// For what a program that was asked to end still has to write.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
 /// What a program that ended had said, and how long it ran.
 pub(crate) struct Said {
     pub(crate) stdout: String,
@@ -153,20 +158,20 @@ impl<'a> Running<'a> {
         Ok(Self { name, child, janitor })
     }
 
-    /// Starts a server that says nothing; it must take connections at `port` of 127.0.0.1 within five seconds.
+    /// Starts a server that says nothing; it must take connections at `port` of 127.0.0.1 within `LONGEST_START`.
     pub(crate) fn silent(janitor: &'a Janitor, command: &mut Command, port: u16) -> Result<Self, Fault> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let mut running = Self::start(janitor, command)?;
-        let until = Instant::now() + Duration::from_secs(5);
+        let until = Instant::now() + LONGEST_START;
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             if let Ok(Some(status)) = running.child.try_wait() {
                 return Err(Fault::Failed(running.name.clone(), status.to_string()));
             }
             if Instant::now() > until {
-                return Err(Fault::Slow(running.name.clone(), Duration::from_secs(5)));
+                return Err(Fault::Slow(running.name.clone(), LONGEST_START));
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -252,7 +257,7 @@ impl<'a> Running<'a> {
     /// Asks the program to end, and gives it a moment; what it has to say last can be read then.
     pub(crate) fn ask_to_end(self) {
         if self.terminate().is_ok() {
-            self.ended(Duration::from_secs(2));
+            self.ended(LAST_WORDS);
         }
     }
 

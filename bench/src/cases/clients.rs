@@ -130,6 +130,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         folder: session.folder("clients")?,
         keys: peers::keys(session)?,
         go: Err(Fault::Missing("no server in Go here".to_owned())),
+        under: None,
     };
     draft.say(
         "Clients that throw away what they receive, each on one connection, one thread and one core, from fullbore's handler in \

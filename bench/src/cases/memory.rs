@@ -34,6 +34,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         folder,
         keys: peers::keys(session)?,
         go: Go::build(session),
+        under: None,
     };
     draft.say(
         "Servers of one thread. `RSS` is what the system says of the process; `live heap` is what a counting allocator says, in a \

@@ -1,8 +1,10 @@
 //! Servers of one thread on one core, with the load on another: small bodies, files of 10 KB, 64 KiB through small and
 //! large windows, and 1 GiB on one stream. What counts is the server's processor time: the load program is often the
-//! one that cannot go faster. `uploads`, `latency`, `calls` and `records` measure the same servers by other means.
+//! one that cannot go faster. `uploads`, `latency`, `calls`, `records` and `instructions`
+//! measure the same servers by other means.
 
 mod calls;
+mod instructions;
 mod latency;
 mod records;
 mod uploads;
@@ -93,6 +95,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         folder,
         keys: peers::keys(session)?,
         go: Go::build(session),
+        under: None,
     };
     draft.say(
         "One server thread on one core and h2load on another: bodies of so many bytes over so many connections x streams \
@@ -125,12 +128,16 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     latency::run(&mut draft, &hall);
     calls::run(&mut draft, &hall);
     records::run(&mut draft, &hall);
+    instructions::run(&mut draft, &hall);
     draft.note("fullbore from memory and hyper run the same handler, on tokio's current thread where nothing else is said, and over TLS with the same rustls configuration; all others send files. hyper's second runtime is tokio's multi-thread one with one worker. Go runs with GOMAXPROCS=1 and its own limit of 250 streams; all others allow 1,000.");
     draft.note(
         "TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256; session resumption plays no part.",
     );
     draft.note("`plain writes` is the floor: a program that writes as many bytes in 256 KiB writes to one socket, whose reader throws them away.");
-    draft.done(session, &["h2load", "nghttpd", "h2o", "nginx", "go", "strace"])
+    draft.done(
+        session,
+        &["h2load", "nghttpd", "h2o", "nginx", "go", "strace", "valgrind"],
+    )
 }
 
 fn transport(secure: bool) -> &'static str {

@@ -1,6 +1,8 @@
-//! valgrind's callgrind: how many instructions a program takes, and in which functions. The case `engine` calls it.
+//! valgrind's callgrind: how many instructions a program takes, and in which functions. The cases `engine` and
+//! `servers` call it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -32,9 +34,7 @@ impl Profile {
 /// counting begins or ends.
 pub(crate) fn run(session: &Session, program: &Command, toggles: &[&str]) -> Result<Profile, Fault> {
     let file = session.folder("callgrind")?.join("out");
-    let mut command = Command::new("valgrind");
-    command.args(["--quiet", "--tool=callgrind"]);
-    command.arg(format!("--callgrind-out-file={}", file.display()));
+    let mut command = under(&file);
     command.args(toggles.iter().map(|name| format!("--toggle-collect={name}")));
     command.arg(program.get_program()).args(program.get_args());
     process::run(&session.janitor, &mut command, session.limit(LIMIT)?)?;
@@ -52,6 +52,23 @@ pub(crate) fn run(session: &Session, program: &Command, toggles: &[&str]) -> Res
         own: annotated("no")?,
         with_calls: annotated("yes")?,
     })
+}
+
+/// A program under which another counts its instructions, all of them, and writes them to `file` when it ends.
+pub(crate) fn under(file: &Path) -> Command {
+    let mut command = Command::new("valgrind");
+    command.args(["--quiet", "--tool=callgrind"]);
+    command.arg(format!("--callgrind-out-file={}", file.display()));
+    command
+}
+
+/// The instructions that it has written there.
+pub(crate) fn total(file: &Path) -> Result<u64, Fault> {
+    let text = std::fs::read_to_string(file).map_err(|error| Fault::File(file.to_owned(), error))?;
+    let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
+    totals
+        .and_then(|count| count.trim().parse().ok())
+        .ok_or_else(|| unexpected("callgrind", "no line `totals:`"))
 }
 
 /// The rows `COUNT (SHARE%) FILE:FUNCTION [OBJECT]`: one function has a row for each file of which something was inlined

@@ -89,6 +89,8 @@ pub(crate) struct Hall<'a> {
     pub(crate) folder: PathBuf,
     pub(crate) keys: Keys,
     pub(crate) go: Result<Go, Fault>,
+    /// A program, with its arguments, under which all of them run.
+    pub(crate) under: Option<Command>,
 }
 
 /// A server under way, until it is dropped.
@@ -257,15 +259,27 @@ impl<'a> Hall<'a> {
         self.talking(command)
     }
 
-    fn talking(&self, mut command: Command) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+    fn talking(&self, command: Command) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+        let mut command = self.wrapped(command);
         let (running, lines) = Running::talking(&self.session.janitor, &mut command)?;
         let port = port(&lines.after("listening on ", START)?)?;
         Ok((running, Some(lines), port))
     }
 
-    fn silent(&self, mut command: Command, port: u16) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+    fn silent(&self, command: Command, port: u16) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+        let mut command = self.wrapped(command);
         let running = Running::silent(&self.session.janitor, &mut command, port)?;
         Ok((running, None, port))
+    }
+
+    fn wrapped(&self, command: Command) -> Command {
+        let Some(under) = &self.under else {
+            return command;
+        };
+        let mut wrapped = Command::new(under.get_program());
+        wrapped.args(under.get_args());
+        wrapped.arg(command.get_program()).args(command.get_args());
+        wrapped
     }
 
     fn config(&self, name: &str, port: u16, text: &str) -> Result<PathBuf, Fault> {
@@ -309,6 +323,11 @@ impl Server<'_> {
         let mut command = h2load(load, &format!("{scheme}://127.0.0.1:{port}/{}", load.bytes));
         let said = self.run_beside(&mut command, limit)?;
         h2loads_lines(&said.stdout, load.requests).map(|_| ())
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn end(self) {
+        self.running.ask_to_end();
     }
 
     /// The URL of a body of so many bytes.

@@ -35,6 +35,11 @@ impl Events {
         None
     }
 
+    /// Gives back the room of events that have left.
+    pub(super) fn trim(&mut self) {
+        self.queue.shrink_to_fit();
+    }
+
     /// Takes an event back; false when the owner has it already. Each place is to be given once.
     pub(super) fn withdraw(&mut self, place: Place) -> bool {
         let index = place.0.checked_sub(self.left).map(usize::try_from);

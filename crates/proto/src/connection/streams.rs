@@ -84,7 +84,7 @@ impl Connection {
     pub fn trim(&mut self) {
         self.streams.trim();
         self.section.trim();
-        self.events.shrink_to_fit();
+        self.events.trim();
         self.control.shrink_to_fit();
         self.refills.shrink_to_fit();
         self.ends.shrink_to_fit();
