@@ -66,7 +66,7 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 13] = [
+    pub(crate) const ALL: [Case; 14] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
