@@ -227,7 +227,7 @@ fn a_connection_without_a_lease_grows_no_window_for_what_it_drops() {
     let budget = MemoryBudget::new(100_000);
     let mut faced = Faced::server(config(|config| config.budget = Some(budget.clone())));
     faced.says(&frames::post(1));
-    faced.says(&frames::data(1, 0, &[0; 16_384]));
+    faced.says(&frames::data(1, 0, &[0; 16_000]));
     faced.connection.release(id(1));
     assert_eq!(faced.connection.leased(), 0);
     // The peer did not know yet.
