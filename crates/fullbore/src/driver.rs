@@ -72,6 +72,8 @@ pub(crate) struct Driver<T, A> {
     last_words: Option<Pin<Box<Sleep>>>,
     /// Handlers were woken and have had no chance to answer yet.
     yield_first: bool,
+    /// The write came before the read in this turn.
+    read_put_off: bool,
     rest: rest::Rest,
     stage: Stage,
 }
@@ -115,6 +117,7 @@ where
             timer: None,
             last_words: None,
             yield_first: false,
+            read_put_off: false,
             rest: rest::Rest::default(),
             stage: Stage::Open,
         }
@@ -144,10 +147,11 @@ where
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.mailbox.begin_turn(cx.waker());
         loop {
-            // After a yield the write comes first; the read that was put off counts as progress, so that no turn ends
-            // without the transport having been asked.
+            // After a yield the write comes first, but not twice in a row; the read that was put off counts as progress, so
+            // that no turn ends without the transport having been asked.
             let mut progress = core::mem::take(&mut self.yield_first);
-            if !progress {
+            self.read_put_off = progress && !self.read_put_off;
+            if !self.read_put_off {
                 match self.poll_read(cx) {
                     Poll::Ready(Ok(Read::Some)) => progress = true,
                     Poll::Ready(Ok(Read::End)) => return Poll::Ready(Ok(())),
@@ -186,6 +190,11 @@ where
                 }
             }
             progress |= self.end_unwanted();
+            if self.yield_first {
+                // Those that have room now fill it before the next write, which would be a short one without them.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             if !progress {
                 self.rest(cx);
                 if self.mailbox.end_turn() && self.set_due() {
