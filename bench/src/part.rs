@@ -9,6 +9,7 @@ mod client;
 mod engine;
 mod flood;
 mod floor;
+mod frames;
 mod load;
 mod memory;
 mod once;

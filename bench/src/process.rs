@@ -33,6 +33,14 @@ pub(crate) struct Said {
     pub(crate) cpu: Duration,
 }
 
+impl Said {
+    /// The figures that it printed, in order; words are passed over.
+    pub(crate) fn figures(&self) -> Vec<f64> {
+        let words = self.stdout.split_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    }
+}
+
 /// Runs a program to its end.
 ///
 /// # Errors

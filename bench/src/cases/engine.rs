@@ -113,12 +113,7 @@ struct Ran {
 
 fn ran(session: &Session, mut command: std::process::Command) -> Result<Ran, Fault> {
     let said = process::run(&session.janitor, &mut command, session.limit(LIMIT)?)?;
-    let figures: Vec<f64> = said
-        .stdout
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    match figures.as_slice() {
+    match said.figures().as_slice() {
         &[seconds, a, b, c, d] => Ok(Ran {
             seconds,
             heap: [a, b, c, d],

@@ -5,10 +5,8 @@ use super::{Case, Draft, Section};
 use crate::fault::Fault;
 use crate::heap::Heap;
 use crate::markdown::Table;
-use crate::peers;
-use crate::peers::go::Go;
 use crate::peers::servers::{Hall, Kind, Load, Server};
-use crate::session::{Session, make_file};
+use crate::session::Session;
 use std::time::Duration;
 
 const KIB_64: u64 = 64 << 10;
@@ -25,17 +23,7 @@ const MOST_IDLE_KIB: f64 = 8.0;
 
 pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     let mut draft = Draft::new(Case::Memory, "What a server keeps");
-    let folder = session.folder("memory")?;
-    for bytes in [12, KIB_64, MIB] {
-        make_file(&folder.join(bytes.to_string()), bytes)?;
-    }
-    let hall = Hall {
-        session,
-        folder,
-        keys: peers::keys(session)?,
-        go: Go::build(session),
-        under: None,
-    };
+    let hall = Hall::new(session, "memory", &[12, KIB_64, MIB])?;
     draft.say(
         "Servers of one thread. `RSS` is what the system says of the process; `live heap` is what a counting allocator says, in a \
          program of its own that runs the same server. fullbore from memory and hyper run the same handler.",

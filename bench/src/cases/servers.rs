@@ -16,10 +16,8 @@ use super::{Case, Draft, Section, series};
 use crate::contest::{Contender, Series, hold, times_as_much};
 use crate::fault::Fault;
 use crate::markdown::Table;
-use crate::peers;
-use crate::peers::go::Go;
 use crate::peers::servers::{Hall, Kind, Load, Server};
-use crate::session::{Session, make_file};
+use crate::session::Session;
 
 const KIB_64: u64 = 64 << 10;
 const GIB: u64 = 1 << 30;
@@ -86,17 +84,7 @@ struct Sample {
 
 pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     let mut draft = Draft::new(Case::Servers, "Servers on one core");
-    let folder = session.folder("servers")?;
-    for bytes in [12, 10_000, KIB_64, GIB] {
-        make_file(&folder.join(bytes.to_string()), bytes)?;
-    }
-    let hall = Hall {
-        session,
-        folder,
-        keys: peers::keys(session)?,
-        go: Go::build(session),
-        under: None,
-    };
+    let hall = Hall::new(session, "servers", &[12, 10_000, KIB_64, GIB])?;
     draft.say(
         "One server thread on one core and h2load on another: bodies of so many bytes over so many connections x streams \
          each, with windows of 1 GiB where no others are named. The processor time is the server's, with the kernel's for \

@@ -10,20 +10,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::frames::{
+    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEAD, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, frame,
+};
 use super::{Failure, say};
 
-const HEAD: usize = 9;
-const PREFACE: usize = 24;
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 /// `:status: 200` of HPACK's static table (RFC 7541 appendix A).
 const STATUS_200: [u8; 1] = [0x88];
@@ -132,15 +124,6 @@ impl Flood {
     }
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
-    let mut frame = length.iter().skip(1).copied().collect::<Vec<u8>>();
-    frame.extend([kind, flags]);
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
-
 /// What the client has said so far.
 #[derive(Default)]
 struct Heard {
@@ -212,7 +195,7 @@ impl Heard {
     /// Reads frames until the connection ends.
     fn listen(&self, socket: &TcpStream) {
         let mut reader = std::io::BufReader::new(socket);
-        let mut preface = [0; PREFACE];
+        let mut preface = [0; PREFACE.len()];
         if reader.read_exact(&mut preface).is_ok() {
             while let Some((kind, flags, stream, payload)) = read(&mut reader) {
                 self.take(kind, flags, stream, &payload, socket);

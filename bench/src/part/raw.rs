@@ -12,30 +12,20 @@ use clap::Args;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConnection, StreamOwned};
 
+use super::frames::{
+    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEAD, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, frame,
+};
 use super::{Failure, say, tls};
 
 /// RFC 9113 section 3.4.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME: usize = 16_384;
-const HEAD: usize = 9;
 /// Frames of a body that are written at once.
 const FRAMES: usize = 16;
 const DEFAULT_WINDOW: i64 = 65_535;
 /// What a body down may take without a further word.
 const WIDE: u32 = 1 << 30;
 const AT_A_MARK: Duration = Duration::from_millis(300);
-
-/// Types and flags of RFC 9113 section 6.
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 #[derive(Args, Clone)]
 pub(crate) struct Raw {
@@ -342,19 +332,4 @@ impl Wire {
             }
         }
     }
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut octets = Vec::with_capacity(HEAD + payload.len());
-    octets.extend_from_slice(
-        u32::try_from(payload.len())
-            .unwrap_or(0)
-            .to_be_bytes()
-            .get(1..)
-            .unwrap_or_default(),
-    );
-    octets.extend_from_slice(&[kind, flags]);
-    octets.extend_from_slice(&stream.to_be_bytes());
-    octets.extend_from_slice(payload);
-    octets
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Keys;
 use crate::fault::Fault;
-use crate::process;
+use crate::process::{self, Said};
 use crate::session::Session;
 
 /// The sources, which lie beside the interop suite.
@@ -74,12 +74,10 @@ impl Go {
         url: &str,
         limit: Duration,
     ) -> Result<f64, Fault> {
-        let mut command = Command::new(&self.program);
-        command.arg("put").arg(file).arg(url);
-        let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
+        let said = self.run_put(session, &[], file, url, limit)?;
         match said.stdout.trim() {
             line if line.starts_with('2') && line.ends_with("HTTP/2.0") => Ok(said.wall.as_secs_f64()),
-            line => Err(Fault::Output("Go's client".to_owned(), line.to_owned())),
+            line => Err(unexpected(line)),
         }
     }
 
@@ -91,14 +89,29 @@ impl Go {
         url: &str,
         limit: Duration,
     ) -> Result<f64, Fault> {
-        let mut command = Command::new(&self.program);
-        command.args(["put", "-again"]).arg(file).arg(url);
-        let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
+        let said = self.run_put(session, &["-again"], file, url, limit)?;
         let line = said.stdout.trim();
-        match line.split_whitespace().collect::<Vec<_>>().as_slice() {
+        let seconds = match line.split_whitespace().collect::<Vec<_>>().as_slice() {
             [status, "HTTP/2.0", seconds] if status.starts_with('2') => seconds.parse().ok(),
             _ => None,
-        }
-        .ok_or_else(|| Fault::Output("Go's client".to_owned(), line.to_owned()))
+        };
+        seconds.ok_or_else(|| unexpected(line))
     }
+
+    fn run_put(
+        &self,
+        session: &Session,
+        flags: &[&str],
+        file: &Path,
+        url: &str,
+        limit: Duration,
+    ) -> Result<Said, Fault> {
+        let mut command = Command::new(&self.program);
+        command.arg("put").args(flags).arg(file).arg(url);
+        process::run(&session.janitor, &mut command, session.limit(limit)?)
+    }
+}
+
+fn unexpected(line: &str) -> Fault {
+    Fault::Output("Go's client".to_owned(), line.to_owned())
 }

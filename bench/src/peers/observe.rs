@@ -193,12 +193,7 @@ impl Server<'_> {
             command.arg("--secure");
         }
         let said = self.run_beside(&mut command, LIMIT)?;
-        let figures: Vec<f64> = said
-            .stdout
-            .split_whitespace()
-            .filter_map(|word| word.parse().ok())
-            .collect();
-        match figures.as_slice() {
+        match said.figures().as_slice() {
             &[seconds, median_micros, p99_micros] => Ok(Raw {
                 seconds,
                 median_micros,

@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::fullbore::port;
 use crate::part;
 use crate::process::{self, Lines, Running, Said};
-use crate::session::Session;
+use crate::session::{Session, make_file};
 
 const SERVERS_CORE: usize = 0;
 const LOADS_CORE: usize = 1;
@@ -91,6 +91,23 @@ pub(crate) struct Hall<'a> {
     pub(crate) go: Result<Go, Fault>,
     /// A program, with its arguments, under which all of them run.
     pub(crate) under: Option<Command>,
+}
+
+impl<'a> Hall<'a> {
+    /// A folder of that name with a file of each of these lengths, and all that the servers need beside it.
+    pub(crate) fn new(session: &'a Session, name: &str, lengths: &[u64]) -> Result<Self, Fault> {
+        let folder = session.folder(name)?;
+        for length in lengths {
+            make_file(&folder.join(length.to_string()), *length)?;
+        }
+        Ok(Self {
+            session,
+            folder,
+            keys: super::keys(session)?,
+            go: Go::build(session),
+            under: None,
+        })
+    }
 }
 
 /// A server under way, until it is dropped.

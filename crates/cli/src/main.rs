@@ -24,8 +24,8 @@ use clap::Parser;
 
 use crate::args::{Args, Command};
 
-/// A small response costs a sixth less of the processor than with glibc's allocator, whose thread cache ends below the
-/// size of a header map (`fullbore-bench servers`).
+/// Small responses cost less of the processor than with glibc's allocator, whose thread cache ends below the size of a
+/// header map.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -104,7 +104,8 @@ async fn serve_apart(
             .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
         ends.push(ends_there);
         if listens.await.is_err() {
-            // It has ended before it could listen, and says why.
+            // It has ended before it could listen, and says why; those that listen end with the sender.
+            drop(stop);
             return ended(ends).await;
         }
     }

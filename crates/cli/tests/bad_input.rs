@@ -336,3 +336,19 @@ fn answering(body: &'static str) -> std::io::Result<String> {
         Then::Wait,
     )
 }
+
+/// Those of many threads that listen already end with the one that cannot.
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_that_cannot_all_listen_end_serve() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let ended = support::ended(Command::new("sh").current_dir(folder.path()).args([
+        "-c",
+        "ulimit -n 64 && exec \"$0\" serve . --plaintext --threads 200 --listen 127.0.0.1:0",
+        env!("CARGO_BIN_EXE_fullbore"),
+    ]))?;
+    assert!(ended.stdout.is_empty(), "it said that it listens: {ended:?}");
+    assert!(ended.code.is_some_and(|code| code > 0), "{ended:?}");
+    assert!(ended.stderr.starts_with("fullbore: "), "{ended:?}");
+    Ok(())
+}

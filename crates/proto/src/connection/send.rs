@@ -88,7 +88,7 @@ impl Connection {
         self.write_head(key, end, |encoder, out| {
             message::encode_request(encoder, request, out)
         });
-        self.advertise_growth(key);
+        self.refill_stream(key);
         if end {
             self.send_ended(key);
         } else {

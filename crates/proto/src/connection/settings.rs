@@ -92,7 +92,7 @@ impl Connection {
         }
         if let Some(increment) = self
             .receive_window
-            .refill(self.now, self.stats.round_trip.minimum().unwrap_or_default())
+            .refill(self.now, self.stats.round_trip.minimum())
         {
             let update = WindowUpdate {
                 stream: None,

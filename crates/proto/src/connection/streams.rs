@@ -156,13 +156,14 @@ impl Connection {
         if size > window.size() {
             window.resize(size);
             self.largest_stream_window = self.largest_stream_window.max(size);
-            self.advertise_growth(key);
+            self.refill_stream(key);
         }
         Ok(())
     }
 
-    /// Advertises what a window has grown by, when the peer knows the stream and has not ended it.
-    pub(super) fn advertise_growth(&mut self, key: Key) {
+    /// Writes a stream's WINDOW_UPDATE for all that may be advertised, unless the peer does not know the stream or has ended
+    /// it.
+    pub(super) fn refill_stream(&mut self, key: Key) {
         let Some(stream) = self.streams.get_mut(key) else {
             return;
         };
@@ -172,7 +173,7 @@ impl Connection {
         if let Some(increment) = stream
             .receive
             .window
-            .refill(self.now, self.stats.round_trip.minimum().unwrap_or_default())
+            .refill(self.now, self.stats.round_trip.minimum())
         {
             let update = WindowUpdate {
                 stream: Some(key.id()),

@@ -5,9 +5,7 @@ use bytes::Buf;
 use super::Connection;
 use super::memory::{self, largest_stream_window};
 use crate::event::Event;
-use crate::frame::{
-    HEAD_LENGTH, Kind, WindowUpdate, patch_header_block, reserve_header_block, write_data_head,
-};
+use crate::frame::{HEAD_LENGTH, Kind, patch_header_block, reserve_header_block, write_data_head};
 use crate::message;
 use crate::stream::{Key, Phase, RefillListing, SendHalf, State};
 use crate::time::Time;
@@ -133,18 +131,7 @@ impl Connection {
                 memory::double(&mut half.window, most);
                 self.largest_stream_window = self.largest_stream_window.max(half.window.size());
             }
-            if let Some(increment) = half
-                .window
-                .refill(self.now, self.stats.round_trip.minimum().unwrap_or_default())
-            {
-                let update = WindowUpdate {
-                    stream: Some(key.id()),
-                    increment,
-                };
-                update.write(&mut self.control);
-                self.stats.sent_frames.add(Kind::WINDOW_UPDATE);
-                self.stats.stream_refills += 1;
-            }
+            self.refill_stream(key);
         }
         self.refills_due = 0;
     }

@@ -283,9 +283,9 @@ impl ReceiveWindow {
         }
     }
 
-    /// Advertises all that may be advertised; the increment for WINDOW_UPDATE, when there is one. `round_trip` is zero while
-    /// it is not known.
-    pub(crate) fn refill(&mut self, now: Time, round_trip: Duration) -> Option<u32> {
+    /// Advertises all that may be advertised; the increment for WINDOW_UPDATE, when there is one.
+    pub(crate) fn refill(&mut self, now: Time, round_trip: Option<Duration>) -> Option<u32> {
+        let round_trip = round_trip.unwrap_or_default();
         // The gain is at most the size, and that is at most 2^31-1.
         let increment = u32::try_from(self.gain()).ok().filter(|&gain| gain > 0)?;
         self.recent.get_or_insert_default().push(now, self.advertised);
@@ -387,8 +387,8 @@ mod tests {
         assert!(window.refill_due(true));
         window.consume(1 << 17);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(1 << 18));
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), None);
+        assert_eq!(window.refill(Time::ZERO, None), Some(1 << 18));
+        assert_eq!(window.refill(Time::ZERO, None), None);
         assert_eq!(window.remaining(), 1 << 20);
     }
 
@@ -402,7 +402,7 @@ mod tests {
         window.receive(1, 0).unwrap();
         window.consume(1);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(most + 1));
+        assert_eq!(window.refill(Time::ZERO, None), Some(most + 1));
     }
 
     #[test]
@@ -418,7 +418,7 @@ mod tests {
         let mut window = window(1 << 20, Refill::default());
         window.receive(10, 0).unwrap();
         window.consume(1_000_000);
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(10));
+        assert_eq!(window.refill(Time::ZERO, None), Some(10));
     }
 
     #[test]
@@ -432,11 +432,11 @@ mod tests {
         assert!(!window.refill_due(false));
         window.consume(1);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(67_584 - 65_535));
+        assert_eq!(window.refill(Time::ZERO, None), Some(67_584 - 65_535));
         window.set_keen(false);
         assert_eq!(window.until_due(), 16_384);
         window.consume(65_535);
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(130_048 - 67_584));
+        assert_eq!(window.refill(Time::ZERO, None), Some(130_048 - 67_584));
     }
 
     #[test]
@@ -447,10 +447,10 @@ mod tests {
         let most = 4 << 20;
         window.receive(most / 2, 0).unwrap();
         window.consume(u64::from(most / 2));
-        assert_eq!(window.refill(at(0), trip), Some(most / 2));
+        assert_eq!(window.refill(at(0), Some(trip)), Some(most / 2));
         window.receive(most / 2 - 5_000, 0).unwrap();
         window.consume(u64::from(most / 2 - 5_000));
-        window.refill(at(5), trip);
+        window.refill(at(5), Some(trip));
         window.receive(4_999, 0).unwrap();
         window.consume(4_999);
         assert!(!window.refill_due(true), "one byte is still to come");
@@ -458,11 +458,11 @@ mod tests {
         assert_eq!(window.until_due(), 1);
         window.consume(1);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(at(6), trip), Some(5_000));
+        assert_eq!(window.refill(at(6), Some(trip)), Some(5_000));
         // The next round trip begins with what the first refill allows.
         window.receive(most / 32, 0).unwrap();
         window.consume(u64::from(most / 32));
-        assert_eq!(window.refill(at(100), trip), Some(most / 32));
+        assert_eq!(window.refill(at(100), Some(trip)), Some(most / 32));
         window.receive(5_000, 0).unwrap();
         window.consume(5_000);
         assert!(!window.refill_due(false));
@@ -474,7 +474,7 @@ mod tests {
         window.receive(20_000, 0).unwrap();
         window.consume(20_000);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(39_936 - 20_000));
+        assert_eq!(window.refill(Time::ZERO, None), Some(39_936 - 20_000));
         window.receive(19_936, 0).unwrap();
         window.consume(window.until_due());
         assert!(window.refill_due(false));
@@ -485,10 +485,7 @@ mod tests {
         let mut window = window(65_535, Refill::default());
         window.resize(WindowSize::from_mebibytes(1));
         assert!(window.refill_due(false));
-        assert_eq!(
-            window.refill(Time::ZERO, Duration::ZERO),
-            Some((1 << 20) - 65_535)
-        );
+        assert_eq!(window.refill(Time::ZERO, None), Some((1 << 20) - 65_535));
     }
 
     #[test]
@@ -507,13 +504,13 @@ mod tests {
     fn memory_leased_for_a_slow_reader_keeps_credit_going() {
         let mut window = window(1 << 20, Refill::default());
         window.receive(1 << 20, 0).unwrap();
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), None);
+        assert_eq!(window.refill(Time::ZERO, None), None);
         window.set_limit(3 << 19);
         assert!(window.refill_due(false));
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(1 << 19));
+        assert_eq!(window.refill(Time::ZERO, None), Some(1 << 19));
         assert_eq!(window.promise().total(), 3 << 19);
         window.consume(1 << 20);
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(1 << 19));
+        assert_eq!(window.refill(Time::ZERO, None), Some(1 << 19));
         assert_eq!(window.promise().total(), 1 << 20);
     }
 
@@ -523,10 +520,10 @@ mod tests {
         window.resize(WindowSize::new(1 << 19).unwrap());
         window.receive(1 << 19, 0).unwrap();
         window.consume(1 << 19);
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), None);
+        assert_eq!(window.refill(Time::ZERO, None), None);
         window.receive(1 << 18, 0).unwrap();
         window.consume(1 << 18);
-        assert_eq!(window.refill(Time::ZERO, Duration::ZERO), Some(1 << 18));
+        assert_eq!(window.refill(Time::ZERO, None), Some(1 << 18));
     }
 
     #[test]
@@ -536,7 +533,7 @@ mod tests {
         window.consume(100_000);
         assert!(!window.refill_due(true), "less than an eighth");
         assert_eq!(window.until_unchoked(), Some(0));
-        window.refill(Time::ZERO, Duration::ZERO);
+        window.refill(Time::ZERO, None);
         assert_eq!(window.until_unchoked(), Some(50_000));
         window.receive(60_000, 0).unwrap();
         window.consume(30_000);
@@ -560,7 +557,7 @@ mod tests {
         );
         assert!(window.is_unread());
         window.consume(65_535);
-        window.refill(at(50), Duration::ZERO);
+        window.refill(at(50), None);
         assert_eq!(window.opens(at(50), at(300), trip), Some(at(150)));
         assert_eq!(window.opens(at(149), at(300), trip), Some(at(150)));
         assert_eq!(window.opens(at(150), at(300), trip), None);
@@ -585,10 +582,10 @@ mod tests {
         let mut window = window(65_536, Refill::default());
         window.receive(65_536, 0).unwrap();
         window.consume(65_536);
-        window.refill(at(50), Duration::ZERO);
+        window.refill(at(50), None);
         window.receive(65_536, 0).unwrap();
         window.consume(65_536);
-        window.refill(at(148), Duration::ZERO);
+        window.refill(at(148), None);
         let trip = Duration::from_millis(100);
         assert_eq!(window.opens(at(148), at(248), trip), Some(at(248)));
     }
