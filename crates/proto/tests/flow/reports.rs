@@ -61,7 +61,7 @@ fn a_stream_that_its_window_holds_says_for_how_long() {
     pair.run_until(start + millis(430));
     let sent = report(&pair.server, stream, start + DELAY, pair.now);
     assert_spent(&sent.sending, &[(Stall::StreamWindow, millis(380))]);
-    // A refill that is not worth a frame yet waits for the next (law 2), and each ends at a whole kibibyte.
+    // A refill that is not worth a frame yet waits for the next (law 2), and each ends at a multiple of 256.
     let four_windows = 4 * 64_000..=4 * 65_535;
     assert!(four_windows.contains(&sent.sent_bytes), "{sent:?}");
     assert_eq!(sent.send_window, 0);

@@ -288,9 +288,9 @@ impl Pair {
             // All but what is not worth an update yet: asking for one more would make it due.
             let due = match connection.config().connection_refill {
                 fullbore_proto::Refill::Fraction { divisor } => {
-                    // Up to a kibibyte is withheld, so that offsets are whole ones.
+                    // Up to 255 bytes are withheld, so that offsets are multiples of 256.
                     let grain = if (16_384..1 << 20).contains(&size) {
-                        1_023
+                        255
                     } else {
                         0
                     };
