@@ -121,7 +121,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     draft.note(
         "TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256; session resumption plays no part.",
     );
-    draft.note("`plain writes` is the floor: a program that writes as many bytes in 256 KiB writes to one socket, whose reader throws them away.");
+    draft.note("`plain writes` is the floor: a program that writes as many bytes in 256 KiB writes to one socket, whose reader throws them away; `from a file`, it reads them 256 KiB at a time. hyper with `the same files` runs the service behind `fullbore serve`.");
     draft.done(
         session,
         &["h2load", "nghttpd", "h2o", "nginx", "go", "strace", "valgrind"],
@@ -208,8 +208,13 @@ impl<T> Rows<T> {
 
 fn measure_all(draft: &mut Draft, hall: &Hall<'_>, shape: &Shape, secure: bool, table: &mut Table) {
     let transport = transport(secure);
-    let floor = (shape.is_bulk() && !secure).then_some(Kind::Floor);
-    let kinds: Vec<Kind> = Kind::SERVERS.into_iter().chain(floor).collect();
+    let mut kinds = Kind::SERVERS.to_vec();
+    if shape.is_bulk() {
+        kinds.push(Kind::HyperFiles);
+        if !secure {
+            kinds.extend([Kind::Floor, Kind::FloorFile(shape.load.bytes)]);
+        }
+    }
     let contenders = kinds.iter().map(|&kind| {
         let mut trial = Trial {
             hall,

@@ -1,8 +1,10 @@
-//! What the same bytes cost without HTTP: a writer of 256 KiB at a time, and a reader that throws them away. Plain
-//! sockets on one thread; `part` runs them, the case `servers` loads them as it does its servers.
+//! What the same bytes cost without HTTP: a writer of 256 KiB at a time, from memory or from a file, and a reader that
+//! throws them away. Plain sockets on one thread; `part` runs them, the case `servers` loads them as it does its servers.
 
-use std::io::{ErrorKind, Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
@@ -13,18 +15,26 @@ static WRITE: [u8; 256 << 10] = [b'x'; 256 << 10];
 const READ: usize = 256 << 10;
 
 #[derive(Args, Clone)]
-pub(crate) struct FloorWriter;
+pub(crate) struct FloorWriter {
+    /// Write what this file holds, again and again, read 256 KiB at a time; without it, octets in memory
+    #[arg(long)]
+    file: Option<PathBuf>,
+}
 
 impl FloorWriter {
     /// Serves one connection after another: eight bytes come, a number, and so many bytes go.
     pub(super) fn run(&self) -> Result<(), Failure> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         say(&format!("listening on {}", listener.local_addr()?))?;
+        let mut file = self.file.as_ref().map(File::open).transpose()?;
         for socket in listener.incoming() {
             let mut socket = socket?;
             let mut asked = [0; 8];
             match socket.read_exact(&mut asked) {
-                Ok(()) => write(&mut socket, u64::from_be_bytes(asked))?,
+                Ok(()) => match &mut file {
+                    Some(file) => send(&mut socket, u64::from_be_bytes(asked), file)?,
+                    None => write(&mut socket, u64::from_be_bytes(asked))?,
+                },
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
                 Err(error) => return Err(error.into()),
             }
@@ -39,6 +49,24 @@ fn write(socket: &mut TcpStream, bytes: u64) -> std::io::Result<()> {
         let now = left.min(WRITE.len() as u64);
         socket.write_all(WRITE.get(..now as usize).unwrap_or(&WRITE))?;
         left -= now;
+    }
+    Ok(())
+}
+
+fn send(socket: &mut TcpStream, bytes: u64, file: &mut File) -> std::io::Result<()> {
+    let mut buffer = vec![0; WRITE.len()];
+    let mut left = bytes;
+    file.rewind()?;
+    while left > 0 {
+        let now = left.min(buffer.len() as u64) as usize;
+        let piece = buffer.get_mut(..now).unwrap_or_default();
+        match file.read(piece)? {
+            0 => file.rewind()?,
+            read => {
+                socket.write_all(piece.get(..read).unwrap_or_default())?;
+                left -= read as u64;
+            }
+        }
     }
     Ok(())
 }

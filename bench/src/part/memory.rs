@@ -16,6 +16,7 @@ use fullbore_cli::serve::{Files, Log, Settings, Uploads};
 use http::{Method, Request, Response};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
+use hyper::body::Incoming as Received;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -43,6 +44,8 @@ pub(crate) enum Library {
     Files,
     /// hyper on tokio's current thread
     Hyper,
+    /// The same with the files behind `fullbore serve`
+    HyperFiles,
     /// hyper on tokio's multi-thread runtime with one worker
     HyperWorker,
 }
@@ -81,15 +84,9 @@ impl Memory {
         }
         match self.library {
             Library::Fullbore => current_thread()?.block_on(self.fullbore(tls, tower::service_fn(answer))),
-            Library::Files => {
-                let settings = Settings {
-                    uploads: Uploads::Discard,
-                    ..Settings::default()
-                };
-                let files = Log::new(Files::open(&self.root, settings)?, None);
-                current_thread()?.block_on(self.fullbore(tls, files))
-            }
-            Library::Hyper => current_thread()?.block_on(self.hyper(tls)),
+            Library::Files => current_thread()?.block_on(self.fullbore(tls, Log::new(self.files()?, None))),
+            Library::Hyper => current_thread()?.block_on(self.hyper(tls, tower::service_fn(answer))),
+            Library::HyperFiles => current_thread()?.block_on(self.hyper(tls, self.files()?)),
             Library::HyperWorker => {
                 let worker = Builder::new_multi_thread()
                     .worker_threads(1)
@@ -97,9 +94,19 @@ impl Memory {
                     .build()?;
                 let streams = self.clone();
                 // On the worker, not on this thread: a wake-up between the two is no part of a request.
-                worker.block_on(worker.spawn(async move { streams.hyper(tls).await }))?
+                worker.block_on(
+                    worker.spawn(async move { streams.hyper(tls, tower::service_fn(answer)).await }),
+                )?
             }
         }
+    }
+
+    fn files(&self) -> std::io::Result<Files> {
+        let settings = Settings {
+            uploads: Uploads::Discard,
+            ..Settings::default()
+        };
+        Files::open(&self.root, settings)
     }
 
     async fn fullbore<S, B>(&self, tls: Option<Arc<ServerConfig>>, service: S) -> Result<(), Failure>
@@ -120,7 +127,14 @@ impl Memory {
         Ok(server.serve(service).await?)
     }
 
-    async fn hyper(&self, tls: Option<Arc<ServerConfig>>) -> Result<(), Failure> {
+    async fn hyper<S, B>(&self, tls: Option<Arc<ServerConfig>>, service: S) -> Result<(), Failure>
+    where
+        S: Service<Request<Received>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<Failure>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Failure>,
+    {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         say(&format!("listening on {}", listener.local_addr()?))?;
         let tls = tls.map(TlsAcceptor::from);
@@ -128,7 +142,12 @@ impl Memory {
             let (socket, _) = listener.accept().await?;
             socket.set_nodelay(true)?;
             // A connection that fails is its client's loss, who tells of it.
-            tokio::spawn(hyper_connection(socket, tls.clone(), self.max_streams));
+            tokio::spawn(hyper_connection(
+                socket,
+                tls.clone(),
+                self.max_streams,
+                service.clone(),
+            ));
         }
     }
 }
@@ -155,29 +174,41 @@ fn current_thread() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-async fn hyper_connection(
+async fn hyper_connection<S, B>(
     socket: TcpStream,
     tls: Option<TlsAcceptor>,
     max_streams: u32,
-) -> Result<(), Failure> {
+    service: S,
+) -> Result<(), Failure>
+where
+    S: Service<Request<Received>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Failure>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Failure>,
+{
     match tls {
-        Some(tls) => hyper_serve(tls.accept(socket).await?, max_streams).await,
-        None => hyper_serve(socket, max_streams).await,
+        Some(tls) => hyper_serve(tls.accept(socket).await?, max_streams, service).await,
+        None => hyper_serve(socket, max_streams, service).await,
     }
 }
 
-async fn hyper_serve<T>(io: T, max_streams: u32) -> Result<(), Failure>
+async fn hyper_serve<T, S, B>(io: T, max_streams: u32, service: S) -> Result<(), Failure>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Received>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Failure>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Failure>,
 {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .max_concurrent_streams(max_streams)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW);
-    Ok(builder
-        .serve_connection(TokioIo::new(io), service_fn(answer))
-        .await?)
+    let service = service_fn(move |request| service.clone().call(request));
+    Ok(builder.serve_connection(TokioIo::new(io), service).await?)
 }
 
 /// Reads and forgets the body of a PUT; no other request of the cases has one.

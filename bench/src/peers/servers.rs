@@ -36,8 +36,12 @@ pub(crate) enum Kind {
     Nghttpd,
     H2o,
     Nginx,
+    /// hyper with the files behind `fullbore serve`.
+    HyperFiles,
     /// No HTTP at all.
     Floor,
+    /// The same from a file of that length.
+    FloorFile(u64),
 }
 
 impl Kind {
@@ -73,7 +77,9 @@ impl Kind {
             Kind::Nghttpd => "nghttpd",
             Kind::H2o => "h2o",
             Kind::Nginx => "nginx",
+            Kind::HyperFiles => "hyper, the same files",
             Kind::Floor => "plain writes",
+            Kind::FloorFile(_) => "plain writes, from a file",
         }
     }
 
@@ -220,7 +226,13 @@ impl<'a> Hall<'a> {
             Kind::Memory => self.memory("fullbore", keys),
             Kind::Hyper => self.memory("hyper", keys),
             Kind::HyperWorker => self.memory("hyper-worker", keys),
+            Kind::HyperFiles => self.memory("hyper-files", keys),
             Kind::Floor => self.talking(part::command("floor-writer")?),
+            Kind::FloorFile(bytes) => {
+                let mut command = part::command("floor-writer")?;
+                command.arg("--file").arg(self.folder.join(bytes.to_string()));
+                self.talking(command)
+            }
             Kind::Go => {
                 let go = self.go()?;
                 self.talking(go.server(&self.folder, keys))
@@ -269,7 +281,8 @@ impl<'a> Hall<'a> {
 
     fn memory(&self, library: &str, keys: Option<&Keys>) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
         let mut command = part::command("memory")?;
-        command.args([library, "--max-streams", MAX_STREAMS]);
+        command.args([library, "--max-streams", MAX_STREAMS, "--root"]);
+        command.arg(&self.folder);
         if let Some(keys) = keys {
             command.arg("--cert").arg(&keys.cert).arg("--key").arg(&keys.key);
         }
@@ -310,7 +323,7 @@ impl Server<'_> {
     /// Loads it from the other core, and tells the seconds that took by the load program's own clock.
     pub(crate) fn load(&self, load: Load, limit: Duration) -> Result<f64, Fault> {
         let mut command = match self.kind {
-            Kind::Floor => {
+            Kind::Floor | Kind::FloorFile(_) => {
                 let mut command = part::command("floor-reader")?;
                 command.arg(format!("127.0.0.1:{}", self.port));
                 command.arg((load.requests * load.bytes).to_string());
@@ -320,7 +333,7 @@ impl Server<'_> {
         };
         let said = self.run_beside(&mut command, limit)?;
         match self.kind {
-            Kind::Floor => said
+            Kind::Floor | Kind::FloorFile(_) => said
                 .stdout
                 .trim()
                 .parse()

@@ -86,8 +86,13 @@ pub struct Settings {
     pub whole_body_bytes: usize,
     /// A longer body is read so many bytes at a time, one such chunk ahead of the one being sent. Default: 256 KiB.
     pub chunk_bytes: usize,
-    /// How many chunk buffers are kept for the next reader once they are free, for all responses together.
-    /// Default: 64, which is 16 MiB at the default `chunk_bytes`.
+    /// What the chunks of all responses come to, in bytes, before they are `least_chunk_bytes` each: a chunk is a quarter of
+    /// what is left of this. So streams whose peers take nothing hold little. Default: 1 MiB.
+    pub all_chunks_bytes: usize,
+    /// The shortest chunk, however many responses there are. Default: 4 KiB.
+    pub least_chunk_bytes: usize,
+    /// How many buffers of `chunk_bytes` are kept for the next reader once they are free, for all responses together.
+    /// Default: 8, which is 2 MiB at the default `chunk_bytes`.
     pub idle_chunks: usize,
     /// How many bytes of small files are kept in memory for the next who asks, what belongs to them included; 0 for none.
     /// Each is held against the file system when it is used. Default: 32 MiB.
@@ -111,12 +116,24 @@ impl Default for Settings {
             index: "index.html".to_owned(),
             whole_body_bytes: 64 * 1024,
             chunk_bytes: 256 * 1024,
-            idle_chunks: 64,
+            all_chunks_bytes: 1 << 20,
+            least_chunk_bytes: 4 * 1024,
+            idle_chunks: 8,
             cache_bytes: 32 << 20,
             cache_after: Duration::from_secs(2),
             max_ranges: 16,
             max_upload_bytes: u64::MAX,
             upload_batch_bytes: 256 * 1024,
+        }
+    }
+}
+
+impl Settings {
+    fn chunks(&self) -> buffers::Sizes {
+        buffers::Sizes {
+            most: self.chunk_bytes,
+            least: self.least_chunk_bytes,
+            all: self.all_chunks_bytes,
         }
     }
 }

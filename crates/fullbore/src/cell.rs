@@ -17,12 +17,12 @@ use crate::error::Error;
 use crate::mailbox::Mailbox;
 use crate::watch::Slot;
 
-/// How many bytes of a body may wait in a stream at most before its producer is asked to pause. 256 KiB: half of one
-/// write.
-const SEND_BUFFER: usize = 256 << 10;
+/// How many bytes of a body may wait in a stream at most before its producer is asked to pause. 384 KiB: of one that hands
+/// over 256 KiB at a time, two pieces fill one write.
+pub(crate) const SEND_BUFFER: usize = 384 << 10;
 
-/// How many may wait at least, however many streams share the memory. 16 KiB: a frame.
-const LEAST_SEND_BUFFER: usize = 16 << 10;
+/// How many may wait at least, however many streams share the memory. 4 KiB.
+pub(crate) const LEAST_SEND_BUFFER: usize = 4 << 10;
 
 /// Lists that have grown beyond this are not kept for the next stream.
 const KEPT_CAPACITY: usize = 16;
@@ -103,12 +103,9 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    /// Gives the stream its share of what all `streams` together may have waiting; at how many bytes there is room
-    /// again.
-    pub(crate) fn set_share(&mut self, all: usize, streams: usize) -> usize {
-        let share = (all / streams.max(1)).clamp(LEAST_SEND_BUFFER, SEND_BUFFER);
-        self.share = Some(share);
-        share / 2
+    /// Sets how much may wait.
+    pub(crate) fn set_share(&mut self, bytes: usize) {
+        self.share = Some(bytes);
     }
 
     /// Whether more may be queued.

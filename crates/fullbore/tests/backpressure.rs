@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 
 use support::{Chunks, Pair, Produced, config, full, get, pair, post, soon, take, windows};
 
-/// How much of a body may wait to be sent (256 KiB), and what one write gathers beyond the windows (512 KiB).
-const SEND_BUFFER: u64 = 256 << 10;
+/// How much of a body may wait to be sent (384 KiB), and what one write gathers beyond the windows (512 KiB).
+const SEND_BUFFER: u64 = 384 << 10;
 
 /// A server whose bodies count what they have given: `/<name>` is ten million octets.
 fn counting(client: Config, chunk: usize) -> (Pair, Produced) {

@@ -79,8 +79,8 @@ pub struct Config {
     /// How many octets of frames other than DATA may wait unsent, heads of messages among them, before nothing more is
     /// read. 256 KiB: the heads of some thousand responses (CVE-2019-9517).
     pub max_unsent_control: usize,
-    /// How many bytes of bodies may wait unsent, of all streams together. 16 MiB: each stream takes 256 KiB ahead until
-    /// there are 64 of them, then an equal share, and 16 KiB at least (CVE-2019-9517).
+    /// How many bytes of bodies may wait unsent, of all streams together. 384 KiB, of which each has an equal
+    /// share, and 4 KiB at least (CVE-2019-9517); a body is asked for more while less than that waits.
     pub send_buffer: usize,
     /// How much memory the field sections of all streams that are not released may take together, in octets: 2 KiB of
     /// each stream are free, and each field costs 96 beside its octets. 4 MiB; a request over it is refused with
@@ -212,7 +212,7 @@ impl Default for Config {
             max_waiting_streams: 100_000,
             max_owed_replies: 8 << 10,
             max_unsent_control: 256 << 10,
-            send_buffer: 16 << 20,
+            send_buffer: 384 << 10,
             max_header_memory: 4 << 20,
             shutdown_grace: Duration::from_secs(1),
             preface_timeout: Duration::from_secs(10),

@@ -1,19 +1,37 @@
 //! The buffers that files are read into, used again once the transport has let go of them.
 //!
 //! A chunk leaves as [`Bytes`] that own their buffer; when the last of them is dropped, the buffer comes back here,
-//! already initialised, so that a long download neither allocates nor clears memory for each chunk. Called by
-//! `file_body`.
+//! already initialised, so that a long download neither allocates nor clears memory for each chunk. What all responses hold
+//! at once is kept near a bound: the less of it is left, the shorter the chunks, so that streams whose peers take nothing
+//! hold little each. Called by `file_body`.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+/// A chunk takes this share of what is left of the bound: then a few streams alone have long ones.
+const SHARE: usize = 4;
+
+/// How long buffers are, and how many bytes they may come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// The longest chunk.
+    pub(super) most: usize,
+    /// The shortest, but for the end of a file.
+    pub(super) least: usize,
+    /// What all chunks in use come to before they are of the shortest.
+    pub(super) all: usize,
+}
+
 /// A store of idle buffers, shared by all the responses of a service.
 #[derive(Debug)]
 pub(super) struct Buffers {
-    size: usize,
+    sizes: Sizes,
     max_idle: usize,
     idle: Mutex<Vec<Vec<u8>>>,
+    /// Bytes of buffers in use.
+    used: AtomicUsize,
 }
 
 /// A buffer in use. Dropping it, or the last of the [`Bytes`] made of it, gives it back.
@@ -24,26 +42,40 @@ pub(super) struct Buffer {
 }
 
 impl Buffers {
-    /// A store of buffers of `size` bytes each, which keeps `max_idle` of them at most.
-    pub(super) fn new(size: usize, max_idle: usize) -> Arc<Buffers> {
+    /// A store that keeps `max_idle` buffers of the longest kind at most.
+    pub(super) fn new(sizes: Sizes, max_idle: usize) -> Arc<Buffers> {
+        let most = sizes.most.max(1);
         Arc::new(Buffers {
-            size: size.max(1),
+            sizes: Sizes {
+                most,
+                least: sizes.least.clamp(1, most),
+                ..sizes
+            },
             max_idle,
             idle: Mutex::new(Vec::new()),
+            used: AtomicUsize::new(0),
         })
     }
 
-    /// How long each buffer is, in bytes; at least one.
-    pub(super) fn size(&self) -> usize {
-        self.size
+    /// How long the next chunk is to be, in bytes; at least one.
+    pub(super) fn chunk(&self) -> usize {
+        let left = self.sizes.all.saturating_sub(self.used.load(Ordering::Relaxed));
+        (left / SHARE).clamp(self.sizes.least, self.sizes.most)
     }
 
-    /// An idle buffer, or a new one.
-    pub(super) fn take(self: &Arc<Self>) -> Buffer {
-        let idle = self.lock().pop();
+    /// A buffer for `length` bytes: an idle one, or one to be used again, while chunks may be long; otherwise one of just
+    /// that length.
+    pub(super) fn take(self: &Arc<Self>, length: usize) -> Buffer {
+        let data = if length.max(self.chunk()) > self.sizes.most / 2 {
+            let idle = self.lock().pop();
+            idle.unwrap_or_else(|| vec![0; self.sizes.most.max(length)])
+        } else {
+            vec![0; length]
+        };
+        self.used.fetch_add(data.len(), Ordering::Relaxed);
         Buffer {
-            data: idle.unwrap_or_else(|| vec![0; self.size]),
-            filled: 0,
+            data,
+            filled: length,
             home: Arc::clone(self),
         }
     }
@@ -54,9 +86,8 @@ impl Buffers {
 }
 
 impl Buffer {
-    /// Makes the first `length` bytes the content (or all, when there are fewer), and lends them for filling.
-    pub(super) fn fill(&mut self, length: usize) -> &mut [u8] {
-        self.filled = length.min(self.data.len());
+    /// The content, for filling.
+    pub(super) fn space(&mut self) -> &mut [u8] {
         self.data.get_mut(..self.filled).unwrap_or_default()
     }
 
@@ -74,6 +105,10 @@ impl AsRef<[u8]> for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        self.home.used.fetch_sub(self.data.len(), Ordering::Relaxed);
+        if self.data.len() < self.home.sizes.most {
+            return;
+        }
         let mut idle = self.home.lock();
         if idle.len() < self.home.max_idle {
             idle.push(std::mem::take(&mut self.data));
@@ -85,27 +120,61 @@ impl Drop for Buffer {
 mod tests {
     use super::*;
 
+    fn buffers(max_idle: usize) -> Arc<Buffers> {
+        let sizes = Sizes {
+            most: 8,
+            least: 2,
+            all: 64,
+        };
+        Buffers::new(sizes, max_idle)
+    }
+
     #[test]
     fn a_buffer_comes_back_when_its_last_slice_is_dropped() {
-        let buffers = Buffers::new(8, 1);
-        let mut buffer = buffers.take();
-        buffer.fill(3).copy_from_slice(b"abc");
+        let buffers = buffers(1);
+        let mut buffer = buffers.take(5);
+        buffer.space().copy_from_slice(b"abcde");
         let place = buffer.data.as_ptr();
         let bytes = buffer.freeze();
         let slice = bytes.slice(1..2);
-        assert_eq!(bytes, "abc");
+        assert_eq!(bytes, "abcde");
         drop(bytes);
         assert_eq!(buffers.lock().len(), 0);
         drop(slice);
         assert_eq!(buffers.lock().len(), 1);
-        assert_eq!(buffers.take().data.as_ptr(), place);
+        assert_eq!(buffers.take(8).data.as_ptr(), place);
     }
 
     #[test]
     fn no_more_are_kept_than_allowed() {
-        let buffers = Buffers::new(8, 2);
-        let taken: Vec<Buffer> = (0..5).map(|_| buffers.take()).collect();
+        let buffers = buffers(2);
+        let taken: Vec<Buffer> = (0..5).map(|_| buffers.take(8)).collect();
         drop(taken);
         assert_eq!(buffers.lock().len(), 2);
+    }
+
+    #[test]
+    fn chunks_become_shorter_as_their_bound_comes_near() {
+        let buffers = buffers(20);
+        let mut taken = Vec::new();
+        let lengths: Vec<usize> = (0..20)
+            .map(|_| {
+                let length = buffers.chunk();
+                taken.push(buffers.take(length));
+                length
+            })
+            .collect();
+        assert_eq!(lengths[..5], [8, 8, 8, 8, 8], "{lengths:?}");
+        assert!(lengths.windows(2).all(|pair| pair[1] <= pair[0]), "{lengths:?}");
+        assert_eq!(lengths[19], 2, "{lengths:?}");
+        let used: usize = taken.iter().map(|buffer| buffer.data.len()).sum();
+        assert!(used <= 64 + 20 * 2, "{used}");
+        drop(taken);
+        assert!(
+            buffers.lock().iter().all(|data| data.len() == 8),
+            "short ones are not kept"
+        );
+        assert_eq!(buffers.chunk(), 8);
+        assert_eq!(buffers.used.load(Ordering::Relaxed), 0);
     }
 }

@@ -131,7 +131,7 @@ impl FileBody {
         };
         let end = range
             .start
-            .saturating_add(self.buffers.size() as u64)
+            .saturating_add(self.buffers.chunk() as u64)
             .min(range.end);
         let next = range.start..end;
         range.start = end;
@@ -251,10 +251,10 @@ impl Body for ServeBody {
     }
 }
 
-/// Reads a chunk; `range` is at most a buffer long.
+/// Reads a chunk.
 fn read(file: &File, buffers: &Arc<Buffers>, range: &Range<u64>, patience: Patience) -> io::Result<Bytes> {
-    let mut buffer = buffers.take();
-    let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    read_exact_at(file, buffer.fill(length), range.start, patience)?;
+    let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+    let mut buffer = buffers.take(length);
+    read_exact_at(file, buffer.space(), range.start, patience)?;
     Ok(buffer.freeze())
 }

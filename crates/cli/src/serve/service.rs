@@ -115,7 +115,7 @@ impl Files {
         Ok(Files {
             shared: Arc::new(Shared {
                 root: open(root)?,
-                buffers: Buffers::new(settings.chunk_bytes, settings.idle_chunks),
+                buffers: Buffers::new(settings.chunks(), settings.idle_chunks),
                 cache: Cache::new(settings.cache_bytes, settings.cache_after),
                 settings,
                 sink,

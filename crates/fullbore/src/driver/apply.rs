@@ -6,7 +6,7 @@ use fullbore_proto::{StreamId, UsageError};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver};
-use crate::cell::{Cell, Outgoing, State};
+use crate::cell::{Cell, LEAST_SEND_BUFFER, Outgoing, SEND_BUFFER, State};
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::Command;
 
@@ -128,10 +128,22 @@ where
 
     /// How many bytes the stream has waiting in the engine, which is asked to say when there is room.
     pub(super) fn queued(&mut self, id: StreamId, state: &mut State) -> usize {
-        let config = self.connection.config();
-        let (all, low_water) = (config.send_buffer, config.send_low_water);
-        let half = state.outbound.set_share(all, self.cells.len());
-        self.connection.want_room_at(id, half.min(low_water))
+        let share = self.share(id);
+        state.outbound.set_share(share);
+        let low_water = self.connection.config().send_low_water;
+        self.connection.want_room_at(id, low_water.min(share / 2))
+    }
+
+    /// What a stream may have waiting: the same as all others, those among them whose bodies are still to come. While its
+    /// window is closed that is one piece, whatever its length.
+    pub(super) fn share(&self, id: StreamId) -> usize {
+        let window = self.connection.stream_send_window_remaining(id);
+        if window.is_some_and(|bytes| bytes <= 0) {
+            return 1;
+        }
+        let all = self.connection.config().send_buffer;
+        let share = all / self.connection.stream_count().max(1);
+        share.clamp(LEAST_SEND_BUFFER, SEND_BUFFER)
     }
 
     /// The request that a new stream begins with.

@@ -50,12 +50,12 @@ where
     /// A server's new request.
     fn begin(&mut self, id: StreamId, request: Request<()>, end: bool, cx: &mut Context<'_>) {
         let report_at = self.connection.stream_release_until_due(id);
-        let (all, streams) = (self.connection.config().send_buffer, self.cells.len() + 1);
+        let share = self.share(id);
         let cell = self.cell(|state| {
             state.id = Some(id);
             state.inbound.ended = end;
             state.inbound.report_at = report_at;
-            state.outbound.set_share(all, streams);
+            state.outbound.set_share(share);
         });
         self.cells.insert(id, Arc::clone(&cell));
         let length = match end {

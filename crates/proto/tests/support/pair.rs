@@ -289,11 +289,7 @@ impl Pair {
             let due = match connection.config().connection_refill {
                 fullbore_proto::Refill::Fraction { divisor } => {
                     // Up to 255 bytes are withheld, so that offsets are multiples of 256.
-                    let grain = if (16_384..1 << 20).contains(&size) {
-                        255
-                    } else {
-                        0
-                    };
+                    let grain = if (16_384..1 << 20).contains(&size) { 255 } else { 0 };
                     (size / u64::from(divisor.max(1))).max((size / 4).clamp(1, 16_384)) + grain
                 }
                 fullbore_proto::Refill::Remaining(bytes) => {
