@@ -66,18 +66,34 @@ impl Buffers {
     /// A buffer for `length` bytes: an idle one, or one to be used again, while chunks may be long; otherwise one of just
     /// that length.
     pub(super) fn take(self: &Arc<Self>, length: usize) -> Buffer {
-        let data = if length.max(self.chunk()) > self.sizes.most / 2 {
-            let idle = self.lock().pop();
-            idle.unwrap_or_else(|| vec![0; self.sizes.most.max(length)])
-        } else {
-            vec![0; length]
-        };
+        if length.max(self.chunk()) <= self.sizes.most / 2 {
+            return self.take_exactly(length);
+        }
+        let idle = self.lock().pop();
+        self.lend(
+            idle.unwrap_or_else(|| vec![0; self.sizes.most.max(length)]),
+            length,
+        )
+    }
+
+    /// A buffer of just that length, which counts as the others do.
+    pub(super) fn take_exactly(self: &Arc<Self>, length: usize) -> Buffer {
+        self.lend(vec![0; length], length)
+    }
+
+    fn lend(self: &Arc<Self>, data: Vec<u8>, length: usize) -> Buffer {
         self.used.fetch_add(data.len(), Ordering::Relaxed);
         Buffer {
             data,
             filled: length,
             home: Arc::clone(self),
         }
+    }
+
+    /// How many bytes are in use.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
@@ -175,6 +191,6 @@ mod tests {
             "short ones are not kept"
         );
         assert_eq!(buffers.chunk(), 8);
-        assert_eq!(buffers.used.load(Ordering::Relaxed), 0);
+        assert_eq!(buffers.used(), 0);
     }
 }

@@ -82,7 +82,12 @@ impl Cache {
         Some(cached)
     }
 
-    /// Keeps what was read of a file, as it was stat'ed before it was read.
+    /// Whether a file in this state may be kept, as it was stat'ed before it is read.
+    pub(super) fn would_keep(&self, identity: &Identity) -> bool {
+        identity.was_left_alone(SystemTime::now(), self.left_alone)
+    }
+
+    /// Keeps what was read of a file.
     pub(super) fn keep(
         &self,
         request_path: &str,
@@ -91,9 +96,6 @@ impl Cache {
         representation: Representation,
         body: Bytes,
     ) {
-        if !identity.was_left_alone(SystemTime::now(), self.left_alone) {
-            return;
-        }
         let cached = Cached {
             representation,
             body,

@@ -115,7 +115,7 @@ impl ServeBody {
 }
 
 impl Segment {
-    fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         match self {
             Segment::Memory(bytes) => bytes.len() as u64,
             Segment::File(range) => range.end - range.start,

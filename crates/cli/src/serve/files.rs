@@ -162,21 +162,23 @@ impl Opened<'_> {
     fn whole(mut self, request_path: &str) -> io::Result<Response<ServeBody>> {
         let mut response = self.head();
         let length = self.representation.length;
-        if length <= self.shared.settings.whole_body_bytes as u64 {
-            let place = match &mut self.content {
-                Content::File(_, place) => place.take(),
-                Content::Memory(_) => None,
-            };
-            let body = self.gather_one(0..length)?;
-            if let Some(Place { path, identity }) = place {
-                let representation = self.representation.clone();
-                let cache = &self.shared.cache;
-                cache.keep(request_path, path, identity, representation, body.clone());
+        let cache = &self.shared.cache;
+        let is_kept = |place: &Place| {
+            length <= self.shared.settings.whole_body_bytes as u64 && cache.would_keep(&place.identity)
+        };
+        *response.body_mut() = match &mut self.content {
+            Content::File(file, place) if place.as_ref().is_some_and(is_kept) => {
+                let mut octets = vec![0; usize::try_from(length).unwrap_or(0)];
+                read_exact_at(file, &mut octets, 0, self.patience)?;
+                let body = Bytes::from(octets);
+                if let Some(Place { path, identity }) = place.take() {
+                    let representation = self.representation.clone();
+                    cache.keep(request_path, path, identity, representation, body.clone());
+                }
+                ServeBody::full(body)
             }
-            *response.body_mut() = ServeBody::full(body);
-        } else {
-            *response.body_mut() = self.body(0..length)?;
-        }
+            _ => self.body(0..length)?,
+        };
         Ok(response)
     }
 
@@ -218,7 +220,7 @@ impl Opened<'_> {
         if let Ok(value) = HeaderValue::try_from(multipart) {
             headers.insert(CONTENT_TYPE, value);
         }
-        *response.body_mut() = if length <= self.shared.settings.whole_body_bytes as u64 {
+        *response.body_mut() = if self.is_few(length) {
             ServeBody::full(self.gather(&segments, length)?)
         } else {
             self.stream(segments)?
@@ -229,10 +231,20 @@ impl Opened<'_> {
     /// One range as a body: read here when it is small.
     fn body(self, range: Range<u64>) -> io::Result<ServeBody> {
         let length = range.end - range.start;
-        if length <= self.shared.settings.whole_body_bytes as u64 {
-            return Ok(ServeBody::full(self.gather_one(range)?));
+        if let Content::Memory(bytes) = &self.content {
+            return Ok(ServeBody::full(slice(bytes, &range)));
         }
-        self.stream(VecDeque::from([Segment::File(range)]))
+        let segments = VecDeque::from([Segment::File(range)]);
+        if self.is_few(length) {
+            return Ok(ServeBody::full(self.gather(&segments, length)?));
+        }
+        self.stream(segments)
+    }
+
+    /// Whether so many octets are read whole, before any of them leaves: not when even chunks have to be shorter.
+    fn is_few(&self, length: u64) -> bool {
+        let most = self.shared.settings.whole_body_bytes;
+        length <= most.min(self.shared.buffers.chunk()) as u64
     }
 
     /// A body of many octets, read as they leave.
@@ -252,37 +264,36 @@ impl Opened<'_> {
         }
     }
 
-    /// A range of few octets.
-    fn gather_one(&self, range: Range<u64>) -> io::Result<Bytes> {
-        match &self.content {
-            Content::Memory(bytes) => Ok(slice(bytes, &range)),
-            Content::File(..) => {
-                let length = range.end - range.start;
-                self.gather(&VecDeque::from([Segment::File(range)]), length)
-            }
-        }
-    }
-
     /// Few octets, read whole into memory of their own size.
     fn gather(&self, segments: &VecDeque<Segment>, length: u64) -> io::Result<Bytes> {
-        let mut octets = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        let mut buffer = self.shared.buffers.take_exactly(length);
+        let mut space = buffer.space();
         for segment in segments {
+            let length = usize::try_from(segment.len()).map_err(io::Error::other)?;
+            // The segments are as long together as the buffer is.
+            let (now, rest) = space.split_at_mut(length.min(space.len()));
             match (segment, &self.content) {
-                (Segment::Memory(bytes), _) => octets.extend_from_slice(bytes),
-                (Segment::File(range), Content::Memory(bytes)) => {
-                    octets.extend_from_slice(&slice(bytes, range));
-                }
+                (Segment::Memory(bytes), _) => fill(now, bytes)?,
+                (Segment::File(range), Content::Memory(bytes)) => fill(now, &slice(bytes, range))?,
                 (Segment::File(range), Content::File(file, _)) => {
-                    let start = octets.len();
-                    let more = usize::try_from(range.end - range.start).unwrap_or(0);
-                    octets.resize(start + more, 0);
-                    let space = octets.get_mut(start..).unwrap_or_default();
-                    read_exact_at(file, space, range.start, self.patience)?;
+                    read_exact_at(file, now, range.start, self.patience)?;
                 }
             }
+            space = rest;
         }
-        Ok(Bytes::from(octets))
+        Ok(buffer.freeze())
     }
+}
+
+/// # Errors
+/// There are not as many octets as there is space.
+fn fill(space: &mut [u8], octets: &[u8]) -> io::Result<()> {
+    if space.len() != octets.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    space.copy_from_slice(octets);
+    Ok(())
 }
 
 /// A range of octets that are here.

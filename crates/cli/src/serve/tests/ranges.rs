@@ -210,3 +210,41 @@ async fn a_part_of_a_file_that_shrank_fails_as_well() {
     }
     assert!(failed);
 }
+
+#[tokio::test]
+async fn bodies_that_nobody_reads_hold_less_the_more_of_them_there_are() {
+    let site = Site::new();
+    let content = pattern(300_000);
+    site.write("long", &content);
+    let buffers = &site.files.shared_for_tests().buffers;
+    let mut held = Vec::new();
+    let fields = [
+        vec![],
+        vec![("range", "bytes=7-60006")],
+        vec![("range", "bytes=0-9999,20000-49999")],
+    ];
+    for fields in fields.iter().cycle().take(300) {
+        let request = request(Method::GET, "/long", fields, Empty::<Bytes>::new());
+        held.push(site.call(request).await);
+    }
+    let Settings {
+        all_chunks_bytes,
+        least_chunk_bytes,
+        ..
+    } = Settings::default();
+    let most = all_chunks_bytes + 300 * least_chunk_bytes;
+    assert!(
+        (all_chunks_bytes / 2..=most).contains(&buffers.used()),
+        "{}",
+        buffers.used()
+    );
+    // Short chunks or long, the bodies are what was asked for.
+    let many = Answer::read(held.remove(299)).await;
+    assert_eq!(many.field("content-length"), many.body.len().to_string());
+    let range = Answer::read(held.remove(298)).await;
+    assert!(range.body == content[7..60_007]);
+    let whole = Answer::read(held.remove(297)).await;
+    assert!(whole.body == content);
+    held.clear();
+    assert_eq!(buffers.used(), 0);
+}
