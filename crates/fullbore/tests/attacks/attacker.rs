@@ -182,6 +182,13 @@ impl Attacker {
         said
     }
 
+    /// Lets go of what TLS holds yet of what was said, while its answers are read; nothing is said behind it.
+    pub(crate) fn lets_go(&mut self) {
+        if let Some(mut write) = self.write.take() {
+            tokio::spawn(async move { write.flush().await });
+        }
+    }
+
     /// The next frame; none at the end of the transport, or its failure.
     pub(crate) async fn next(&mut self) -> Option<Heard> {
         soon(async {

@@ -1,23 +1,57 @@
 //! The same against a client: servers that it does not control.
 
+use std::sync::Arc;
+
 use fullbore::client::handshake;
+use fullbore::rustls::pki_types::ServerName;
+use fullbore::tls::{self, Roots};
 use fullbore::{ErrorCode, ErrorKind};
 use tokio::io::AsyncWriteExt;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::attacker::{DATA, GOAWAY, HEADERS, PING, PRIORITY, SETTINGS, WINDOW_UPDATE, block, frame};
-use crate::site::{LIMIT, limited};
+use crate::site::{LIMIT, Transport, limited};
 use crate::support::{Raw, get, kind, soon};
+
+/// Both ends of a transport.
+async fn ends_of(tls: bool) -> (Box<dyn Transport>, Box<dyn Transport>) {
+    let (near, far) = tokio::io::duplex(1 << 20);
+    if !tls {
+        return (Box::new(near), Box::new(far));
+    }
+    let signed = tls::self_signed(&["localhost"]).expect("a certificate");
+    let (pem, key) = (signed.cert_pem.as_bytes(), signed.key_pem.as_bytes());
+    let server = tls::server_config(pem, key).expect("a configuration");
+    let client = tls::client_config(Roots::Pem(pem.to_vec())).expect("a configuration");
+    let name = ServerName::try_from("localhost").expect("a name");
+    let (near, far) = soon(async {
+        tokio::join!(
+            TlsConnector::from(Arc::new(client)).connect(name, near),
+            TlsAcceptor::from(Arc::new(server)).accept(far),
+        )
+    })
+    .await;
+    (
+        Box::new(near.expect("a handshake")),
+        Box::new(far.expect("a handshake")),
+    )
+}
 
 /// A server that takes a request and then says these octets: the connection ends with this code, and the request with it.
 async fn ends(octets: Vec<u8>, code: ErrorCode) {
-    let (near, far) = tokio::io::duplex(1 << 20);
+    for tls in [false, true] {
+        ends_over(ends_of(tls).await, &octets, code).await;
+    }
+}
+
+async fn ends_over((near, far): (Box<dyn Transport>, Box<dyn Transport>), octets: &[u8], code: ErrorCode) {
     let (sender, connection) = handshake(near, limited());
     let task = tokio::spawn(connection);
     let response = tokio::spawn(sender.send(get("/")));
     let mut raw = soon(Raw::server(far, &[])).await;
     soon(raw.expect(kind::HEADERS)).await;
     // It ends before all is said.
-    let _ = soon(raw.io.write_all(&octets)).await;
+    let _ = soon(raw.io.write_all(octets)).await;
     let goes = soon(raw.expect(kind::GOAWAY)).await;
     assert_eq!(ErrorCode(goes.code()), code);
     drop(raw);
@@ -89,13 +123,18 @@ async fn what_a_server_must_not_send() {
 
 /// The response is refused on its stream, and the connection lives.
 async fn refused(octets: Vec<u8>) {
-    let (near, far) = tokio::io::duplex(1 << 20);
+    for tls in [false, true] {
+        refused_over(ends_of(tls).await, &octets).await;
+    }
+}
+
+async fn refused_over((near, far): (Box<dyn Transport>, Box<dyn Transport>), octets: &[u8]) {
     let (sender, connection) = handshake(near, limited());
     let task = tokio::spawn(connection);
     let response = tokio::spawn(sender.send(get("/")));
     let mut raw = soon(Raw::server(far, &[])).await;
     soon(raw.expect(kind::HEADERS)).await;
-    raw.io.write_all(&octets).await.expect("it is read");
+    raw.io.write_all(octets).await.expect("it is read");
     let reset = soon(raw.expect(kind::RST_STREAM)).await;
     assert_eq!(ErrorCode(reset.code()), ErrorCode::PROTOCOL_ERROR);
     let error = soon(response).await.expect("no panic").expect_err("it was taken");

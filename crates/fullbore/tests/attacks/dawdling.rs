@@ -61,35 +61,41 @@ async fn a_header_block_that_dribbles() {
 
 #[tokio::test]
 async fn settings_that_are_never_acknowledged() {
-    let site = Site::start(false, config(|config| config.settings_timeout = SHORT)).await;
-    let mut attacker = Attacker::new(site.transport().await);
-    attacker.say(PREFACE).await;
-    attacker.say(&frame(SETTINGS, 0, 0, &[])).await;
-    attacker.say(&post(1, "/hang")).await;
-    assert_eq!(attacker.ended().await.code(), ErrorCode::SETTINGS_TIMEOUT);
-    site.answers().await;
-    site.is_free().await;
+    for tls in [false, true] {
+        let site = Site::start(tls, config(|config| config.settings_timeout = SHORT)).await;
+        let mut attacker = Attacker::new(site.transport().await);
+        attacker.say(PREFACE).await;
+        attacker.say(&frame(SETTINGS, 0, 0, &[])).await;
+        attacker.say(&post(1, "/hang")).await;
+        assert_eq!(attacker.ended().await.code(), ErrorCode::SETTINGS_TIMEOUT);
+        site.answers().await;
+        site.is_free().await;
+    }
 }
 
 #[tokio::test]
 async fn a_body_that_never_comes() {
-    let site = Site::start_with(false, |server| server.body_timeout(Some(SHORT))).await;
-    let mut attacker = site.attacker().await;
-    attacker.say(&post(1, "/")).await;
-    let reset = attacker.expect(RST_STREAM).await;
-    assert_eq!((reset.stream, reset.reset_code()), (1, ErrorCode::CANCEL));
-    attacker.lives().await;
-    site.answers().await;
-    site.is_free().await;
+    for tls in [false, true] {
+        let site = Site::start_with(tls, |server| server.body_timeout(Some(SHORT))).await;
+        let mut attacker = site.attacker().await;
+        attacker.say(&post(1, "/")).await;
+        let reset = attacker.expect(RST_STREAM).await;
+        assert_eq!((reset.stream, reset.reset_code()), (1, ErrorCode::CANCEL));
+        attacker.lives().await;
+        site.answers().await;
+        site.is_free().await;
+    }
 }
 
 #[tokio::test]
 async fn a_connection_that_nobody_uses() {
-    let site = Site::start_with(false, |server| server.idle_timeout(Some(SHORT))).await;
-    let mut attacker = site.attacker().await;
-    assert_eq!(attacker.expect(GOAWAY).await.word(4), 0);
-    let ended = attacker.ended().await;
-    assert_eq!(ended.code(), ErrorCode::NO_ERROR);
+    for tls in [false, true] {
+        let site = Site::start_with(tls, |server| server.idle_timeout(Some(SHORT))).await;
+        let mut attacker = site.attacker().await;
+        assert_eq!(attacker.expect(GOAWAY).await.word(4), 0);
+        let ended = attacker.ended().await;
+        assert_eq!(ended.code(), ErrorCode::NO_ERROR);
+    }
 }
 
 #[tokio::test]
@@ -118,16 +124,18 @@ async fn windows_that_stay_closed() {
 
 #[tokio::test]
 async fn a_connections_window_that_stays_closed() {
-    let site = Site::start_with(false, |server| server.send_timeout(Some(SHORT))).await;
-    let mut attacker = Attacker::new(site.transport().await);
-    attacker.greet(&[0, 4, 0x40, 0, 0, 0]).await;
-    attacker.say(&get(1, "/long")).await;
-    let ended = attacker.ended().await;
-    assert_eq!(ended.code(), ErrorCode::ENHANCE_YOUR_CALM);
-    let data = ended.frames.iter().filter(|frame| frame.kind == DATA);
-    assert_eq!(data.map(|frame| frame.payload.len()).sum::<usize>(), 65_535);
-    site.answers().await;
-    site.is_free().await;
+    for tls in [false, true] {
+        let site = Site::start_with(tls, |server| server.send_timeout(Some(SHORT))).await;
+        let mut attacker = Attacker::new(site.transport().await);
+        attacker.greet(&[0, 4, 0x40, 0, 0, 0]).await;
+        attacker.say(&get(1, "/long")).await;
+        let ended = attacker.ended().await;
+        assert_eq!(ended.code(), ErrorCode::ENHANCE_YOUR_CALM);
+        let data = ended.frames.iter().filter(|frame| frame.kind == DATA);
+        assert_eq!(data.map(|frame| frame.payload.len()).sum::<usize>(), 65_535);
+        site.answers().await;
+        site.is_free().await;
+    }
 }
 
 #[tokio::test]
@@ -154,20 +162,22 @@ async fn responses_that_are_never_read() {
 
 #[tokio::test]
 async fn many_streams_share_the_memory_for_what_is_not_read() {
-    let site = Site::start(false, config(|config| config.send_buffer = 1 << 20)).await;
-    let mut attacker = Attacker::new(site.transport().await);
-    attacker.greet(&[0, 4, 0, 0, 0, 0]).await;
-    for round in 0..200 {
-        attacker.say(&get(nth(round), "/long")).await;
+    for tls in [false, true] {
+        let site = Site::start(tls, config(|config| config.send_buffer = 1 << 20)).await;
+        let mut attacker = Attacker::new(site.transport().await);
+        attacker.greet(&[0, 4, 0, 0, 0, 0]).await;
+        for round in 0..200 {
+            attacker.say(&get(nth(round), "/long")).await;
+        }
+        for _ in 0..200 {
+            attacker.expect(HEADERS).await;
+        }
+        attacker.lives().await;
+        // The first few take 256 KiB, and then each its share, 16 KiB at least.
+        let produced = site.seen.produced.load(Ordering::SeqCst);
+        assert!(produced < 200 * (64 << 10), "{produced} octets wait");
+        site.answers().await;
     }
-    for _ in 0..200 {
-        attacker.expect(HEADERS).await;
-    }
-    attacker.lives().await;
-    // The first few take 256 KiB, and then each its share, 16 KiB at least.
-    let produced = site.seen.produced.load(Ordering::SeqCst);
-    assert!(produced < 200 * (64 << 10), "{produced} octets wait");
-    site.answers().await;
 }
 
 /// The server's kernel holds little.
@@ -180,31 +190,36 @@ fn small() -> TcpBuffers {
 
 #[tokio::test]
 async fn replies_that_are_never_read_stop_reading() {
-    let mut config = Config::default();
-    config.pings = Limit::new(u32::MAX, u32::MAX);
-    let site = Site::start_with(false, |server| server.config(config).tcp_buffers(small())).await;
-    let mut attacker = site.attacker().await;
-    let ping = frame(PING, 0, 0, b"12345678");
-    let offered = 64 << 20;
-    let said = attacker.press(&ping.repeat(10_000), offered).await;
-    assert!(said < offered, "all of it was read");
-    site.answers().await;
-    // Nothing is lost of what was said.
-    for _ in 0..said / ping.len() {
-        assert_eq!(attacker.expect(PING).await.flags, 1);
+    for tls in [false, true] {
+        let mut config = Config::default();
+        config.pings = Limit::new(u32::MAX, u32::MAX);
+        let site = Site::start_with(tls, |server| server.config(config).tcp_buffers(small())).await;
+        let mut attacker = site.attacker().await;
+        let ping = frame(PING, 0, 0, b"12345678");
+        let offered = 64 << 20;
+        let said = attacker.press(&ping.repeat(10_000), offered).await;
+        assert!(said < offered, "all of it was read");
+        site.answers().await;
+        // Nothing is lost of what was said.
+        attacker.lets_go();
+        for _ in 0..said / ping.len() {
+            assert_eq!(attacker.expect(PING).await.flags, 1);
+        }
     }
 }
 
 #[tokio::test]
 async fn heads_that_are_never_read_stop_reading() {
-    let site = Site::start_with(false, |server| server.tcp_buffers(small())).await;
-    let mut attacker = site.attacker().await;
-    let offered: Vec<u8> = (0..500_000).flat_map(|round| get(nth(round), "/none")).collect();
-    let said = attacker.press(&offered, offered.len()).await;
-    assert!(said < offered.len(), "all of it was read");
-    site.answers().await;
-    let begun = site.seen.begun.load(Ordering::SeqCst) - 6;
-    for _ in 0..begun {
-        attacker.expect(HEADERS).await;
+    for tls in [false, true] {
+        let site = Site::start_with(tls, |server| server.tcp_buffers(small())).await;
+        let mut attacker = site.attacker().await;
+        let offered: Vec<u8> = (0..500_000).flat_map(|round| get(nth(round), "/none")).collect();
+        let said = attacker.press(&offered, offered.len()).await;
+        assert!(said < offered.len(), "all of it was read");
+        site.answers().await;
+        let begun = site.seen.begun.load(Ordering::SeqCst) - 6;
+        for _ in 0..begun {
+            attacker.expect(HEADERS).await;
+        }
     }
 }

@@ -324,36 +324,40 @@ async fn streams_beyond_the_limit() {
 
 #[tokio::test]
 async fn streams_after_the_last_one_was_named() {
-    let mut site = Site::start(false, limited()).await;
-    let mut attacker = site.attacker().await;
-    attacker.say(&post(1, "/hang")).await;
-    attacker.lives().await;
-    site.stop();
-    let first = attacker.expect(GOAWAY).await;
-    assert_eq!(first.word(0), i32::MAX as u32);
-    let ping = attacker.expect(PING).await;
-    attacker.say(&frame(PING, 1, 0, &ping.payload)).await;
-    assert_eq!(attacker.expect(GOAWAY).await.word(0), 1);
-    let ended = attacker
-        .floods(10 * LIMIT, |round| get(nth(round + 1), "/"))
-        .await;
-    assert_eq!(ended.code(), ErrorCode::ENHANCE_YOUR_CALM);
-    assert_eq!(ended.count(RST_STREAM) + ended.count(HEADERS), 0);
-    assert_eq!(site.seen.begun.load(Ordering::SeqCst), 3 + 1);
+    for tls in [false, true] {
+        let mut site = Site::start(tls, limited()).await;
+        let mut attacker = site.attacker().await;
+        attacker.say(&post(1, "/hang")).await;
+        attacker.lives().await;
+        site.stop();
+        let first = attacker.expect(GOAWAY).await;
+        assert_eq!(first.word(0), i32::MAX as u32);
+        let ping = attacker.expect(PING).await;
+        attacker.say(&frame(PING, 1, 0, &ping.payload)).await;
+        assert_eq!(attacker.expect(GOAWAY).await.word(0), 1);
+        let ended = attacker
+            .floods(10 * LIMIT, |round| get(nth(round + 1), "/"))
+            .await;
+        assert_eq!(ended.code(), ErrorCode::ENHANCE_YOUR_CALM);
+        assert_eq!(ended.count(RST_STREAM) + ended.count(HEADERS), 0);
+        assert_eq!(site.seen.begun.load(Ordering::SeqCst), 3 + 1);
+    }
 }
 
 #[tokio::test]
 async fn frames_behind_our_last_word_are_not_answered() {
-    let site = Site::start(false, Config::default()).await;
-    let mut attacker = site.attacker().await;
-    let mut octets = frame(DATA, 0, 99, b"x");
-    octets.extend(frame(PING, 0, 0, b"12345678").repeat(100));
-    octets.extend(get(101, "/"));
-    attacker.say(&octets).await;
-    let ended = attacker.ended().await;
-    assert_eq!(ended.code(), ErrorCode::PROTOCOL_ERROR);
-    assert_eq!(ended.count(PING) + ended.count(HEADERS), 0);
-    site.answers().await;
+    for tls in [false, true] {
+        let site = Site::start(tls, Config::default()).await;
+        let mut attacker = site.attacker().await;
+        let mut octets = frame(DATA, 0, 99, b"x");
+        octets.extend(frame(PING, 0, 0, b"12345678").repeat(100));
+        octets.extend(get(101, "/"));
+        attacker.say(&octets).await;
+        let ended = attacker.ended().await;
+        assert_eq!(ended.code(), ErrorCode::PROTOCOL_ERROR);
+        assert_eq!(ended.count(PING) + ended.count(HEADERS), 0);
+        site.answers().await;
+    }
 }
 
 #[tokio::test]
@@ -380,18 +384,20 @@ async fn a_first_frame_that_is_not_settings() {
 
 #[tokio::test]
 async fn settings_out_of_range() {
-    let site = Site::start(false, Config::default()).await;
-    for (identifier, value, code) in [
-        (2_u16, 2_u32, ErrorCode::PROTOCOL_ERROR),
-        (4, 1 << 31, ErrorCode::FLOW_CONTROL_ERROR),
-        (5, 16_383, ErrorCode::PROTOCOL_ERROR),
-        (5, 1 << 24, ErrorCode::PROTOCOL_ERROR),
-        (8, 2, ErrorCode::PROTOCOL_ERROR),
-    ] {
-        let mut attacker = site.attacker().await;
-        let entry = [&identifier.to_be_bytes()[..], &value.to_be_bytes()].concat();
-        attacker.say(&frame(SETTINGS, 0, 0, &entry)).await;
-        assert_eq!(attacker.ended().await.code(), code, "{identifier}: {value}");
+    for tls in [false, true] {
+        let site = Site::start(tls, Config::default()).await;
+        for (identifier, value, code) in [
+            (2_u16, 2_u32, ErrorCode::PROTOCOL_ERROR),
+            (4, 1 << 31, ErrorCode::FLOW_CONTROL_ERROR),
+            (5, 16_383, ErrorCode::PROTOCOL_ERROR),
+            (5, 1 << 24, ErrorCode::PROTOCOL_ERROR),
+            (8, 2, ErrorCode::PROTOCOL_ERROR),
+        ] {
+            let mut attacker = site.attacker().await;
+            let entry = [&identifier.to_be_bytes()[..], &value.to_be_bytes()].concat();
+            attacker.say(&frame(SETTINGS, 0, 0, &entry)).await;
+            assert_eq!(attacker.ended().await.code(), code, "{identifier}: {value}");
+        }
+        site.answers().await;
     }
-    site.answers().await;
 }

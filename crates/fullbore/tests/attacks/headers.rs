@@ -62,17 +62,19 @@ async fn one_request_that_is_too_large_is_answered_with_431() {
 
 #[tokio::test]
 async fn too_large_requests_again_and_again() {
-    let site = Site::start(false, limited()).await;
-    let many: Vec<(&str, &str)> = vec![("a", "b"); 1_000];
-    let block = request("GET", "/", &many);
-    let ended = site
-        .attacker()
-        .await
-        .floods(2 * LIMIT, |round| head(nth(round), &block))
-        .await;
-    assert_eq!(ended.code(), ErrorCode::ENHANCE_YOUR_CALM);
-    assert_eq!(ended.count(HEADERS), LIMIT as usize);
-    site.answers().await;
+    for tls in [false, true] {
+        let site = Site::start(tls, limited()).await;
+        let many: Vec<(&str, &str)> = vec![("a", "b"); 1_000];
+        let block = request("GET", "/", &many);
+        let ended = site
+            .attacker()
+            .await
+            .floods(2 * LIMIT, |round| head(nth(round), &block))
+            .await;
+        assert_eq!(ended.code(), ErrorCode::ENHANCE_YOUR_CALM);
+        assert_eq!(ended.count(HEADERS), LIMIT as usize);
+        site.answers().await;
+    }
 }
 
 #[tokio::test]
@@ -101,16 +103,18 @@ async fn many_requests_that_are_large_together_are_refused() {
 
 #[tokio::test]
 async fn what_cannot_be_decompressed_ends_the_connection() {
-    let site = Site::start(false, Config::default()).await;
-    for block in [
-        &[0x80_u8][..],
-        &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
-        &[0x3f, 0xe2, 0x1f],
-        &[0x00, 0x85, b'a'],
-    ] {
-        let mut attacker = site.attacker().await;
-        attacker.say(&frame(HEADERS, 5, 1, block)).await;
-        assert_eq!(attacker.ended().await.code(), ErrorCode::COMPRESSION_ERROR);
+    for tls in [false, true] {
+        let site = Site::start(tls, Config::default()).await;
+        for block in [
+            &[0x80_u8][..],
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+            &[0x3f, 0xe2, 0x1f],
+            &[0x00, 0x85, b'a'],
+        ] {
+            let mut attacker = site.attacker().await;
+            attacker.say(&frame(HEADERS, 5, 1, block)).await;
+            assert_eq!(attacker.ended().await.code(), ErrorCode::COMPRESSION_ERROR);
+        }
+        site.answers().await;
     }
-    site.answers().await;
 }

@@ -15,27 +15,29 @@ use crate::support::{empty, soon};
 /// them anew, for the stream and for the connection.
 #[tokio::test]
 async fn messages_of_one_octet() {
-    let site = Site::start(false, Config::default()).await;
-    let mut attacker = site.attacker().await;
-    attacker.say(&post(1, "/echo")).await;
-    let mut echoed = 0;
-    for round in 0..20_000_u32 {
-        attacker.say(&frame(DATA, 0, 1, &[round as u8])).await;
-        loop {
-            let heard = attacker.next().await.expect("the connection lives");
-            assert!(![GOAWAY, RST_STREAM].contains(&heard.kind), "{heard:?}");
-            if heard.kind == DATA {
-                assert_eq!(heard.payload[..], [round as u8]);
-                echoed += 1;
-                let one = 1_u32.to_be_bytes();
-                let both = [frame(WINDOW_UPDATE, 0, 0, &one), frame(WINDOW_UPDATE, 0, 1, &one)];
-                attacker.say(&both.concat()).await;
-                break;
+    for tls in [false, true] {
+        let site = Site::start(tls, Config::default()).await;
+        let mut attacker = site.attacker().await;
+        attacker.say(&post(1, "/echo")).await;
+        let mut echoed = 0;
+        for round in 0..20_000_u32 {
+            attacker.say(&frame(DATA, 0, 1, &[round as u8])).await;
+            loop {
+                let heard = attacker.next().await.expect("the connection lives");
+                assert!(![GOAWAY, RST_STREAM].contains(&heard.kind), "{heard:?}");
+                if heard.kind == DATA {
+                    assert_eq!(heard.payload[..], [round as u8]);
+                    echoed += 1;
+                    let one = 1_u32.to_be_bytes();
+                    let both = [frame(WINDOW_UPDATE, 0, 0, &one), frame(WINDOW_UPDATE, 0, 1, &one)];
+                    attacker.say(&both.concat()).await;
+                    break;
+                }
             }
         }
+        assert_eq!(echoed, 20_000);
+        attacker.lives().await;
     }
-    assert_eq!(echoed, 20_000);
-    attacker.lives().await;
 }
 
 /// A page that is left while it loads, three times over.
@@ -70,50 +72,54 @@ async fn a_page_with_500_cancelled_requests() {
 
 #[tokio::test]
 async fn ten_thousand_downloads_with_a_quarter_of_them_cancelled() {
-    let site = Site::start(false, Config::default()).await;
-    let mut downloads = JoinSet::new();
-    for number in 0..10_000 {
-        let client = site.bystander().clone();
-        let cancelled = number % 4 == 0;
-        let url = site.url(if cancelled { "/long" } else { "/" });
-        downloads.spawn(async move {
-            let response = client.get(&url).await.expect("an answer");
-            if cancelled {
-                // With its head read the rest is not wanted.
-                return drop(response);
-            }
-            let body = response.into_body().collect().await.expect("a body");
-            assert_eq!(body.to_bytes(), "hello");
-        });
+    for tls in [false, true] {
+        let site = Site::start(tls, Config::default()).await;
+        let mut downloads = JoinSet::new();
+        for number in 0..10_000 {
+            let client = site.bystander().clone();
+            let cancelled = number % 4 == 0;
+            let url = site.url(if cancelled { "/long" } else { "/" });
+            downloads.spawn(async move {
+                let response = client.get(&url).await.expect("an answer");
+                if cancelled {
+                    // With its head read the rest is not wanted.
+                    return drop(response);
+                }
+                let body = response.into_body().collect().await.expect("a body");
+                assert_eq!(body.to_bytes(), "hello");
+            });
+        }
+        while let Some(download) = soon(downloads.join_next()).await {
+            download.expect("a download that is whole");
+        }
+        assert_eq!(
+            site.bystander().connections(&site.url("/")),
+            1,
+            "the connection was lost"
+        );
+        site.answers().await;
+        site.is_free().await;
     }
-    while let Some(download) = soon(downloads.join_next()).await {
-        download.expect("a download that is whole");
-    }
-    assert_eq!(
-        site.bystander().connections(&site.url("/")),
-        1,
-        "the connection was lost"
-    );
-    site.answers().await;
-    site.is_free().await;
 }
 
 #[tokio::test]
 async fn a_client_that_resets_each_stream_after_the_headers_of_the_answer() {
-    let site = Site::start(false, Config::default()).await;
-    let mut attacker = site.attacker().await;
-    for round in 0..3_000 {
-        attacker.say(&get(nth(round), "/long")).await;
-        let head = attacker.expect(HEADERS).await;
-        assert_eq!(head.stream, nth(round));
-        let cancel = ErrorCode::CANCEL.0.to_be_bytes();
-        attacker.say(&frame(RST_STREAM, 0, nth(round), &cancel)).await;
-        // What came of the body is granted again, as by a client that is still there.
-        let granted = frame(WINDOW_UPDATE, 0, 0, &65_535_u32.to_be_bytes());
-        attacker.say(&granted).await;
+    for tls in [false, true] {
+        let site = Site::start(tls, Config::default()).await;
+        let mut attacker = site.attacker().await;
+        for round in 0..3_000 {
+            attacker.say(&get(nth(round), "/long")).await;
+            let head = attacker.expect(HEADERS).await;
+            assert_eq!(head.stream, nth(round));
+            let cancel = ErrorCode::CANCEL.0.to_be_bytes();
+            attacker.say(&frame(RST_STREAM, 0, nth(round), &cancel)).await;
+            // What came of the body is granted again, as by a client that is still there.
+            let granted = frame(WINDOW_UPDATE, 0, 0, &65_535_u32.to_be_bytes());
+            attacker.say(&granted).await;
+        }
+        attacker.lives().await;
+        site.is_free().await;
     }
-    attacker.lives().await;
-    site.is_free().await;
 }
 
 #[tokio::test]

@@ -131,37 +131,39 @@ async fn malformed_requests_are_refused_on_their_streams() {
 
 #[tokio::test]
 async fn malformed_trailers_and_bodies_of_another_length_are_refused_on_their_streams() {
-    let site = Site::start(false, Config::default()).await;
-    let mut attacker = site.attacker().await;
-    let declared = |length: &str| encode(&with("content-length", length));
-    let ends: Vec<(Vec<u8>, u8, u8, Vec<u8>)> = vec![
-        (encode(&pseudo()), HEADERS, 5, block(&[(b":path", b"/")])),
-        (
-            encode(&pseudo()),
-            HEADERS,
-            5,
-            block(&[(b"transfer-encoding", b"chunked")]),
-        ),
-        (encode(&pseudo()), HEADERS, 5, block(&[(b"X", b"y")])),
-        // Trailers that do not end the stream.
-        (encode(&pseudo()), HEADERS, 4, block(&[(b"x", b"y")])),
-        (declared("3"), DATA, 1, b"four".to_vec()),
-        (declared("3"), DATA, 1, b"2!".to_vec()),
-        (declared("3"), HEADERS, 5, block(&[(b"x", b"y")])),
-    ];
-    for (round, (head, kind, flags, payload)) in (0..).zip(ends) {
-        let stream = nth(round);
-        attacker.say(&frame(HEADERS, 4, stream, &head)).await;
-        attacker.say(&frame(kind, flags, stream, &payload)).await;
-        let reset = attacker.expect(RST_STREAM).await;
-        assert_eq!(
-            (reset.stream, reset.reset_code()),
-            (stream, ErrorCode::PROTOCOL_ERROR)
-        );
+    for tls in [false, true] {
+        let site = Site::start(tls, Config::default()).await;
+        let mut attacker = site.attacker().await;
+        let declared = |length: &str| encode(&with("content-length", length));
+        let ends: Vec<(Vec<u8>, u8, u8, Vec<u8>)> = vec![
+            (encode(&pseudo()), HEADERS, 5, block(&[(b":path", b"/")])),
+            (
+                encode(&pseudo()),
+                HEADERS,
+                5,
+                block(&[(b"transfer-encoding", b"chunked")]),
+            ),
+            (encode(&pseudo()), HEADERS, 5, block(&[(b"X", b"y")])),
+            // Trailers that do not end the stream.
+            (encode(&pseudo()), HEADERS, 4, block(&[(b"x", b"y")])),
+            (declared("3"), DATA, 1, b"four".to_vec()),
+            (declared("3"), DATA, 1, b"2!".to_vec()),
+            (declared("3"), HEADERS, 5, block(&[(b"x", b"y")])),
+        ];
+        for (round, (head, kind, flags, payload)) in (0..).zip(ends) {
+            let stream = nth(round);
+            attacker.say(&frame(HEADERS, 4, stream, &head)).await;
+            attacker.say(&frame(kind, flags, stream, &payload)).await;
+            let reset = attacker.expect(RST_STREAM).await;
+            assert_eq!(
+                (reset.stream, reset.reset_code()),
+                (stream, ErrorCode::PROTOCOL_ERROR)
+            );
+        }
+        attacker.say(&post(99, "/")).await;
+        attacker.say(&frame(DATA, 1, 99, b"a body")).await;
+        assert_eq!(attacker.expect(HEADERS).await.stream, 99);
+        attacker.lives().await;
+        site.answers().await;
     }
-    attacker.say(&post(99, "/")).await;
-    attacker.say(&frame(DATA, 1, 99, b"a body")).await;
-    assert_eq!(attacker.expect(HEADERS).await.stream, 99);
-    attacker.lives().await;
-    site.answers().await;
 }
