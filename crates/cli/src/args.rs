@@ -305,9 +305,21 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub(crate) send_timeout: u64,
 
+    /// How long requests under way may take to end after SIGTERM or Ctrl-C, such as 30s or 500ms; 0 as long as they like
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds_or_time)]
+    pub(crate) drain_timeout: Duration,
+
     /// How many streams a client may have open at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_streams: Option<u32>,
+}
+
+/// A time with its unit, or a number of seconds, as the other limits of `serve` are.
+fn seconds_or_time(text: &str) -> Result<Duration, Failure> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => units::time(text).map_err(|error| Failure::usage(error.to_string())),
+    }
 }
 
 /// `fullbore link`.
@@ -425,6 +437,25 @@ mod tests {
         }
         assert!("TE: trailers".parse::<HeaderLine>().is_ok());
         assert!("authorization: Basic Zm9vOmJhcg==".parse::<HeaderLine>().is_ok());
+    }
+
+    #[test]
+    fn the_time_to_drain_has_a_unit_or_is_in_seconds() {
+        let of = |args: &[&str]| match Args::try_parse_from(
+            [&["fullbore", "serve", "--plaintext"], args].concat(),
+        ) {
+            Ok(Args {
+                command: Command::Serve(serve),
+            }) => Some(serve.drain_timeout),
+            _ => None,
+        };
+        assert_eq!(of(&[]), Some(Duration::from_secs(30)));
+        assert_eq!(of(&["--drain-timeout", "5"]), Some(Duration::from_secs(5)));
+        assert_eq!(of(&["--drain-timeout", "5ms"]), Some(Duration::from_millis(5)));
+        assert_eq!(of(&["--drain-timeout", "0"]), Some(Duration::ZERO));
+        for wrong in ["", "s", "-1", "5 parsecs"] {
+            assert_eq!(of(&["--drain-timeout", wrong]), None, "{wrong}");
+        }
     }
 
     #[test]

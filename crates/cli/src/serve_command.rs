@@ -22,10 +22,11 @@ use crate::run::{self, Interrupt};
 /// Threads that read and write files: enough for slow disks, few enough to bound memory.
 const DISK_THREADS: usize = 64;
 
-/// Serves until SIGTERM or Ctrl-C, then lets the requests under way end. A second signal ends it at once.
+/// Serves until SIGTERM or Ctrl-C, then lets the requests under way end, for as long as `--drain-timeout` says. A second
+/// signal ends it at once.
 ///
 /// # Errors
-/// A folder, certificate or address that cannot be used.
+/// A folder, certificate or address that cannot be used; requests that took longer to end than they may.
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     let threads = match args.threads {
         Some(threads) => usize::from(threads),
@@ -63,7 +64,7 @@ async fn serve(args: ServeArgs, service: Log<Files>, interrupt: Interrupt) -> Re
         .graceful_shutdown(drain(interrupt))
         .serve(service)
         .await
-        .map_err(|error| Failure::from_library(&options.args.listen, &error))?;
+        .map_err(|error| broken_off(&options.args.listen, &error))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -116,7 +117,7 @@ async fn serve_apart(
     });
     let served = server.serve(service).await;
     ended(ends).await?;
-    served.map_err(|error| Failure::from_library(&options.args.listen, &error))?;
+    served.map_err(|error| broken_off(&options.args.listen, &error))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -144,7 +145,7 @@ impl Other {
             .graceful_shutdown(stop)
             .serve(self.service)
             .await
-            .map_err(|error| Failure::from_library(listen, &error))
+            .map_err(|error| broken_off(listen, &error))
     }
 }
 
@@ -196,7 +197,11 @@ impl Options {
             .idle_timeout(limit(args.keepalive_timeout))
             .header_timeout(Duration::from_secs(args.client_header_timeout))
             .body_timeout(limit(args.client_body_timeout))
-            .send_timeout(limit(args.send_timeout));
+            .send_timeout(limit(args.send_timeout))
+            .drain_timeout(match args.drain_timeout {
+                Duration::ZERO => Duration::MAX,
+                some => some,
+            });
         if let Some(bytes) = args.stream_window {
             server = server.stream_window(bytes);
         }
@@ -290,6 +295,17 @@ async fn drain(mut interrupt: Interrupt) {
         interrupt.next().await;
         std::process::exit(i32::from(Exit::Interrupted.code()));
     });
+}
+
+/// How serving failed: by requests that did not end in time, or by the transport.
+fn broken_off(address: &str, error: &fullbore::Error) -> Failure {
+    if error.kind() != ErrorKind::Timeout {
+        return Failure::from_library(address, error);
+    }
+    Failure::new(
+        Exit::Timeout,
+        format!("{address}: {error}; --drain-timeout gives requests longer, and 0 as long as they like"),
+    )
 }
 
 fn cannot_listen(address: &str, error: &fullbore::Error) -> Failure {

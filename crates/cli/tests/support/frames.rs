@@ -6,6 +6,7 @@ pub(crate) const DATA: u8 = 0x0;
 pub(crate) const HEADERS: u8 = 0x1;
 pub(crate) const RST_STREAM: u8 = 0x3;
 pub(crate) const SETTINGS: u8 = 0x4;
+pub(crate) const PING: u8 = 0x6;
 pub(crate) const GOAWAY: u8 = 0x7;
 
 pub(crate) const END_STREAM: u8 = 0x1;
@@ -28,6 +29,18 @@ pub(crate) fn settings() -> Vec<u8> {
 
 pub(crate) fn settings_ack() -> Vec<u8> {
     frame(SETTINGS, ACK, 0, &[])
+}
+
+/// A PUT's HEADERS, of which a body follows.
+pub(crate) fn put(stream: u32, path: &str) -> Vec<u8> {
+    // Of the static table, index 6 is `:scheme: http`, 2 names the method, 4 the path and 1 the authority.
+    let fields = [
+        vec![0x86],
+        literal(2, "PUT"),
+        literal(4, path),
+        literal(1, "localhost"),
+    ];
+    frame(HEADERS, END_HEADERS, stream, &fields.concat())
 }
 
 /// A response's HEADERS: `:status 200` and, if given, a content-length.

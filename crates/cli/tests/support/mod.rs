@@ -83,7 +83,7 @@ impl Serving {
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(args)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
