@@ -1,4 +1,4 @@
-//! How `fullbore serve` ends: what a signal, and then the time that it allows, makes of an upload under way.
+//! How `fullbore serve` ends: what a signal, the time that it allows, and a sudden death make of an upload under way.
 #![cfg(unix)]
 
 mod support;
@@ -114,6 +114,49 @@ fn an_upload_may_end_within_the_drain_timeout_and_0_is_none() -> TestResult {
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert_eq!(names(root.path())?, ["up"]);
         assert_eq!(std::fs::read(root.path().join("up"))?, b"half and half");
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_is_killed_leaves_nothing_of_an_upload() -> TestResult {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    for old in [None, Some("old")] {
+        let root = tempfile::tempdir()?;
+        if let Some(old) = old {
+            std::fs::write(root.path().join("up"), old)?;
+        }
+        let before = names(root.path())?;
+        if openat(CWD, root.path(), OFlags::TMPFILE | OFlags::WRONLY, Mode::RUSR).is_err() {
+            eprintln!("skipped: {} knows no files without names", root.path().display());
+            return Ok(());
+        }
+        let mut upload = Upload::begin(root.path(), &[], &[b'x'; 10_000])?;
+        let descriptors = format!("/proc/{}/fd", upload.serving.child.id());
+        let is_open = || -> TestResult<bool> {
+            for descriptor in std::fs::read_dir(&descriptors)? {
+                let path = std::fs::read_link(descriptor?.path()).unwrap_or_default();
+                if path.starts_with(root.path()) && path.to_string_lossy().ends_with(" (deleted)") {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        for round in 0.. {
+            if is_open()? {
+                break;
+            }
+            assert!(round < 3_000, "the upload never began");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(names(root.path())?, before);
+        upload.signal("KILL")?;
+        upload.ended()?;
+        assert_eq!(names(root.path())?, before);
+        if let Some(old) = old {
+            assert_eq!(std::fs::read_to_string(root.path().join("up"))?, old);
+        }
     }
     Ok(())
 }

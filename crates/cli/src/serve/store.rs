@@ -1,4 +1,7 @@
-//! The file that an upload becomes: temporary while it is written, renamed when it is whole, gone when it is not.
+//! The file that an upload becomes: without a name while it is written, with its own when it is whole, gone when it is not.
+//!
+//! Where the system has files without names (`O_TMPFILE`, Linux) nothing is left even by a server that is killed; elsewhere
+//! the file has a temporary, hidden name, which a rename ends.
 //!
 //! Blocks: called from blocking jobs only, by `uploads`. Names arrive here as a single safe segment.
 
@@ -21,9 +24,9 @@ const ATTEMPTS: usize = 8;
 #[derive(Debug)]
 pub(super) struct Part {
     directory: Arc<Dir>,
-    name: String,
     file: File,
-    published: bool,
+    /// Its temporary name; none before it has one, and when it has its own.
+    temporary: Option<String>,
 }
 
 /// How a finished upload took its name.
@@ -41,26 +44,27 @@ impl Part {
     /// # Errors
     /// What the system said.
     pub(super) fn create(directory: &Arc<Dir>, name: &str) -> io::Result<Part> {
+        match unnamed(directory) {
+            Some(file) => Ok(Part {
+                directory: Arc::clone(directory),
+                file,
+                temporary: None,
+            }),
+            None => Part::create_named(directory, name),
+        }
+    }
+
+    /// The same where no file is without a name.
+    fn create_named(directory: &Arc<Dir>, name: &str) -> io::Result<Part> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        let stem = stem(name);
-        let mut last = io::ErrorKind::AlreadyExists.into();
-        for _ in 0..ATTEMPTS {
-            let temporary = format!(".{stem}.{:016x}.part", random());
-            match directory.open_with(&temporary, &options) {
-                Ok(file) => {
-                    return Ok(Part {
-                        directory: Arc::clone(directory),
-                        name: temporary,
-                        file: file.into_std(),
-                        published: false,
-                    });
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-                Err(error) => return Err(error),
-            }
-        }
-        Err(last)
+        let (temporary, file) =
+            with_temporary_name(name, |temporary| directory.open_with(temporary, &options))?;
+        Ok(Part {
+            directory: Arc::clone(directory),
+            file: file.into_std(),
+            temporary: Some(temporary),
+        })
     }
 
     /// Appends `batch`, in as few calls as the system takes.
@@ -89,6 +93,22 @@ impl Part {
     /// `AlreadyExists` when the name is taken and `replace` is not set, `IsADirectory` when a directory has it.
     pub(super) fn publish(mut self, name: &str, replace: bool) -> io::Result<Published> {
         let metadata = self.file.metadata()?;
+        if self.temporary.is_none() {
+            match link_unnamed(&self.file, &self.directory, name) {
+                Ok(()) => {
+                    return Ok(Published {
+                        replaced: false,
+                        metadata,
+                    });
+                }
+                // Only a rename replaces, and only what has a name is renamed: for as long as two calls take.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && replace => {
+                    let link = |temporary: &str| link_unnamed(&self.file, &self.directory, temporary);
+                    self.temporary = Some(with_temporary_name(name, link)?.0);
+                }
+                Err(error) => return Err(error),
+            }
+        }
         let replaced = if replace {
             let replaced = match self.directory.symlink_metadata(name) {
                 Ok(existing) if existing.is_dir() => {
@@ -97,8 +117,7 @@ impl Part {
                 Ok(_) => true,
                 Err(_) => false,
             };
-            self.directory.rename(&self.name, &self.directory, name)?;
-            self.published = true;
+            self.rename(name)?;
             replaced
         } else {
             self.take_free_name(name)?;
@@ -107,10 +126,21 @@ impl Part {
         Ok(Published { replaced, metadata })
     }
 
+    fn rename(&mut self, name: &str) -> io::Result<()> {
+        if let Some(temporary) = &self.temporary {
+            self.directory.rename(temporary, &self.directory, name)?;
+            self.temporary = None;
+        }
+        Ok(())
+    }
+
     /// A link fails when the name is taken, where a rename would replace. File systems without links (FAT, some
     /// network ones) get an empty file as a claim on the name, and the rename at once after.
     fn take_free_name(&mut self, name: &str) -> io::Result<()> {
-        match self.directory.hard_link(&self.name, &self.directory, name) {
+        let Some(temporary) = &self.temporary else {
+            return Ok(());
+        };
+        match self.directory.hard_link(temporary, &self.directory, name) {
             // What is left of the temporary name goes when this is dropped.
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
@@ -122,27 +152,76 @@ impl Part {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         drop(self.directory.open_with(name, &options)?);
-        match self.directory.rename(&self.name, &self.directory, name) {
-            Ok(()) => {
-                self.published = true;
-                Ok(())
-            }
-            Err(error) => {
-                // The claim is ours to withdraw; that the rename failed is what is told.
-                let _ = self.directory.remove_file(name);
-                Err(error)
-            }
-        }
+        self.rename(name).inspect_err(|_| {
+            // The claim is ours to withdraw; that the rename failed is what is told.
+            let _ = self.directory.remove_file(name);
+        })
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if !self.published {
+        if let Some(temporary) = &self.temporary {
             // Nothing more can be done about a file that does not go; its name says what it is.
-            let _ = self.directory.remove_file(&self.name);
+            let _ = self.directory.remove_file(temporary);
         }
     }
+}
+
+/// Makes something under a name that nothing has, made of that of the upload; the name and what was made.
+fn with_temporary_name<T>(
+    name: &str,
+    mut make: impl FnMut(&str) -> io::Result<T>,
+) -> io::Result<(String, T)> {
+    let stem = stem(name);
+    let mut last = io::ErrorKind::AlreadyExists.into();
+    for _ in 0..ATTEMPTS {
+        let temporary = format!(".{stem}.{:016x}.part", random());
+        match make(&temporary) {
+            Ok(made) => return Ok((temporary, made)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+/// A new file in this directory that has no name; none where the file system has no such files, or where `/proc`, by
+/// which it gets its name, is not to be had.
+#[cfg(target_os = "linux")]
+fn unnamed(directory: &Dir) -> Option<File> {
+    use rustix::fs::{Access, Mode, OFlags, access, openat};
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = openat(directory, ".", flags, Mode::from_raw_mode(0o666)).ok()?;
+    let file = File::from(file);
+    access(descriptor(&file), Access::EXISTS).ok()?;
+    Some(file)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed(_: &Dir) -> Option<File> {
+    None
+}
+
+/// Gives a file without a name this one, unless something has it.
+#[cfg(target_os = "linux")]
+fn link_unnamed(file: &File, directory: &Dir, name: &str) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD, linkat};
+    // Linking the descriptor itself (`AT_EMPTY_PATH`) takes a privilege on most systems.
+    linkat(CWD, descriptor(file), directory, name, AtFlags::SYMLINK_FOLLOW)?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn link_unnamed(_: &File, _: &Dir, _: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The path of an open file, which need have no other.
+#[cfg(target_os = "linux")]
+fn descriptor(file: &File) -> String {
+    use std::os::fd::AsRawFd as _;
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// The start of a name, cut where a character ends.
@@ -175,10 +254,35 @@ mod tests {
         names
     }
 
+    type Create = fn(&Arc<Dir>, &str) -> io::Result<Part>;
+
+    /// Both ways to make a part; where the system knows but one, that twice.
+    const WAYS: [Create; 2] = [Part::create, Part::create_named];
+
+    #[cfg(target_os = "linux")]
     #[test]
-    fn a_part_is_hidden_and_goes_when_dropped() {
+    fn a_part_without_a_name_is_nowhere_until_it_is_whole() {
         let root = tempfile::tempdir().unwrap();
-        let mut part = Part::create(&directory(root.path()), "a.txt").unwrap();
+        let dir = directory(root.path());
+        if unnamed(&dir).is_none() {
+            return eprintln!("skipped: {} knows no files without names", root.path().display());
+        }
+        for content in ["one", "another"] {
+            let before = names(root.path());
+            let mut part = Part::create(&dir, "a").unwrap();
+            part.write(&[Bytes::from(content)]).unwrap();
+            assert_eq!(names(root.path()), before);
+            let published = part.publish("a", true).unwrap();
+            assert_eq!(published.replaced, !before.is_empty());
+            assert_eq!(names(root.path()), ["a"]);
+            assert_eq!(std::fs::read_to_string(root.path().join("a")).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn a_named_part_is_hidden_and_goes_when_dropped() {
+        let root = tempfile::tempdir().unwrap();
+        let mut part = Part::create_named(&directory(root.path()), "a.txt").unwrap();
         part.write(&[Bytes::new(), Bytes::from("x"), Bytes::new()])
             .unwrap();
         part.write(&[]).unwrap();
@@ -193,27 +297,29 @@ mod tests {
 
     #[test]
     fn publishing_replaces_only_when_told() {
-        let root = tempfile::tempdir().unwrap();
-        let dir = directory(root.path());
-        let write = |content: &'static str, replace| {
-            let mut part = Part::create(&dir, "a").unwrap();
-            part.write(&[Bytes::from(content)]).unwrap();
-            part.publish("a", replace)
-        };
-        let read = || std::fs::read_to_string(root.path().join("a")).unwrap();
+        for create in WAYS {
+            let root = tempfile::tempdir().unwrap();
+            let dir = directory(root.path());
+            let write = |content: &'static str, replace| {
+                let mut part = create(&dir, "a").unwrap();
+                part.write(&[Bytes::from(content)]).unwrap();
+                part.publish("a", replace)
+            };
+            let read = || std::fs::read_to_string(root.path().join("a")).unwrap();
 
-        assert!(!write("one", false).unwrap().replaced);
-        assert_eq!(read(), "one");
-        assert_eq!(
-            write("two", false).unwrap_err().kind(),
-            io::ErrorKind::AlreadyExists
-        );
-        assert_eq!(read(), "one");
-        let published = write("three", true).unwrap();
-        assert!(published.replaced);
-        assert_eq!(published.metadata.len(), 5);
-        assert_eq!(read(), "three");
-        assert_eq!(names(root.path()), ["a"]);
+            assert!(!write("one", false).unwrap().replaced);
+            assert_eq!(read(), "one");
+            assert_eq!(
+                write("two", false).unwrap_err().kind(),
+                io::ErrorKind::AlreadyExists
+            );
+            assert_eq!(read(), "one");
+            let published = write("three", true).unwrap();
+            assert!(published.replaced);
+            assert_eq!(published.metadata.len(), 5);
+            assert_eq!(read(), "three");
+            assert_eq!(names(root.path()), ["a"]);
+        }
     }
 
     #[test]
@@ -221,7 +327,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = directory(root.path());
         let write = |content: &'static str| {
-            let mut part = Part::create(&dir, "a").unwrap();
+            let mut part = Part::create_named(&dir, "a").unwrap();
             part.write(&[Bytes::from(content)]).unwrap();
             part.claim_and_rename("a")
         };
@@ -236,19 +342,25 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("a")).unwrap();
         let dir = directory(root.path());
-        for replace in [true, false] {
-            let part = Part::create(&dir, "a").unwrap();
-            assert!(part.publish("a", replace).is_err());
+        for create in WAYS {
+            let publish = |replace| create(&dir, "a").unwrap().publish("a", replace).unwrap_err();
+            assert_eq!(publish(true).kind(), io::ErrorKind::IsADirectory);
+            assert_eq!(publish(false).kind(), io::ErrorKind::AlreadyExists);
         }
         assert_eq!(names(root.path()), ["a"]);
     }
 
     #[test]
     fn a_long_name_has_a_temporary_name_that_fits() {
-        let root = tempfile::tempdir().unwrap();
-        let name = "é".repeat(127);
-        let part = Part::create(&directory(root.path()), &name).unwrap();
-        part.publish(&name, true).unwrap();
-        assert_eq!(names(root.path()), [name]);
+        for create in WAYS {
+            let root = tempfile::tempdir().unwrap();
+            let name = "é".repeat(127);
+            // The second has to replace the first, by a temporary name whatever it had before.
+            for _ in 0..2 {
+                let part = create(&directory(root.path()), &name).unwrap();
+                part.publish(&name, true).unwrap();
+            }
+            assert_eq!(names(root.path()), [name]);
+        }
     }
 }

@@ -38,6 +38,18 @@ impl Site {
     fn content(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
+
+    /// How many files are being written: those of temporary names, and those that are open and have none.
+    fn under_way(&self) -> usize {
+        let named = self.names().iter().filter(|name| name.ends_with(".part")).count();
+        let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        let open = open.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
+        let unnamed = open.filter(|path| {
+            let deleted = path.to_str().is_some_and(|path| path.ends_with(" (deleted)"));
+            deleted && path.starts_with(&self.root)
+        });
+        named + unnamed.count()
+    }
 }
 
 #[tokio::test]
@@ -184,12 +196,13 @@ async fn an_upload_that_is_dropped_leaves_nothing() {
         let body = Script::of(data.chain([Step::Stall]));
         let mut files = site.files.clone();
         let upload = tokio::spawn(files.call(request(Method::PUT, "/new", &[], body)));
-        until(|| site.names().len() == 1).await;
-        assert!(site.names()[0].ends_with(".part"), "{:?}", site.names());
+        until(|| site.under_way() == 1).await;
+        assert!(site.names().iter().all(|name| name.ends_with(".part")));
         upload.abort();
         assert!(upload.await.unwrap_err().is_cancelled());
         // A write under way ends before its file goes.
-        until(|| site.names().is_empty()).await;
+        until(|| site.under_way() == 0).await;
+        assert_eq!(site.names(), Vec::<String>::new());
     }
 }
 
@@ -300,7 +313,7 @@ async fn a_name_taken_meanwhile_is_not_replaced_by_who_must_not() {
         let (body, release) = Gated::new(body);
         let mut files = site.files.clone();
         let upload = tokio::spawn(files.call(request(method, "/a", fields, body)));
-        until(|| site.names().len() == 1).await;
+        until(|| site.under_way() == 1).await;
         site.write("a", "theirs");
         release.send(()).unwrap();
         let Ok(response) = upload.await.unwrap();
