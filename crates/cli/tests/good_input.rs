@@ -301,6 +301,28 @@ fn a_refused_upload_exits_with_14_and_a_missing_file_with_17() -> TestResult {
     Ok(())
 }
 
+/// A page of 2 MiB for each buffer of 256 KiB would be what a peer that sends much costs at once.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_is_busy_takes_no_huge_pages() -> TestResult {
+    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    if setting.contains("[always]") {
+        eprintln!("skipped: this system gives huge pages to everybody");
+        return Ok(());
+    }
+    let root = tempfile::tempdir()?;
+    fs::write(root.path().join("file"), content(5_000_000))?;
+    let serving = Serving::start(root.path(), &["--plaintext", "--uploads", "discard"])?;
+    let url = format!("{}/file", serving.origin);
+    run(root.path(), ["put", "file", &url])?.succeeded();
+    run(root.path(), ["get", "--discard", &url])?.succeeded();
+    let memory = fs::read_to_string(format!("/proc/{}/smaps_rollup", serving.child.id()))?;
+    let huge = memory.lines().find(|line| line.starts_with("AnonHugePages:"));
+    let huge: Vec<&str> = huge.ok_or("no such line")?.split_whitespace().collect();
+    assert_eq!(huge, ["AnonHugePages:", "0", "kB"]);
+    Ok(())
+}
+
 #[cfg(unix)]
 #[test]
 fn a_server_told_to_end_exits_with_0() -> TestResult {
