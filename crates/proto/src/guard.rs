@@ -44,7 +44,17 @@ impl Bucket {
 
     /// Takes a token, or ends the connection with ENHANCE_YOUR_CALM.
     pub(crate) fn charge(&mut self, now: Time, reason: &'static str) -> Result<(), ConnectionError> {
-        match self.take(now) {
+        self.charge_many(1, now, reason)
+    }
+
+    /// Takes so many tokens, or ends the connection with ENHANCE_YOUR_CALM.
+    pub(crate) fn charge_many(
+        &mut self,
+        tokens: usize,
+        now: Time,
+        reason: &'static str,
+    ) -> Result<(), ConnectionError> {
+        match self.take(tokens, now) {
             true => Ok(()),
             false => Err(ConnectionError::peer(ErrorCode::ENHANCE_YOUR_CALM, reason)),
         }
@@ -56,14 +66,14 @@ impl Bucket {
         self.tokens = (self.tokens + tokens as u128 * TOKEN).min(most);
     }
 
-    /// Takes a token; false when there is none.
+    /// Takes so many tokens; none, and false, when there are fewer.
     #[must_use]
-    pub(crate) fn take(&mut self, now: Time) -> bool {
+    fn take(&mut self, tokens: usize, now: Time) -> bool {
         let nanos = now.since(self.updated).as_nanos();
         self.updated = self.updated.max(now);
         let most = u128::from(self.limit.burst) * TOKEN;
         self.tokens = (self.tokens + nanos * u128::from(self.limit.per_second)).min(most);
-        match self.tokens.checked_sub(TOKEN) {
+        match self.tokens.checked_sub(tokens as u128 * TOKEN) {
             Some(rest) => {
                 self.tokens = rest;
                 true
@@ -82,21 +92,21 @@ mod tests {
     #[test]
     fn a_burst_passes_and_then_only_the_rate() {
         let mut bucket = Bucket::new(Limit::new(3, 10), Time::ZERO);
-        assert_eq!((0..5).filter(|_| bucket.take(Time::ZERO)).count(), 3);
+        assert_eq!((0..5).filter(|_| bucket.take(1, Time::ZERO)).count(), 3);
         let later = Time::ZERO + Duration::from_millis(250);
-        assert_eq!((0..5).filter(|_| bucket.take(later)).count(), 2);
+        assert_eq!((0..5).filter(|_| bucket.take(1, later)).count(), 2);
         let much_later = Time::ZERO + Duration::from_secs(1000);
-        assert_eq!((0..9).filter(|_| bucket.take(much_later)).count(), 3);
+        assert_eq!((0..9).filter(|_| bucket.take(1, much_later)).count(), 3);
     }
 
     #[test]
     fn what_is_earned_never_passes_the_burst() {
         let mut bucket = Bucket::new(Limit::new(3, 10), Time::ZERO);
-        assert!(bucket.take(Time::ZERO));
-        assert!(bucket.take(Time::ZERO));
+        assert!(bucket.take(1, Time::ZERO));
+        assert!(bucket.take(1, Time::ZERO));
         bucket.earn(1);
-        assert_eq!((0..9).filter(|_| bucket.take(Time::ZERO)).count(), 2);
+        assert_eq!((0..9).filter(|_| bucket.take(1, Time::ZERO)).count(), 2);
         bucket.earn(100);
-        assert_eq!((0..9).filter(|_| bucket.take(Time::ZERO)).count(), 3);
+        assert_eq!((0..9).filter(|_| bucket.take(1, Time::ZERO)).count(), 3);
     }
 }

@@ -93,6 +93,9 @@ impl Connection {
                 .on(id)
                 .into());
         }
+        if self.section.over_limit() {
+            self.charge_excess()?;
+        }
         let known = self.streams.find(id);
         if known.is_none() && self.role == Role::Server && id.value() > self.highest_peer_stream {
             return self.on_new_stream(id, end_stream, on_itself);
@@ -212,6 +215,15 @@ impl Connection {
         let key = self.insert_stream(stream);
         self.send_status(key, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
         Ok(())
+    }
+
+    /// A section of many times the limit counts as so many, whatever becomes of its stream, which is for the first of them.
+    fn charge_excess(&mut self) -> Result<(), ConnectionError> {
+        let bytes = self.section.size() / (self.config.max_header_list_size as usize).max(1);
+        let fields = self.section.lines() / (self.config.max_header_fields as usize).max(1);
+        let excess = bytes.max(fields).saturating_sub(1);
+        let reason = "field sections of many times the limit";
+        self.guards.provoked_resets.charge_many(excess, self.now, reason)
     }
 
     /// A header block that comes to nothing.

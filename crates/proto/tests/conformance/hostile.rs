@@ -317,6 +317,49 @@ fn field_sections_over_the_limit_are_limited() {
 }
 
 #[test]
+fn a_field_section_of_many_times_the_limit_counts_as_many() {
+    let bomb = |fields: usize| {
+        let mut block = frames::request_block("GET");
+        // `a: b` enters the table, and each octet behind it is that field again.
+        block.extend([0x40, 1, b'a', 1, b'b']);
+        block.extend(vec![0x80 | 62; fields - 5]);
+        block
+    };
+    let limits = |streams| {
+        let mut limits = limited();
+        limits.max_header_fields = 100;
+        limits.max_concurrent_streams = streams;
+        limits
+    };
+    // By their number, on streams that are answered; and on ones that are refused, which are counted elsewhere.
+    for (streams, half) in [(100, 500), (0, 600)] {
+        let mut faced = Faced::server(limits(streams));
+        for round in 0..2 {
+            faced.says(&frames::headers(2 * round + 1, 5, &bomb(half)));
+        }
+        assert_eq!(faced.connection.error(), None);
+        faced.says(&frames::headers(5, 5, &bomb(200)));
+        faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    }
+    let mut faced = Faced::server(limits(100));
+    faced.says(&frames::headers(1, 5, &bomb(1_200)));
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    // By their size: a field of 2,000 octets, of which the limit is half.
+    let mut small = limited();
+    small.max_header_list_size = 1_000;
+    let mut block = frames::request_block("GET");
+    block.extend([0x40, 1, b'x', 0x7f, 0xd1, 0x0e]);
+    block.extend([b'v'; 2_000]);
+    let mut faced = Faced::server(small);
+    for round in 0..5 {
+        faced.says(&frames::headers(2 * round + 1, 5, &block));
+    }
+    assert_eq!(faced.connection.error(), None);
+    faced.says(&frames::headers(11, 5, &block));
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+#[test]
 fn fields_of_many_requests_together_are_bounded() {
     // The bomb that keeps below the limit of one section: 60,000 octets by a block of 40, on stream after stream.
     let mut faced = Faced::server(Config::default());
