@@ -136,6 +136,28 @@ async fn a_torrent_of_frames_is_read_in_small_turns() {
     assert!(begun.load(Ordering::SeqCst) <= reads.len(), "{begun:?} handlers");
 }
 
+#[tokio::test]
+async fn what_follows_our_last_word_is_read_in_few_turns_and_only_so_far() {
+    let mut octets = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+    octets.extend(frame(PING, 0, 0, b"12345678").repeat(LIMIT as usize + 1));
+    let ended_at = octets.len();
+    octets.resize(ended_at + (8 << 20), 0);
+    let reads = Arc::new(Mutex::new(Vec::new()));
+    let torrent = Torrent {
+        octets,
+        at: 0,
+        reads: Arc::clone(&reads),
+    };
+    let service = tower::service_fn(|_| async { Ok::<_, BoxError>(http::Response::new(empty())) });
+    let ended = soon(serve_connection(torrent, service, limited())).await;
+    let code = ended.expect_err("the flood was borne").code();
+    assert_eq!(code, Some(ErrorCode::ENHANCE_YOUR_CALM));
+    let reads = reads.lock().expect("no panic");
+    let total: usize = reads.iter().sum();
+    assert!(total - ended_at <= 5 << 20, "{total} octets");
+    assert!(reads.len() <= 80, "{} reads of {total} octets", reads.len());
+}
+
 /// As many streams are reset as the limit says, and the next ends the connection.
 fn resets(_: &Site, ended: &Ended) {
     assert_eq!(ended.count(RST_STREAM), LIMIT as usize);
