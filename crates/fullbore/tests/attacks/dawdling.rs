@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fullbore::{Config, ErrorCode, Limit, TcpBuffers};
+use fullbore::{Config, ErrorCode, KeepAlive, Limit, TcpBuffers};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -95,6 +95,38 @@ async fn a_connection_that_nobody_uses() {
         assert_eq!(attacker.expect(GOAWAY).await.word(4), 0);
         let ended = attacker.ended().await;
         assert_eq!(ended.code(), ErrorCode::NO_ERROR);
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_answers_no_ping() {
+    for tls in [false, true] {
+        let change = |config: &mut Config| {
+            config.keep_alive = KeepAlive::WithStreams(SHORT);
+            config.keep_alive_timeout = SHORT;
+        };
+        let site = Site::start(tls, config(change)).await;
+        let mut attacker = site.attacker().await;
+        attacker.say(&post(1, "/hang")).await;
+        attacker.expect(PING).await;
+        assert_eq!(attacker.ended().await.code(), ErrorCode::NO_ERROR);
+        site.is_free().await;
+        site.answers().await;
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_holds_up_the_end_of_the_server() {
+    for tls in [false, true] {
+        let mut site = Site::start_with(tls, |server| server.drain_timeout(SHORT)).await;
+        let mut attacker = site.attacker().await;
+        attacker.say(&post(1, "/hang")).await;
+        attacker.lives().await;
+        site.stop();
+        attacker.expect(GOAWAY).await;
+        let ended = attacker.ended().await;
+        assert_eq!(ended.count(RST_STREAM), 0);
+        site.is_free().await;
     }
 }
 

@@ -78,6 +78,19 @@ async fn too_large_requests_again_and_again() {
 }
 
 #[tokio::test]
+async fn one_request_of_a_hundred_times_the_limit_is_one_too_many() {
+    for tls in [false, true] {
+        let site = Site::start(tls, limited()).await;
+        let mut attacker = site.attacker().await;
+        let bomb = [request("GET", "/", &[]), entry(), vec![0x80 | 62; 100_000]].concat();
+        attacker.say(&head(1, &bomb)).await;
+        assert_eq!(attacker.ended().await.code(), ErrorCode::ENHANCE_YOUR_CALM);
+        assert_eq!(site.seen.begun.load(Ordering::SeqCst), 3, "no handler saw it");
+        site.answers().await;
+    }
+}
+
+#[tokio::test]
 async fn many_requests_that_are_large_together_are_refused() {
     // Each is below the limit of one: 60 KB by a block of 100 octets. All together may hold 4 MiB.
     for tls in [false, true] {

@@ -84,9 +84,17 @@ fn malformed() -> Vec<(&'static str, Fields)> {
     let mut twice = pseudo();
     twice.push(field(":authority", "elsewhere"));
     all.push((":authority twice", twice));
+    all.push(("a space in a method", but(":method", Some("GET /elsewhere"))));
+    all.push(("a space in a scheme", but(":scheme", Some("http x"))));
+    all.push(("a space in an authority", but(":authority", Some("localhost x"))));
+    all.push(("a space in a path", but(":path", Some("/a HTTP/1.1"))));
+    all.push(("an empty method", but(":method", Some(""))));
     all.push(("an empty path", but(":path", Some(""))));
     all.push(("a path without a slash", but(":path", Some("x"))));
     all.push(("another host", with("host", "elsewhere.example")));
+    let mut twice = with("host", "localhost");
+    twice.push(field("host", "localhost"));
+    all.push(("host twice", twice));
     all.push(("userinfo", but(":authority", Some("user@localhost"))));
     all.push(("a pseudo-header of responses", with(":status", "200")));
     all.push(("an unknown pseudo-header", with(":smuggled", "x")));
