@@ -82,15 +82,16 @@ pub struct Settings {
     pub uploads: Uploads,
     /// The file that answers for a directory. Default: `index.html`.
     pub index: String,
-    /// A body of at most so many bytes is read whole, by the job that opens the file. Default: 64 KiB.
+    /// A file of at most so many bytes is read whole, to be kept in memory. Default: 64 KiB.
     pub whole_body_bytes: usize,
-    /// A longer body is read so many bytes at a time, one such chunk ahead of the one being sent. Default: 256 KiB.
+    /// Of other files so many bytes are read first, and then twice as many each time: a stream whose peer takes nothing holds
+    /// little. Default: 4 KiB.
+    pub first_chunk_bytes: usize,
+    /// The longest such chunk, in bytes. Default: 256 KiB.
     pub chunk_bytes: usize,
-    /// What the chunks of all responses come to, in bytes, before they are `least_chunk_bytes` each: a chunk is a quarter of
-    /// what is left of this. So streams whose peers take nothing hold little. Default: 1 MiB.
+    /// What the chunks of all responses come to, in bytes, before all are as short as the first: none is longer than a
+    /// sixteenth of what is left of this. Default: 16 MiB.
     pub all_chunks_bytes: usize,
-    /// The shortest chunk, however many responses there are. Default: 4 KiB.
-    pub least_chunk_bytes: usize,
     /// How many buffers of `chunk_bytes` are kept for the next reader once they are free, for all responses together.
     /// Default: 8, which is 2 MiB at the default `chunk_bytes`.
     pub idle_chunks: usize,
@@ -116,8 +117,8 @@ impl Default for Settings {
             index: "index.html".to_owned(),
             whole_body_bytes: 64 * 1024,
             chunk_bytes: 256 * 1024,
-            all_chunks_bytes: 1 << 20,
-            least_chunk_bytes: 4 * 1024,
+            first_chunk_bytes: 4 * 1024,
+            all_chunks_bytes: 16 << 20,
             idle_chunks: 8,
             cache_bytes: 32 << 20,
             cache_after: Duration::from_secs(2),
@@ -132,7 +133,7 @@ impl Settings {
     fn chunks(&self) -> buffers::Sizes {
         buffers::Sizes {
             most: self.chunk_bytes,
-            least: self.least_chunk_bytes,
+            first: self.first_chunk_bytes,
             all: self.all_chunks_bytes,
         }
     }

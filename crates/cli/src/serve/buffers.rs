@@ -2,24 +2,23 @@
 //!
 //! A chunk leaves as [`Bytes`] that own their buffer; when the last of them is dropped, the buffer comes back here,
 //! already initialised, so that a long download neither allocates nor clears memory for each chunk. What all responses hold
-//! at once is kept near a bound: the less of it is left, the shorter the chunks, so that streams whose peers take nothing
-//! hold little each. Called by `file_body`.
+//! at once is kept near a bound: the less of it is left, the shorter the chunks. Called by `file_body` and `files`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// A chunk takes this share of what is left of the bound: then a few streams alone have long ones.
-const SHARE: usize = 4;
+/// A chunk takes at most this share of what is left of the bound.
+const SHARE: usize = 16;
 
-/// How long buffers are, and how many bytes they may come to.
+/// How long chunks are, and how many bytes they may come to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// The longest chunk.
+    /// The first of a body; none is shorter, but for the last.
+    pub(super) first: usize,
+    /// The longest.
     pub(super) most: usize,
-    /// The shortest, but for the end of a file.
-    pub(super) least: usize,
     /// What all chunks in use come to before they are of the shortest.
     pub(super) all: usize,
 }
@@ -48,7 +47,7 @@ impl Buffers {
         Arc::new(Buffers {
             sizes: Sizes {
                 most,
-                least: sizes.least.clamp(1, most),
+                first: sizes.first.clamp(1, most),
                 ..sizes
             },
             max_idle,
@@ -57,16 +56,21 @@ impl Buffers {
         })
     }
 
-    /// How long the next chunk is to be, in bytes; at least one.
-    pub(super) fn chunk(&self) -> usize {
+    /// How long a chunk may be now, in bytes; at least one.
+    pub(super) fn most(&self) -> usize {
         let left = self.sizes.all.saturating_sub(self.used.load(Ordering::Relaxed));
-        (left / SHARE).clamp(self.sizes.least, self.sizes.most)
+        (left / SHARE).clamp(self.sizes.first, self.sizes.most)
     }
 
-    /// A buffer for `length` bytes: an idle one, or one to be used again, while chunks may be long; otherwise one of just
-    /// that length.
+    /// How long the first chunk of a body is, in bytes; at least one.
+    pub(super) fn first(&self) -> usize {
+        self.sizes.first
+    }
+
+    /// A buffer for `length` bytes: one to be used again when that is more than half of the longest chunk, otherwise one of
+    /// just that length.
     pub(super) fn take(self: &Arc<Self>, length: usize) -> Buffer {
-        if length.max(self.chunk()) <= self.sizes.most / 2 {
+        if length <= self.sizes.most / 2 {
             return self.take_exactly(length);
         }
         let idle = self.lock().pop();
@@ -138,9 +142,9 @@ mod tests {
 
     fn buffers(max_idle: usize) -> Arc<Buffers> {
         let sizes = Sizes {
+            first: 2,
             most: 8,
-            least: 2,
-            all: 64,
+            all: 256,
         };
         Buffers::new(sizes, max_idle)
     }
@@ -171,26 +175,26 @@ mod tests {
 
     #[test]
     fn chunks_become_shorter_as_their_bound_comes_near() {
-        let buffers = buffers(20);
+        let buffers = buffers(60);
         let mut taken = Vec::new();
-        let lengths: Vec<usize> = (0..20)
+        let lengths: Vec<usize> = (0..60)
             .map(|_| {
-                let length = buffers.chunk();
+                let length = buffers.most();
                 taken.push(buffers.take(length));
                 length
             })
             .collect();
-        assert_eq!(lengths[..5], [8, 8, 8, 8, 8], "{lengths:?}");
+        assert_eq!(lengths[..16], [8; 16], "{lengths:?}");
         assert!(lengths.windows(2).all(|pair| pair[1] <= pair[0]), "{lengths:?}");
-        assert_eq!(lengths[19], 2, "{lengths:?}");
+        assert_eq!(lengths[59], 2, "{lengths:?}");
         let used: usize = taken.iter().map(|buffer| buffer.data.len()).sum();
-        assert!(used <= 64 + 20 * 2, "{used}");
+        assert!(used <= 256 + 60 * 2, "{used}");
         drop(taken);
         assert!(
             buffers.lock().iter().all(|data| data.len() == 8),
             "short ones are not kept"
         );
-        assert_eq!(buffers.chunk(), 8);
+        assert_eq!(buffers.most(), 8);
         assert_eq!(buffers.used(), 0);
     }
 }

@@ -241,10 +241,9 @@ impl Opened<'_> {
         self.stream(segments)
     }
 
-    /// Whether so many octets are read whole, before any of them leaves: not when even chunks have to be shorter.
+    /// Whether so many octets are read whole, before any of them leaves.
     fn is_few(&self, length: u64) -> bool {
-        let most = self.shared.settings.whole_body_bytes;
-        length <= most.min(self.shared.buffers.chunk()) as u64
+        length <= self.shared.buffers.first() as u64
     }
 
     /// A body of many octets, read as they leave.
