@@ -31,6 +31,9 @@ const LINGER_BYTES: usize = 4 << 20;
 /// What a closed connection reads at once. The end of a flood took 440 calls in pieces of 8 KiB, and takes 64 in these.
 const LINGER_READ: usize = 64 << 10;
 
+/// After so much of it others have their turn: it takes a fraction of a millisecond.
+const LINGER_TURN: usize = 1 << 20;
+
 /// What a read brought.
 pub(super) enum Read {
     /// Octets, which have been applied.
@@ -234,7 +237,12 @@ impl Linger {
             self.shut = true;
         }
         let mut sink = bytes::BytesMut::with_capacity(LINGER_READ);
+        let turn_ends = self.bytes + LINGER_TURN;
         while self.bytes < LINGER_BYTES {
+            if self.bytes >= turn_ends {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             match ready!(poll_read_buf(Pin::new(&mut *io), cx, &mut sink)) {
                 Ok(0) | Err(_) => break,
                 Ok(count) => self.bytes += count,

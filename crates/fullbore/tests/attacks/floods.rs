@@ -137,7 +137,7 @@ async fn a_torrent_of_frames_is_read_in_small_turns() {
 }
 
 #[tokio::test]
-async fn what_follows_our_last_word_is_read_in_few_turns_and_only_so_far() {
+async fn what_follows_our_last_word_is_read_in_few_calls_and_some_turns_and_only_so_far() {
     let mut octets = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
     octets.extend(frame(PING, 0, 0, b"12345678").repeat(LIMIT as usize + 1));
     let ended_at = octets.len();
@@ -149,13 +149,19 @@ async fn what_follows_our_last_word_is_read_in_few_turns_and_only_so_far() {
         reads: Arc::clone(&reads),
     };
     let service = tower::service_fn(|_| async { Ok::<_, BoxError>(http::Response::new(empty())) });
-    let ended = soon(serve_connection(torrent, service, limited())).await;
-    let code = ended.expect_err("the flood was borne").code();
+    let mut connection = Box::pin(serve_connection(torrent, service, limited()));
+    let mut turns = 0;
+    let ended = std::future::poll_fn(|cx| {
+        turns += 1;
+        connection.as_mut().poll(cx)
+    });
+    let code = soon(ended).await.expect_err("the flood was borne").code();
     assert_eq!(code, Some(ErrorCode::ENHANCE_YOUR_CALM));
     let reads = reads.lock().expect("no panic");
     let total: usize = reads.iter().sum();
     assert!(total - ended_at <= 5 << 20, "{total} octets");
     assert!(reads.len() <= 80, "{} reads of {total} octets", reads.len());
+    assert!(turns >= 4, "{turns} turns");
 }
 
 /// As many streams are reset as the limit says, and the next ends the connection.
