@@ -32,8 +32,7 @@ const BATCH: usize = 16 << 10;
 const HELD: usize = 8;
 /// Streams on each of them.
 const HELD_STREAMS: u32 = 50;
-/// How many streams over the limit are opened, and the limit.
-pub(crate) const OVER: u32 = 200;
+/// How many streams are allowed to those who open more.
 pub(crate) const LIMIT: u32 = 100;
 /// `:method: GET`, `:scheme: http`, and a path that is a literal.
 const GET: [u8; 2] = [0x82, 0x86];
@@ -94,7 +93,7 @@ impl Attack {
             Attack::Priorities => "PRIORITY",
             Attack::UnknownFrames => "unknown frames",
             Attack::EmptyData => "empty DATA",
-            Attack::StreamsOverTheLimit => "200 streams over the limit",
+            Attack::StreamsOverTheLimit => "streams over the limit",
             Attack::UnreadReplies => "PING whose answers are not read",
             Attack::UnreadBodies => "bodies that are not read",
             Attack::ClosedWindows => "bodies behind closed windows",
@@ -144,7 +143,7 @@ impl Attack {
                 block.extend([b'x'; 4_000]);
                 frame(HEADERS, 5, 1, &block)
             }
-            Attack::StreamsOverTheLimit => (0..LIMIT + OVER)
+            Attack::StreamsOverTheLimit => (0..LIMIT)
                 .flat_map(|round| request(&POST, 4, nth(round), "/12"))
                 .collect(),
             Attack::UnreadBodies => {
@@ -180,10 +179,8 @@ impl Attack {
             Attack::Priorities => out.extend(frame(PRIORITY, 0, stream, &[0, 0, 0, 0, 16])),
             Attack::UnknownFrames => out.extend(frame(UNKNOWN, 0, 0, &[])),
             Attack::EmptyData => out.extend(frame(DATA, 0, 1, &[])),
-            Attack::StreamsOverTheLimit
-            | Attack::UnreadBodies
-            | Attack::ClosedWindows
-            | Attack::DribbledHeaders => {}
+            Attack::StreamsOverTheLimit => out.extend(request(&POST, 4, nth(LIMIT + number), "/12")),
+            Attack::UnreadBodies | Attack::ClosedWindows | Attack::DribbledHeaders => {}
         }
     }
 }
@@ -308,7 +305,7 @@ impl Attacker {
         let attack = self.attack;
         let reading = async move {
             if attack.reads() {
-                hear(read, attack).await
+                hear(read).await
             } else {
                 let held = read;
                 sleep_until(until + Duration::from_secs(60)).await;
@@ -355,9 +352,8 @@ async fn speak(mut write: WriteHalf<Box<dyn Transport>>, attack: Attack) {
 }
 
 /// Reads until the connection ends, or is said to: how.
-async fn hear(mut read: ReadHalf<Box<dyn Transport>>, attack: Attack) -> String {
+async fn hear(mut read: ReadHalf<Box<dyn Transport>>) -> String {
     let mut input = BytesMut::new();
-    let mut refused = 0;
     loop {
         while let Some(&[a, b, c, kind, _, ..]) = input.first_chunk::<9>() {
             let length = u32::from_be_bytes([0, a, b, c]) as usize;
@@ -372,12 +368,6 @@ async fn hear(mut read: ReadHalf<Box<dyn Transport>>, attack: Attack) -> String 
                     let code = ErrorCode(octets.get_u32());
                     if code != ErrorCode::NO_ERROR {
                         return code.to_string();
-                    }
-                }
-                RST_STREAM if attack == Attack::StreamsOverTheLimit => {
-                    refused += 1;
-                    if refused == OVER {
-                        return format!("{OVER} x REFUSED_STREAM");
                     }
                 }
                 _ => {}
