@@ -53,6 +53,11 @@ impl Rest {
             timer.as_mut().reset(Instant::now() + REST);
         }
     }
+
+    /// Whether it is at rest already, or nothing ever came.
+    fn goes_on(&self) -> bool {
+        self.timer.is_none() && !self.disturbed
+    }
 }
 
 impl<T, A> Driver<T, A>
@@ -72,6 +77,37 @@ where
             self.out = Transmit::new();
             self.connection.trim();
             self.accept.rest();
+        } else if self.rest.goes_on() {
+            // Something else than the peer has woken it, a timer perhaps, and the read found nothing to put into a slab.
+            self.slab = bytes::BytesMut::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use fullbore_proto::Config;
+    use tokio::io::AsyncWriteExt;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::driver::NoAccept;
+    use crate::mailbox::Mailbox;
+
+    #[tokio::test(start_paused = true)]
+    async fn timers_that_wake_a_connection_at_rest_leave_it_without_a_slab() {
+        let (near, mut far) = tokio::io::duplex(64 << 10);
+        let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), NoAccept);
+        // The preface, SETTINGS, and the acknowledgement of the server's.
+        let octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
+        far.write_all(octets).await.expect("the pipe has room");
+        for seconds in [3, 60] {
+            let ended = timeout(Duration::from_secs(seconds), poll_fn(|cx| driver.poll(cx))).await;
+            assert!(ended.is_err(), "the connection ended: {ended:?}");
+            assert_eq!(driver.slab.capacity(), 0, "after {seconds} s more");
         }
     }
 }
