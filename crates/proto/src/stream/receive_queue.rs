@@ -40,8 +40,11 @@ impl ReceiveQueue {
 
     /// Moves everything into `into`; how many bytes that is.
     pub(crate) fn drain_into(&mut self, into: &mut VecDeque<Bytes>) -> usize {
-        self.seal_tail();
         into.append(&mut self.chunks);
+        // Straight to where it goes: a short body costs the queue no list of its own.
+        if !self.tail.is_empty() {
+            into.push_back(self.tail.split().freeze());
+        }
         core::mem::take(&mut self.bytes)
     }
 
