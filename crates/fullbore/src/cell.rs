@@ -30,7 +30,6 @@ const KEPT_CAPACITY: usize = 16;
 /// A wish of the sending handle.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
-    Request(Box<Request<()>>, bool),
     Informational(Box<Response<()>>),
     Response(Response<()>, bool),
     Data(Bytes, bool),
@@ -90,6 +89,8 @@ pub(crate) struct Inbound {
 
 #[derive(Default)]
 pub(crate) struct Outbound {
+    /// The request that a client's stream begins with, and whether it is whole; before all wishes.
+    pub(crate) request: Option<(Arc<Request<()>>, bool)>,
     pub(crate) wishes: VecDeque<Outgoing>,
     /// Bytes of body in `wishes` and in the engine's queue.
     pub(crate) queued: usize,
@@ -106,6 +107,12 @@ impl Outbound {
     /// Sets how much may wait.
     pub(crate) fn set_share(&mut self, bytes: usize) {
         self.share = Some(bytes);
+    }
+
+    /// Nothing of it is wanted any more.
+    pub(crate) fn clear(&mut self) {
+        self.request = None;
+        self.wishes.clear();
     }
 
     /// Whether more may be queued.
@@ -183,7 +190,7 @@ impl Cell {
         let mut state = self.lock();
         state.error.get_or_insert(error);
         let wakers = [state.inbound.reader.take(), state.outbound.writer.take()];
-        state.outbound.wishes.clear();
+        state.outbound.clear();
         let slot = state.slot.take();
         drop(state);
         drop(slot);

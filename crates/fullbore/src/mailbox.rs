@@ -136,7 +136,9 @@ impl Mailbox {
     }
 
     fn wake(&self) {
-        if !self.awake.swap(true, Ordering::SeqCst) {
+        // Most find it awake, and leave the mark alone, which the driver reads too. What they have left came before, and the
+        // driver takes its mark away before it looks a last time: one of the two sees the other.
+        if !self.awake.load(Ordering::SeqCst) && !self.awake.swap(true, Ordering::SeqCst) {
             self.waker.wake();
         }
     }
@@ -208,6 +210,11 @@ impl Mailbox {
     /// Whether whoever pools this connection keeps requests back for want of streams.
     pub(crate) fn keeps_requests_back(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.requests_wait())
+    }
+
+    /// Why the connection cannot be had, as whoever pools it knows.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.watch.as_ref()?.failure()
     }
 
     /// Tells whoever pools this connection.

@@ -28,6 +28,10 @@ pub(crate) trait Watch: Send + Sync {
     /// The connection is over, before its streams hear of it.
     fn closed(&self, error: &Error);
 
+    /// Why the connection cannot be had, when it ended before the peer had said anything in HTTP/2: to try again would
+    /// end the same.
+    fn failure(&self) -> Option<Error>;
+
     /// A slot is free again. An exchange that ended well says how long it took, everything included.
     fn slot_freed(&self, exchange: Option<Duration>);
 }

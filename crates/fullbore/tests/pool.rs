@@ -466,6 +466,22 @@ async fn a_shutdown_lets_requests_under_way_finish_and_tells_those_that_wait() {
     assert_eq!(site.connections(), 2);
 }
 
+#[tokio::test]
+async fn origins_keep_to_connections_of_their_own_whichever_was_asked_for_first() {
+    let plan = |bytes| Plan {
+        answer_bytes: bytes,
+        ..Plan::streams(5)
+    };
+    let (one, other) = (Site::start(plan(1)).await, Site::start(plan(2)).await);
+    let client = Client::new().unwrap();
+    for _ in 0..3 {
+        assert_eq!(fetch(&client, &one.url()).await.unwrap(), 1);
+        assert_eq!(fetch(&client, &other.url()).await.unwrap(), 2);
+    }
+    assert_eq!((one.connections(), other.connections()), (1, 1));
+    assert_eq!(client.stats().len(), 2);
+}
+
 /// The same numbers in every run; which request is given up when depends on the scheduler anyway.
 struct Dice(u64);
 

@@ -1,5 +1,6 @@
 //! From a URL's origin to a connection: resolve, connect, TLS.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,16 +14,16 @@ use crate::error::{Error, ErrorKind};
 use crate::settings::TcpBuffers;
 use crate::watch::Watch;
 
-/// Where a request goes: what connections are pooled by.
+/// Where a request goes: what connections are pooled by. One that is only looked up borrows from the URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Origin {
+pub(super) struct Origin<'a> {
     tls: bool,
-    host: String,
+    host: Cow<'a, str>,
     port: u16,
 }
 
-impl Origin {
-    pub(super) fn of(uri: &Uri) -> Result<Self, Error> {
+impl<'a> Origin<'a> {
+    pub(super) fn of(uri: &'a Uri) -> Result<Self, Error> {
         let invalid = |text: String| Error::new(ErrorKind::InvalidUrl, text);
         let tls = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => true,
@@ -38,16 +39,25 @@ impl Origin {
             Some(host) if !host.is_empty() => host,
             _ => return Err(invalid(format!("the URL {uri} names no host"))),
         };
+        // Brackets belong to the URL, not to the address.
+        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         Ok(Origin {
             tls,
-            // Brackets belong to the URL, not to the address.
-            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            host: Cow::Borrowed(address.unwrap_or(host)),
             port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
         })
     }
+
+    /// One to be kept.
+    pub(super) fn into_owned(self) -> Origin<'static> {
+        Origin {
+            host: Cow::Owned(self.host.into_owned()),
+            ..self
+        }
+    }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
         match self.host.contains(':') {
@@ -67,7 +77,11 @@ pub(super) struct Connector {
 
 impl Connector {
     /// A new connection to the origin; its work goes on in a task of its own.
-    pub(super) async fn connect(&self, origin: &Origin, watch: Arc<dyn Watch>) -> Result<SendRequest, Error> {
+    pub(super) async fn connect(
+        &self,
+        origin: &Origin<'_>,
+        watch: Arc<dyn Watch>,
+    ) -> Result<SendRequest, Error> {
         let tcp = connect_tcp(origin, self.tcp_buffers).await?;
         if origin.tls {
             return self.connect_tls(origin, tcp, watch).await;
@@ -78,7 +92,7 @@ impl Connector {
     #[cfg(feature = "tls")]
     async fn connect_tls(
         &self,
-        origin: &Origin,
+        origin: &Origin<'_>,
         tcp: TcpStream,
         watch: Arc<dyn Watch>,
     ) -> Result<SendRequest, Error> {
@@ -90,7 +104,7 @@ impl Connector {
             None => Arc::new(crate::tls::client_config(crate::tls::Roots::Platform)?),
         };
         let host = &origin.host;
-        let name = ServerName::try_from(host.clone()).map_err(|error| {
+        let name = ServerName::try_from(host.clone().into_owned()).map_err(|error| {
             Error::with_source(ErrorKind::InvalidUrl, format!("{host} is no name for TLS"), error)
         })?;
         let connected = TlsConnector::from(config).connect(name, tcp).await;
@@ -108,7 +122,12 @@ impl Connector {
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn connect_tls(&self, _: &Origin, _: TcpStream, _: Arc<dyn Watch>) -> Result<SendRequest, Error> {
+    async fn connect_tls(
+        &self,
+        _: &Origin<'_>,
+        _: TcpStream,
+        _: Arc<dyn Watch>,
+    ) -> Result<SendRequest, Error> {
         Err(Error::new(
             ErrorKind::Config,
             "https:// needs the feature `tls` of the crate fullbore",
@@ -128,8 +147,8 @@ where
     sender
 }
 
-async fn connect_tcp(origin: &Origin, buffers: TcpBuffers) -> Result<TcpStream, Error> {
-    let (host, port) = (origin.host.as_str(), origin.port);
+async fn connect_tcp(origin: &Origin<'_>, buffers: TcpBuffers) -> Result<TcpStream, Error> {
+    let (host, port) = (&*origin.host, origin.port);
     let resolved = tokio::net::lookup_host((host, port)).await;
     let addresses: Vec<_> = resolved
         .map_err(|error| {

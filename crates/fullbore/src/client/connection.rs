@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
 use crate::body::Incoming;
-use crate::cell::{Cell, Outgoing, State};
+use crate::cell::{Cell, State};
 use crate::driver::{Driver, NoAccept, content_length};
 use crate::error::{BoxError, Error};
 use crate::mailbox::{Command, Mailbox};
@@ -94,31 +94,24 @@ impl SendRequest {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        self.send_in(None, request)
+        let (head, body) = split(request);
+        self.send_in(None, head, body)
     }
 
-    /// As [`Self::send`], in a slot of a pool, which the stream keeps until it is over.
-    pub(super) fn send_in<B>(&self, slot: Option<Slot>, request: Request<B>) -> ResponseFuture
+    /// As [`Self::send`], in a slot of a pool, which the stream keeps until it is over. The head is shared with who may
+    /// have to send it again.
+    pub(super) fn send_in<B>(&self, slot: Option<Slot>, head: Arc<Request<()>>, body: B) -> ResponseFuture
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let (mut parts, body) = request.into_parts();
         let whole = body.is_end_stream();
-        let has_meaning = !whole || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
-        if has_meaning && parts.method != Method::CONNECT {
-            set_content_length(&mut parts.headers, &body);
-        }
-        let bodiless = parts.method == Method::HEAD;
-        let head = Request::from_parts(parts, ());
+        let bodiless = *head.method() == Method::HEAD;
         let mut state = State {
             slot,
             ..State::default()
         };
-        state
-            .outbound
-            .wishes
-            .push_back(Outgoing::Request(Box::new(head), whole));
+        state.outbound.request = Some((head, whole));
         state.outbound.gone = whole;
         let cell = Cell::new(Arc::clone(&self.mailbox), state);
         if self.mailbox.is_closing() {
@@ -136,6 +129,17 @@ impl SendRequest {
             cell: Some(cell),
             bodiless,
         }
+    }
+
+    /// Whether both open streams on the same connection.
+    pub(super) fn is_of(&self, other: &SendRequest) -> bool {
+        Arc::ptr_eq(&self.mailbox, &other.mailbox)
+    }
+
+    /// Why the connection cannot be had, when it ended before the peer had said anything, as far as whoever pools it
+    /// knows.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.mailbox.failure()
     }
 
     /// Whether the connection takes new requests, as far as is known.
@@ -199,6 +203,17 @@ impl fmt::Debug for SendRequest {
             .field("is_open", &self.is_open())
             .finish()
     }
+}
+
+/// A request's head, with what it has to say of the body, and the body.
+pub(super) fn split<B: Body>(request: Request<B>) -> (Arc<Request<()>>, B) {
+    let (mut parts, body) = request.into_parts();
+    let has_meaning =
+        !body.is_end_stream() || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
+    if has_meaning && parts.method != Method::CONNECT {
+        set_content_length(&mut parts.headers, &body);
+    }
+    (Arc::new(Request::from_parts(parts, ())), body)
 }
 
 /// Drives a request's body: at once as far as it goes, the rest in a task of its own.

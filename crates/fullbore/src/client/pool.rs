@@ -13,15 +13,18 @@ mod origin;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use fullbore_proto::Report;
+use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
 use http_body::Body;
 
 use self::origin::{Lease, OriginPool, Settings};
 use super::connect::Origin;
+use super::connection::split;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 
@@ -48,12 +51,38 @@ pub struct Client {
 
 struct Inner {
     settings: Arc<Settings>,
+    /// Most clients have one origin: its pool is found without a lock, a name in parts, or a count that all tasks share.
+    first: OnceLock<Known>,
     origins: Mutex<Origins>,
+}
+
+/// The pool of the origin that was asked for first, as its URL was written.
+struct Known {
+    scheme: Scheme,
+    authority: Authority,
+    pool: Arc<OriginPool>,
+}
+
+/// The pool that a request belongs to.
+enum Found<'a> {
+    Known(&'a Arc<OriginPool>),
+    Looked(Arc<OriginPool>),
+}
+
+impl Deref for Found<'_> {
+    type Target = Arc<OriginPool>;
+
+    fn deref(&self) -> &Arc<OriginPool> {
+        match self {
+            Found::Known(pool) => pool,
+            Found::Looked(pool) => pool,
+        }
+    }
 }
 
 #[derive(Default)]
 struct Origins {
-    pools: HashMap<Origin, Arc<OriginPool>>,
+    pools: HashMap<Origin<'static>, Arc<OriginPool>>,
     /// At how many the unused ones are looked for.
     look_at: usize,
 }
@@ -110,12 +139,13 @@ impl Client {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let pool = self.pool(Origin::of(request.uri())?);
-        if request.body().is_end_stream() {
-            return exchange(&pool, request.map(|_| Nothing)).await;
+        let pool = self.pool(request.uri())?;
+        let (head, body) = split(request);
+        if body.is_end_stream() {
+            return exchange(&pool, head, Nothing).await;
         }
         let lease = pool.lease(false).await?;
-        send(lease, request).await
+        send(lease, head, body).await
     }
 
     /// As [`Self::request`], with a body that can be cloned, such as `http_body_util::Full`: a request that the peer
@@ -138,8 +168,9 @@ impl Client {
         B: Body<Data = Bytes> + Clone + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let pool = self.pool(Origin::of(request.uri())?);
-        exchange(&pool, request).await
+        let pool = self.pool(request.uri())?;
+        let (head, body) = split(request);
+        exchange(&pool, head, body).await
     }
 
     /// How each pooled connection stands: counters, windows, and what it has waited for.
@@ -160,10 +191,11 @@ impl Client {
 
     /// How many connections to the origin of a URL take requests; 0 for one that is unknown.
     pub fn connections(&self, url: &str) -> usize {
-        let Ok(origin) = parse(url).and_then(|uri| Origin::of(&uri)) else {
+        let uri = parse(url);
+        let Some(Ok(origin)) = uri.as_ref().ok().map(Origin::of) else {
             return 0;
         };
-        let pool = self.origins().pools.get(&origin).map(Arc::clone);
+        let pool = find(&self.origins().pools, &origin).map(Arc::clone);
         pool.map_or(0, |pool| pool.stats().connections)
     }
 
@@ -176,12 +208,30 @@ impl Client {
         }
     }
 
-    fn pool(&self, origin: Origin) -> Arc<OriginPool> {
+    fn pool(&self, uri: &Uri) -> Result<Found<'_>, Error> {
+        let first = self.inner.first.get();
+        if let Some(known) = first.filter(|known| known.is_meant(uri)) {
+            return Ok(Found::Known(&known.pool));
+        }
+        let pool = self.look_up(Origin::of(uri)?);
+        if let (None, Some(scheme), Some(authority)) = (first, uri.scheme(), uri.authority()) {
+            // Somebody else may have been the first meanwhile.
+            let _ = self.inner.first.set(Known {
+                scheme: scheme.clone(),
+                authority: authority.clone(),
+                pool: Arc::clone(&pool),
+            });
+        }
+        Ok(Found::Looked(pool))
+    }
+
+    fn look_up(&self, origin: Origin<'_>) -> Arc<OriginPool> {
         let mut origins = self.origins();
-        if let Some(pool) = origins.pools.get(&origin) {
+        if let Some(pool) = find(&origins.pools, &origin) {
             return Arc::clone(pool);
         }
         origins.forget_unused();
+        let origin = origin.into_owned();
         let pool = OriginPool::new(origin.clone(), Arc::clone(&self.inner.settings));
         origins.pools.insert(origin, Arc::clone(&pool));
         pool
@@ -200,9 +250,26 @@ impl Inner {
     fn new(settings: Settings) -> Self {
         Inner {
             settings: Arc::new(settings),
+            first: OnceLock::new(),
             origins: Mutex::default(),
         }
     }
+}
+
+impl Known {
+    /// Whether a URL names this origin in the same words. Once the client has let go of the pool it is nobody's.
+    fn is_meant(&self, uri: &Uri) -> bool {
+        let same = |authority: &Authority| authority.as_str() == self.authority.as_str();
+        uri.authority().is_some_and(same) && uri.scheme() == Some(&self.scheme) && !self.pool.is_retired()
+    }
+}
+
+/// The pool of an origin whose name is borrowed, in a map of names that are not.
+fn find<'a>(
+    pools: &'a HashMap<Origin<'a>, Arc<OriginPool>>,
+    origin: &Origin<'a>,
+) -> Option<&'a Arc<OriginPool>> {
+    pools.get(origin)
 }
 
 impl Origins {
@@ -217,36 +284,42 @@ impl Origins {
 }
 
 /// A request that can be had again, sent until the peer has seen to it.
-async fn exchange<B>(pool: &Arc<OriginPool>, request: Request<B>) -> Result<Response<Incoming>, Error>
+async fn exchange<B>(
+    pool: &Arc<OriginPool>,
+    head: Arc<Request<()>>,
+    body: B,
+) -> Result<Response<Incoming>, Error>
 where
     B: Body<Data = Bytes> + Clone + Send + 'static,
     B::Error: Into<BoxError>,
 {
     for repeat in 0..REPEATS {
         let lease = pool.lease(repeat > 0).await?;
-        match send(lease, request.clone()).await {
+        match send(lease, Arc::clone(&head), body.clone()).await {
             Err(error) if error.kind() == ErrorKind::GoAway => {}
             answered => return answered,
         }
     }
     let lease = pool.lease(true).await?;
-    send(lease, request).await
+    send(lease, head, body).await
 }
 
 /// Sends a request. [`ErrorKind::GoAway`] says that the peer has done nothing about it: by its own word, or because the
 /// connection ended before anything of the request was sent.
-async fn send<B>(lease: Lease, request: Request<B>) -> Result<Response<Incoming>, Error>
+async fn send<B>(lease: Lease, head: Arc<Request<()>>, body: B) -> Result<Response<Incoming>, Error>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let Lease { sender, slot, lane } = lease;
-    let mut response = sender.send_in(Some(slot), request);
+    let Lease { sender, slot } = lease;
+    let mut response = sender.send_in(Some(slot), head, body);
     match (&mut response).await {
-        Err(error) if is_end(&error) && response.never_began() => Err(lane.failure().unwrap_or_else(|| {
-            let text = "the connection ended before the request was sent; it may be repeated";
-            Error::with_source(ErrorKind::GoAway, text, error)
-        })),
+        Err(error) if is_end(&error) && response.never_began() => {
+            Err(sender.failure().unwrap_or_else(|| {
+                let text = "the connection ended before the request was sent; it may be repeated";
+                Error::with_source(ErrorKind::GoAway, text, error)
+            }))
+        }
         answered => answered,
     }
 }

@@ -148,18 +148,15 @@ where
 
     /// The request that a new stream begins with.
     fn open(&mut self, cell: &Arc<Cell>, state: &mut State) -> Option<StreamId> {
-        let (request, end) = match state.outbound.wishes.pop_front() {
-            Some(Outgoing::Request(request, end)) => (request, end),
-            // It was refused before, and its handles are going.
-            _ => return None,
-        };
+        // Without one it was refused before, and its handles are going.
+        let (request, end) = state.outbound.request.take()?;
         if state.inbound.gone {
             // Given up before it began: the body, which may be waiting for room, goes too.
             state.outbound.wishes.clear();
             self.fail_in_lock(state, Error::given_up());
             return None;
         }
-        match self.connection.open(*request, end) {
+        match self.connection.open_from(&request, end) {
             Ok(id) => {
                 state.id = Some(id);
                 self.cells.insert(id, Arc::clone(cell));
@@ -204,7 +201,6 @@ where
                 state.outbound.gone = true;
                 self.connection.reset(id, code)
             }
-            Outgoing::Request(..) => Err(UsageError::HeadOrder),
         }
     }
 

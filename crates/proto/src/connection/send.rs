@@ -20,10 +20,18 @@ impl Connection {
     /// [`UsageError::NoNewStreams`] when the connection is closing, has failed, is out of identifiers, or too many
     /// requests wait; [`UsageError::BudgetExhausted`]; [`UsageError::InvalidMessage`]; [`UsageError::WrongRole`].
     pub fn open(&mut self, request: Request<()>, end: bool) -> Result<StreamId, UsageError> {
+        self.open_from(&request, end)
+    }
+
+    /// As [`Self::open`], with a request that the owner keeps: it is cloned only when it has to wait.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_from(&mut self, request: &Request<()>, end: bool) -> Result<StreamId, UsageError> {
         if self.role != Role::Client {
             return Err(UsageError::WrongRole);
         }
-        message::check_request(&request).map_err(UsageError::InvalidMessage)?;
+        message::check_request(request).map_err(UsageError::InvalidMessage)?;
         if !self.takes_new_streams() || self.waiting.len() >= self.config.max_waiting_streams {
             return Err(UsageError::NoNewStreams);
         }
@@ -42,10 +50,10 @@ impl Connection {
         self.guards.informational.earn(8);
         self.guards.window_updates.earn(2);
         if self.waiting.is_empty() && self.active < self.peer.max_concurrent_streams {
-            self.launch(key, &request);
+            self.launch(key, request);
         } else {
             if let Some(stream) = self.streams.get_mut(key) {
-                stream.send.waiting = Some(Box::new(request));
+                stream.send.waiting = Some(Box::new(request.clone()));
             }
             self.waiting.push_back(key);
             self.account_stream_sending(key);

@@ -61,15 +61,6 @@ impl Lane {
         }
     }
 
-    /// Why the connection cannot be had, when it ended before the peer had said anything in HTTP/2: to try again would
-    /// end the same.
-    pub(super) fn failure(&self) -> Option<Error> {
-        match self.is_settled() {
-            true => None,
-            false => self.error.get().cloned(),
-        }
-    }
-
     /// Why it ended.
     pub(super) fn error(&self) -> Error {
         self.error.get().cloned().unwrap_or_else(Error::connection_gone)
@@ -106,6 +97,13 @@ impl Watch for Lane {
         let _ = self.error.set(error.clone());
         if let Some(pool) = self.pool.upgrade() {
             pool.closed(self, error);
+        }
+    }
+
+    fn failure(&self) -> Option<Error> {
+        match self.is_settled() {
+            true => None,
+            false => self.error.get().cloned(),
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) fn spawn(
     pool: Weak<OriginPool>,
     lane: Arc<Lane>,
     settings: Arc<Settings>,
-    origin: Origin,
+    origin: Origin<'static>,
 ) {
     let attempt = Attempt {
         pool,
@@ -32,7 +32,7 @@ struct Attempt {
 }
 
 impl Attempt {
-    async fn run(mut self, settings: Arc<Settings>, origin: Origin) {
+    async fn run(mut self, settings: Arc<Settings>, origin: Origin<'static>) {
         let Some(lane) = self.lane.as_ref().map(Arc::clone) else {
             return;
         };
@@ -56,7 +56,7 @@ impl Drop for Attempt {
     }
 }
 
-async fn connect(settings: &Settings, origin: &Origin, lane: Arc<Lane>) -> Result<SendRequest, Error> {
+async fn connect(settings: &Settings, origin: &Origin<'_>, lane: Arc<Lane>) -> Result<SendRequest, Error> {
     let limit = settings.connect_timeout;
     match tokio::time::timeout(limit, settings.connector.connect(origin, lane)).await {
         Ok(connected) => connected,

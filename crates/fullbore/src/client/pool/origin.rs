@@ -41,14 +41,15 @@ pub(super) struct Settings {
 pub(super) struct Lease {
     pub(super) sender: SendRequest,
     pub(super) slot: Slot,
-    pub(super) lane: Arc<Lane>,
 }
 
 /// The pool of one origin.
 pub(super) struct OriginPool {
-    origin: Origin,
+    origin: Origin<'static>,
     settings: Arc<Settings>,
     state: Mutex<State>,
+    /// Whether the client has let go of it: set under the lock.
+    retired: AtomicBool,
     /// Whether requests wait for the number of streams, for drivers to look at without the lock.
     queued: AtomicBool,
 }
@@ -73,8 +74,6 @@ struct State {
     runtime: Option<Handle>,
     /// Whether somebody looks after connections that are not needed any more.
     tended: bool,
-    /// Whether the client has let go of it.
-    retired: bool,
 }
 
 struct Member {
@@ -97,11 +96,12 @@ struct Work {
 }
 
 impl OriginPool {
-    pub(super) fn new(origin: Origin, settings: Arc<Settings>) -> Arc<Self> {
+    pub(super) fn new(origin: Origin<'static>, settings: Arc<Settings>) -> Arc<Self> {
         Arc::new(OriginPool {
             origin,
             settings,
             state: Mutex::default(),
+            retired: AtomicBool::new(false),
             queued: AtomicBool::new(false),
         })
     }
@@ -121,7 +121,7 @@ impl OriginPool {
                 return Ok(lease);
             }
             // The connection went on its way out while this request was woken.
-            if let Some(error) = lease.lane.failure() {
+            if let Some(error) = lease.sender.failure() {
                 return Err(error);
             }
             again = true;
@@ -131,7 +131,7 @@ impl OriginPool {
     fn take_or_wait(self: &Arc<Self>, again: bool) -> Result<Place, Error> {
         let now = Instant::now();
         let mut state = self.lock();
-        if state.retired {
+        if self.is_retired() {
             return Err(shut_down());
         }
         if state.waiting.is_empty() {
@@ -163,7 +163,7 @@ impl OriginPool {
     /// What is under way goes on; what waits is told.
     pub(super) fn retire(&self) {
         let mut state = self.lock();
-        state.retired = true;
+        self.retired.store(true, Ordering::Release);
         let members = std::mem::take(&mut state.members);
         let waiting = std::mem::take(&mut state.waiting);
         self.note_queue(&state);
@@ -172,6 +172,11 @@ impl OriginPool {
             member.sender.shutdown();
         }
         fail(waiting, &shut_down());
+    }
+
+    /// Whether the client has let go of it, so that it takes no more requests.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     /// Whether requests wait for a slot.
@@ -218,7 +223,10 @@ impl OriginPool {
     fn settle(self: &Arc<Self>, state: &mut State, now: Instant) -> Work {
         let granted = state.grants(now);
         self.note_queue(state);
-        let missing = state.missing(self.settings.max_connections, now);
+        let missing = match self.is_retired() {
+            true => 0,
+            false => state.missing(self.settings.max_connections, now),
+        };
         let mut work = Work {
             granted,
             ..Work::default()
@@ -262,7 +270,7 @@ impl OriginPool {
                 // It has just given up: the next one, without a detour that could become a long one.
                 lease.slot.forget();
                 let mut state = self.lock();
-                state.give_back(&lease.lane);
+                state.give_back(|member| member.sender.is_of(&lease.sender));
                 granted.extend(state.grants(Instant::now()));
                 self.note_queue(&state);
             }
@@ -286,12 +294,16 @@ impl OriginPool {
     }
 
     pub(super) fn slot_freed(self: &Arc<Self>, lane: &Lane, exchange: Option<Duration>) {
-        let now = Instant::now();
         let mut state = self.lock();
-        state.give_back(lane);
+        state.give_back(|member| member.is(lane));
         if let Some(took) = exchange {
             state.demand.exchanged(took);
         }
+        if state.waiting.is_empty() {
+            // It stays free until somebody comes: nothing else has changed.
+            return;
+        }
+        let now = Instant::now();
         let work = self.settle(&mut state, now);
         drop(state);
         self.carry_out(work);
@@ -331,7 +343,7 @@ impl OriginPool {
         let mut state = self.lock();
         state.opening = state.opening.saturating_sub(1);
         let work = match connected {
-            Ok(sender) if state.retired => {
+            Ok(sender) if self.is_retired() => {
                 drop(state);
                 return sender.shutdown();
             }
@@ -448,6 +460,10 @@ impl Member {
         }
     }
 
+    fn is(&self, lane: &Lane) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.lane), lane)
+    }
+
     fn free(&self) -> u32 {
         match self.sender.is_open() {
             true => self.lane.max_streams().saturating_sub(self.in_flight),
@@ -459,33 +475,33 @@ impl Member {
 impl State {
     /// A slot on the connection that has the most; the oldest of equals, so that the others may fall idle.
     fn take(&mut self, now: Instant) -> Option<Lease> {
-        let carried = self.load().in_flight + 1 + self.waiting.len() as u64;
+        let in_flight: u64 = self
+            .members
+            .iter()
+            .map(|member| u64::from(member.in_flight))
+            .sum();
+        let carried = in_flight + 1 + self.waiting.len() as u64;
         let member = self.members.iter_mut().rev().max_by_key(|member| member.free())?;
         if member.free() == 0 {
             return None;
         }
         member.in_flight += 1;
         self.demand.seen(carried);
-        let lane = Arc::clone(&member.lane);
         Some(Lease {
             sender: member.sender.clone(),
-            slot: Slot::new(Arc::clone(&lane) as Arc<dyn Watch>, now),
-            lane,
+            slot: Slot::new(Arc::clone(&member.lane) as Arc<dyn Watch>, now),
         })
     }
 
-    fn give_back(&mut self, lane: &Lane) {
-        let is_it = |member: &&mut Member| std::ptr::eq(Arc::as_ptr(&member.lane), lane);
-        if let Some(member) = self.members.iter_mut().find(is_it) {
+    /// A slot on a connection, if it is still among those that take requests.
+    fn give_back(&mut self, is_it: impl Fn(&Member) -> bool) {
+        if let Some(member) = self.members.iter_mut().find(|member| is_it(member)) {
             member.in_flight = member.in_flight.saturating_sub(1);
         }
     }
 
     fn remove(&mut self, lane: &Lane) -> Option<Member> {
-        let index = self
-            .members
-            .iter()
-            .position(|member| std::ptr::eq(Arc::as_ptr(&member.lane), lane))?;
+        let index = self.members.iter().position(|member| member.is(lane))?;
         let removed = self.members.remove(index);
         if self.members.is_empty() {
             self.demand.start_over();
@@ -532,7 +548,7 @@ impl State {
 
     /// How many connections are to be opened now.
     fn missing(&self, most: usize, now: Instant) -> usize {
-        if self.retired || self.waiting.is_empty() {
+        if self.waiting.is_empty() {
             return 0;
         }
         let wanted = match self.pause {
