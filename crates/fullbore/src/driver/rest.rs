@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::task::Context;
 use std::time::Duration;
 
+use bytes::Buf;
 use fullbore_proto::{StreamMap, Transmit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
@@ -74,7 +75,10 @@ where
             if self.cells.is_empty() {
                 self.cells = StreamMap::default();
             }
-            self.out = Transmit::new();
+            // A peer that neither says nor reads anything is to get the rest of the list when it reads again.
+            if !self.out.has_remaining() {
+                self.out = Transmit::new();
+            }
             self.connection.trim();
             self.accept.rest();
         } else if self.rest.goes_on() {
