@@ -124,6 +124,9 @@ pub struct Connection {
     stats: Stats,
 }
 
+// Ten thousand that are idle are to cost little: what is only needed at work is in boxes that `trim` gives back.
+const _: () = assert!(size_of::<Connection>() <= 1_936);
+
 /// The state of the limits on the peer.
 #[derive(Debug)]
 struct Guards {

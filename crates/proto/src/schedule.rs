@@ -30,11 +30,18 @@ struct Level {
     turn: bool,
 }
 
+impl Level {
+    fn is_empty(&self) -> bool {
+        self.in_turn.is_empty() && self.in_order.is_empty()
+    }
+}
+
 /// The streams that may send DATA.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     scheduling: Scheduling,
-    levels: [Level; URGENCIES],
+    /// From the first stream until [`Self::trim`]: an idle connection has none.
+    levels: Vec<Level>,
     /// A bit for each level that holds a stream.
     occupied: u8,
 }
@@ -43,7 +50,7 @@ impl Schedule {
     pub(crate) fn new(scheduling: Scheduling) -> Self {
         Schedule {
             scheduling,
-            levels: Default::default(),
+            levels: Vec::new(),
             occupied: 0,
         }
     }
@@ -52,9 +59,19 @@ impl Schedule {
         self.occupied == 0
     }
 
+    /// Gives back the room for streams while there are none.
+    pub(crate) fn trim(&mut self) {
+        if self.is_empty() {
+            self.levels = Vec::new();
+        }
+    }
+
     /// Puts a stream in; the caller knows that it is not in yet.
     pub(crate) fn insert(&mut self, key: Key, priority: Priority) {
         let (index, in_turn) = self.place(priority);
+        if self.levels.is_empty() {
+            self.levels.resize_with(URGENCIES, Level::default);
+        }
         let level = &mut self.levels[index];
         if in_turn {
             level.in_turn.push_back(key);
@@ -67,7 +84,9 @@ impl Schedule {
     /// Takes a stream out, wherever it stands.
     pub(crate) fn remove(&mut self, key: Key, priority: Priority) {
         let (index, in_turn) = self.place(priority);
-        let level = &mut self.levels[index];
+        let Some(level) = self.levels.get_mut(index) else {
+            return;
+        };
         if in_turn {
             if let Some(at) = level.in_turn.iter().position(|&other| other == key) {
                 level.in_turn.remove(at);
@@ -75,7 +94,9 @@ impl Schedule {
         } else {
             level.in_order.remove(&key.id());
         }
-        self.vacate(index);
+        if level.is_empty() {
+            self.occupied &= !(1 << index);
+        }
     }
 
     /// The stream whose frame is next; it stays in.
@@ -107,12 +128,7 @@ impl Schedule {
             level.in_order.pop_first();
         }
         level.turn = !level.turn;
-        self.vacate(index);
-    }
-
-    fn vacate(&mut self, index: usize) {
-        let level = &self.levels[index];
-        if level.in_turn.is_empty() && level.in_order.is_empty() {
+        if level.is_empty() {
             self.occupied &= !(1 << index);
         }
     }

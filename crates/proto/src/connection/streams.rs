@@ -83,6 +83,8 @@ impl Connection {
     /// Gives back memory that is kept for the next batch, and that a connection on which nothing happens does not need.
     pub fn trim(&mut self) {
         self.streams.trim();
+        self.schedule.trim();
+        self.encoder.rest();
         self.section.trim();
         self.events.trim();
         self.control.shrink_to_fit();

@@ -26,8 +26,8 @@ const LATELY: usize = 64;
 #[derive(Debug)]
 pub struct Encoder {
     table: EncoderTable,
-    /// Hashes of fields that were sent as literals lately, although their kind seldom repeats.
-    lately: [u32; LATELY],
+    /// Hashes of fields that were sent as literals lately, although their kind seldom repeats; none at rest.
+    lately: Option<Box<[u32; LATELY]>>,
     own_cap: usize,
     /// A table size to be signalled at the next block, and the smallest there was since the last.
     owed_update: Option<SizeUpdate>,
@@ -46,7 +46,7 @@ impl Encoder {
     pub fn new(own_cap: usize) -> Self {
         let mut encoder = Self {
             table: EncoderTable::new(DEFAULT_TABLE_SIZE),
-            lately: [0; LATELY],
+            lately: None,
             own_cap,
             owed_update: None,
         };
@@ -91,6 +91,16 @@ impl Encoder {
         if let Some(owed) = self.owed_update.take() {
             self.send_size_update(owed, out);
         }
+        if self.table.is_at_rest() {
+            self.table.wake();
+        }
+    }
+
+    /// Gives up what can be made anew or done without, some 800 bytes, while nothing is sent. What the peer's decoder holds
+    /// stays known.
+    pub fn rest(&mut self) {
+        self.table.rest();
+        self.lately = None;
     }
 
     #[cold]
@@ -170,7 +180,8 @@ impl Encoder {
     /// Whether a field was sent lately. Two that share a hash cost an entry at worst.
     fn comes_again(&mut self, hashes: Hashes) -> bool {
         let hash = hashes.of_field();
-        let place = &mut self.lately[hash as usize % LATELY];
+        let lately = self.lately.get_or_insert_with(|| Box::new([0; LATELY]));
+        let place = &mut lately[hash as usize % LATELY];
         std::mem::replace(place, hash) == hash
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Belongs to the encoder. Two chained indexes over a ring of entries: a chain leads from a newer entry to an older
 //! one of the same bucket, and ends by itself where it reaches an entry that was evicted, so that neither an insertion
-//! nor an eviction has to mend it.
+//! nor an eviction has to mend it. A table at rest keeps no indexes, which are made anew from the entries.
 
 use std::collections::VecDeque;
 
@@ -69,10 +69,33 @@ impl Entry {
 pub(super) struct EncoderTable {
     entries: VecDeque<Entry>,
     inserted: u32,
-    by_field: [u32; BUCKETS],
-    by_name: [u32; BUCKETS],
+    /// None at rest, and before the first entry.
+    buckets: Option<Box<Buckets>>,
     size: usize,
     max_size: usize,
+}
+
+/// The number of the newest entry of each bucket.
+#[derive(Debug)]
+struct Buckets {
+    by_field: [u32; BUCKETS],
+    by_name: [u32; BUCKETS],
+}
+
+impl Buckets {
+    fn new() -> Box<Self> {
+        Box::new(Buckets {
+            by_field: [0; BUCKETS],
+            by_name: [0; BUCKETS],
+        })
+    }
+
+    /// Begins the chains of an entry's buckets with it.
+    fn put(&mut self, entry: &mut Entry, number: u32) {
+        let hashes = entry.hashes;
+        entry.older_field = core::mem::replace(&mut self.by_field[bucket(hashes.field)], number);
+        entry.older_name = core::mem::replace(&mut self.by_name[bucket(hashes.name)], number);
+    }
 }
 
 impl EncoderTable {
@@ -80,8 +103,7 @@ impl EncoderTable {
         Self {
             entries: VecDeque::new(),
             inserted: 0,
-            by_field: [0; BUCKETS],
-            by_name: [0; BUCKETS],
+            buckets: None,
             size: 0,
             max_size,
         }
@@ -103,7 +125,7 @@ impl EncoderTable {
     /// The index of the field, or of its name.
     #[inline]
     pub(super) fn find(&self, hashes: Hashes, name: FieldNameRef<'_>, value: &[u8]) -> Option<Match> {
-        let mut number = self.by_field[bucket(hashes.field)];
+        let mut number = self.buckets.as_ref()?.by_field[bucket(hashes.field)];
         let mut least_age = 0;
         while let Some((age, entry)) = self.entry(number, least_age) {
             if entry.hashes.field == hashes.field && *entry.value == *value && is_name(&entry.name, name) {
@@ -117,7 +139,7 @@ impl EncoderTable {
 
     /// The index of the newest entry of this name.
     pub(super) fn find_name(&self, hashes: Hashes, name: FieldNameRef<'_>) -> Option<usize> {
-        let mut number = self.by_name[bucket(hashes.name)];
+        let mut number = self.buckets.as_ref()?.by_name[bucket(hashes.name)];
         let mut least_age = 0;
         while let Some((age, entry)) = self.entry(number, least_age) {
             if entry.hashes.name == hashes.name && is_name(&entry.name, name) {
@@ -131,20 +153,42 @@ impl EncoderTable {
 
     /// Adds a field whose size does not pass the table's.
     pub(super) fn insert(&mut self, hashes: Hashes, name: FieldNameRef<'_>, value: &[u8]) {
-        let entry = Entry {
+        let mut entry = Entry {
             name: name.to_owned(),
             value: value.into(),
             hashes,
-            older_field: self.by_field[bucket(hashes.field)],
-            older_name: self.by_name[bucket(hashes.name)],
+            older_field: 0,
+            older_name: 0,
         };
         let size = entry.size();
         self.evict_to(self.max_size.saturating_sub(size));
         self.inserted = self.inserted.wrapping_add(1);
-        self.by_field[bucket(hashes.field)] = self.inserted;
-        self.by_name[bucket(hashes.name)] = self.inserted;
+        let buckets = self.buckets.get_or_insert_with(Buckets::new);
+        buckets.put(&mut entry, self.inserted);
         self.size += size;
         self.entries.push_back(entry);
+    }
+
+    /// Whether the indexes have to be made before anything is found.
+    #[inline]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.buckets.is_none() && !self.entries.is_empty()
+    }
+
+    /// Gives up the indexes until [`Self::wake`] makes them anew.
+    pub(super) fn rest(&mut self) {
+        self.buckets = None;
+        self.entries.shrink_to_fit();
+    }
+
+    pub(super) fn wake(&mut self) {
+        let mut buckets = Buckets::new();
+        let mut number = self.inserted.wrapping_sub(self.entries.len() as u32);
+        for entry in &mut self.entries {
+            number = number.wrapping_add(1);
+            buckets.put(entry, number);
+        }
+        self.buckets = Some(buckets);
     }
 
     /// The entry of a number and its age, if it is still there and no newer than its chain has come.
@@ -248,6 +292,26 @@ mod tests {
             }
         }
         assert_eq!(table.entries.len(), 4096 / 37);
+    }
+
+    #[test]
+    fn a_table_that_was_at_rest_finds_what_it_found_before() {
+        let mut table = EncoderTable::new(400);
+        table.inserted = u32::MAX - 5;
+        for number in 0..30u8 {
+            insert(&mut table, b"n", &[number % 7]);
+            insert(&mut table, b"m", &[number]);
+            let found = |table: &EncoderTable| {
+                let fields =
+                    (0..30u8).map(|value| (find(table, b"n", &[value]), find(table, b"m", &[value])));
+                fields.collect::<Vec<_>>()
+            };
+            let before = found(&table);
+            table.rest();
+            assert!(table.is_at_rest());
+            table.wake();
+            assert_eq!(found(&table), before);
+        }
     }
 
     #[test]
