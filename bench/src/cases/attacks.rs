@@ -27,7 +27,7 @@ const MARGIN: Duration = Duration::from_millis(100);
 const MOST_MIB: f64 = 4.0;
 const MOST_CPU: f64 = 1.0;
 const MOST_LATENCY: f64 = 2.0;
-/// Less processor time than this, of either, is too little to compare, in seconds a second: the client takes half of it.
+/// Less processor time than this, of either, is too little to compare, in seconds a second.
 const LEAST_CPU: f64 = 0.04;
 /// Those that are measured over TLS too.
 const SECURE: [Attack; 4] = [
@@ -41,6 +41,7 @@ const SECURE: [Attack; 4] = [
 struct Sample {
     attacked: Attacked,
     growth: f64,
+    /// Without what it takes to serve the client alone.
     server_cpu: f64,
     alone: f64,
     beside: f64,
@@ -72,8 +73,8 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     draft.say(
         "`fullbore serve` with one thread on one core; on the other an attacker over raw sockets, who writes as fast as it can \
          and comes again at once when it is thrown out, and a client that asks for 12 bytes each 2 ms. Those who are never \
-         thrown out have 8 connections of 50 streams. Memory is what the server's peak adds to what it had before; the \
-         latencies are the client's medians in microseconds, before the attack and beside it.",
+         thrown out have 8 connections of 50 streams. Memory is what the server's peak adds to what it had before, its \
+         processor time what the attack adds to what it takes to serve the client alone; the latencies are the client's medians in microseconds, before the attack and beside it.",
     );
     let mut table = Table::new([
         "attack",
@@ -204,9 +205,11 @@ impl Trial<'_> {
     fn measure(&self) -> Result<Sample, Fault> {
         let (server, _lines, port) = process::on_core(SERVERS_CORE, || self.serve())?;
         let length = if self.session.quick { QUICK_MS } else { ATTACK_MS };
+        let begun = server.cpu()?;
         let alone = self.bystander(port, length)?;
         let memory = server.memory().unwrap_or(0);
         let before = server.cpu()?;
+        let bystanders = before.saturating_sub(begun);
         let mut attacker = part::command("attacker")?;
         let span = length + 2 * MARGIN.as_millis() as u64;
         attacker
@@ -222,7 +225,7 @@ impl Trial<'_> {
         thread::sleep(MARGIN);
         let beside = self.bystander(port, length)?;
         let line = lines.next(LIMIT).unwrap_or_default();
-        let cpu = server.cpu()?.saturating_sub(before);
+        let cpu = server.cpu()?.saturating_sub(before + bystanders);
         drop(attacker);
         let attacked =
             Attacked::parse(&line).ok_or_else(|| Fault::Output("the attacker".to_owned(), line))?;

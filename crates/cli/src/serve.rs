@@ -90,7 +90,7 @@ pub struct Settings {
     /// The longest such chunk, in bytes. Default: 256 KiB.
     pub chunk_bytes: usize,
     /// What the chunks of all responses come to, in bytes, before all are as short as the first: none is longer than a
-    /// sixteenth of what is left of this. Default: 16 MiB.
+    /// sixteenth of what is left of this. Default: 4 MiB.
     pub all_chunks_bytes: usize,
     /// How many buffers of `chunk_bytes` are kept for the next reader once they are free, for all responses together.
     /// Default: 8, which is 2 MiB at the default `chunk_bytes`.
@@ -118,7 +118,7 @@ impl Default for Settings {
             whole_body_bytes: 64 * 1024,
             chunk_bytes: 256 * 1024,
             first_chunk_bytes: 4 * 1024,
-            all_chunks_bytes: 16 << 20,
+            all_chunks_bytes: 4 << 20,
             idle_chunks: 8,
             cache_bytes: 32 << 20,
             cache_after: Duration::from_secs(2),
