@@ -84,13 +84,13 @@ pub struct Settings {
     pub index: String,
     /// A file of at most so many bytes is read whole, to be kept in memory. Default: 64 KiB.
     pub whole_body_bytes: usize,
-    /// Of other files so many bytes are read first, and then twice as many each time: a stream whose peer takes nothing holds
-    /// little. Default: 4 KiB.
+    /// Of other files so many bytes are read first, and then as many each time as before that together: a stream whose
+    /// peer takes nothing holds little. Default: 4 KiB.
     pub first_chunk_bytes: usize,
     /// The longest such chunk, in bytes. Default: 256 KiB.
     pub chunk_bytes: usize,
-    /// What the chunks of all responses come to, in bytes, before all are as short as the first: none is longer than a
-    /// sixteenth of what is left of this. Default: 4 MiB.
+    /// What the chunks of all responses come to, in bytes, before all are as short as the first: none is longer than an
+    /// eighth of what is left of this. Default: 4 MiB.
     pub all_chunks_bytes: usize,
     /// How many buffers of `chunk_bytes` are kept for the next reader once they are free, for all responses together.
     /// Default: 8, which is 2 MiB at the default `chunk_bytes`.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 
 /// A chunk takes at most this share of what is left of the bound.
-const SHARE: usize = 16;
+const SHARE: usize = 8;
 
 /// How long chunks are, and how many bytes they may come to.
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +56,15 @@ impl Buffers {
         })
     }
 
-    /// How long a chunk may be now, in bytes; at least one.
+    /// How long a chunk may be now, in bytes: the longest, or a half, a quarter and so on of it; at least as long as the
+    /// first.
     pub(super) fn most(&self) -> usize {
         let left = self.sizes.all.saturating_sub(self.used.load(Ordering::Relaxed));
-        (left / SHARE).clamp(self.sizes.first, self.sizes.most)
+        let mut most = self.sizes.most;
+        while most > left / SHARE && most / 2 >= self.sizes.first {
+            most /= 2;
+        }
+        most
     }
 
     /// How long the first chunk of a body is, in bytes; at least one.

@@ -2,8 +2,8 @@
 //!
 //! A chunk is read when it is asked for, as long as the system has it in memory. From where it would have to wait for a
 //! disk, chunks are read one ahead of the one given out, by blocking jobs where they must, so a body holds one chunk
-//! itself beside the one that its reader has: two, however long the file is. Each is twice as long as the one before, so
-//! that a stream whose peer takes nothing holds little. The length is announced from the file as it was
+//! itself beside the one that its reader has: two, however long the file is. Each is as long as all before it together, so
+//! that a stream whose peer takes nothing holds little, and chunks end where full frames do. The length is announced from the file as it was
 //! when opened. A file that grew is cut there; one that shrank makes the body fail, so that its stream is reset and
 //! no short body passes for a whole one. Made by `files` and `respond`, polled by the transport.
 
@@ -54,8 +54,8 @@ struct FileBody {
     /// Bytes not yet given out, those read ahead included.
     remaining: u64,
     ahead: Ahead,
-    /// How long the next chunk is, if it may be.
-    next_length: usize,
+    /// How much of the file has been asked for in chunks.
+    asked: usize,
     /// Whether a read had to wait: then the next ones may, and are begun early.
     cold: bool,
 }
@@ -103,7 +103,7 @@ impl ServeBody {
         let remaining = segments.iter().map(Segment::len).sum();
         let mut body = FileBody {
             file: Arc::new(file),
-            next_length: buffers.first(),
+            asked: 0,
             buffers,
             runtime: Handle::current(),
             segments,
@@ -133,9 +133,8 @@ impl FileBody {
         let Some(Segment::File(range)) = self.segments.front_mut() else {
             return None;
         };
-        let most = self.buffers.most();
-        let length = self.next_length.min(most);
-        self.next_length = length.saturating_mul(2).min(most);
+        let length = self.asked.clamp(self.buffers.first(), self.buffers.most());
+        self.asked = self.asked.saturating_add(length);
         let end = range.start.saturating_add(length as u64).min(range.end);
         let next = range.start..end;
         range.start = end;

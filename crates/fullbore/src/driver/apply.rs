@@ -128,19 +128,16 @@ where
 
     /// How many bytes the stream has waiting in the engine, which is asked to say when there is room.
     pub(super) fn queued(&mut self, id: StreamId, state: &mut State) -> usize {
-        let share = self.share(id);
+        let share = self.share();
         state.outbound.set_share(share);
         let low_water = self.connection.config().send_low_water;
         self.connection.want_room_at(id, low_water.min(share / 2))
     }
 
-    /// What a stream may have waiting: the same as all others, those among them whose bodies are still to come. While its
-    /// window is closed that is one piece, whatever its length.
-    pub(super) fn share(&self, id: StreamId) -> usize {
-        let window = self.connection.stream_send_window_remaining(id);
-        if window.is_some_and(|bytes| bytes <= 0) {
-            return 1;
-        }
+    /// What each stream may have waiting, those among them whose bodies are still to come. A stream whose window is closed
+    /// has as much as the others: with less it would run dry whenever the window opens, in the middle of a frame, and short
+    /// frames make peers refill out of step.
+    pub(super) fn share(&self) -> usize {
         let all = self.connection.config().send_buffer;
         let share = all / self.connection.stream_count().max(1);
         share.clamp(LEAST_SEND_BUFFER, SEND_BUFFER)

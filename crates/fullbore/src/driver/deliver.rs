@@ -50,7 +50,7 @@ where
     /// A server's new request.
     fn begin(&mut self, id: StreamId, request: Request<()>, end: bool, cx: &mut Context<'_>) {
         let report_at = self.connection.stream_release_until_due(id);
-        let share = self.share(id);
+        let share = self.share();
         let cell = self.cell(|state| {
             state.id = Some(id);
             state.inbound.ended = end;
