@@ -21,7 +21,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -129,11 +129,11 @@ impl Memory {
 
     async fn hyper<S, B>(&self, tls: Option<Arc<ServerConfig>>, service: S) -> Result<(), Failure>
     where
-        S: Service<Request<Received>, Response = Response<B>> + Clone + Send + 'static,
-        S::Future: Send + 'static,
-        S::Error: Into<Failure>,
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Failure>,
+        S: Service<Request<Received>, Response = Response<B>, Error: Into<Failure>, Future: Send + 'static>
+            + Clone
+            + Send
+            + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         say(&format!("listening on {}", listener.local_addr()?))?;
@@ -141,13 +141,14 @@ impl Memory {
         loop {
             let (socket, _) = listener.accept().await?;
             socket.set_nodelay(true)?;
+            let (tls, streams, service) = (tls.clone(), self.max_streams, service.clone());
             // A connection that fails is its client's loss, who tells of it.
-            tokio::spawn(hyper_connection(
-                socket,
-                tls.clone(),
-                self.max_streams,
-                service.clone(),
-            ));
+            tokio::spawn(async move {
+                match tls {
+                    Some(tls) => hyper_serve(tls.accept(socket).await?, streams, service).await,
+                    None => hyper_serve(socket, streams, service).await,
+                }
+            });
         }
     }
 }
@@ -174,33 +175,12 @@ fn current_thread() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-async fn hyper_connection<S, B>(
-    socket: TcpStream,
-    tls: Option<TlsAcceptor>,
-    max_streams: u32,
-    service: S,
-) -> Result<(), Failure>
-where
-    S: Service<Request<Received>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<Failure>,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Failure>,
-{
-    match tls {
-        Some(tls) => hyper_serve(tls.accept(socket).await?, max_streams, service).await,
-        None => hyper_serve(socket, max_streams, service).await,
-    }
-}
-
 async fn hyper_serve<T, S, B>(io: T, max_streams: u32, service: S) -> Result<(), Failure>
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Received>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<Failure>,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Failure>,
+    T: AsyncRead + AsyncWrite + Unpin,
+    S: Service<Request<Received>, Response = Response<B>, Error: Into<Failure>, Future: Send + 'static>
+        + Clone,
+    B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
 {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
