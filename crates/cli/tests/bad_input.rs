@@ -285,7 +285,7 @@ fn a_wrong_command_line_exits_with_2() -> TestResult {
 #[test]
 fn an_interrupt_mid_body_exits_with_130_and_removes_the_file() -> TestResult {
     use std::time::{Duration, Instant};
-    for signal in ["TERM", "INT"] {
+    for told in [support::Signal::Terminate, support::Signal::Interrupt] {
         let script = |id| {
             let mut octets = frames::ok(id, Some(1_000_000));
             // More than is gathered before a file is begun.
@@ -307,9 +307,7 @@ fn an_interrupt_mid_body_exits_with_130_and_removes_the_file() -> TestResult {
             std::thread::sleep(Duration::from_millis(5));
         }
         let before = names(folder.path())?;
-        Command::new("kill")
-            .args(["-s", signal, &child.id().to_string()])
-            .status()?;
+        support::signal(&child, told)?;
         let output = child.wait_with_output()?;
         assert!(
             matches!(before.as_slice(), [name] if name.starts_with(".out.") && name.ends_with(".part")),

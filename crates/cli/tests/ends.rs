@@ -6,11 +6,10 @@ mod support;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use support::frames::{self, END_STREAM};
-use support::{Ended, Serving, TestResult, names};
+use support::{Ended, Serving, Signal, TestResult, names, signal};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Nothing that a test waits for takes so long.
@@ -62,12 +61,6 @@ impl Upload {
         }
     }
 
-    fn signal(&self, name: &str) -> TestResult {
-        let id = self.serving.child.id().to_string();
-        Command::new("kill").args(["-s", name, &id]).status()?;
-        Ok(())
-    }
-
     /// How the server ended.
     fn ended(&mut self) -> TestResult<Ended> {
         let code = self.serving.child.wait()?.code();
@@ -89,7 +82,7 @@ fn an_upload_that_does_not_end_within_the_drain_timeout_is_dropped() -> TestResu
         let root = tempfile::tempdir()?;
         let args = [&["--drain-timeout", "100ms"], threads].concat();
         let mut upload = Upload::begin(root.path(), &args, b"half")?;
-        upload.signal("TERM")?;
+        signal(&upload.serving.child, Signal::Terminate)?;
         let ended = upload.ended()?;
         assert_eq!(ended.code, Some(13), "{ended:?}");
         let last = ended.stderr.lines().last().unwrap_or_default();
@@ -104,7 +97,7 @@ fn an_upload_may_end_within_the_drain_timeout_and_0_is_none() -> TestResult {
     for timeout in ["1000s", "0"] {
         let root = tempfile::tempdir()?;
         let mut upload = Upload::begin(root.path(), &["--drain-timeout", timeout], b"half")?;
-        upload.signal("TERM")?;
+        signal(&upload.serving.child, Signal::Terminate)?;
         upload.hear(frames::GOAWAY)?;
         upload.is_taken_in()?;
         upload
@@ -151,7 +144,7 @@ fn a_server_that_is_killed_leaves_nothing_of_an_upload() -> TestResult {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(names(root.path())?, before);
-        upload.signal("KILL")?;
+        signal(&upload.serving.child, Signal::Kill)?;
         upload.ended()?;
         assert_eq!(names(root.path())?, before);
         if let Some(old) = old {

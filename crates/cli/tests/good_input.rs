@@ -14,7 +14,7 @@ use bytes::Bytes;
 use fullbore::{Incoming, Server};
 use http::{Request, Response};
 use http_body_util::Full;
-use support::{Serving, TestResult, names, program, run};
+use support::{Serving, Signal, TestResult, names, program, run, signal};
 use tower_service::Service;
 
 /// Bytes in which a lost, doubled or moved part shows.
@@ -146,10 +146,7 @@ fn threads_share_out_the_connections_and_end_together() -> TestResult {
     ended.failed_with(17);
     assert!(ended.stderr.contains("cannot listen on"), "{ended:?}");
 
-    let killed = std::process::Command::new("kill")
-        .arg(serving.child.id().to_string())
-        .status()?;
-    assert!(killed.success());
+    signal(&serving.child, Signal::Terminate)?;
     assert_eq!(serving.child.wait()?.code(), Some(0));
     Ok(())
 }
@@ -326,12 +323,10 @@ fn a_server_that_is_busy_takes_no_huge_pages() -> TestResult {
 #[cfg(unix)]
 #[test]
 fn a_server_told_to_end_exits_with_0() -> TestResult {
-    for signal in ["TERM", "INT"] {
+    for told in [Signal::Terminate, Signal::Interrupt] {
         let root = tempfile::tempdir()?;
         let mut serving = Serving::start(root.path(), &["--plaintext"])?;
-        std::process::Command::new("kill")
-            .args(["-s", signal, &serving.child.id().to_string()])
-            .status()?;
+        signal(&serving.child, told)?;
         assert_eq!(serving.child.wait()?.code(), Some(0));
     }
     Ok(())

@@ -6,9 +6,9 @@ mod support;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 
-use support::{TestResult, program, run};
+use support::{Signal, TestResult, program, run, signal};
 
 /// The client's preface, an empty SETTINGS, a WINDOW_UPDATE for the connection, and 5 bytes of DATA.
 const REQUEST: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
@@ -66,8 +66,7 @@ impl Linking {
 
     /// Ends it with SIGTERM; returns its exit code and all that it still printed.
     fn stop(mut self) -> TestResult<(Option<i32>, String, String)> {
-        let killed = Command::new("kill").arg(self.child.id().to_string()).status()?;
-        assert!(killed.success());
+        signal(&self.child, Signal::Terminate)?;
         let (mut out, mut notes) = (String::new(), String::new());
         self.output.read_to_string(&mut out)?;
         if let Some(mut stderr) = self.child.stderr.take() {

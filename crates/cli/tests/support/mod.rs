@@ -61,6 +61,31 @@ pub(crate) fn ended(command: &mut Command) -> TestResult<Ended> {
     })
 }
 
+/// What a program is told from outside.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Signal {
+    Interrupt,
+    Kill,
+    Terminate,
+}
+
+/// Signals a child that has not been waited for, without a program for it: not every machine has `kill`.
+#[cfg(unix)]
+pub(crate) fn signal(child: &Child, signal: Signal) -> TestResult {
+    use rustix::process::{Pid, Signal as System, kill_process};
+    let signal = match signal {
+        Signal::Interrupt => System::INT,
+        Signal::Kill => System::KILL,
+        Signal::Terminate => System::TERM,
+    };
+    Ok(kill_process(Pid::from_child(child), signal)?)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn signal(_: &Child, signal: Signal) -> TestResult {
+    Err(format!("no {signal:?} on this system").into())
+}
+
 /// The names in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> TestResult<Vec<String>> {
     let mut names = Vec::new();
