@@ -15,7 +15,7 @@ pub(crate) mod target;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::args::GetArgs;
 use crate::cause::{Direction, Waited};
@@ -58,15 +58,15 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let mut under_way = JoinSet::new();
     let mut more = true;
     loop {
+        // What has ended is counted before more is begun, so the results that wait stay few; those that ended together
+        // are printed together.
+        while let Some(ended) = under_way.try_join_next() {
+            report.add(outcome(ended));
+        }
+        report.flush();
         tokio::select! {
-            // What has ended is counted before more is begun, so the results that wait stay few.
             biased;
-            Some(ended) = under_way.join_next() => {
-                report.add(ended.unwrap_or_else(|error| Outcome::failed(
-                    String::new(),
-                    Failure::new(Exit::Other, format!("a download stopped by a fault of this program: {error}")),
-                )));
-            }
+            Some(ended) = under_way.join_next() => report.add(outcome(ended)),
             next = list.next(), if more && under_way.len() < parallel => match next {
                 Some(Ok(url)) => {
                     let fetcher = Arc::clone(&fetcher);
@@ -82,4 +82,12 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let exit = report.finish(waited);
     connect::farewell(&client).await;
     Ok(exit)
+}
+
+/// What became of a URL, even if its task did not live to say so.
+fn outcome(ended: Result<Outcome, JoinError>) -> Outcome {
+    ended.unwrap_or_else(|error| {
+        let text = format!("a download stopped by a fault of this program: {error}");
+        Outcome::failed(String::new(), Failure::new(Exit::Other, text))
+    })
 }

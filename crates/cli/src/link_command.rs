@@ -22,7 +22,8 @@ use crate::run::{self, Interrupt};
 /// # Errors
 /// An address that does not resolve, or cannot be listened on.
 pub(crate) fn run(args: LinkArgs) -> Result<ExitCode, Failure> {
-    raise_descriptor_limit();
+    // Two sockets for each client: the usual limit of 1,024 descriptors would end at 500.
+    run::raise_descriptor_limit();
     // The link has a thread of its own; this one only waits for reports and signals.
     let runtime = run::runtime(1, 1)?;
     runtime.block_on(forward(&args))
@@ -122,23 +123,6 @@ fn cannot_listen(address: &str, error: &io::Error) -> Failure {
             "cannot listen on {address}: {error}; choose another with --listen, such as 127.0.0.1:0 for any free port"
         ),
     )
-}
-
-/// Two sockets for each client: the usual limit of 1,024 descriptors would end at 500. Up to the hard limit a
-/// process may raise it by itself.
-fn raise_descriptor_limit() {
-    #[cfg(unix)]
-    {
-        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-        let limit = getrlimit(Resource::Nofile);
-        let _ = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: limit.maximum,
-                maximum: limit.maximum,
-            },
-        );
-    }
 }
 
 /// One connection as a table, in which rows without a frame are left out.

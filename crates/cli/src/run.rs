@@ -44,6 +44,26 @@ pub(crate) fn to_end(
     ended
 }
 
+/// Raises the number of descriptors that the process may have to what it may raise it to by itself, and tells it where
+/// it is known.
+pub(crate) fn raise_descriptor_limit() -> Option<u64> {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let limit = getrlimit(Resource::Nofile);
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => limit.maximum,
+            Err(_) => limit.current,
+        }
+    }
+    #[cfg(not(unix))]
+    None
+}
+
 /// A runtime of the calling thread alone, with at most so many others for files.
 pub(crate) fn lone_runtime(disk_threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()

@@ -17,6 +17,7 @@
 //! | `conditional` | RFC 9110 section 13 |
 //! | `range` | RFC 9110 section 14 |
 //! | `file_body` | the octets of a file as a response body |
+//! | `source` | the file that a body reads from, held open or found again |
 //! | `buffers` | the buffers that files are read into |
 //! | `uploads` | PUT and POST |
 //! | `store` | the file that an upload becomes |
@@ -41,6 +42,7 @@ mod representation;
 mod resolve;
 mod respond;
 mod service;
+mod source;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -84,6 +86,16 @@ pub struct Settings {
     pub index: String,
     /// A file of at most so many bytes is read whole, to be kept in memory. Default: 64 KiB.
     pub whole_body_bytes: usize,
+    /// A file of at most so many bytes is read whole even if it is not to be kept, since it was changed just now: in pieces
+    /// it would not leave in one frame. Default: 16 KiB.
+    pub one_frame_bytes: usize,
+    /// What files that were read whole come to, in bytes, kept ones and those on their way together; others are read in
+    /// chunks while there is no room. Default: 96 MiB, 64 MiB more than are kept.
+    pub all_whole_bytes: usize,
+    /// How many files are held open by the responses that they are read for. Those of further responses are opened anew for
+    /// each chunk, and a response ends with an error when its file is not the same any more. Default: 512, half of the
+    /// usual limit of a process; `fullbore serve` takes half of its own.
+    pub open_files: usize,
     /// Of other files so many bytes are read first, and then as many each time as before that together: a stream whose
     /// peer takes nothing holds little. Default: 4 KiB.
     pub first_chunk_bytes: usize,
@@ -116,6 +128,9 @@ impl Default for Settings {
             uploads: Uploads::Refuse,
             index: "index.html".to_owned(),
             whole_body_bytes: 64 * 1024,
+            one_frame_bytes: 16 * 1024,
+            all_whole_bytes: 96 << 20,
+            open_files: 512,
             chunk_bytes: 256 * 1024,
             first_chunk_bytes: 4 * 1024,
             all_chunks_bytes: 4 << 20,
@@ -135,6 +150,7 @@ impl Settings {
             most: self.chunk_bytes,
             first: self.first_chunk_bytes,
             all: self.all_chunks_bytes,
+            whole: self.all_whole_bytes,
         }
     }
 }

@@ -245,10 +245,14 @@ fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
             Uploads::Directory(dir.clone())
         }
     };
-    let settings = Settings {
+    let mut settings = Settings {
         uploads,
         ..Settings::default()
     };
+    // The other half is for connections.
+    if let Some(descriptors) = run::raise_descriptor_limit() {
+        settings.open_files = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
+    }
     let files =
         Files::open(&args.root, settings).map_err(|error| Failure::from_io("serve", &args.root, &error))?;
     let writer = if args.log {

@@ -1,6 +1,7 @@
 //! What became of each URL, and of the run: sentences and a closing line for people, or one JSON document.
 //!
-//! Results are printed as they come and only totals are kept, so a run of any length costs the same memory.
+//! Results are printed as they come, those that come together in one write, and only totals are kept, so a run of any
+//! length costs the same memory.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -87,8 +88,13 @@ pub(crate) struct Report {
     first_failure: Option<Exit>,
     /// What the transfers waited for, once they have ended.
     waited: Option<Waited>,
+    /// What of the document has not been printed yet.
+    unprinted: String,
     finished: bool,
 }
+
+/// So much of the document is printed at once, in bytes, though more may be about to come.
+const PRINTED_AT_ONCE: usize = 64 << 10;
 
 impl Report {
     pub(crate) fn new(format: Format, progress: Arc<Progress>) -> Self {
@@ -101,11 +107,12 @@ impl Report {
             bytes: 0,
             first_failure: None,
             waited: None,
+            unprinted: String::new(),
             finished: false,
         }
     }
 
-    /// Counts and prints one result.
+    /// Counts one result, which is printed by the next [`Self::flush`] at the latest.
     pub(crate) fn add(&mut self, outcome: Outcome) {
         self.bytes += outcome.bytes;
         self.progress.ended();
@@ -125,7 +132,11 @@ impl Report {
             } else {
                 ",\n"
             };
-            self.print(&format!("{before}{}", json(&Entry::from(&outcome))));
+            self.unprinted.push_str(before);
+            self.unprinted.push_str(&json(&Entry::from(&outcome)));
+            if self.unprinted.len() >= PRINTED_AT_ONCE {
+                self.flush();
+            }
         }
         self.results += 1;
     }
@@ -152,7 +163,9 @@ impl Report {
                 waited: self.waited.as_ref(),
             };
             let before = if self.results == 0 { "{\"results\":[" } else { "\n" };
-            self.print(&format!("{before}],\"totals\":{}}}\n", json(&totals)));
+            let end = format!("{before}],\"totals\":{}}}\n", json(&totals));
+            self.unprinted.push_str(&end);
+            self.flush();
         }
         // Of a single URL that failed, its sentence has said all there is to say.
         let said = self.results == 1 && self.failures == 1;
@@ -175,10 +188,19 @@ impl Report {
         line
     }
 
-    fn print(&self, text: &str) {
+    /// Prints what there is of the document.
+    pub(crate) fn flush(&mut self) {
+        if self.unprinted.is_empty() {
+            return;
+        }
+        let text = std::mem::take(&mut self.unprinted);
         self.progress.aside(|| {
+            // Nobody is left to be told of a reader that has gone.
             let _ = match self.format {
-                Format::JsonOut => io::stdout().write_all(text.as_bytes()),
+                Format::JsonOut => {
+                    let mut out = io::stdout().lock();
+                    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+                }
                 Format::JsonErr | Format::Text => io::stderr().write_all(text.as_bytes()),
             };
         });

@@ -21,6 +21,15 @@ pub(super) struct Sizes {
     pub(super) most: usize,
     /// What all chunks in use come to before they are of the shortest.
     pub(super) all: usize,
+    /// What files that were read whole come to.
+    pub(super) whole: usize,
+}
+
+/// What a buffer counts among.
+#[derive(Clone, Copy, Debug)]
+enum Use {
+    Chunk,
+    Whole,
 }
 
 /// A store of idle buffers, shared by all the responses of a service.
@@ -29,14 +38,17 @@ pub(super) struct Buffers {
     sizes: Sizes,
     max_idle: usize,
     idle: Mutex<Vec<Vec<u8>>>,
-    /// Bytes of buffers in use.
+    /// Bytes of buffers in use for chunks.
     used: AtomicUsize,
+    /// And for files that were read whole.
+    whole: AtomicUsize,
 }
 
 /// A buffer in use. Dropping it, or the last of the [`Bytes`] made of it, gives it back.
 pub(super) struct Buffer {
     data: Vec<u8>,
     filled: usize,
+    counts: Use,
     home: Arc<Buffers>,
 }
 
@@ -53,6 +65,7 @@ impl Buffers {
             max_idle,
             idle: Mutex::new(Vec::new()),
             used: AtomicUsize::new(0),
+            whole: AtomicUsize::new(0),
         })
     }
 
@@ -82,27 +95,46 @@ impl Buffers {
         self.lend(
             idle.unwrap_or_else(|| vec![0; self.sizes.most.max(length)]),
             length,
+            Use::Chunk,
         )
     }
 
     /// A buffer of just that length, which counts as the others do.
     pub(super) fn take_exactly(self: &Arc<Self>, length: usize) -> Buffer {
-        self.lend(vec![0; length], length)
+        self.lend(vec![0; length], length, Use::Chunk)
     }
 
-    fn lend(self: &Arc<Self>, data: Vec<u8>, length: usize) -> Buffer {
-        self.used.fetch_add(data.len(), Ordering::Relaxed);
+    /// A buffer for a file of that length, unless those that were read whole come to their bound with it.
+    pub(super) fn take_whole(self: &Arc<Self>, length: usize) -> Option<Buffer> {
+        let before = self.whole.load(Ordering::Relaxed);
+        (before.saturating_add(length) <= self.sizes.whole)
+            .then(|| self.lend(vec![0; length], length, Use::Whole))
+    }
+
+    fn lend(self: &Arc<Self>, data: Vec<u8>, length: usize, counts: Use) -> Buffer {
+        self.count(counts).fetch_add(data.len(), Ordering::Relaxed);
         Buffer {
             data,
             filled: length,
+            counts,
             home: Arc::clone(self),
         }
     }
 
-    /// How many bytes are in use.
+    fn count(&self, counts: Use) -> &AtomicUsize {
+        match counts {
+            Use::Chunk => &self.used,
+            Use::Whole => &self.whole,
+        }
+    }
+
+    /// How many bytes are in use, for chunks and for files that were read whole.
     #[cfg(test)]
-    pub(super) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+    pub(super) fn used(&self) -> (usize, usize) {
+        (
+            self.used.load(Ordering::Relaxed),
+            self.whole.load(Ordering::Relaxed),
+        )
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
@@ -130,7 +162,8 @@ impl AsRef<[u8]> for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.home.used.fetch_sub(self.data.len(), Ordering::Relaxed);
+        let count = self.home.count(self.counts);
+        count.fetch_sub(self.data.len(), Ordering::Relaxed);
         if self.data.len() < self.home.sizes.most {
             return;
         }
@@ -150,6 +183,7 @@ mod tests {
             first: 2,
             most: 8,
             all: 256,
+            whole: 10,
         };
         Buffers::new(sizes, max_idle)
     }
@@ -200,6 +234,20 @@ mod tests {
             "short ones are not kept"
         );
         assert_eq!(buffers.most(), 8);
-        assert_eq!(buffers.used(), 0);
+        assert_eq!(buffers.used(), (0, 0));
+    }
+
+    #[test]
+    fn what_is_read_whole_has_a_bound_of_its_own() {
+        let buffers = buffers(1);
+        let first = buffers.take_whole(6).unwrap();
+        assert!(buffers.take_whole(5).is_none());
+        let second = buffers.take_whole(4).unwrap();
+        assert_eq!(buffers.used(), (0, 10));
+        assert!(buffers.take_whole(1).is_none());
+        drop(first.freeze());
+        assert!(buffers.take_whole(6).is_some());
+        drop(second);
+        assert_eq!(buffers.used(), (0, 0));
     }
 }

@@ -8,7 +8,6 @@
 //! is reset and no short body passes for a whole one. Made by `files` and `respond`, polled by the transport.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::future::Future as _;
 use std::io;
 use std::ops::Range;
@@ -22,7 +21,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::buffers::Buffers;
-use super::disk::{Patience, read_exact_at};
+use super::disk::Patience;
+use super::source::Source;
 
 /// The body of every response that [`Files`](super::Files) gives. Its size hint is exact.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) enum Segment {
 
 #[derive(Debug)]
 struct FileBody {
-    file: Arc<File>,
+    source: Arc<Source>,
     buffers: Arc<Buffers>,
     runtime: Handle,
     segments: VecDeque<Segment>,
@@ -89,20 +89,20 @@ impl ServeBody {
         ServeBody(Kind::Memory(segments))
     }
 
-    /// A body of `segments`, the file's parts among them read from `file` in chunks. The first chunk is read here, if it
+    /// A body of `segments`, the file's parts among them read from `source` in chunks. The first chunk is read here, if it
     /// is what comes first. To be called within a runtime's context.
     ///
     /// # Errors
     /// The first read failed, or was not possible with this patience.
     pub(super) fn file(
-        file: File,
+        source: Source,
         segments: VecDeque<Segment>,
         buffers: Arc<Buffers>,
         patience: Patience,
     ) -> io::Result<ServeBody> {
         let remaining = segments.iter().map(Segment::len).sum();
         let mut body = FileBody {
-            file: Arc::new(file),
+            source: Arc::new(source),
             asked: 0,
             buffers,
             runtime: Handle::current(),
@@ -112,7 +112,7 @@ impl ServeBody {
             cold: patience == Patience::Wait,
         };
         if let Some(range) = body.next_read() {
-            body.ahead = Ahead::Ready(read(&body.file, &body.buffers, &range, patience)?);
+            body.ahead = Ahead::Ready(read(&body.source, &body.buffers, &range, patience)?);
         }
         Ok(ServeBody(Kind::File(body)))
     }
@@ -150,7 +150,7 @@ impl FileBody {
             return;
         };
         if Patience::AT_ONCE_IS_POSSIBLE {
-            match read(&self.file, &self.buffers, &range, Patience::AtOnce) {
+            match read(&self.source, &self.buffers, &range, Patience::AtOnce) {
                 Ok(chunk) => {
                     self.ahead = Ahead::Ready(chunk);
                     return;
@@ -159,8 +159,8 @@ impl FileBody {
                 Err(_) => self.cold = true,
             }
         }
-        let (file, buffers) = (Arc::clone(&self.file), Arc::clone(&self.buffers));
-        let job = move || read(&file, &buffers, &range, Patience::Wait);
+        let (source, buffers) = (Arc::clone(&self.source), Arc::clone(&self.buffers));
+        let job = move || read(&source, &buffers, &range, Patience::Wait);
         self.ahead = Ahead::Reading(self.runtime.spawn_blocking(job));
     }
 
@@ -255,9 +255,14 @@ impl Body for ServeBody {
 }
 
 /// Reads a chunk.
-fn read(file: &File, buffers: &Arc<Buffers>, range: &Range<u64>, patience: Patience) -> io::Result<Bytes> {
+fn read(
+    source: &Source,
+    buffers: &Arc<Buffers>,
+    range: &Range<u64>,
+    patience: Patience,
+) -> io::Result<Bytes> {
     let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
     let mut buffer = buffers.take(length);
-    read_exact_at(file, buffer.space(), range.start, patience)?;
+    source.read(buffer.space(), range.start, patience)?;
     Ok(buffer.freeze())
 }

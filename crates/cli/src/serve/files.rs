@@ -17,6 +17,7 @@ use http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, LOCATION};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 
+use super::buffers::Buffer;
 use super::cache::Cached;
 use super::conditional::{self, Verdict};
 use super::disk::{Patience, read_exact_at};
@@ -28,6 +29,7 @@ use super::representation::{OCTETS, Representation};
 use super::resolve::{BadPath, Target};
 use super::respond;
 use super::service::Shared;
+use super::source::{Place, Source};
 
 /// A file that is about to be sent.
 struct Opened<'a> {
@@ -39,15 +41,9 @@ struct Opened<'a> {
 
 /// Where its octets are.
 enum Content {
-    /// On disk, with what is needed to keep them when they are few.
+    /// On disk, with what is needed to keep them when they are few, or to find them again.
     File(File, Option<Place>),
     Memory(Bytes),
-}
-
-/// Where a file was found, and in which state.
-struct Place {
-    path: String,
-    identity: Identity,
 }
 
 /// Answers GET or HEAD without waiting for anything; `None` when that is not possible.
@@ -158,28 +154,43 @@ impl Opened<'_> {
         response
     }
 
-    /// The whole file; a small one is kept for the next who asks for this path.
+    /// The whole file; a small one is read whole, and kept for the next who asks for this path unless it was changed just
+    /// now.
     fn whole(mut self, request_path: &str) -> io::Result<Response<ServeBody>> {
         let mut response = self.head();
-        let length = self.representation.length;
+        let Some((file, buffer)) = self.whole_buffer() else {
+            let length = self.representation.length;
+            *response.body_mut() = self.body(0..length)?;
+            return Ok(response);
+        };
+        let mut buffer = buffer;
+        read_exact_at(file, buffer.space(), 0, self.patience)?;
+        let body = buffer.freeze();
         let cache = &self.shared.cache;
-        let is_kept = |place: &Place| {
-            length <= self.shared.settings.whole_body_bytes as u64 && cache.would_keep(&place.identity)
-        };
-        *response.body_mut() = match &mut self.content {
-            Content::File(file, place) if place.as_ref().is_some_and(is_kept) => {
-                let mut octets = vec![0; usize::try_from(length).unwrap_or(0)];
-                read_exact_at(file, &mut octets, 0, self.patience)?;
-                let body = Bytes::from(octets);
-                if let Some(Place { path, identity }) = place.take() {
-                    let representation = self.representation.clone();
-                    cache.keep(request_path, path, identity, representation, body.clone());
-                }
-                ServeBody::full(body)
+        if let Content::File(_, place) = &mut self.content {
+            if let Some(Place { path, identity }) = place.take_if(|place| cache.would_keep(&place.identity)) {
+                let representation = self.representation.clone();
+                cache.keep(request_path, path, identity, representation, body.clone());
             }
-            _ => self.body(0..length)?,
-        };
+        }
+        *response.body_mut() = ServeBody::full(body);
         Ok(response)
+    }
+
+    /// The file and a buffer for all of it, when it is one to be read whole.
+    fn whole_buffer(&self) -> Option<(&File, Buffer)> {
+        let (shared, length) = (self.shared, self.representation.length);
+        let Content::File(file, Some(place)) = &self.content else {
+            return None;
+        };
+        // What fits one frame would not fit one in pieces; what is longer is read so for the sake of the next only.
+        let is_kept =
+            || length <= shared.settings.whole_body_bytes as u64 && shared.cache.would_keep(&place.identity);
+        if length > shared.settings.one_frame_bytes as u64 && !is_kept() {
+            return None;
+        }
+        let buffer = shared.buffers.take_whole(usize::try_from(length).ok()?)?;
+        Some((file, buffer))
     }
 
     fn one(self, range: Range<u64>) -> io::Result<Response<ServeBody>> {
@@ -249,8 +260,15 @@ impl Opened<'_> {
     /// A body of many octets, read as they leave.
     fn stream(self, mut segments: VecDeque<Segment>) -> io::Result<ServeBody> {
         match self.content {
-            Content::File(file, _) => {
-                ServeBody::file(file, segments, Arc::clone(&self.shared.buffers), self.patience)
+            Content::File(file, place) => {
+                let Shared {
+                    root,
+                    buffers,
+                    descriptors,
+                    ..
+                } = self.shared;
+                let source = Source::new(file, place, root, descriptors);
+                ServeBody::file(source, segments, Arc::clone(buffers), self.patience)
             }
             Content::Memory(bytes) => {
                 for segment in &mut segments {

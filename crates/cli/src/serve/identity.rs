@@ -61,6 +61,13 @@ impl Identity {
 }
 
 impl Identity {
+    /// Whether this is the same file with the same octets, as far as its times tell. That of any change does not matter: a
+    /// new link to the file sets it too.
+    pub(super) fn has_octets_of(&self, other: &Identity) -> bool {
+        let octets = |of: &Identity| (of.device, of.inode, of.length, of.modified);
+        octets(self) == octets(other)
+    }
+
     /// Whether nothing has changed for `time`.
     pub(super) fn was_left_alone(&self, now: SystemTime, time: Duration) -> bool {
         let Some(limit) = now

@@ -22,6 +22,7 @@ use tower_service::Service;
 use super::buffers::Buffers;
 use super::cache::Cache;
 use super::file_body::ServeBody;
+use super::source::Descriptors;
 use super::{Settings, Uploads, files, respond, uploads};
 
 /// The future of an answer.
@@ -84,9 +85,10 @@ pub struct Files {
 /// What all clones share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) root: Dir,
+    pub(super) root: Arc<Dir>,
     pub(super) settings: Settings,
     pub(super) buffers: Arc<Buffers>,
+    pub(super) descriptors: Arc<Descriptors>,
     pub(super) cache: Cache,
     pub(super) sink: Sink,
 }
@@ -114,8 +116,9 @@ impl Files {
         };
         Ok(Files {
             shared: Arc::new(Shared {
-                root: open(root)?,
+                root: Arc::new(open(root)?),
                 buffers: Buffers::new(settings.chunks(), settings.idle_chunks),
+                descriptors: Descriptors::new(settings.open_files),
                 cache: Cache::new(settings.cache_bytes, settings.cache_after),
                 settings,
                 sink,

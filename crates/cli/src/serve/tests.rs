@@ -5,6 +5,7 @@ mod cache;
 mod files;
 mod log;
 mod ranges;
+mod scarce;
 mod traversal;
 mod uploads;
 

@@ -13,6 +13,7 @@ use super::*;
 fn small_chunks() -> Site {
     Site::with(|_| Settings {
         whole_body_bytes: 100,
+        one_frame_bytes: 100,
         chunk_bytes: 1000,
         ..Settings::default()
     })

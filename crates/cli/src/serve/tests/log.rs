@@ -34,6 +34,7 @@ impl Logged {
     fn new() -> Logged {
         let site = Site::with(|_| Settings {
             whole_body_bytes: 100,
+            one_frame_bytes: 100,
             chunk_bytes: 1000,
             ..Settings::default()
         });

@@ -1,0 +1,118 @@
+//! Where the octets of a long body come from: a file that is held open, or its name.
+//!
+//! A body whose peer takes nothing may last for minutes, and whoever asks for many would use up the descriptors of the
+//! process, those for new connections among them. So only so many files are held; what is beyond is opened anew for each
+//! chunk, and is held against the state in which it was found. Called by `file_body`, made by `files`.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cap_std::fs::Dir;
+
+use super::disk::{Patience, read_exact_at};
+use super::identity::Identity;
+use super::open::{Found, open, open_at_once};
+
+/// How many files are held open by bodies, of so many that may be.
+#[derive(Debug)]
+pub(super) struct Descriptors {
+    most: usize,
+    held: AtomicUsize,
+}
+
+/// Where a file was found, and in which state.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) path: String,
+    pub(super) identity: Identity,
+}
+
+/// What a body reads from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Held(Held),
+    Named(Arc<Dir>, Place),
+}
+
+/// An open file. Dropping it gives the descriptor back.
+#[derive(Debug)]
+pub(super) struct Held {
+    file: File,
+    descriptors: Arc<Descriptors>,
+}
+
+impl Descriptors {
+    pub(super) fn new(most: usize) -> Arc<Descriptors> {
+        Arc::new(Descriptors {
+            most,
+            held: AtomicUsize::new(0),
+        })
+    }
+
+    /// How many are held.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+impl Source {
+    /// Holds the file, unless enough are held and it can be found again.
+    pub(super) fn new(
+        file: File,
+        place: Option<Place>,
+        root: &Arc<Dir>,
+        descriptors: &Arc<Descriptors>,
+    ) -> Source {
+        let before = descriptors.held.fetch_add(1, Ordering::Relaxed);
+        let held = Held {
+            file,
+            descriptors: Arc::clone(descriptors),
+        };
+        match place {
+            Some(place) if before >= descriptors.most => Source::Named(Arc::clone(root), place),
+            _ => Source::Held(held),
+        }
+    }
+
+    /// Fills `buffer` from `offset` on.
+    ///
+    /// # Errors
+    /// As [`read_exact_at`]; `NotFound` when the file is not what it was, and had to be opened anew.
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64, patience: Patience) -> io::Result<()> {
+        match self {
+            Source::Held(held) => read_exact_at(&held.file, buffer, offset, patience),
+            Source::Named(root, place) => {
+                read_exact_at(&place.open(root, patience)?, buffer, offset, patience)
+            }
+        }
+    }
+}
+
+impl Place {
+    fn open(&self, root: &Dir, patience: Patience) -> io::Result<File> {
+        let found = match patience {
+            Patience::AtOnce => open_at_once(root, &self.path).ok_or(io::ErrorKind::WouldBlock)?,
+            Patience::Wait => open(root, &self.path),
+        };
+        match found {
+            Ok(Found::File(file, metadata))
+                if Identity::of(&metadata).is_some_and(|now| now.has_octets_of(&self.identity)) =>
+            {
+                Ok(file)
+            }
+            _ => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the file was changed, replaced or removed while it was being sent",
+            )),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.descriptors.held.fetch_sub(1, Ordering::Relaxed);
+    }
+}
