@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use fullbore::tls::server_config;
-use fullbore::{Incoming, Server};
+use fullbore::{Chunk, Incoming, Server};
 use fullbore_cli::serve::{Files, Log, Settings, Uploads};
 use http::{Method, Request, Response};
 use http_body::{Frame, SizeHint};
@@ -84,9 +84,12 @@ impl Memory {
         }
         match self.library {
             Library::Fullbore => current_thread()?.block_on(self.fullbore(tls, tower::service_fn(answer))),
-            Library::Files => current_thread()?.block_on(self.fullbore(tls, Log::new(self.files()?, None))),
+            Library::Files => {
+                let files = Log::new(self.files(self.cert.is_none())?, None);
+                current_thread()?.block_on(self.fullbore(tls, files))
+            }
             Library::Hyper => current_thread()?.block_on(self.hyper(tls, tower::service_fn(answer))),
-            Library::HyperFiles => current_thread()?.block_on(self.hyper(tls, self.files()?)),
+            Library::HyperFiles => current_thread()?.block_on(self.hyper(tls, self.files(false)?)),
             Library::HyperWorker => {
                 let worker = Builder::new_multi_thread()
                     .worker_threads(1)
@@ -101,8 +104,9 @@ impl Memory {
         }
     }
 
-    fn files(&self) -> std::io::Result<Files> {
+    fn files(&self, sends_files: bool) -> std::io::Result<Files> {
         let settings = Settings {
+            sends_files,
             uploads: Uploads::Discard,
             ..Settings::default()
         };
@@ -114,7 +118,7 @@ impl Memory {
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
         S::Future: Send + 'static,
         S::Error: Into<Failure>,
-        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B: http_body::Body<Data: Into<Chunk> + Send> + Send + Unpin + 'static,
         B::Error: Into<Failure>,
     {
         let mut server = Server::bind("127.0.0.1:0")
@@ -133,7 +137,7 @@ impl Memory {
             + Clone
             + Send
             + 'static,
-        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+        B: http_body::Body<Data: Send, Error: Into<Failure>> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         say(&format!("listening on {}", listener.local_addr()?))?;
@@ -180,7 +184,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     S: Service<Request<Received>, Response = Response<B>, Error: Into<Failure>, Future: Send + 'static>
         + Clone,
-    B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+    B: http_body::Body<Data: Send, Error: Into<Failure>> + Send + 'static,
 {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder

@@ -309,6 +309,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds_or_time)]
     pub(crate) drain_timeout: Duration,
 
+    /// Read files rather than have the system send them (sendfile), which it does without TLS, on Linux: slower, for files
+    /// that others write to while they are served
+    #[arg(long)]
+    pub(crate) no_sendfile: bool,
+
     /// How many streams a client may have open at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_streams: Option<u32>,

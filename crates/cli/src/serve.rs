@@ -104,6 +104,9 @@ pub struct Settings {
     /// What the chunks of all responses come to, in bytes, before all are as short as the first: none is longer than an
     /// eighth of what is left of this. Default: 4 MiB.
     pub all_chunks_bytes: usize,
+    /// Whether files that the system has in memory are sent by it ([`fullbore::FileRange`]) rather than read, in chunks of
+    /// `chunk_bytes`. It pays where the transport can do that: TCP without TLS, on Linux. Default: no.
+    pub sends_files: bool,
     /// How many buffers of `chunk_bytes` are kept for the next reader once they are free, for all responses together.
     /// Default: 8, which is 2 MiB at the default `chunk_bytes`.
     pub idle_chunks: usize,
@@ -134,6 +137,7 @@ impl Default for Settings {
             chunk_bytes: 256 * 1024,
             first_chunk_bytes: 4 * 1024,
             all_chunks_bytes: 4 << 20,
+            sends_files: false,
             idle_chunks: 8,
             cache_bytes: 32 << 20,
             cache_after: Duration::from_secs(2),

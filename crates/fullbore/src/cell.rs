@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use fullbore_proto::{ErrorCode, StreamId, StreamReport, WindowSize};
+use fullbore_proto::{ErrorCode, Payload, StreamId, StreamReport, WindowSize};
 use http::{HeaderMap, Request, Response};
 use tokio::sync::oneshot;
 
@@ -32,7 +32,7 @@ const KEPT_CAPACITY: usize = 16;
 pub(crate) enum Outgoing {
     Informational(Box<Response<()>>),
     Response(Response<()>, bool),
-    Data(Bytes, bool),
+    Data(Payload, bool),
     Trailers(Box<HeaderMap>),
     GrowWindow(WindowSize, oneshot::Sender<Result<(), Error>>),
     Report(oneshot::Sender<StreamReport>),
@@ -178,6 +178,11 @@ impl Cell {
         if !self.listed.swap(true, Ordering::SeqCst) {
             self.mailbox.post(Arc::clone(self));
         }
+    }
+
+    /// Whether ranges of files may be sent as they are.
+    pub(crate) fn sends_files(&self) -> bool {
+        self.mailbox.sends_files()
     }
 
     /// The driver takes the stream off its list, before it looks at the state.

@@ -6,6 +6,8 @@
 
 mod apply;
 mod deliver;
+#[cfg(target_os = "linux")]
+mod files;
 mod rest;
 mod transport;
 
@@ -48,6 +50,9 @@ impl Accept for NoAccept {
     }
 }
 
+/// How a transport writes what is next on a list, payloads that lie in files among it, and advances the list.
+type WriteFiles<T> = fn(&T, &mut Context<'_>, &mut Transmit) -> Poll<std::io::Result<usize>>;
+
 /// The task of one connection.
 pub(crate) struct Driver<T, A> {
     io: T,
@@ -63,6 +68,8 @@ pub(crate) struct Driver<T, A> {
     /// How much the next read asks for.
     read_size: usize,
     out: Transmit,
+    /// How lists are written on which payloads may lie in files, where the transport can do that.
+    write_files: Option<WriteFiles<T>>,
     /// Something was written that has not been flushed.
     unflushed: bool,
     /// How many of the bytes that readers consumed the engine knows of.
@@ -112,6 +119,7 @@ where
             slab: BytesMut::new(),
             read_size: transport::SMALLEST_READ,
             out: Transmit::new(),
+            write_files: None,
             unflushed: false,
             credited: 0,
             timer: None,
@@ -260,6 +268,14 @@ where
                 return fired;
             }
         }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl<A> Driver<tokio::net::TcpStream, A> {
+    /// From now on payloads may lie in files.
+    pub(crate) fn send_files(&mut self) {
+        self.write_files = Some(files::write);
     }
 }
 

@@ -32,6 +32,7 @@ mod cell;
 pub mod client;
 mod driver;
 mod error;
+mod file;
 mod mailbox;
 mod sender;
 pub mod server;
@@ -51,6 +52,7 @@ pub use fullbore_proto::frame::Kind as FrameKind;
 pub use self::body::Incoming;
 pub use self::client::{Client, ClientBuilder, OriginStats};
 pub use self::error::{BoxError, Error, ErrorKind};
+pub use self::file::{Chunk, FileRange, OpenFile};
 pub use self::server::Server;
 pub use self::settings::{DEFAULT_MEMORY_BUDGET, TcpBuffers};
 #[cfg(feature = "tls")]

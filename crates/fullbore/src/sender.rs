@@ -5,24 +5,31 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use fullbore_proto::ErrorCode;
+use fullbore_proto::{ErrorCode, Payload};
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::Body;
 
 use crate::cell::{Cell, Outgoing, register};
 use crate::error::{BoxError, Error, ErrorKind};
+use crate::file::{Chunk, FileRange};
 
 /// The one handle that sends on a stream. Dropping it before the end resets the stream.
 pub(crate) struct Sender {
     cell: Arc<Cell>,
     finished: bool,
+    /// What is being read of a file, since the transport does not send from files, and whether it is the end.
+    unread: Option<(FileRange, bool)>,
 }
+
+/// So much of a file is read at a time.
+const READ_AT_ONCE: usize = 64 << 10;
 
 impl Sender {
     pub(crate) fn new(cell: Arc<Cell>) -> Self {
         Sender {
             cell,
             finished: false,
+            unread: None,
         }
     }
 
@@ -31,7 +38,8 @@ impl Sender {
         self.wish(Outgoing::Response(response, end), 0, end);
     }
 
-    pub(crate) fn send_data(&mut self, data: Bytes, end: bool) {
+    pub(crate) fn send_data(&mut self, data: impl Into<Payload>, end: bool) {
+        let data = data.into();
         let bytes = data.len();
         self.wish(Outgoing::Data(data, end), bytes, end);
     }
@@ -109,11 +117,18 @@ impl Sender {
         mut body: Pin<&mut B>,
     ) -> Poll<Result<(), Error>>
     where
-        B: Body<Data = Bytes>,
+        B: Body,
+        B::Data: Into<Chunk>,
         B::Error: Into<BoxError>,
     {
         loop {
             ready!(self.poll_room(cx))?;
+            if self.unread.is_some() {
+                if self.read_some()? {
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
+            }
             let Poll::Ready(frame) = body.as_mut().poll_frame(cx) else {
                 // A body that waits for its source is not to outlive its stream.
                 return self.poll_failed(cx).map(Err);
@@ -124,19 +139,19 @@ impl Sender {
             };
             let frame = match frame {
                 Ok(frame) => frame,
-                Err(error) => {
-                    let error: BoxError = error.into();
-                    let text = format!("the body that was to be sent failed: {error}");
-                    let error = Error::with_source(ErrorKind::Body, text, error);
-                    self.reset_for(ErrorCode::INTERNAL_ERROR, &error);
-                    return Poll::Ready(Err(error));
-                }
+                Err(error) => return Poll::Ready(Err(self.body_failed(error.into()))),
             };
             match frame.into_data() {
                 Ok(data) => {
                     let end = body.is_end_stream();
-                    if end || !data.is_empty() {
-                        self.send_data(data, end);
+                    match data.into().open() {
+                        Ok(octets) if octets.is_empty() && !end => {}
+                        Ok(octets) => self.send_data(octets, end),
+                        Err(range) if self.cell.sends_files() => self.send_data(range, end),
+                        Err(range) => {
+                            self.unread = Some((range, end));
+                            continue;
+                        }
                     }
                     if end {
                         return Poll::Ready(Ok(()));
@@ -150,6 +165,33 @@ impl Sender {
                 }
             }
         }
+    }
+}
+
+impl Sender {
+    /// Reads the next piece of a file, here and now; whether that was the end of the body.
+    fn read_some(&mut self) -> Result<bool, Error> {
+        let Some((mut range, end)) = self.unread.take() else {
+            return Ok(false);
+        };
+        let octets = match range.split_to(READ_AT_ONCE).read() {
+            Ok(octets) => octets,
+            Err(error) => return Err(self.body_failed(error.into())),
+        };
+        let last = range.is_empty();
+        self.send_data(octets, end && last);
+        if !last {
+            self.unread = Some((range, end));
+        }
+        Ok(end && last)
+    }
+
+    /// The body cannot be had to its end: the stream is reset.
+    fn body_failed(&mut self, error: BoxError) -> Error {
+        let text = format!("the body that was to be sent failed: {error}");
+        let error = Error::with_source(ErrorKind::Body, text, error);
+        self.reset_for(ErrorCode::INTERNAL_ERROR, &error);
+        error
     }
 }
 

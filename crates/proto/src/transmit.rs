@@ -1,16 +1,21 @@
 //! The gather list: what is to be written, frame heads from an arena and payloads by reference.
 //!
 //! `connection::send` fills it, a driver writes it with one vectored write and advances it. It is a [`Buf`], so that a
-//! driver over anything that takes a buffer needs nothing else.
+//! driver over anything that takes a buffer needs nothing else, as long as all payloads are in memory.
 
 use std::io::IoSlice;
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
+
+use crate::payload::{Elsewhere, Payload};
 
 /// A payload up to this length is copied behind its head: a slice of its own costs the kernel more than the copy.
 const INLINE_PAYLOAD: usize = 1_024;
 
 /// A list of octets to write, in order, as slices of an arena and of payloads.
+///
+/// Payloads that lie elsewhere have no slices: the [`Buf`] ends before the first of them, although more remains, and whoever
+/// sends such payloads asks [`Self::elsewhere`] before each write.
 ///
 /// ```
 /// use bytes::Buf;
@@ -36,7 +41,7 @@ pub struct Transmit {
 #[derive(Debug)]
 enum Segment {
     Arena { start: usize, end: usize },
-    Payload(Bytes),
+    Payload(Payload),
 }
 
 impl Transmit {
@@ -48,6 +53,19 @@ impl Transmit {
     /// How many slices a vectored write of all of it would take.
     pub fn slices(&self) -> usize {
         self.segments.len() - self.first + usize::from(self.sealed < self.arena.len())
+    }
+
+    /// What is to be written next, when that lies elsewhere. [`Buf::advance`] says how much of it was.
+    pub fn elsewhere(&self) -> Option<&Elsewhere> {
+        match self.segments.get(self.first)? {
+            Segment::Payload(Payload::Elsewhere(elsewhere)) => Some(elsewhere),
+            _ => None,
+        }
+    }
+
+    /// Whether something that lies elsewhere is on the list: what is written before it is no end.
+    pub fn leads_elsewhere(&self) -> bool {
+        self.segments[self.first..].iter().any(Segment::is_elsewhere)
     }
 
     /// Appends to the arena whatever `write` appends.
@@ -63,10 +81,12 @@ impl Transmit {
     }
 
     /// Appends a payload, by reference unless it is short.
-    pub(crate) fn put_payload(&mut self, payload: Bytes) {
-        if payload.len() <= INLINE_PAYLOAD {
-            self.put(|arena| arena.extend_from_slice(&payload));
-            return;
+    pub(crate) fn put_payload(&mut self, payload: Payload) {
+        if let Payload::Here(bytes) = &payload {
+            if bytes.len() <= INLINE_PAYLOAD {
+                self.put(|arena| arena.extend_from_slice(bytes));
+                return;
+            }
         }
         self.seal();
         self.remaining += payload.len();
@@ -94,17 +114,31 @@ impl Transmit {
 }
 
 impl Segment {
+    /// The octets, as far as they are here.
     fn slice<'a>(&'a self, arena: &'a [u8]) -> &'a [u8] {
         match self {
             Segment::Arena { start, end } => &arena[*start..*end],
-            Segment::Payload(payload) => payload,
+            Segment::Payload(Payload::Here(bytes)) => bytes,
+            Segment::Payload(Payload::Elsewhere(_)) => &[],
         }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Segment::Arena { start, end } => end - start,
+            Segment::Payload(payload) => payload.len(),
+        }
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        matches!(self, Segment::Payload(Payload::Elsewhere(_)))
     }
 
     fn advance(&mut self, count: usize) {
         match self {
             Segment::Arena { start, .. } => *start += count,
-            Segment::Payload(payload) => payload.advance(count),
+            Segment::Payload(Payload::Here(bytes)) => bytes.advance(count),
+            Segment::Payload(Payload::Elsewhere(elsewhere)) => elsewhere.advance(count),
         }
     }
 }
@@ -123,13 +157,20 @@ impl Buf for Transmit {
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let tail = &self.arena[self.sealed..];
-        let segments = self.segments[self.first..]
-            .iter()
-            .map(|segment| segment.slice(&self.arena));
         let mut count = 0;
-        let all = segments.chain((!tail.is_empty()).then_some(tail));
-        for (slot, slice) in slices.iter_mut().zip(all) {
-            *slot = IoSlice::new(slice);
+        let mut slots = slices.iter_mut();
+        for segment in &self.segments[self.first..] {
+            if segment.is_elsewhere() {
+                return count;
+            }
+            let Some(slot) = slots.next() else {
+                return count;
+            };
+            *slot = IoSlice::new(segment.slice(&self.arena));
+            count += 1;
+        }
+        if let (false, Some(slot)) = (tail.is_empty(), slots.next()) {
+            *slot = IoSlice::new(tail);
             count += 1;
         }
         count
@@ -147,7 +188,7 @@ impl Buf for Transmit {
         self.seal();
         self.remaining -= count;
         while let Some(segment) = self.segments.get_mut(self.first) {
-            let length = segment.slice(&self.arena).len();
+            let length = segment.len();
             if count < length {
                 segment.advance(count);
                 return;
@@ -162,6 +203,10 @@ impl Buf for Transmit {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
     use super::*;
 
     fn filled() -> (Transmit, Vec<u8>) {
@@ -173,7 +218,7 @@ mod tests {
             expected.extend_from_slice(&head);
             let payload = vec![0x80 | round; 2000 * usize::from(round % 2) + 7];
             expected.extend_from_slice(&payload);
-            out.put_payload(Bytes::from(payload));
+            out.put_payload(Bytes::from(payload).into());
         }
         (out, expected)
     }
@@ -202,8 +247,35 @@ mod tests {
     fn long_payloads_stay_where_they_are() {
         let payload = Bytes::from(vec![1; INLINE_PAYLOAD + 1]);
         let mut out = Transmit::new();
-        out.put_payload(payload.clone());
+        out.put_payload(payload.clone().into());
         assert_eq!(out.chunk().as_ptr(), payload.as_ptr());
         assert_eq!(out.slices(), 1);
+    }
+
+    #[test]
+    fn what_lies_elsewhere_stands_where_it_belongs() {
+        let mut out = Transmit::new();
+        out.put(|arena| arena.extend_from_slice(b"head"));
+        out.put_payload(Elsewhere::new(Arc::new(()), 50, 3).into());
+        out.put(|arena| arena.extend_from_slice(b"next"));
+        assert_eq!((out.remaining(), out.slices()), (11, 3));
+
+        let mut slices = [IoSlice::new(&[]); 4];
+        assert_eq!(out.chunks_vectored(&mut slices), 1);
+        assert_eq!(&*slices[0], b"head");
+        assert!(out.elsewhere().is_none() && out.leads_elsewhere());
+        out.advance(4);
+
+        // It is written in two parts.
+        assert_eq!(out.chunks_vectored(&mut [IoSlice::new(&[]); 4]), 0);
+        let place = |out: &Transmit| out.elsewhere().map(|at| (at.start(), at.len()));
+        assert_eq!(place(&out), Some((50, 3)));
+        out.advance(1);
+        assert_eq!(place(&out), Some((51, 2)));
+        out.advance(2);
+        assert!(out.elsewhere().is_none() && !out.leads_elsewhere());
+        assert_eq!(out.chunk(), b"next");
+        out.advance(4);
+        assert!(!out.has_remaining());
     }
 }

@@ -80,6 +80,11 @@ impl Buffers {
         most
     }
 
+    /// How long a chunk may be that takes no memory, in bytes.
+    pub(super) fn longest(&self) -> usize {
+        self.sizes.most
+    }
+
     /// How long the first chunk of a body is, in bytes; at least one.
     pub(super) fn first(&self) -> usize {
         self.sizes.first

@@ -38,6 +38,25 @@ pub(super) fn read_exact_at(
     }
 }
 
+/// How far apart octets are looked at to know whether a range is in memory. What is between two that are there and is not
+/// itself was given up by the system since they were read, and costs one short read.
+const LOOKS_APART: u64 = 64 << 10;
+
+/// Whether the system has a range of a file in memory, and the file reaches so far.
+pub(super) fn is_in_memory(file: &File, range: &std::ops::Range<u64>) -> bool {
+    let last = range.end.saturating_sub(1);
+    let mut at = range.start;
+    loop {
+        if read_exact_at(file, &mut [0], at.min(last), Patience::AtOnce).is_err() {
+            return false;
+        }
+        if at >= last {
+            return true;
+        }
+        at += LOOKS_APART;
+    }
+}
+
 #[cfg(target_os = "linux")]
 fn read_at_once(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};

@@ -1,6 +1,7 @@
 //! The body of a response: nothing, a few octets in memory, or parts of a file read a chunk at a time.
 //!
-//! A chunk is read when it is asked for, as long as the system has it in memory. From where it would have to wait for a
+//! A chunk is read when it is asked for, as long as the system has it in memory, or is not read at all where the transport
+//! sends from files. From where it would have to wait for a
 //! disk, chunks are read one ahead of the one given out, by blocking jobs where they must, so a body holds one chunk
 //! itself beside the one that its reader has: two, however long the file is. Each is as long as all before it together, so
 //! that a stream whose peer takes nothing holds little, and chunks end where full frames do. The length is announced from
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use fullbore::Chunk;
 use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -58,12 +60,14 @@ struct FileBody {
     asked: usize,
     /// Whether a read had to wait: then the next ones may, and are begun early.
     cold: bool,
+    /// Whether the transport sends from files.
+    sends_files: bool,
 }
 
 #[derive(Debug)]
 enum Ahead {
     Idle,
-    Ready(Bytes),
+    Ready(Chunk),
     Reading(JoinHandle<io::Result<Bytes>>),
     /// A read failed and was reported; nothing more comes, and `remaining` stays, so this is no end of stream.
     Failed,
@@ -98,6 +102,7 @@ impl ServeBody {
         source: Source,
         segments: VecDeque<Segment>,
         buffers: Arc<Buffers>,
+        sends_files: bool,
         patience: Patience,
     ) -> io::Result<ServeBody> {
         let remaining = segments.iter().map(Segment::len).sum();
@@ -110,9 +115,14 @@ impl ServeBody {
             remaining,
             ahead: Ahead::Idle,
             cold: patience == Patience::Wait,
+            sends_files,
         };
+        if body.find_range() {
+            return Ok(ServeBody(Kind::File(body)));
+        }
         if let Some(range) = body.next_read() {
-            body.ahead = Ahead::Ready(read(&body.source, &body.buffers, &range, patience)?);
+            let chunk = read(&body.source, &body.buffers, &range, patience)?;
+            body.ahead = Ahead::Ready(chunk.into());
         }
         Ok(ServeBody(Kind::File(body)))
     }
@@ -144,15 +154,37 @@ impl FileBody {
         Some(next)
     }
 
+    /// Has the next chunk sent by the system, if it can be; whether so. Such a chunk takes no memory, so that the first is as
+    /// long as any.
+    fn find_range(&mut self) -> bool {
+        let Some(Segment::File(range)) = self.segments.front_mut().filter(|_| self.sends_files) else {
+            return false;
+        };
+        let end = range.start.saturating_add(self.buffers.longest() as u64);
+        let next = range.start..end.min(range.end);
+        let Some(found) = self.source.range(&next) else {
+            return false;
+        };
+        range.start = next.end;
+        if range.is_empty() {
+            self.segments.pop_front();
+        }
+        self.ahead = Ahead::Ready(found.into());
+        true
+    }
+
     /// Reads the next chunk, here if it is in memory.
     fn read_next(&mut self) {
+        if self.find_range() {
+            return;
+        }
         let Some(range) = self.next_read() else {
             return;
         };
         if Patience::AT_ONCE_IS_POSSIBLE {
             match read(&self.source, &self.buffers, &range, Patience::AtOnce) {
                 Ok(chunk) => {
-                    self.ahead = Ahead::Ready(chunk);
+                    self.ahead = Ahead::Ready(chunk.into());
                     return;
                 }
                 // Whatever else it is, the job will say so.
@@ -164,7 +196,7 @@ impl FileBody {
         self.ahead = Ahead::Reading(self.runtime.spawn_blocking(job));
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Chunk>>> {
         if self.remaining == 0 {
             return Poll::Ready(None);
         }
@@ -178,7 +210,7 @@ impl FileBody {
                 Ahead::Idle => {
                     if let Some(Segment::Memory(_)) = self.segments.front() {
                         if let Some(Segment::Memory(bytes)) = self.segments.pop_front() {
-                            break Ok(bytes);
+                            break Ok(bytes.into());
                         }
                     }
                     if self.segments.is_empty() {
@@ -191,7 +223,7 @@ impl FileBody {
                         self.ahead = Ahead::Reading(job);
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(result)) => break result,
+                    Poll::Ready(Ok(result)) => break result.map(Chunk::from),
                     Poll::Ready(Err(lost)) => break Err(io::Error::other(lost)),
                 },
             }
@@ -213,22 +245,22 @@ impl FileBody {
 }
 
 impl Body for ServeBody {
-    type Data = Bytes;
+    type Data = Chunk;
     type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    ) -> Poll<Option<Result<Frame<Chunk>, io::Error>>> {
         match &mut self.0 {
             Kind::Empty => Poll::Ready(None),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.0 = Kind::Empty;
-                Poll::Ready(Some(Ok(Frame::data(bytes))))
+                Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
             }
             Kind::Memory(segments) => Poll::Ready(segments.pop_front().and_then(|segment| match segment {
-                Segment::Memory(bytes) => Some(Ok(Frame::data(bytes))),
+                Segment::Memory(bytes) => Some(Ok(Frame::data(bytes.into()))),
                 Segment::File(_) => None,
             })),
             Kind::File(body) => body.poll(cx).map_ok(Frame::data),

@@ -268,7 +268,8 @@ impl Opened<'_> {
                     ..
                 } = self.shared;
                 let source = Source::new(file, place, root, descriptors);
-                ServeBody::file(source, segments, Arc::clone(buffers), self.patience)
+                let sends_files = self.shared.settings.sends_files;
+                ServeBody::file(source, segments, Arc::clone(buffers), sends_files, self.patience)
             }
             Content::Memory(bytes) => {
                 for segment in &mut segments {

@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
-use bytes::Bytes;
+use bytes::Buf as _;
 use fullbore::server::PeerAddr;
 use http::header::USER_AGENT;
 use http::{Request, Response};
@@ -53,7 +53,7 @@ impl<S, Q, P> Service<Request<Q>> for Log<S>
 where
     S: Service<Request<Q>, Response = Response<P>>,
     S::Future: Unpin,
-    P: Body<Data = Bytes> + Unpin,
+    P: Body + Unpin,
 {
     type Response = Response<LogBody<P>>;
     type Error = S::Error;
@@ -82,7 +82,7 @@ pub struct LogFuture<F> {
 impl<F, P, E> Future for LogFuture<F>
 where
     F: Future<Output = Result<Response<P>, E>> + Unpin,
-    P: Body<Data = Bytes> + Unpin,
+    P: Body + Unpin,
 {
     type Output = Result<Response<LogBody<P>>, E>;
 
@@ -99,25 +99,25 @@ where
 
 /// A body that counts what it gives, for the line in the log.
 #[derive(Debug)]
-pub struct LogBody<P: Body<Data = Bytes> + Unpin> {
+pub struct LogBody<P: Body + Unpin> {
     body: P,
     line: Option<Line>,
 }
 
-impl<P: Body<Data = Bytes> + Unpin> Body for LogBody<P> {
-    type Data = Bytes;
+impl<P: Body + Unpin> Body for LogBody<P> {
+    type Data = P::Data;
     type Error = P::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, P::Error>>> {
+    ) -> Poll<Option<Result<Frame<P::Data>, P::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let this = &mut *self;
         let over = match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let (Some(line), Some(data)) = (&mut this.line, frame.data_ref()) {
-                    line.bytes += data.len() as u64;
+                    line.bytes += data.remaining() as u64;
                 }
                 this.body.is_end_stream()
             }
@@ -144,7 +144,7 @@ impl<P: Body<Data = Bytes> + Unpin> Body for LogBody<P> {
     }
 }
 
-impl<P: Body<Data = Bytes> + Unpin> LogBody<P> {
+impl<P: Body + Unpin> LogBody<P> {
     fn end(&mut self) {
         if let Some(mut line) = self.line.take() {
             line.whole = true;
@@ -152,7 +152,7 @@ impl<P: Body<Data = Bytes> + Unpin> LogBody<P> {
     }
 }
 
-impl<P: Body<Data = Bytes> + Unpin> Drop for LogBody<P> {
+impl<P: Body + Unpin> Drop for LogBody<P> {
     fn drop(&mut self) {
         // A body that is known to be over need not have been polled to its end: HEAD, 204, 304.
         if self.body.is_end_stream() {

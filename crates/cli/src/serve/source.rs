@@ -6,12 +6,14 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cap_std::fs::Dir;
+use fullbore::{FileRange, OpenFile};
 
-use super::disk::{Patience, read_exact_at};
+use super::disk::{Patience, is_in_memory, read_exact_at};
 use super::identity::Identity;
 use super::open::{Found, open, open_at_once};
 
@@ -32,16 +34,12 @@ pub(super) struct Place {
 /// What a body reads from.
 #[derive(Debug)]
 pub(super) enum Source {
-    Held(Held),
+    Held(Arc<OpenFile>),
     Named(Arc<Dir>, Place),
 }
 
-/// An open file. Dropping it gives the descriptor back.
-#[derive(Debug)]
-pub(super) struct Held {
-    file: File,
-    descriptors: Arc<Descriptors>,
-}
+/// One of those that are held. Dropping it gives the descriptor back.
+struct Held(Arc<Descriptors>);
 
 impl Descriptors {
     pub(super) fn new(most: usize) -> Arc<Descriptors> {
@@ -67,14 +65,21 @@ impl Source {
         descriptors: &Arc<Descriptors>,
     ) -> Source {
         let before = descriptors.held.fetch_add(1, Ordering::Relaxed);
-        let held = Held {
-            file,
-            descriptors: Arc::clone(descriptors),
-        };
+        let held = Held(Arc::clone(descriptors));
         match place {
             Some(place) if before >= descriptors.most => Source::Named(Arc::clone(root), place),
-            _ => Source::Held(held),
+            _ => Source::Held(OpenFile::keeping(file, held)),
         }
+    }
+
+    /// A range that the system can send by itself without waiting for a disk; `None` when it would have to wait, as far as
+    /// it tells, or the file is not held.
+    pub(super) fn range(&self, range: &Range<u64>) -> Option<FileRange> {
+        let Source::Held(open) = self else {
+            return None;
+        };
+        let length = usize::try_from(range.end - range.start).ok()?;
+        is_in_memory(open.file(), range).then(|| FileRange::new(Arc::clone(open), range.start, length))
     }
 
     /// Fills `buffer` from `offset` on.
@@ -83,7 +88,7 @@ impl Source {
     /// As [`read_exact_at`]; `NotFound` when the file is not what it was, and had to be opened anew.
     pub(super) fn read(&self, buffer: &mut [u8], offset: u64, patience: Patience) -> io::Result<()> {
         match self {
-            Source::Held(held) => read_exact_at(&held.file, buffer, offset, patience),
+            Source::Held(open) => read_exact_at(open.file(), buffer, offset, patience),
             Source::Named(root, place) => {
                 read_exact_at(&place.open(root, patience)?, buffer, offset, patience)
             }
@@ -113,6 +118,6 @@ impl Place {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.descriptors.held.fetch_sub(1, Ordering::Relaxed);
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
     }
 }

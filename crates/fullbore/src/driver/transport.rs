@@ -166,7 +166,11 @@ where
                     break;
                 }
             }
-            match poll_write_buf(Pin::new(&mut self.io), cx, &mut self.out) {
+            let written = match self.write_files {
+                Some(write) if self.out.leads_elsewhere() => write(&self.io, cx, &mut self.out),
+                _ => poll_write_buf(Pin::new(&mut self.io), cx, &mut self.out),
+            };
+            match written {
                 Poll::Ready(Ok(0)) => return Err(Error::closed()),
                 Poll::Ready(Ok(_)) => {
                     progress = true;

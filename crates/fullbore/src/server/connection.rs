@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use fullbore_proto::Config;
 use http::{Request, Response};
 use http_body::Body;
@@ -17,6 +16,7 @@ use super::exchange::Handlers;
 use crate::body::Incoming;
 use crate::driver::Driver;
 use crate::error::{BoxError, Error};
+use crate::file::Chunk;
 use crate::mailbox::Mailbox;
 
 /// Serves one connection over `io`, which speaks HTTP/2 from its first octet. The future does the work, and ends with
@@ -28,7 +28,8 @@ where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
     B::Error: Into<BoxError>,
 {
     let mailbox = Mailbox::new();
@@ -45,6 +46,16 @@ pub struct ServeConnection<T, S> {
     mailbox: Arc<Mailbox>,
 }
 
+#[cfg(target_os = "linux")]
+impl<S> ServeConnection<tokio::net::TcpStream, S> {
+    /// Ranges of files are sent by the system, without being read: see [`crate::FileRange`].
+    pub fn sending_files(mut self) -> Self {
+        self.driver.send_files();
+        self.mailbox.set_sends_files();
+        self
+    }
+}
+
 impl<T, S> ServeConnection<T, S> {
     /// Asks for a graceful end (RFC 9113 section 6.8): the peer is told by GOAWAY, streams that are under way are
     /// finished, then the future ends.
@@ -59,7 +70,8 @@ where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
     B::Error: Into<BoxError>,
 {
     type Output = Result<(), Error>;

@@ -5,7 +5,6 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use fullbore_proto::ErrorCode;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body::Body;
@@ -15,6 +14,7 @@ use tower_service::Service;
 use crate::body::Incoming;
 use crate::driver::Accept;
 use crate::error::BoxError;
+use crate::file::Chunk;
 use crate::sender::{Sender, set_content_length};
 
 use super::date;
@@ -37,7 +37,8 @@ where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
     B::Error: Into<BoxError>,
 {
     /// The handler is polled once here, in the driver's turn: a short one is done then, and its answer leaves with this
@@ -68,7 +69,8 @@ async fn exchange<S, B>(mut service: S, request: Request<Incoming>, mut sender: 
 where
     S: Service<Request<Incoming>, Response = Response<B>>,
     S::Error: Into<BoxError>,
-    B: Body<Data = Bytes>,
+    B: Body,
+    B::Data: Into<Chunk>,
     B::Error: Into<BoxError>,
 {
     let head_only = request.method() == Method::HEAD;

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use fullbore_proto::{Config, KeepAlive, MemoryBudget, Refill};
 use http::{Request, Response};
 use http_body::Body;
@@ -20,6 +19,7 @@ use tower_service::Service;
 use super::connection::{ServeConnection, serve_connection};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
+use crate::file::Chunk;
 use crate::settings::{Engine, TcpBuffers};
 
 /// How long a TLS handshake may take unless told otherwise.
@@ -248,7 +248,8 @@ impl Server {
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
         S::Future: Send,
         S::Error: Into<BoxError>,
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body + Send + 'static,
+        B::Data: Into<Chunk> + Send,
         B::Error: Into<BoxError>,
     {
         self.engine.finish()?;
@@ -306,7 +307,8 @@ impl Server {
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
         S::Future: Send,
         S::Error: Into<BoxError>,
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body + Send + 'static,
+        B::Data: Into<Chunk> + Send,
         B::Error: Into<BoxError>,
     {
         self.engine.tcp_buffers.apply(&stream);
@@ -324,7 +326,10 @@ impl Server {
             });
             return;
         }
-        tracker.spawn(run(Box::pin(serve_connection(stream, service, config)), stopped));
+        let connection = serve_connection(stream, service, config);
+        #[cfg(target_os = "linux")]
+        let connection = connection.sending_files();
+        tracker.spawn(run(Box::pin(connection), stopped));
     }
 }
 
@@ -357,7 +362,8 @@ where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
     B::Error: Into<BoxError>,
 {
     tokio::select! {

@@ -1,7 +1,6 @@
 //! What the owner wants sent: requests, responses, bodies, trailers. Heads become frames at once, so that they stand in
 //! the order in which the field compression saw them; bodies wait by reference until a write takes them.
 
-use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use super::{Connection, Role};
@@ -9,6 +8,7 @@ use crate::error::UsageError;
 use crate::frame::{Kind, PriorityUpdate, patch_header_block, reserve_header_block};
 use crate::hpack::Encoder;
 use crate::message;
+use crate::payload::Payload;
 use crate::priority::Priority;
 use crate::stream::{Key, Phase, State, StreamId};
 
@@ -177,15 +177,15 @@ impl Connection {
     }
 
     /// More of a body, by reference; with `end` the last of it. How much may be queued is for the owner to decide: see
-    /// [`Self::want_room`].
+    /// [`Self::want_room`]. What lies [`Payload::Elsewhere`] is for an owner that knows how to write it.
     ///
     /// # Errors
     /// [`UsageError::UnknownStream`] when the stream has ended, [`UsageError::HeadOrder`] before the head,
     /// [`UsageError::SendFinished`] after the end.
-    pub fn send_data(&mut self, id: StreamId, data: Bytes, end: bool) -> Result<(), UsageError> {
+    pub fn send_data(&mut self, id: StreamId, data: impl Into<Payload>, end: bool) -> Result<(), UsageError> {
         let key = self.sendable(id)?;
         if let Some(stream) = self.streams.get_mut(key) {
-            stream.send.queue.push(data);
+            stream.send.queue.push(data.into());
             if end {
                 stream.send.phase = Phase::Done;
             }

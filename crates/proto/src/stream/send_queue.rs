@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use crate::payload::Payload;
 
 /// The chunks of a body that have not left, in order. The first stands apart: most bodies are one chunk, and need no list.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
-    first: Bytes,
+    first: Payload,
     /// Empty while `first` is.
-    rest: VecDeque<Bytes>,
+    rest: VecDeque<Payload>,
     bytes: usize,
 }
 
@@ -25,7 +25,7 @@ impl SendQueue {
     }
 
     /// Appends a chunk; an empty one leaves no trace.
-    pub(crate) fn push(&mut self, chunk: Bytes) {
+    pub(crate) fn push(&mut self, chunk: Payload) {
         if chunk.is_empty() {
             return;
         }
@@ -39,7 +39,7 @@ impl SendQueue {
 
     /// Hands the next `count` bytes to `sink`, cut from the front chunk by chunk. The caller asks for no more than
     /// [`Self::bytes`].
-    pub(crate) fn take(&mut self, mut count: usize, mut sink: impl FnMut(Bytes)) {
+    pub(crate) fn take(&mut self, mut count: usize, mut sink: impl FnMut(Payload)) {
         while count > 0 && !self.first.is_empty() {
             let chunk = if self.first.len() > count {
                 self.first.split_to(count)
@@ -55,7 +55,7 @@ impl SendQueue {
 
     /// Drops everything.
     pub(crate) fn clear(&mut self) {
-        self.first = Bytes::new();
+        self.first = Payload::default();
         self.rest.clear();
         self.bytes = 0;
     }
@@ -63,20 +63,40 @@ impl SendQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
     use super::*;
+    use crate::payload::Elsewhere;
+
+    fn here(text: &'static str) -> Payload {
+        Bytes::from_static(text.as_bytes()).into()
+    }
+
+    /// The text, or where it lies.
+    fn shown(chunk: &Payload) -> String {
+        match chunk {
+            Payload::Here(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Payload::Elsewhere(elsewhere) => format!("{elsewhere:?}"),
+        }
+    }
 
     #[test]
     fn bytes_leave_in_order_cut_where_asked() {
         let mut queue = SendQueue::default();
-        queue.push(Bytes::from_static(b"hello "));
-        queue.push(Bytes::new());
-        queue.push(Bytes::from_static(b"world"));
-        assert_eq!(queue.bytes(), 11);
+        queue.push(here("hello "));
+        queue.push(Payload::default());
+        queue.push(here("world"));
+        queue.push(Elsewhere::new(Arc::new(()), 100, 10).into());
+        assert_eq!(queue.bytes(), 21);
         let mut out = Vec::new();
-        queue.take(8, |chunk| out.push(chunk));
+        queue.take(8, |chunk| out.push(shown(&chunk)));
         assert_eq!(out, ["hello ", "wo"]);
-        queue.take(3, |chunk| out.push(chunk));
-        assert_eq!(out.last().unwrap(), "rld");
+        queue.take(7, |chunk| out.push(shown(&chunk)));
+        assert_eq!(out[2..], ["rld", "Elsewhere(4 from 100 on)"]);
+        queue.take(6, |chunk| out.push(shown(&chunk)));
+        assert_eq!(out[4..], ["Elsewhere(6 from 104 on)"]);
         assert!(queue.is_empty());
     }
 }

@@ -1,5 +1,6 @@
 //! RFC 9113 sections 6.7, 6.8, 5.4.1 and RFC 9218 section 7.1: PING, GOAWAY, PRIORITY_UPDATE.
 
+use bytes::Bytes;
 use fullbore_proto::frame::Kind;
 use fullbore_proto::{Config, ErrorCode, Event};
 
@@ -42,7 +43,7 @@ fn ping_leaves_ahead_of_data() {
     faced.connection.send_response(stream, &response, false).unwrap();
     faced
         .connection
-        .send_data(stream, vec![0; 50_000].into(), true)
+        .send_data(stream, Bytes::from(vec![0; 50_000]), true)
         .unwrap();
     let received = faced
         .connection

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use fullbore_proto::{Config, ErrorCode, Event, Limit, WindowSize};
 
 use crate::support::config;
@@ -246,7 +247,10 @@ fn window_updates_are_limited_but_those_that_data_accounts_for() {
         .send_response(id(1), &http::Response::new(()), false)
         .unwrap();
     for _ in 0..1_000 {
-        faced.connection.send_data(id(1), vec![7].into(), false).unwrap();
+        faced
+            .connection
+            .send_data(id(1), Bytes::from(vec![7]), false)
+            .unwrap();
         faced.heard();
         faced.says(&frames::window_update(0, 1));
         faced.says(&frames::window_update(1, 1));

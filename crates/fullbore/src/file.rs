@@ -1,0 +1,227 @@
+//! Bodies of files: ranges that go from the file to the socket without coming here.
+//!
+//! A body may hand over [`Chunk`]s instead of `Bytes`. Where the transport is TCP without TLS, on Linux, the octets of a
+//! [`FileRange`] are not read: the driver has the system send them (`sendfile`), which saves the copy into this process's
+//! memory and the one out of it. Everywhere else they are read when their turn comes. `sender` takes chunks, `driver::files`
+//! sends ranges.
+
+use std::any::Any;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Buf, Bytes};
+use fullbore_proto::{Elsewhere, Payload};
+
+/// A file whose ranges are sent, open for reading. It is closed when the last range has left.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: File,
+    _kept: Option<Kept>,
+}
+
+struct Kept(#[expect(dead_code, reason = "it is there to be dropped")] Box<dyn Any + Send + Sync>);
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+impl OpenFile {
+    /// A file to be shared by ranges of it.
+    pub fn new(file: File) -> Arc<Self> {
+        Arc::new(OpenFile { file, _kept: None })
+    }
+
+    /// The same with something that is dropped when the file is closed, such as a count of open files.
+    pub fn keeping(file: File, kept: impl Any + Send + Sync) -> Arc<Self> {
+        Arc::new(OpenFile {
+            file,
+            _kept: Some(Kept(Box::new(kept))),
+        })
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// A range of an open file.
+///
+/// The file is to be as long as the range says until the range has left. One that became shorter ends the connection when it
+/// is sent by the system, since its frame has begun and cannot be ended; its stream, when it is read.
+#[derive(Debug, Clone)]
+pub struct FileRange {
+    file: Arc<OpenFile>,
+    start: u64,
+    length: usize,
+}
+
+impl FileRange {
+    /// `length` octets of `file` from `start` on. What is not in the system's memory is waited for when it is sent, by the
+    /// thread that serves the connection.
+    pub fn new(file: Arc<OpenFile>, start: u64, length: usize) -> Self {
+        FileRange { file, start, length }
+    }
+
+    /// How many octets it has.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Takes off the first `most` octets, or all if there are not so many.
+    pub(crate) fn split_to(&mut self, most: usize) -> FileRange {
+        let mut first = self.clone();
+        first.length = most.min(self.length);
+        self.start = self.start.saturating_add(first.length as u64);
+        self.length -= first.length;
+        first
+    }
+
+    /// Reads it, which may have to wait for a disk.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the file ends before; otherwise what reading failed with.
+    pub fn read(&self) -> io::Result<Bytes> {
+        let mut octets = vec![0; self.length];
+        read_exact_at(&self.file.file, &mut octets, self.start)?;
+        Ok(Bytes::from(octets))
+    }
+}
+
+impl From<FileRange> for Payload {
+    fn from(range: FileRange) -> Self {
+        Elsewhere::new(range.file, range.start, range.length).into()
+    }
+}
+
+/// What a body hands over: octets, or a range of a file. A server takes bodies of these as it takes bodies of `Bytes`.
+///
+/// ```
+/// use fullbore::{Chunk, FileRange, OpenFile};
+/// # fn main() -> std::io::Result<()> {
+/// # let path = std::env::temp_dir().join(format!("fullbore-chunk-{}", std::process::id()));
+/// # std::fs::write(&path, "0123456789")?;
+/// let file = OpenFile::new(std::fs::File::open(&path)?);
+/// let chunks = [Chunk::from("head "), Chunk::from(FileRange::new(file, 2, 3))];
+/// assert_eq!(chunks.map(|chunk| chunk.len()), [5, 3]);
+/// # std::fs::remove_file(&path)
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Chunk(Content);
+
+#[derive(Debug)]
+enum Content {
+    Octets(Bytes),
+    /// And what has been read of it for those that look into it.
+    File(FileRange, OnceLock<Bytes>),
+}
+
+impl Chunk {
+    /// How many octets it has.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Content::Octets(octets) => octets.len(),
+            Content::File(range, _) => range.len(),
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The octets, or the range that is not read.
+    pub(crate) fn open(self) -> Result<Bytes, FileRange> {
+        match self.0 {
+            Content::Octets(octets) => Ok(octets),
+            Content::File(range, _) => Err(range),
+        }
+    }
+}
+
+impl From<Bytes> for Chunk {
+    fn from(octets: Bytes) -> Self {
+        Chunk(Content::Octets(octets))
+    }
+}
+
+impl From<&'static str> for Chunk {
+    fn from(text: &'static str) -> Self {
+        Bytes::from_static(text.as_bytes()).into()
+    }
+}
+
+impl From<FileRange> for Chunk {
+    fn from(range: FileRange) -> Self {
+        Chunk(Content::File(range, OnceLock::new()))
+    }
+}
+
+/// So that a chunk may be the data of any body. The driver does not use it; for whoever else does, a range is read at the
+/// first look.
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.len()
+    }
+
+    /// # Panics
+    /// When a range cannot be read: see [`FileRange::read`] for who wants to know.
+    fn chunk(&self) -> &[u8] {
+        match &self.0 {
+            Content::Octets(octets) => octets,
+            Content::File(range, read) => read.get_or_init(|| match range.read() {
+                Ok(octets) => octets,
+                Err(error) => panic!("a file cannot be read as far as its body says: {error}"),
+            }),
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match &mut self.0 {
+            Content::Octets(octets) => octets.advance(count),
+            Content::File(range, read) => {
+                range.split_to(count);
+                if let Some(octets) = read.get_mut() {
+                    octets.advance(count);
+                }
+            }
+        }
+    }
+
+    fn copy_to_bytes(&mut self, count: usize) -> Bytes {
+        if let Content::Octets(octets) = &mut self.0 {
+            return octets.split_to(count);
+        }
+        let octets = Bytes::copy_from_slice(&self.chunk()[..count]);
+        self.advance(count);
+        octets
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, octets: &mut [u8], start: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, octets, start)
+}
+
+#[cfg(not(unix))]
+fn read_exact_at(mut file: &File, octets: &mut [u8], start: u64) -> io::Result<()> {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+
+    // The position is the file's own: two that read at once must not come between each other's steps.
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    file.seek(SeekFrom::Start(start))?;
+    file.read_exact(octets)
+}
