@@ -7,7 +7,7 @@ use fullbore_proto::{Event, ReadState, StreamId};
 use http::{HeaderMap, Request, Response, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Accept, Driver};
+use super::{Accept, Driver, Woken};
 use crate::body::Incoming;
 use crate::cell::{Cell, State};
 use crate::error::Error;
@@ -93,6 +93,7 @@ where
         state.inbound.head = Some(response);
         state.inbound.ended = end;
         state.inbound.report_at = self.connection.stream_release_until_due(id);
+        let whole = state.inbound.ended;
         let waker = state.inbound.reader.take();
         let slot = state.spent_slot();
         drop(state);
@@ -100,7 +101,7 @@ where
         if let Some(slot) = slot {
             slot.complete();
         }
-        self.wake(waker);
+        self.wake_reader(id, waker, whole);
     }
 
     fn deliver_data(&mut self, id: StreamId) {
@@ -132,6 +133,7 @@ where
             true => inbound.chunks.drain(..).map(|chunk| chunk.len() as u64).sum(),
             false => 0,
         };
+        let whole = inbound.ended;
         let waker = inbound.reader.take();
         let slot = state.spent_slot();
         drop(state);
@@ -142,7 +144,7 @@ where
         if let Some(slot) = slot {
             slot.complete();
         }
-        self.wake(waker);
+        self.wake_reader(id, waker, whole);
     }
 
     fn deliver_room(&mut self, id: StreamId) {
@@ -153,13 +155,22 @@ where
         let queued = self.queued(id, &mut state) + state.outbound.waiting_bytes();
         let waker = state.outbound.set_queued(queued);
         drop(state);
-        self.wake(waker);
+        if let Some(writer) = waker {
+            self.yield_first = true;
+            writer.wake();
+        }
     }
 
-    fn wake(&mut self, waker: Option<Waker>) {
-        if let Some(waker) = waker {
-            self.yield_first = true;
-            waker.wake();
+    /// Wakes whoever waits for more of a message, which may be `whole` now. What comes behind a head finds its reader woken.
+    fn wake_reader(&mut self, id: StreamId, reader: Option<Waker>, whole: bool) {
+        self.woken = match (core::mem::take(&mut self.woken), &reader) {
+            (Woken::Nobody, Some(_)) => Woken::One(id, whole),
+            (Woken::One(one, _), None) if one == id => Woken::One(id, whole),
+            (Woken::One(..), Some(_)) => Woken::Several,
+            (woken, _) => woken,
+        };
+        if let Some(reader) = reader {
+            reader.wake();
         }
     }
 }
