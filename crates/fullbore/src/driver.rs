@@ -14,6 +14,7 @@ mod transport;
 pub(crate) use self::deliver::content_length;
 
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -85,6 +86,13 @@ pub(crate) struct Driver<T, A> {
     read_put_off: bool,
     rest: rest::Rest,
     stage: Stage,
+}
+
+/// What came of a step: whether there was something to do, and whether nothing is left of it.
+#[derive(Debug, Clone, Copy)]
+struct Done {
+    some: bool,
+    all: bool,
 }
 
 /// The readers that a batch has woken.
@@ -167,63 +175,86 @@ where
     /// Turns, one after the other.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.mailbox.begin_turn(cx.waker());
+        // Whether all has been seen to that handles, the engine and its timers ask for.
+        let mut settled = false;
         loop {
             // After a yield the write comes first, but not twice in a row; the read that was put off counts as progress, so
             // that no turn ends without the transport having been asked.
             let mut progress = core::mem::take(&mut self.yield_first);
             self.read_put_off = progress && !self.read_put_off;
+            let mut asked = false;
             if !self.read_put_off {
                 match self.poll_read(cx) {
                     Poll::Ready(Ok(Read::Some)) => progress = true,
                     Poll::Ready(Ok(Read::End)) => return Poll::Ready(Ok(())),
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                    Poll::Pending => {}
+                    // Whoever does not want to read may want to once a write has left.
+                    Poll::Pending => asked = self.connection.wants_read(),
                 }
             }
-            progress |= self.take_wishes();
-            // A stream that was given up before its turn ends without a frame.
-            self.deliver_events(cx);
-            if self.yields() {
-                // Those that this batch has woken speak first: their answers leave in the same write.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            match self.poll_write(cx) {
-                Ok(wrote) => progress |= wrote,
-                Err(error) => {
-                    // A peer that closed early may have answered first, and what it said is still here to be read.
-                    while let Poll::Ready(Ok(Read::Some)) = self.poll_read(cx) {}
-                    return Poll::Ready(Err(error));
+            // When the turn before left nothing to do, and the transport has nothing new, there is still nothing.
+            if !(asked && settled) {
+                match self.see_to_all(cx) {
+                    ControlFlow::Break(poll) => return poll,
+                    ControlFlow::Continue(done) => {
+                        progress |= done.some;
+                        settled = done.all;
+                    }
                 }
             }
-            // Behind the write, which may hold a frame back: no turn ends without a timer for that.
-            progress |= self.poll_timer(cx);
-            if let Some(result) = self.ended() {
-                return Poll::Ready(result);
-            }
-            if let Some(error) = self.connection.error() {
-                // A peer that reads nothing does not hold the connection open by that.
-                let wait = || Box::pin(tokio::time::sleep(transport::LINGER));
-                let timer = self.last_words.get_or_insert_with(wait);
-                if timer.as_mut().poll(cx).is_ready() {
-                    let settled = self.connection.peer_settings_received();
-                    return Poll::Ready(Err(Error::from_connection(error, settled)));
-                }
-            }
-            progress |= self.end_unwanted();
-            if self.yields() {
-                // Those that have room now fill it before the next write, which would be a short one without them.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            if !progress {
+            if !progress || (asked && settled) {
                 self.rest(cx);
                 if self.mailbox.end_turn() && self.set_due() {
                     return Poll::Pending;
                 }
                 self.mailbox.begin_turn(cx.waker());
+                settled = false;
             }
         }
+    }
+
+    /// A turn behind its read; breaks off when it yields, or when the connection is over.
+    fn see_to_all(&mut self, cx: &mut Context<'_>) -> ControlFlow<Poll<Result<(), Error>>, Done> {
+        let wished = self.take_wishes();
+        // A stream that was given up before its turn ends without a frame.
+        self.deliver_events(cx);
+        if self.yields() {
+            // Those that this batch has woken speak first: their answers leave in the same write.
+            cx.waker().wake_by_ref();
+            return ControlFlow::Break(Poll::Pending);
+        }
+        let written = match self.poll_write(cx) {
+            Ok(written) => written,
+            Err(error) => {
+                // A peer that closed early may have answered first, and what it said is still here to be read.
+                while let Poll::Ready(Ok(Read::Some)) = self.poll_read(cx) {}
+                return ControlFlow::Break(Poll::Ready(Err(error)));
+            }
+        };
+        // Behind the write, which may hold a frame back: no turn ends without a timer for that.
+        let fired = self.poll_timer(cx);
+        if let Some(result) = self.ended() {
+            return ControlFlow::Break(Poll::Ready(result));
+        }
+        if let Some(error) = self.connection.error() {
+            // A peer that reads nothing does not hold the connection open by that.
+            let wait = || Box::pin(tokio::time::sleep(transport::LINGER));
+            let timer = self.last_words.get_or_insert_with(wait);
+            if timer.as_mut().poll(cx).is_ready() {
+                let settled = self.connection.peer_settings_received();
+                return ControlFlow::Break(Poll::Ready(Err(Error::from_connection(error, settled))));
+            }
+        }
+        let ending = self.end_unwanted();
+        if self.yields() {
+            // Those that have room now fill it before the next write, which would be a short one without them.
+            cx.waker().wake_by_ref();
+            return ControlFlow::Break(Poll::Pending);
+        }
+        ControlFlow::Continue(Done {
+            some: wished || written.some || fired || ending,
+            all: written.all && !fired && !ending,
+        })
     }
 
     /// Whether others have their turn before this one goes on.
@@ -242,14 +273,17 @@ where
 
     /// Whether the connection has come to its end, and everything that was to be said has been written.
     fn ended(&mut self) -> Option<Result<(), Error>> {
-        if self.out.has_remaining() || self.connection.wants_transmit() || self.unflushed {
+        let over = self.connection.error().is_some() || self.connection.is_drained();
+        if !over || self.out.has_remaining() || self.connection.wants_transmit() || self.unflushed {
             return None;
         }
-        if let Some(error) = self.connection.error() {
-            let settled = self.connection.peer_settings_received();
-            return Some(Err(Error::from_connection(error, settled)));
-        }
-        self.connection.is_drained().then_some(Ok(()))
+        Some(match self.connection.error() {
+            Some(error) => {
+                let settled = self.connection.peer_settings_received();
+                Err(Error::from_connection(error, settled))
+            }
+            None => Ok(()),
+        })
     }
 
     /// Begins the end of a connection on which nobody can open a stream any more; whether it did.

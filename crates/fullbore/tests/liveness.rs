@@ -3,13 +3,20 @@
 mod support;
 
 use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
-use fullbore::client::SendRequest;
-use fullbore::{BoxError, Config, Incoming, Refill};
+use fullbore::client::{SendRequest, handshake};
+use fullbore::{BoxError, Config, Incoming, Limit, Refill};
 use http::{Request, Response};
 use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
-use support::{Chunks, Pair, Reply, config, full, get, pair, pair_over, post, soon, take, windows};
+use support::{Chunks, Pair, Raw, Reply, config, full, get, pair, pair_over, post, soon, take, windows};
 
 /// `/<total>/<chunk>` is a body of that length in such chunks; a POST is answered with its body's length, or with the
 /// body itself when its path is `/echo`.
@@ -234,4 +241,94 @@ fn the_smallest_connection_window_moves_many_bodies_at_once() {
             pair.end().await;
         }
     });
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_to_ping_that_wait_for_room_are_followed_by_more_reading() {
+    let (input, mut to_client) = tokio::io::simplex(64 << 10);
+    let (mut from_client, output) = tokio::io::simplex(9_000);
+    let mut config = Config::default();
+    config.max_owed_replies = 100;
+    config.pings = Limit::new(u32::MAX, u32::MAX);
+    let (_sender, connection) = handshake(tokio::io::join(input, output), config);
+    tokio::spawn(connection);
+    let far = tokio::io::join(&mut from_client, &mut to_client);
+    soon(Raw::server(far, &[])).await;
+    // What comes before the first answer.
+    let mut octets = vec![0; 16 << 10];
+    while let Ok(Ok(_)) = timeout(Duration::from_millis(50), from_client.read(&mut octets)).await {}
+    // More answers than there is room for; then, while they wait, more than one read takes. These have to be read once the
+    // answers have left, and nothing else says so.
+    let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], &[7; 8]].concat();
+    for pings in [560, 1_500] {
+        soon(to_client.write_all(&ping.repeat(pings)))
+            .await
+            .expect("there is room");
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let mut left = 2_060 * ping.len();
+    while left > 0 {
+        // The clock stands while anybody has something to do: a timer that happens to wake the client would be too late.
+        let read = timeout(Duration::from_millis(1), from_client.read(&mut octets)).await;
+        left -= read.expect("the client stopped reading").expect("answers");
+    }
+}
+
+/// How often a task was woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_yields_to_several_readers_but_not_to_one_who_has_all() {
+    let (near, mut far) = tokio::io::duplex(64 << 10);
+    let (sender, connection) = handshake(near, Config::default());
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut cx = Context::from_waker(&waker);
+    let mut connection = pin!(connection);
+    // SETTINGS and the acknowledgement of the client's; it acknowledges them in its turn.
+    far.write_all(b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0")
+        .await
+        .unwrap();
+    let mut responses: Vec<_> = (0..4).map(|_| Box::pin(sender.send(get("/")))).collect();
+    for _ in 0..3 {
+        assert!(connection.as_mut().poll(&mut cx).is_pending());
+        for response in &mut responses {
+            assert!(response.as_mut().poll(&mut cx).is_pending());
+        }
+    }
+    // Heads with the status 200 for each, the last of which does not end its response.
+    for (streams, end, yields) in [(&[1][..], 5, 0), (&[3, 5], 5, 1), (&[7], 4, 1)] {
+        for stream in streams {
+            far.write_all(&[0, 0, 1, 1, end, 0, 0, 0, *stream, 0x88])
+                .await
+                .unwrap();
+        }
+        // The transport has woken it until now, and the readers are yet to be.
+        let before = woken.0.swap(0, Ordering::Relaxed);
+        assert!(before > 0, "nothing came for {streams:?}");
+        assert!(connection.as_mut().poll(&mut cx).is_pending());
+        let times = woken.0.swap(0, Ordering::Relaxed);
+        assert_eq!(
+            times,
+            streams.len() + yields,
+            "readers and yields for {streams:?}"
+        );
+        for response in responses.drain(..streams.len()) {
+            let mut response = response;
+            let Poll::Ready(answered) = response.as_mut().poll(&mut cx) else {
+                panic!("no response on one of {streams:?}");
+            };
+            answered.unwrap();
+        }
+        assert!(connection.as_mut().poll(&mut cx).is_pending());
+    }
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 use tokio_util::io::{poll_read_buf, poll_write_buf};
 
-use super::{Accept, Driver, Stage};
+use super::{Accept, Done, Driver, Stage};
 use crate::error::Error;
 
 /// The first read asks for this much, so that an idle connection costs little.
@@ -151,9 +151,9 @@ where
         }
     }
 
-    /// Builds lists and writes them until the transport takes no more; whether anything left.
-    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, Error> {
-        let mut progress = false;
+    /// Builds lists and writes them until the transport takes no more.
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<Done, Error> {
+        let mut some = false;
         loop {
             if !self.out.has_remaining() {
                 if !self.connection.wants_transmit() {
@@ -173,7 +173,7 @@ where
             match written {
                 Poll::Ready(Ok(0)) => return Err(Error::closed()),
                 Poll::Ready(Ok(_)) => {
-                    progress = true;
+                    some = true;
                     self.unflushed = true;
                     if !self.out.has_remaining() {
                         // One list a turn: what came in meanwhile is seen before the next.
@@ -185,23 +185,25 @@ where
                     let now = self.now();
                     self.connection.socket_blocked(now);
                     self.connection.socket_holds(self.out.remaining(), now);
-                    return Ok(progress);
+                    return Ok(Done { some, all: false });
                 }
             }
         }
-        if !self.out.has_remaining() && !self.connection.wants_transmit() {
+        // The loop ends with an empty list.
+        let all = !self.connection.wants_transmit();
+        if all {
             let now = self.now();
             self.connection.socket_idle(now);
             self.connection.socket_holds(0, now);
         }
-        if self.unflushed && !self.connection.wants_transmit() {
+        if self.unflushed && all {
             match Pin::new(&mut self.io).poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.unflushed = false,
                 Poll::Ready(Err(error)) => return Err(self.transport_error(&error)),
                 Poll::Pending => {}
             }
         }
-        Ok(progress)
+        Ok(Done { some, all })
     }
 
     /// The connection has ended: every stream is told, and the transport is closed.
