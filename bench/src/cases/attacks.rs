@@ -30,11 +30,13 @@ const MOST_LATENCY: f64 = 2.0;
 /// Less processor time than this, of either, is too little to compare, in seconds a second.
 const LEAST_CPU: f64 = 0.04;
 /// Those that are measured over TLS too.
-const SECURE: [Attack; 4] = [
+const SECURE: [Attack; 6] = [
     Attack::RapidReset,
     Attack::Continuation,
     Attack::HeaderBomb,
     Attack::Pings,
+    Attack::UnreadBodies,
+    Attack::ClosedWindows,
 ];
 
 /// An attack as it went.

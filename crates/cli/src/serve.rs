@@ -102,7 +102,7 @@ pub struct Settings {
     /// The longest such chunk, in bytes. Default: 256 KiB.
     pub chunk_bytes: usize,
     /// What the chunks of all responses come to, in bytes, before all are as short as the first: none is longer than an
-    /// eighth of what is left of this. Default: 4 MiB.
+    /// eighth of what is left of this. Default: 2 MiB.
     pub all_chunks_bytes: usize,
     /// Whether files that the system has in memory are sent by it ([`fullbore::FileRange`]) rather than read, in chunks of
     /// `chunk_bytes`. It pays where the transport can do that: TCP without TLS, on Linux. Default: no.
@@ -136,7 +136,7 @@ impl Default for Settings {
             open_files: 512,
             chunk_bytes: 256 * 1024,
             first_chunk_bytes: 4 * 1024,
-            all_chunks_bytes: 4 << 20,
+            all_chunks_bytes: 2 << 20,
             sends_files: false,
             idle_chunks: 8,
             cache_bytes: 32 << 20,

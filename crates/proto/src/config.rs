@@ -80,7 +80,8 @@ pub struct Config {
     /// read. 256 KiB: the heads of some thousand responses (CVE-2019-9517).
     pub max_unsent_control: usize,
     /// How many bytes of bodies may wait unsent, of all streams together. 384 KiB, of which each has an equal
-    /// share, and 4 KiB at least (CVE-2019-9517); a body is asked for more while less than that waits.
+    /// share, of half of it when they are more than four, and 4 KiB at least (CVE-2019-9517); a body is asked for more while
+    /// less than that waits.
     pub send_buffer: usize,
     /// How much memory the field sections of all streams that are not released may take together, in octets: 2 KiB of
     /// each stream are free, and each field costs 96 beside its octets. 4 MiB; a request over it is refused with

@@ -13,6 +13,9 @@ use crate::mailbox::Command;
 /// How many cells a connection keeps for streams to come: the number that clients usually have open at once.
 const SPARE_CELLS: usize = 100;
 
+/// So many streams have all of the memory for what waits; more, half of it.
+const FEW_STREAMS: usize = 4;
+
 impl<T, A> Driver<T, A>
 where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -139,7 +142,11 @@ where
     /// frames make peers refill out of step.
     pub(super) fn share(&self) -> usize {
         let all = self.connection.config().send_buffer;
-        let share = all / self.connection.stream_count().max(1);
+        let streams = self.connection.stream_count().max(1);
+        let share = match streams > FEW_STREAMS {
+            true => all / 2 / streams,
+            false => all / streams,
+        };
         share.clamp(LEAST_SEND_BUFFER, SEND_BUFFER)
     }
 
