@@ -35,7 +35,8 @@ enum Kind {
     Empty,
     Full(Bytes),
     Memory(VecDeque<Segment>),
-    File(FileBody),
+    /// Apart, since most bodies are no such, and all are moved several times.
+    File(Box<FileBody>),
 }
 
 /// A stretch of a body.
@@ -118,13 +119,13 @@ impl ServeBody {
             sends_files,
         };
         if body.find_range() {
-            return Ok(ServeBody(Kind::File(body)));
+            return Ok(ServeBody(Kind::File(Box::new(body))));
         }
         if let Some(range) = body.next_read() {
             let chunk = read(&body.source, &body.buffers, &range, patience)?;
             body.ahead = Ahead::Ready(chunk.into());
         }
-        Ok(ServeBody(Kind::File(body)))
+        Ok(ServeBody(Kind::File(Box::new(body))))
     }
 }
 

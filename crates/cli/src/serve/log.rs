@@ -64,7 +64,7 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> LogFuture<S::Future> {
-        let line = self.writer.as_ref().map(|to| Line::begin(to, &request));
+        let line = self.writer.as_ref().map(|to| Box::new(Line::begin(to, &request)));
         LogFuture {
             future: self.service.call(request),
             line,
@@ -76,7 +76,7 @@ where
 #[derive(Debug)]
 pub struct LogFuture<F> {
     future: F,
-    line: Option<Line>,
+    line: Option<Box<Line>>,
 }
 
 impl<F, P, E> Future for LogFuture<F>
@@ -101,7 +101,7 @@ where
 #[derive(Debug)]
 pub struct LogBody<P: Body + Unpin> {
     body: P,
-    line: Option<Line>,
+    line: Option<Box<Line>>,
 }
 
 impl<P: Body + Unpin> Body for LogBody<P> {
