@@ -78,6 +78,8 @@ pub(crate) struct Driver<T, A> {
     timer: Option<Pin<Box<Sleep>>>,
     /// How long a connection that has failed tries to say so.
     last_words: Option<Pin<Box<Sleep>>>,
+    /// How many lists are to be written before the next turn, when that is more than one.
+    lists_first: u32,
     /// Handlers were woken and have had no chance to answer yet.
     yield_first: bool,
     /// Readers that were woken and have had none either.
@@ -144,6 +146,7 @@ where
             credited: 0,
             timer: None,
             last_words: None,
+            lists_first: 0,
             yield_first: false,
             woken: Woken::Nobody,
             read_put_off: false,
