@@ -53,6 +53,9 @@ impl OpenFile {
 ///
 /// The file is to be as long as the range says until the range has left. One that became shorter ends the connection when it
 /// is sent by the system, since its frame has begun and cannot be ended; its stream, when it is read.
+///
+/// `sendfile` knows no way to keep SIGPIPE back when the peer is gone. Rust's programs ignore that signal from their start; a
+/// program in another language that has this library in it is to do so too.
 #[derive(Debug, Clone)]
 pub struct FileRange {
     file: Arc<OpenFile>,
