@@ -216,15 +216,17 @@ fn read_exact_at(file: &File, octets: &mut [u8], start: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, octets, start)
 }
 
-#[cfg(not(unix))]
-fn read_exact_at(mut file: &File, octets: &mut [u8], start: u64) -> io::Result<()> {
-    use std::io::{Read as _, Seek as _, SeekFrom};
-
-    // The position is the file's own: two that read at once must not come between each other's steps.
-    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _alone = ONE_AT_A_TIME
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    file.seek(SeekFrom::Start(start))?;
-    file.read_exact(octets)
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut octets: &mut [u8], start: u64) -> io::Result<()> {
+    let mut at = start;
+    while !octets.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, octets, at)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                octets = &mut octets[count..];
+                at += count as u64;
+            }
+        }
+    }
+    Ok(())
 }

@@ -166,9 +166,7 @@ impl Sender {
             }
         }
     }
-}
 
-impl Sender {
     /// Reads the next piece of a file, here and now; whether that was the end of the body.
     fn read_some(&mut self) -> Result<bool, Error> {
         let Some((mut range, end)) = self.unread.take() else {

@@ -1,12 +1,12 @@
 //! The body of a response: nothing, a few octets in memory, or parts of a file read a chunk at a time.
 //!
 //! A chunk is read when it is asked for, as long as the system has it in memory, or is not read at all where the transport
-//! sends from files. From where it would have to wait for a
-//! disk, chunks are read one ahead of the one given out, by blocking jobs where they must, so a body holds one chunk
-//! itself beside the one that its reader has: two, however long the file is. Each is as long as all before it together, so
-//! that a stream whose peer takes nothing holds little, and chunks end where full frames do. The length is announced from
-//! the file as it was when opened. A file that grew is cut there; one that shrank makes the body fail, so that its stream
-//! is reset and no short body passes for a whole one. Made by `files` and `respond`, polled by the transport.
+//! sends from files. From where it would have to wait for a disk, chunks are read one ahead of the one given out, by blocking
+//! jobs where they must, so a body holds one chunk itself beside the one that its reader has: two, however long the file is.
+//! Each is as long as all before it together, so that a stream whose peer takes nothing holds little, and chunks end where
+//! full frames do. The length is announced from the file as it was when opened. A file that grew is cut there; one that
+//! shrank makes the body fail, so that its stream is reset, or, once a chunk is the transport's to send, ends the connection:
+//! no short body passes for a whole one. Made by `files` and `respond`, polled by the transport.
 
 use std::collections::VecDeque;
 use std::future::Future as _;

@@ -15,7 +15,7 @@ use fullbore::{FileRange, OpenFile};
 
 use super::disk::{Patience, is_in_memory, read_exact_at};
 use super::identity::Identity;
-use super::open::{Found, open, open_at_once};
+use super::open::{Found, OpenError, open, open_at_once};
 
 /// How many files are held open by bodies, of so many that may be.
 #[derive(Debug)]
@@ -108,6 +108,9 @@ impl Place {
             {
                 Ok(file)
             }
+            Err(OpenError::Exhausted | OpenError::Failed) => Err(io::Error::other(
+                "the file cannot be opened again: the process has no descriptor or memory left, or the disk failed",
+            )),
             _ => Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "the file was changed, replaced or removed while it was being sent",

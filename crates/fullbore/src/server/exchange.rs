@@ -94,7 +94,7 @@ impl<S> Handlers<S> {
 pin_project! {
     /// Waits for what the service answers and sends it, unless the peer gives the stream up before. What is kept until the
     /// body has left is memory that each stream takes whose peer does not read: nothing of the request and of the
-    /// handler is. An `async fn` kept three times as much.
+    /// handler is. An `async fn` would have room for both to its end, and for what it is given twice.
     struct Exchange<F, B> {
         asked: Asked,
         sender: Sender,
