@@ -21,6 +21,8 @@ mod transmit;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use http::HeaderValue;
+
 use crate::config::Config;
 use crate::error::ConnectionError;
 use crate::event::Event;
@@ -66,6 +68,8 @@ pub struct Connection {
     decoder: Decoder,
     section: FieldSection,
     encoder: Encoder,
+    /// The time of day, for responses.
+    date: Option<HeaderValue>,
     streams: Store,
     closed: ClosedLog,
     /// The next stream that we open; none when identifiers are used up.
@@ -125,7 +129,7 @@ pub struct Connection {
 }
 
 // Ten thousand that are idle are to cost little: what is only needed at work is in boxes that `trim` gives back.
-const _: () = assert!(size_of::<Connection>() <= 1_936);
+const _: () = assert!(size_of::<Connection>() <= 1_984);
 
 /// The state of the limits on the peer.
 #[derive(Debug)]
@@ -192,6 +196,7 @@ impl Connection {
             decoder: Decoder::new(DEFAULT_TABLE_SIZE),
             section: FieldSection::default(),
             encoder: Encoder::new(config.encoder_table_size as usize),
+            date: None,
             streams: Store::default(),
             closed: ClosedLog::default(),
             next_stream: (role == Role::Client).then_some(StreamId::FIRST_CLIENT),

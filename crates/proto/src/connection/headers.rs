@@ -1,6 +1,6 @@
 //! HEADERS and CONTINUATION: from fragments to header blocks to messages (RFC 9113 sections 6.2, 6.10 and 8).
 
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
 use super::{Connection, Role};
 use crate::error::{ConnectionError, ErrorCode, Fault, SHORT_BODY, Side, StreamError};
@@ -13,6 +13,9 @@ use crate::stream::{Cause, Key, Past, Phase, State, Stream, StreamId};
 
 /// What a field takes of memory beside its size by RFC 9113 section 6.5.2, in octets: a map's entry takes about that.
 const FIELD_COST: usize = 64;
+
+/// The field of RFC 9218.
+static PRIORITY: HeaderName = HeaderName::from_static("priority");
 
 /// What the field sections of a stream take without being counted, in octets: an ordinary request.
 const FREE_HEADERS: usize = 2 << 10;
@@ -158,12 +161,19 @@ impl Connection {
             let reason = "the requests under way have more header fields than the connection may hold";
             return error(ErrorCode::REFUSED_STREAM, reason);
         }
+        // Looked up where they are cheap to find: few requests have them.
+        let has = |name: &HeaderName| self.section.has(name);
+        let (has_length, has_priority) = (has(&header::CONTENT_LENGTH), has(&PRIORITY));
         let request = match message::receive_request(&mut self.section, self.config.enable_connect_protocol) {
             Ok(request) => request,
             Err(malformed) => return error(ErrorCode::PROTOCOL_ERROR, malformed.reason()),
         };
         let is_connect = request.method() == Method::CONNECT;
-        let expected = match expected_length(request.headers(), is_connect) {
+        let expected = match has_length {
+            true => expected_length(request.headers(), is_connect),
+            false => Ok(None),
+        };
+        let expected = match expected {
             Ok(expected) => expected,
             Err(malformed) => return error(ErrorCode::PROTOCOL_ERROR, malformed.reason()),
         };
@@ -180,7 +190,9 @@ impl Connection {
         stream.receive.phase = Phase::Body;
         stream.receive.expected = expected;
         stream.receive.tunnel = is_connect;
-        stream.priority = priority_of(request.headers());
+        if has_priority {
+            stream.priority = priority_of(request.headers());
+        }
         if end_stream {
             stream.receive.phase = Phase::Done;
             stream.state = stream.state.after_receive_end();
@@ -412,8 +424,7 @@ fn expected_length(headers: &HeaderMap, tunnel: bool) -> Result<Option<u64>, Mal
 
 /// The `priority` field (RFC 9218 section 5); several lines are one list.
 pub(super) fn priority_of(headers: &HeaderMap) -> Priority {
-    const PRIORITY: header::HeaderName = header::HeaderName::from_static("priority");
-    let mut values = headers.get_all(PRIORITY).iter();
+    let mut values = headers.get_all(&PRIORITY).iter();
     let Some(first) = values.next() else {
         return Priority::default();
     };

@@ -1,7 +1,7 @@
 //! What the owner wants sent: requests, responses, bodies, trailers. Heads become frames at once, so that they stand in
 //! the order in which the field compression saw them; bodies wait by reference until a write takes them.
 
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
 use super::{Connection, Role};
 use crate::error::UsageError;
@@ -123,9 +123,7 @@ impl Connection {
         if let Some(stream) = self.streams.get_mut(key) {
             stream.send.phase = if end { Phase::Done } else { Phase::Body };
         }
-        self.write_head(key, end, |encoder, out| {
-            message::encode_response(encoder, response, out)
-        });
+        self.write_response(key, response, end);
         if end {
             self.send_ended(key);
         }
@@ -143,7 +141,7 @@ impl Connection {
             return Err(UsageError::HeadOrder);
         }
         self.write_head(key, false, |encoder, out| {
-            message::encode_response(encoder, response, out)
+            message::encode_response(encoder, response, None, out)
         });
         Ok(())
     }
@@ -155,10 +153,23 @@ impl Connection {
         if let Some(stream) = self.streams.get_mut(key) {
             stream.send.phase = Phase::Done;
         }
-        self.write_head(key, true, |encoder, out| {
-            message::encode_response(encoder, &response, out)
-        });
+        self.write_response(key, &response, true);
         self.send_ended(key);
+    }
+
+    /// Writes the HEADERS of a final response, with a `date`.
+    fn write_response(&mut self, key: Key, response: &Response<()>, end: bool) {
+        let date = self.date.take();
+        self.write_head(key, end, |encoder, out| {
+            message::encode_response(encoder, response, date.as_ref(), out);
+        });
+        self.date = date;
+    }
+
+    /// The `date` of final responses that have none, from now on (RFC 9110 section 6.6.1): the engine has no clock of its
+    /// own. Without one they go without, and so they do again after [`Self::trim`].
+    pub fn set_date(&mut self, date: HeaderValue) {
+        self.date = Some(date);
     }
 
     /// The stream of a request that has no final response yet.

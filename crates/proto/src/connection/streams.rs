@@ -85,6 +85,7 @@ impl Connection {
         self.streams.trim();
         self.schedule.trim();
         self.encoder.rest();
+        self.date = None;
         self.section.trim();
         self.events.trim();
         self.control.shrink_to_fit();

@@ -10,6 +10,11 @@
 //! - *never indexed*, here or further on: what the caller marks as sensitive, `authorization`,
 //!   `proxy-authorization`, and cookies under 20 bytes, which can be guessed by how they compress (section 7.1);
 //! - *indexed*: everything else, `date` too: it is the same for all responses of a second.
+//!
+//! Blocks that follow one another resemble each other. Where a field stood in the last one is therefore looked first, which
+//! is much less work than to find it by its hashes (`fullbore-bench engine` tells what is left).
+
+use http::StatusCode;
 
 use super::encoder_table::{EncoderTable, Hashes, Match};
 use super::field::FieldNameRef;
@@ -22,15 +27,37 @@ const SHORT_COOKIE: usize = 20;
 /// How many fields are remembered that may or may not come again: a few of each of the last ten messages.
 const LATELY: usize = 64;
 
+/// How many places of the last block are remembered.
+const PLACES: usize = 16;
+
 /// Encodes the field blocks of one connection, in order.
 #[derive(Debug)]
 pub struct Encoder {
     table: EncoderTable,
-    /// Hashes of fields that were sent as literals lately, although their kind seldom repeats; none at rest.
-    lately: Option<Box<[u32; LATELY]>>,
+    /// What blocks before have told; nothing at rest.
+    past: Option<Box<Past>>,
+    /// How many fields of this block have been encoded.
+    place: usize,
     own_cap: usize,
     /// A table size to be signalled at the next block, and the smallest there was since the last.
     owed_update: Option<SizeUpdate>,
+}
+
+#[derive(Debug)]
+struct Past {
+    /// Hashes of fields that were sent as literals lately, although their kind seldom repeats.
+    lately: [u32; LATELY],
+    /// The number of the table's entry that stood at each place of the last block which had one from the table there.
+    places: [u32; PLACES],
+}
+
+impl Past {
+    fn new() -> Box<Self> {
+        Box::new(Past {
+            lately: [0; LATELY],
+            places: [0; PLACES],
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +73,8 @@ impl Encoder {
     pub fn new(own_cap: usize) -> Self {
         let mut encoder = Self {
             table: EncoderTable::new(DEFAULT_TABLE_SIZE),
-            lately: None,
+            past: None,
+            place: 0,
             own_cap,
             owed_update: None,
         };
@@ -94,13 +122,14 @@ impl Encoder {
         if self.table.is_at_rest() {
             self.table.wake();
         }
+        self.place = 0;
     }
 
     /// Gives up what can be made anew or done without, some 800 bytes, while nothing is sent. What the peer's decoder holds
     /// stays known.
     pub fn rest(&mut self) {
         self.table.rest();
-        self.lately = None;
+        self.past = None;
     }
 
     #[cold]
@@ -129,7 +158,36 @@ impl Encoder {
         self.encode(name.into(), value, never_indexed, out);
     }
 
+    /// Appends the `:status` of a response to the block that was begun.
+    #[inline]
+    pub fn status(&mut self, status: StatusCode, out: &mut Vec<u8>) {
+        match static_table::status(status.as_u16()) {
+            Some(index) => integer::encode(index, 7, 0x80, out),
+            None => self.encode(FieldNameRef::Status, status.as_str().as_bytes(), false, out),
+        }
+    }
+
     fn encode(&mut self, name: FieldNameRef<'_>, value: &[u8], never_indexed: bool, out: &mut Vec<u8>) {
+        let place = self.place;
+        self.place += 1;
+        let before = self.past.as_ref().and_then(|past| past.places.get(place));
+        if let (Some(&number), false) = (before, never_indexed) {
+            // What is in the table was allowed to enter it.
+            if let Some(index) = self.table.find_again(number, name, value) {
+                return integer::encode(index, 7, 0x80, out);
+            }
+        }
+        self.encode_anew(place, name, value, never_indexed, out);
+    }
+
+    fn encode_anew(
+        &mut self,
+        place: usize,
+        name: FieldNameRef<'_>,
+        value: &[u8],
+        never_indexed: bool,
+        out: &mut Vec<u8>,
+    ) {
         let (static_index, policy) = static_table::rule(name);
         let never_indexed = never_indexed
             || match policy {
@@ -144,7 +202,11 @@ impl Encoder {
             if self.is_worth_indexing(name, value) {
                 let hashes = Hashes::new(static_index, name, value);
                 if policy != Policy::Without || self.comes_again(hashes) {
-                    return self.encode_indexed(static_index, hashes, name, value, out);
+                    let number = self.encode_indexed(static_index, hashes, name, value, out);
+                    if let Some(before) = self.past.get_or_insert_with(Past::new).places.get_mut(place) {
+                        *before = number;
+                    }
+                    return;
                 }
             }
         }
@@ -156,7 +218,7 @@ impl Encoder {
         encode_literal(name_index, name, value, out);
     }
 
-    /// From the table, or as a literal that enters it.
+    /// From the table, or as a literal that enters it; the number of its entry.
     fn encode_indexed(
         &mut self,
         static_index: usize,
@@ -164,9 +226,12 @@ impl Encoder {
         name: FieldNameRef<'_>,
         value: &[u8],
         out: &mut Vec<u8>,
-    ) {
+    ) -> u32 {
         let name_index = match self.table.find(hashes, name, value) {
-            Some(Match::Field(index)) => return integer::encode(index, 7, 0x80, out),
+            Some(Match::Field(index)) => {
+                integer::encode(index, 7, 0x80, out);
+                return self.table.number(index);
+            }
             // A static index takes one octet, a dynamic one may take two.
             _ if static_index != 0 => static_index,
             Some(Match::Name(index)) => index,
@@ -174,14 +239,14 @@ impl Encoder {
         };
         integer::encode(name_index, 6, 0x40, out);
         encode_literal(name_index, name, value, out);
-        self.table.insert(hashes, name, value);
+        self.table.insert(hashes, name, value)
     }
 
     /// Whether a field was sent lately. Two that share a hash cost an entry at worst.
     fn comes_again(&mut self, hashes: Hashes) -> bool {
         let hash = hashes.of_field();
-        let lately = self.lately.get_or_insert_with(|| Box::new([0; LATELY]));
-        let place = &mut lately[hash as usize % LATELY];
+        let past = self.past.get_or_insert_with(Past::new);
+        let place = &mut past.lately[hash as usize % LATELY];
         std::mem::replace(place, hash) == hash
     }
 

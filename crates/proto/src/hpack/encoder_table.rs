@@ -151,8 +151,21 @@ impl EncoderTable {
         None
     }
 
-    /// Adds a field whose size does not pass the table's.
-    pub(super) fn insert(&mut self, hashes: Hashes, name: FieldNameRef<'_>, value: &[u8]) {
+    /// The index of the entry of that number, if it is still there and is this field. Any number may be asked for.
+    #[inline]
+    pub(super) fn find_again(&self, number: u32, name: FieldNameRef<'_>, value: &[u8]) -> Option<usize> {
+        let (age, entry) = self.entry(number, 0)?;
+        (*entry.value == *value && is_name(&entry.name, name)).then(|| index(age))
+    }
+
+    /// The number of the entry that has this index now.
+    pub(super) fn number(&self, index: usize) -> u32 {
+        let age = index - static_table::LEN - 1;
+        self.inserted.wrapping_sub(age as u32)
+    }
+
+    /// Adds a field whose size does not pass the table's; the number of its entry.
+    pub(super) fn insert(&mut self, hashes: Hashes, name: FieldNameRef<'_>, value: &[u8]) -> u32 {
         let mut entry = Entry {
             name: name.to_owned(),
             value: value.into(),
@@ -167,6 +180,7 @@ impl EncoderTable {
         buckets.put(&mut entry, self.inserted);
         self.size += size;
         self.entries.push_back(entry);
+        self.inserted
     }
 
     /// Whether the indexes have to be made before anything is found.

@@ -98,6 +98,21 @@ pub(super) fn name(index: usize) -> Option<FieldName> {
     ENTRIES.get(index.checked_sub(1)?).map(|(name, ..)| name.clone())
 }
 
+/// The index of `:status` with this code.
+#[inline]
+pub(super) fn status(code: u16) -> Option<usize> {
+    Some(match code {
+        200 => 8,
+        204 => 9,
+        206 => 10,
+        304 => 11,
+        400 => 12,
+        404 => 13,
+        500 => 14,
+        _ => return None,
+    })
+}
+
 /// What the encoder makes of a field by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {

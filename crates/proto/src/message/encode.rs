@@ -1,6 +1,6 @@
 //! Heads and trailers become field blocks. They passed their checks before, so that nothing here can fail.
 
-use http::header::{HOST, HeaderMap};
+use http::header::{DATE, HOST, HeaderMap, HeaderValue};
 use http::{Method, Request, Response};
 
 use super::Protocol;
@@ -44,26 +44,31 @@ pub fn encode_request(encoder: &mut Encoder, request: &Request<()>, out: &mut Ve
     }
 }
 
-/// Appends a response's field block to `out`.
-pub fn encode_response(encoder: &mut Encoder, response: &Response<()>, out: &mut Vec<u8>) {
+/// Appends a response's field block to `out`. A `date` is for a response that has none of its own.
+pub fn encode_response(
+    encoder: &mut Encoder,
+    response: &Response<()>,
+    date: Option<&HeaderValue>,
+    out: &mut Vec<u8>,
+) {
     encoder.begin(out);
-    encoder.field(
-        FieldNameRef::Status,
-        response.status().as_str().as_bytes(),
-        false,
-        out,
-    );
-    encode_fields(encoder, response.headers(), out);
+    encoder.status(response.status(), out);
+    let mut missing = date;
+    for (name, value) in response.headers() {
+        if *name == DATE {
+            missing = None;
+        }
+        encoder.field(name, value.as_bytes(), value.is_sensitive(), out);
+    }
+    if let Some(date) = missing {
+        encoder.field(&DATE, date.as_bytes(), false, out);
+    }
 }
 
 /// Appends the field block of trailers to `out`.
 pub fn encode_trailers(encoder: &mut Encoder, trailers: &HeaderMap, out: &mut Vec<u8>) {
     encoder.begin(out);
-    encode_fields(encoder, trailers, out);
-}
-
-fn encode_fields(encoder: &mut Encoder, headers: &HeaderMap, out: &mut Vec<u8>) {
-    for (name, value) in headers {
+    for (name, value) in trailers {
         encoder.field(name, value.as_bytes(), value.is_sensitive(), out);
     }
 }

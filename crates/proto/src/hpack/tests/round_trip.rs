@@ -40,6 +40,32 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+#[test]
+fn a_field_is_found_where_it_stood_before_until_it_is_a_secret_or_gone() {
+    let mut encoder = Encoder::new(4096);
+    let fields = [("server", "fullbore"), ("x-a", "1"), ("x-b", "2")];
+    encode(&mut encoder, &fields);
+    // By their indexes, wherever they stand.
+    assert_eq!(encode(&mut encoder, &fields), [0xc0, 0xbf, 0xbe]);
+    assert_eq!(encode(&mut encoder, &fields[1..]), [0xbf, 0xbe]);
+    assert_eq!(encode(&mut encoder, &fields), [0xc0, 0xbf, 0xbe]);
+
+    let mut block = Vec::new();
+    encoder.begin(&mut block);
+    encoder.field(&FieldName::parse(b"server"), b"fullbore", true, &mut block);
+    assert_eq!(block[0], 0x1f, "a literal that is never indexed");
+
+    // An update to a table of no size empties it.
+    encoder.set_max_table_size(0);
+    encoder.set_max_table_size(4096);
+    let mut decoder = Decoder::new(4096);
+    let block = encode(&mut encoder, &fields);
+    assert_eq!(
+        lines(decode(&mut decoder, &block).unwrap().fields()),
+        text_lines(&fields)
+    );
+}
+
 proptest! {
     #[test]
     fn any_fields_survive_any_change_of_table_size(

@@ -246,11 +246,31 @@ fn a_response_is_sent_with_its_status_first() {
         .insert("server", HeaderValue::from_static("x"));
     check_response(&response).unwrap();
     let mut block = Vec::new();
-    encode_response(&mut Encoder::new(4096), &response, &mut block);
+    encode_response(&mut Encoder::new(4096), &response, None, &mut block);
     assert_eq!(
         lines(&block),
         [(":status".into(), "404".into()), ("server".into(), "x".into())]
     );
+}
+
+#[test]
+fn a_response_without_a_date_is_given_one() {
+    let date = HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT");
+    for own in [None, Some("Mon, 07 Nov 1994 08:49:37 GMT")] {
+        let mut response = Response::new(());
+        if let Some(own) = own {
+            response
+                .headers_mut()
+                .insert("date", HeaderValue::from_static(own));
+        }
+        let mut block = Vec::new();
+        encode_response(&mut Encoder::new(4096), &response, Some(&date), &mut block);
+        let expected = own.unwrap_or("Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(
+            lines(&block),
+            [(":status".into(), "200".into()), ("date".into(), expected.into())]
+        );
+    }
 }
 
 #[test]
