@@ -3,10 +3,10 @@
 //! The schedule holds the streams that have DATA queued and stream window to send it; `connection::send` puts them in,
 //! asks for the next one frame by frame, and takes them out. It knows no windows and no frames.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::priority::Priority;
-use crate::stream::{Key, StreamId};
+use crate::stream::Key;
 
 /// How streams of one urgency share the connection when the peer did not ask for anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,7 +24,9 @@ const URGENCIES: usize = 8;
 
 #[derive(Debug, Default)]
 struct Level {
-    in_order: BTreeMap<StreamId, Key>,
+    /// By their identifiers. A new stream comes behind all others, and the first is the one that leaves, so that a tree would
+    /// be slower.
+    in_order: VecDeque<Key>,
     in_turn: VecDeque<Key>,
     /// Whose turn it is when both kinds are there.
     turn: bool,
@@ -33,6 +35,17 @@ struct Level {
 impl Level {
     fn is_empty(&self) -> bool {
         self.in_turn.is_empty() && self.in_order.is_empty()
+    }
+
+    fn insert_in_order(&mut self, key: Key) {
+        let id = key.id();
+        if self.in_order.back().is_none_or(|last| last.id() < id) {
+            return self.in_order.push_back(key);
+        }
+        // One that had to wait for its window.
+        if let Err(at) = self.in_order.binary_search_by_key(&id, |other| other.id()) {
+            self.in_order.insert(at, key);
+        }
     }
 }
 
@@ -76,7 +89,7 @@ impl Schedule {
         if in_turn {
             level.in_turn.push_back(key);
         } else {
-            level.in_order.insert(key.id(), key);
+            level.insert_in_order(key);
         }
         self.occupied |= 1 << index;
     }
@@ -92,7 +105,9 @@ impl Schedule {
                 level.in_turn.remove(at);
             }
         } else {
-            level.in_order.remove(&key.id());
+            if let Ok(at) = level.in_order.binary_search_by_key(&key.id(), |other| other.id()) {
+                level.in_order.remove(at);
+            }
         }
         if level.is_empty() {
             self.occupied &= !(1 << index);
@@ -102,7 +117,7 @@ impl Schedule {
     /// The stream whose frame is next; it stays in.
     pub(crate) fn peek(&self) -> Option<Key> {
         let level = self.levels.get(self.occupied.trailing_zeros() as usize)?;
-        let in_order = level.in_order.first_key_value().map(|(_, &key)| key);
+        let in_order = level.in_order.front().copied();
         let in_turn = level.in_turn.front().copied();
         match (in_order, in_turn) {
             (Some(_), Some(key)) if level.turn => Some(key),
@@ -125,7 +140,7 @@ impl Schedule {
                 }
             }
         } else if !ready {
-            level.in_order.pop_first();
+            level.in_order.pop_front();
         }
         level.turn = !level.turn;
         if level.is_empty() {
@@ -144,7 +159,7 @@ impl Schedule {
 mod tests {
     use super::*;
     use crate::flow::{DEFAULT_WINDOW, ReceiveWindow, Refill, SendCredit};
-    use crate::stream::{State, Store, Stream};
+    use crate::stream::{State, Store, Stream, StreamId};
     use crate::time::Time;
 
     fn keys(count: u32) -> Vec<Key> {
@@ -188,6 +203,13 @@ mod tests {
         assert_eq!(serve(&mut schedule, 3), [1, 1, 1]);
         schedule.remove(keys[0], Priority::default());
         assert_eq!(serve(&mut schedule, 2), [3, 3]);
+        schedule.served(false);
+        schedule.insert(keys[1], Priority::default());
+        schedule.insert(keys[0], Priority::default());
+        schedule.remove(keys[1], Priority::default());
+        assert_eq!(serve(&mut schedule, 1), [1]);
+        schedule.served(false);
+        assert_eq!(serve(&mut schedule, 1), [5]);
     }
 
     #[test]
