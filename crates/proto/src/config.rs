@@ -70,6 +70,11 @@ pub struct Config {
     /// ends at a multiple of it. 16,384 over TLS (RFC 8446 section 5.1), where what is over would be a record of its own;
     /// 0, which is none.
     pub record_size: usize,
+    /// How many bytes one list of [`Connection::transmit`](crate::Connection::transmit) has, to within a frame; one frame at
+    /// least. 512 KiB. What is on a list is past all scheduling: a more urgent stream waits for it. At 256 KiB a write's own
+    /// cost is lost in the copy, below that it is felt. Where [`Self::record_size`] is set, below five records lists do not
+    /// end with one.
+    pub write_size: usize,
     /// How long a frame is held back that the window would cut tiny, while more credit may be on its way. 1 ms.
     pub tiny_frame_wait: Duration,
     /// Up to how many streams may wait for the peer to allow them before `open` fails. 100,000.
@@ -209,6 +214,7 @@ impl Default for Config {
             scheduling: Scheduling::InOrder,
             send_low_water: 128 << 10,
             record_size: 0,
+            write_size: 512 << 10,
             tiny_frame_wait: Duration::from_millis(1),
             max_waiting_streams: 100_000,
             max_owed_replies: 8 << 10,

@@ -4,6 +4,7 @@ use bytes::Buf;
 
 use super::Connection;
 use super::memory::{self, largest_stream_window};
+use crate::config::Config;
 use crate::event::Event;
 use crate::frame::{HEAD_LENGTH, Kind, patch_header_block, reserve_header_block, write_data_head};
 use crate::message;
@@ -13,10 +14,6 @@ use crate::transmit::Transmit;
 
 /// The most slices of one write: what a driver passes to the kernel at once.
 pub(super) const MAX_SLICES: usize = 64;
-
-/// The most octets of one write. More would make scheduling early and win nothing: at 256 KiB the call's own cost is
-/// lost in the copy.
-pub(super) const MAX_BYTES: usize = 512 << 10;
 
 /// A list shorter than so many records ends where it ends: it is no part of a long transfer.
 const LEAST_RECORDS: usize = 4;
@@ -61,8 +58,8 @@ impl Connection {
         self.held_since.is_some_and(|since| self.now.since(since) < wait)
     }
 
-    /// Appends to `out` what is to be written, up to about 512 KiB and 64 slices. Credit is spent here, frame by frame
-    /// (law 7). Call it again once `out` is written, while [`Self::wants_transmit`].
+    /// Appends to `out` what is to be written, up to about [`Config::write_size`] and 64 slices. Credit is spent here, frame by
+    /// frame (law 7). Call it again once `out` is written, while [`Self::wants_transmit`].
     pub fn transmit(&mut self, out: &mut Transmit, now: Time) {
         self.see(now);
         // The list before this one has been written.
@@ -73,7 +70,8 @@ impl Connection {
         out.put_drained(&mut self.control);
         self.owed = 0;
         self.write_ends(out);
-        while out.slices() < MAX_SLICES && out.remaining() < MAX_BYTES {
+        let most = self.config.write_size.max(1);
+        while out.slices() < MAX_SLICES && out.remaining() < most {
             let Some(key) = self.schedule.peek() else {
                 break;
             };
@@ -209,7 +207,7 @@ impl Connection {
                 return Turn::Held;
             }
         }
-        let (length, is_full) = match within_record(out, length, half, self.config.record_size) {
+        let (length, is_full) = match within_record(out, length, half, &self.config) {
             Some(0) => return Turn::Full,
             Some(whole) => (whole, true),
             None => (length, false),
@@ -304,13 +302,14 @@ impl Connection {
 
 /// How long the next frame may be, when the list should end with it at the end of a record: because it is full then, or
 /// because there is no more for now and the body goes on. None when that is not so, or the list is short.
-fn within_record(out: &Transmit, length: usize, half: &SendHalf, record: usize) -> Option<usize> {
+fn within_record(out: &Transmit, length: usize, half: &SendHalf, config: &Config) -> Option<usize> {
+    let record = config.record_size;
     let before = out.remaining();
     if record == 0 || before < LEAST_RECORDS * record {
         return None;
     }
     let after = before + HEAD_LENGTH + length;
-    let is_full = after >= MAX_BYTES || out.slices() + SLICES_OF_A_FRAME >= MAX_SLICES;
+    let is_full = after >= config.write_size || out.slices() + SLICES_OF_A_FRAME >= MAX_SLICES;
     let pauses = half.phase == Phase::Body && half.queue.bytes() - length < record;
     (is_full || pauses).then(|| length.saturating_sub(after % record))
 }

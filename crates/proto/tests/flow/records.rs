@@ -8,8 +8,14 @@ const RECORD: usize = 16_384;
 
 /// A server that has a request on stream 1, whose client has room for everything.
 fn asked() -> Connection {
+    asked_with(Config::default().write_size)
+}
+
+/// One whose lists have so many bytes at most.
+fn asked_with(write_size: usize) -> Connection {
     let mut config = Config::default();
     config.record_size = RECORD;
+    config.write_size = write_size;
     let mut server = Connection::server(config, Time::ZERO);
     let mut client = Connection::client(Config::default(), Time::ZERO);
     let request = http::Request::get("http://a/").body(()).unwrap();
@@ -78,4 +84,29 @@ fn a_full_list_ends_with_a_record_and_the_rest_follows() {
     // Frames cut at a list's end cost a head each.
     let frames = (lists.iter().sum::<usize>() + last - (2 << 20)) / 9;
     assert!(frames <= 128 + lists.len() + 1, "{frames}");
+}
+
+#[test]
+fn a_shorter_list_ends_with_a_record_too() {
+    let mut server = asked_with(5 * RECORD);
+    send(&mut server, 1 << 20, true);
+    for _ in 0..12 {
+        assert_eq!(written(&mut server).len(), 5 * RECORD);
+    }
+}
+
+#[test]
+fn a_list_has_one_frame_however_short_it_is_to_be() {
+    for write_size in [0, 1, 1_000] {
+        let mut server = asked_with(write_size);
+        send(&mut server, 100_000, true);
+        let mut lists = Vec::new();
+        while server.wants_transmit() {
+            lists.push(written(&mut server).len());
+        }
+        assert_eq!(
+            lists,
+            [[16_393; 6].as_slice(), &[100_000 - 6 * 16_384 + 9]].concat()
+        );
+    }
 }
