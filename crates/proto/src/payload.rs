@@ -66,6 +66,25 @@ impl Elsewhere {
         self.length == 0
     }
 
+    /// Whether `other` begins where this ends.
+    pub(crate) fn continues_with(&self, other: &Elsewhere) -> bool {
+        let end = self.start.checked_add(self.length as u64);
+        Arc::ptr_eq(&self.owner, &other.owner) && end == Some(other.start)
+    }
+
+    /// Makes it longer by `count`.
+    pub(crate) fn extend(&mut self, count: usize) {
+        self.length += count;
+    }
+
+    /// Takes off the first `count`, or all if there are not so many.
+    pub(crate) fn split_to(&mut self, count: usize) -> Elsewhere {
+        let mut first = self.clone();
+        first.length = count.min(first.length);
+        self.advance(count);
+        first
+    }
+
     /// Drops the first `count`, or all if there are not so many.
     pub(crate) fn advance(&mut self, count: usize) {
         let count = count.min(self.length);
@@ -99,12 +118,7 @@ impl Payload {
     pub(crate) fn split_to(&mut self, count: usize) -> Payload {
         match self {
             Payload::Here(bytes) => Payload::Here(bytes.split_to(count)),
-            Payload::Elsewhere(elsewhere) => {
-                let mut first = elsewhere.clone();
-                first.length = count.min(first.length);
-                elsewhere.advance(count);
-                Payload::Elsewhere(first)
-            }
+            Payload::Elsewhere(elsewhere) => Payload::Elsewhere(elsewhere.split_to(count)),
         }
     }
 }

@@ -14,8 +14,8 @@ const INLINE_PAYLOAD: usize = 1_024;
 
 /// A list of octets to write, in order, as slices of an arena and of payloads.
 ///
-/// Payloads that lie elsewhere have no slices: the [`Buf`] ends before the first of them, although more remains, and whoever
-/// sends such payloads asks [`Self::elsewhere`] before each write.
+/// Payloads that lie elsewhere have no slices: the [`Buf`] ends before the first of them, although more remains. Whoever sends
+/// such payloads asks [`Self::elsewhere`] before each write, or has them read by [`Self::fetch`].
 ///
 /// ```
 /// use bytes::Buf;
@@ -30,6 +30,8 @@ pub struct Transmit {
     arena: Vec<u8>,
     /// The segments, in the order in which they leave. The last run of the arena is not among them until it is sealed.
     segments: Vec<Segment>,
+    /// Octets that lay elsewhere, as far as they are next. It keeps its length, so that its octets are cleared once.
+    fetched: Vec<u8>,
     /// Where the unsealed run of the arena begins.
     sealed: usize,
     /// The first segment not wholly written.
@@ -41,6 +43,7 @@ pub struct Transmit {
 #[derive(Debug)]
 enum Segment {
     Arena { start: usize, end: usize },
+    Fetched { start: usize, end: usize },
     Payload(Payload),
 }
 
@@ -55,6 +58,28 @@ impl Transmit {
         self.segments.len() - self.first + usize::from(self.sealed < self.arena.len())
     }
 
+    /// As [`Buf::chunks_vectored`], but `most` octets at most.
+    pub fn first_chunks<'a>(&'a self, most: usize, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut left = most;
+        let mut count = 0;
+        let here = self.segments[self.first..].iter();
+        let here = here.map_while(|segment| (!segment.is_elsewhere()).then(|| segment.slice(self)));
+        let tail = match self.leads_elsewhere() {
+            true => &[],
+            false => &self.arena[self.sealed..],
+        };
+        let octets = here.chain([tail]).filter(|octets| !octets.is_empty());
+        for (slot, octets) in slices.iter_mut().zip(octets) {
+            if left == 0 {
+                break;
+            }
+            *slot = IoSlice::new(&octets[..octets.len().min(left)]);
+            left -= octets.len().min(left);
+            count += 1;
+        }
+        count
+    }
+
     /// What is to be written next, when that lies elsewhere. [`Buf::advance`] says how much of it was.
     pub fn elsewhere(&self) -> Option<&Elsewhere> {
         match self.segments.get(self.first)? {
@@ -66,6 +91,72 @@ impl Transmit {
     /// Whether something that lies elsewhere is on the list: what is written before it is no end.
     pub fn leads_elsewhere(&self) -> bool {
         self.segments[self.first..].iter().any(Segment::is_elsewhere)
+    }
+
+    /// Reads what lies elsewhere among the next `most` octets of the list, unless something that was read so is still to be
+    /// written: then nothing. What lies behind one another in the same place is read at once. The list has room for `most`
+    /// octets from then on, whatever it is used for.
+    ///
+    /// # Errors
+    /// What `read` failed with. The list is of no use then.
+    pub fn fetch<E>(
+        &mut self,
+        most: usize,
+        mut read: impl FnMut(&Elsewhere, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let unwritten = &self.segments[self.first..];
+        if unwritten
+            .iter()
+            .any(|segment| matches!(segment, Segment::Fetched { .. }))
+        {
+            return Ok(());
+        }
+        if self.fetched.len() < most {
+            self.fetched.resize(most, 0);
+        }
+        let (mut left, mut end, mut index) = (most, 0, self.first);
+        // What is to be read next, which goes to the end of what was read.
+        let mut run: Option<Elsewhere> = None;
+        while left > 0 {
+            let Some(segment) = self.segments.get_mut(index) else {
+                break;
+            };
+            index += 1;
+            let Segment::Payload(Payload::Elsewhere(payload)) = segment else {
+                left = left.saturating_sub(segment.len());
+                continue;
+            };
+            let first = payload.split_to(left);
+            let length = first.len();
+            left -= length;
+            let rest = core::mem::replace(
+                segment,
+                Segment::Fetched {
+                    start: end,
+                    end: end + length,
+                },
+            );
+            if rest.len() > 0 {
+                self.segments.insert(index, rest);
+            }
+            run = match run {
+                Some(mut run) if run.continues_with(&first) => {
+                    run.extend(length);
+                    Some(run)
+                }
+                before => {
+                    if let Some(before) = before {
+                        read(&before, &mut self.fetched[end - before.len()..end])?;
+                    }
+                    Some(first)
+                }
+            };
+            end += length;
+        }
+        match run {
+            Some(run) => read(&run, &mut self.fetched[end - run.len()..end]),
+            None => Ok(()),
+        }
     }
 
     /// Appends to the arena whatever `write` appends.
@@ -115,9 +206,10 @@ impl Transmit {
 
 impl Segment {
     /// The octets, as far as they are here.
-    fn slice<'a>(&'a self, arena: &'a [u8]) -> &'a [u8] {
+    fn slice<'a>(&'a self, list: &'a Transmit) -> &'a [u8] {
         match self {
-            Segment::Arena { start, end } => &arena[*start..*end],
+            Segment::Arena { start, end } => &list.arena[*start..*end],
+            Segment::Fetched { start, end } => &list.fetched[*start..*end],
             Segment::Payload(Payload::Here(bytes)) => bytes,
             Segment::Payload(Payload::Elsewhere(_)) => &[],
         }
@@ -125,7 +217,7 @@ impl Segment {
 
     fn len(&self) -> usize {
         match self {
-            Segment::Arena { start, end } => end - start,
+            Segment::Arena { start, end } | Segment::Fetched { start, end } => end - start,
             Segment::Payload(payload) => payload.len(),
         }
     }
@@ -136,7 +228,7 @@ impl Segment {
 
     fn advance(&mut self, count: usize) {
         match self {
-            Segment::Arena { start, .. } => *start += count,
+            Segment::Arena { start, .. } | Segment::Fetched { start, .. } => *start += count,
             Segment::Payload(Payload::Here(bytes)) => bytes.advance(count),
             Segment::Payload(Payload::Elsewhere(elsewhere)) => elsewhere.advance(count),
         }
@@ -150,30 +242,13 @@ impl Buf for Transmit {
 
     fn chunk(&self) -> &[u8] {
         match self.segments.get(self.first) {
-            Some(segment) => segment.slice(&self.arena),
+            Some(segment) => segment.slice(self),
             None => &self.arena[self.sealed..],
         }
     }
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let tail = &self.arena[self.sealed..];
-        let mut count = 0;
-        let mut slots = slices.iter_mut();
-        for segment in &self.segments[self.first..] {
-            if segment.is_elsewhere() {
-                return count;
-            }
-            let Some(slot) = slots.next() else {
-                return count;
-            };
-            *slot = IoSlice::new(segment.slice(&self.arena));
-            count += 1;
-        }
-        if let (false, Some(slot)) = (tail.is_empty(), slots.next()) {
-            *slot = IoSlice::new(tail);
-            count += 1;
-        }
-        count
+        self.first_chunks(usize::MAX, slices)
     }
 
     /// # Panics
@@ -277,5 +352,86 @@ mod tests {
         assert_eq!(out.chunk(), b"next");
         out.advance(4);
         assert!(!out.has_remaining());
+    }
+
+    /// Two places of 200 octets each: what is read of the first is its offset, of the second that and 0x80.
+    fn places() -> [Arc<u8>; 2] {
+        [Arc::new(0), Arc::new(0x80)]
+    }
+
+    fn octets(of: &Elsewhere, space: &mut [u8]) {
+        let mark = of.owner().downcast_ref::<u8>().unwrap();
+        for (at, octet) in (of.start()..).zip(space) {
+            *octet = at as u8 | mark;
+        }
+    }
+
+    #[test]
+    fn what_lies_elsewhere_is_fetched_in_its_place_a_portion_at_a_time() {
+        let places = places();
+        // Frames of 20 and 3 octets: of the first place, then of both in turn, with some that are here between.
+        let fill = |out: &mut Transmit| {
+            let mut expected = Vec::new();
+            for frame in 0..6u64 {
+                out.put(|arena| arena.extend_from_slice(b"head"));
+                expected.extend_from_slice(b"head");
+                let place = &places[usize::from(frame > 3 && frame % 2 == 1)];
+                let payload = Elsewhere::new(Arc::clone(place) as _, frame * 20, 20);
+                let mut read = [0; 20];
+                octets(&payload, &mut read);
+                expected.extend_from_slice(&read);
+                out.put_payload(payload.into());
+                let here = vec![frame as u8; 1_500 * usize::from(frame == 2) + 3];
+                expected.extend_from_slice(&here);
+                out.put_payload(Bytes::from(here).into());
+            }
+            expected
+        };
+        for most in [1, 3, 24, 25, 64, 100, 2_000] {
+            for step in [1, 7, 25, 5_000] {
+                let mut out = Transmit::new();
+                // The second time the room is there already.
+                for _ in 0..2 {
+                    let expected = fill(&mut out);
+                    let mut written = Vec::new();
+                    while out.has_remaining() {
+                        out.fetch(most, |of, space| {
+                            assert!(of.len() == space.len() && space.len() <= most);
+                            octets(of, space);
+                            Ok::<_, ()>(())
+                        })
+                        .unwrap();
+                        let chunk = out.chunk();
+                        let count = chunk.len().min(step);
+                        assert!(count > 0, "{most} {step}");
+                        written.extend_from_slice(&chunk[..count]);
+                        out.advance(count);
+                    }
+                    assert_eq!(written, expected, "{most} at a time, written in steps of {step}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_are_fetched_at_once_and_a_failure_is_told() {
+        let [place, other] = places();
+        let mut out = Transmit::new();
+        for start in [0, 20, 40] {
+            out.put(|arena| arena.extend_from_slice(b"head"));
+            out.put_payload(Elsewhere::new(Arc::clone(&place) as _, start, 20).into());
+        }
+        out.put_payload(Elsewhere::new(Arc::clone(&other) as _, 60, 20).into());
+        out.put_payload(Elsewhere::new(place, 60, 20).into());
+        let mut reads = Vec::new();
+        let read = |of: &Elsewhere, _: &mut [u8]| {
+            reads.push((of.start(), of.len()));
+            match reads.len() {
+                3 => Err("gone"),
+                _ => Ok(()),
+            }
+        };
+        assert_eq!(out.fetch(1_000, read), Err("gone"));
+        assert_eq!(reads, [(0, 60), (60, 20), (60, 20)]);
     }
 }
