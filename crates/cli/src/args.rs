@@ -129,6 +129,10 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
     pub(crate) tcp_send_buffer: Option<u32>,
 
+    /// How many bytes may wait unsent in the kernel, ahead of whatever is more urgent (Linux) [default: as many as its buffer holds]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
+    pub(crate) tcp_unsent: Option<u32>,
+
     /// Give up on connecting after this many seconds
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) connect_timeout: Option<u64>,
@@ -288,6 +292,10 @@ pub(crate) struct ServeArgs {
     /// The size of the kernel's TCP send buffer [default: the kernel tunes it]
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
     pub(crate) tcp_send_buffer: Option<u32>,
+
+    /// How many bytes may wait unsent in the kernel, ahead of whatever is more urgent (Linux) [default: as many as its buffer holds]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
+    pub(crate) tcp_unsent: Option<u32>,
 
     /// Close a connection without a request after this many seconds; 0 never
     #[arg(long, value_name = "SECS", default_value_t = 180)]
@@ -460,6 +468,31 @@ mod tests {
         assert_eq!(of(&["--drain-timeout", "0"]), Some(Duration::ZERO));
         for wrong in ["", "s", "-1", "5 parsecs"] {
             assert_eq!(of(&["--drain-timeout", wrong]), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_may_wait_unsent_is_a_size_that_the_kernel_takes() {
+        let of = |args: &[&str]| match Args::try_parse_from([&["fullbore"], args].concat()).ok()?.command {
+            Command::Serve(serve) => serve.tcp_unsent,
+            Command::Get(get) => get.connection.tcp_unsent,
+            Command::Put(put) => put.connection.tcp_unsent,
+            _ => None,
+        };
+        let serve = ["serve", "--plaintext"];
+        assert_eq!(of(&serve), None);
+        assert_eq!(
+            of(&[&serve[..], &["--tcp-unsent", "128KiB"]].concat()),
+            Some(131_072)
+        );
+        assert_eq!(of(&["get", "--tcp-unsent", "1MiB", "http://a/"]), Some(1 << 20));
+        assert_eq!(
+            of(&["put", "--tcp-unsent", "65535", "f", "http://a/"]),
+            Some(65_535)
+        );
+        for wrong in ["0", "", "-1", "2GiB", "much"] {
+            let args = [&["fullbore"], &serve[..], &["--tcp-unsent", wrong]].concat();
+            assert!(Args::try_parse_from(args).is_err(), "{wrong}");
         }
     }
 

@@ -69,6 +69,7 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
     builder = builder.tcp_buffers(TcpBuffers {
         send: args.tcp_send_buffer,
         receive: args.tcp_receive_buffer,
+        unsent: args.tcp_unsent,
     });
     if let Some(seconds) = args.connect_timeout {
         builder = builder.connect_timeout(Duration::from_secs(seconds));

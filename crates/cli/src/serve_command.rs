@@ -193,6 +193,7 @@ impl Options {
             .tcp_buffers(TcpBuffers {
                 send: args.tcp_send_buffer,
                 receive: args.tcp_receive_buffer,
+                unsent: args.tcp_unsent,
             })
             .idle_timeout(limit(args.keepalive_timeout))
             .header_timeout(Duration::from_secs(args.client_header_timeout))

@@ -217,6 +217,7 @@ fn small() -> TcpBuffers {
     TcpBuffers {
         send: Some(64 << 10),
         receive: Some(64 << 10),
+        ..TcpBuffers::default()
     }
 }
 
