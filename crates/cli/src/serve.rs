@@ -104,8 +104,8 @@ pub struct Settings {
     /// What the chunks of all responses come to, in bytes, before all are as short as the first: none is longer than an
     /// eighth of what is left of this. Default: 2 MiB.
     pub all_chunks_bytes: usize,
-    /// Whether files that the system has in memory are sent by it ([`fullbore::FileRange`]) rather than read, in chunks of
-    /// `chunk_bytes`. It pays where the transport can do that: TCP without TLS, on Linux. Default: no.
+    /// Whether files that the system has in memory are handed over as ranges of `chunk_bytes` ([`fullbore::FileRange`]) rather
+    /// than read ahead: for fullbore's own server, on Linux. Default: no.
     pub sends_files: bool,
     /// How many buffers of `chunk_bytes` are kept for the next reader once they are free, for all responses together.
     /// Default: 8, which is 2 MiB at the default `chunk_bytes`.

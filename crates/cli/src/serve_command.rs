@@ -248,7 +248,7 @@ fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
     };
     let mut settings = Settings {
         uploads,
-        sends_files: args.plaintext && !args.no_sendfile && cfg!(target_os = "linux"),
+        sends_files: !args.no_sendfile && cfg!(target_os = "linux"),
         ..Settings::default()
     };
     // The other half is for connections.

@@ -180,11 +180,6 @@ impl Cell {
         }
     }
 
-    /// Whether ranges of files may be sent as they are.
-    pub(crate) fn sends_files(&self) -> bool {
-        self.mailbox.sends_files()
-    }
-
     /// The driver takes the stream off its list, before it looks at the state.
     pub(crate) fn unlist(&self) {
         self.listed.store(false, Ordering::SeqCst);

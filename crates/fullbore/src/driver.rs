@@ -83,6 +83,8 @@ pub(crate) struct Driver<T, A> {
     /// Handlers were woken and have had no chance to answer yet.
     yield_first: bool,
     /// Readers that were woken and have had none either.
+    /// How many HEADERS frames had been sent when the last list was made.
+    headers_sent: u64,
     woken: Woken,
     /// The write came before the read in this turn.
     read_put_off: bool,
@@ -156,6 +158,7 @@ where
     }
 
     /// The time as the engine knows it.
+            headers_sent: 0,
     fn now(&self) -> Time {
         let nanos = self.origin.elapsed().as_nanos();
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -2,8 +2,8 @@
 //!
 //! A body may hand over [`Chunk`]s instead of `Bytes`. Where the transport is TCP without TLS, on Linux, the octets of a
 //! [`FileRange`] are not read: the driver has the system send them (`sendfile`), which saves the copy into this process's
-//! memory and the one out of it. Everywhere else they are read when their turn comes. `sender` takes chunks, `driver::files`
-//! sends ranges.
+//! memory and the one out of it. Everywhere else the driver reads them when they are next to be written, so that what waits
+//! takes no memory. `sender` takes chunks, `driver::files` sends ranges, `driver::transport` reads them.
 
 use std::any::Any;
 use std::fmt;
@@ -51,8 +51,8 @@ impl OpenFile {
 
 /// A range of an open file.
 ///
-/// The file is to be as long as the range says until the range has left. One that became shorter ends the connection when it
-/// is sent by the system, since its frame has begun and cannot be ended; its stream, when it is read.
+/// The file is to be as long as the range says until the range has left. One that became shorter ends the connection, since
+/// its frame has begun and cannot be ended.
 ///
 /// `sendfile` knows no way to keep SIGPIPE back when the peer is gone. Rust's programs ignore that signal from their start; a
 /// program in another language that has this library in it is to do so too.
@@ -80,15 +80,6 @@ impl FileRange {
         self.length == 0
     }
 
-    /// Takes off the first `most` octets, or all if there are not so many.
-    pub(crate) fn split_to(&mut self, most: usize) -> FileRange {
-        let mut first = self.clone();
-        first.length = most.min(self.length);
-        self.start = self.start.saturating_add(first.length as u64);
-        self.length -= first.length;
-        first
-    }
-
     /// Reads it, which may have to wait for a disk.
     ///
     /// # Errors
@@ -104,6 +95,30 @@ impl From<FileRange> for Payload {
     fn from(range: FileRange) -> Self {
         Elsewhere::new(range.file, range.start, range.length).into()
     }
+}
+
+/// The file of a payload that lies elsewhere.
+pub(crate) fn of_payload(elsewhere: &Elsewhere) -> io::Result<&File> {
+    match elsewhere.owner().downcast_ref::<OpenFile>() {
+        Some(open) => Ok(&open.file),
+        None => Err(io::Error::other("a payload is neither octets nor a file's")),
+    }
+}
+
+/// Reads a payload that is next to be sent.
+pub(crate) fn read_payload(elsewhere: &Elsewhere, space: &mut [u8]) -> io::Result<()> {
+    match read_exact_at(of_payload(elsewhere)?, space, elsewhere.start()) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(became_shorter()),
+        read => read,
+    }
+}
+
+/// Why a connection ends.
+pub(crate) fn became_shorter() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "a file became shorter while it was being sent; its frame had begun, so that the connection ends",
+    )
 }
 
 /// What a body hands over: octets, or a range of a file. A server takes bodies of these as it takes bodies of `Bytes`.
@@ -142,12 +157,13 @@ impl Chunk {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
 
-    /// The octets, or the range that is not read.
-    pub(crate) fn open(self) -> Result<Bytes, FileRange> {
-        match self.0 {
-            Content::Octets(octets) => Ok(octets),
-            Content::File(range, _) => Err(range),
+impl From<Chunk> for Payload {
+    fn from(chunk: Chunk) -> Self {
+        match chunk.0 {
+            Content::Octets(octets) => octets.into(),
+            Content::File(range, _) => range.into(),
         }
     }
 }
@@ -193,7 +209,9 @@ impl Buf for Chunk {
         match &mut self.0 {
             Content::Octets(octets) => octets.advance(count),
             Content::File(range, read) => {
-                range.split_to(count);
+                let count = count.min(range.length);
+                range.start = range.start.saturating_add(count as u64);
+                range.length -= count;
                 if let Some(octets) = read.get_mut() {
                     octets.advance(count);
                 }

@@ -51,8 +51,6 @@ pub(crate) struct Mailbox {
     closing: AtomicBool,
     /// Whether the driver is gone.
     closed: AtomicBool,
-    /// Whether the transport sends ranges of files by itself.
-    sends_files: AtomicBool,
     /// Whoever pools this connection with others.
     watch: Option<Arc<dyn Watch>>,
 }
@@ -70,16 +68,6 @@ impl Mailbox {
             watch,
             ..Self::default()
         })
-    }
-
-    /// From now on ranges of files may be sent as they are.
-    pub(crate) fn set_sends_files(&self) {
-        self.sends_files.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether ranges of files may be sent as they are, without being read.
-    pub(crate) fn sends_files(&self) -> bool {
-        self.sends_files.load(Ordering::Relaxed)
     }
 
     /// A stream has something for the driver. The cell has made sure that it stands on the list once.

@@ -11,25 +11,19 @@ use http_body::Body;
 
 use crate::cell::{Cell, Outgoing, register};
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::file::{Chunk, FileRange};
+use crate::file::Chunk;
 
 /// The one handle that sends on a stream. Dropping it before the end resets the stream.
 pub(crate) struct Sender {
     cell: Arc<Cell>,
     finished: bool,
-    /// What is being read of a file, since the transport does not send from files, and whether it is the end.
-    unread: Option<(FileRange, bool)>,
 }
-
-/// So much of a file is read at a time.
-const READ_AT_ONCE: usize = 64 << 10;
 
 impl Sender {
     pub(crate) fn new(cell: Arc<Cell>) -> Self {
         Sender {
             cell,
             finished: false,
-            unread: None,
         }
     }
 
@@ -123,12 +117,6 @@ impl Sender {
     {
         loop {
             ready!(self.poll_room(cx))?;
-            if self.unread.is_some() {
-                if self.read_some()? {
-                    return Poll::Ready(Ok(()));
-                }
-                continue;
-            }
             let Poll::Ready(frame) = body.as_mut().poll_frame(cx) else {
                 // A body that waits for its source is not to outlive its stream.
                 return self.poll_failed(cx).map(Err);
@@ -144,14 +132,9 @@ impl Sender {
             match frame.into_data() {
                 Ok(data) => {
                     let end = body.is_end_stream();
-                    match data.into().open() {
-                        Ok(octets) if octets.is_empty() && !end => {}
-                        Ok(octets) => self.send_data(octets, end),
-                        Err(range) if self.cell.sends_files() => self.send_data(range, end),
-                        Err(range) => {
-                            self.unread = Some((range, end));
-                            continue;
-                        }
+                    let data = Payload::from(data.into());
+                    if end || !data.is_empty() {
+                        self.send_data(data, end);
                     }
                     if end {
                         return Poll::Ready(Ok(()));
@@ -165,23 +148,6 @@ impl Sender {
                 }
             }
         }
-    }
-
-    /// Reads the next piece of a file, here and now; whether that was the end of the body.
-    fn read_some(&mut self) -> Result<bool, Error> {
-        let Some((mut range, end)) = self.unread.take() else {
-            return Ok(false);
-        };
-        let octets = match range.split_to(READ_AT_ONCE).read() {
-            Ok(octets) => octets,
-            Err(error) => return Err(self.body_failed(error.into())),
-        };
-        let last = range.is_empty();
-        self.send_data(octets, end && last);
-        if !last {
-            self.unread = Some((range, end));
-        }
-        Ok(end && last)
     }
 
     /// The body cannot be had to its end: the stream is reset.

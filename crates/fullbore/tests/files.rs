@@ -5,6 +5,7 @@ mod support;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fs::File;
+use std::future::Future;
 use std::io::{Seek, SeekFrom, Write};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use fullbore::client::{SendRequest, handshake};
-use fullbore::server::serve_connection;
+use fullbore::server::{serve_connection, serve_connection_local};
 use fullbore::{Chunk, Config, Error, ErrorKind, FileRange, Incoming, OpenFile, Server};
 use http::{Request, Response};
 use http_body::{Body, Frame};
@@ -126,8 +127,13 @@ async fn ask(sender: &SendRequest, times: usize) {
 
 #[tokio::test]
 async fn ranges_are_read_where_the_transport_does_not_send_them() {
+    for client in [config(), windows(65_535, 65_535), windows(20_001, 70_000)] {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        ask(&over(near, far, client), 20).await;
+    }
+    // A transport that takes the list in bits.
     let (near, far) = tokio::io::duplex(64 << 10);
-    ask(&over(near, far, config()), 20).await;
+    ask(&over(near, Choppy::new(far, 7, 3_000), config()), 5).await;
 }
 
 #[tokio::test]
@@ -218,46 +224,71 @@ async fn shortened(sender: SendRequest, file: &Pattern) -> Error {
     }
 }
 
-#[tokio::test]
-async fn a_file_that_becomes_shorter_ends_its_stream_when_it_is_read() {
-    let (near, far) = tokio::io::duplex(64 << 10);
-    let file = Pattern::new(LENGTH);
-    let open = file.open();
-    let service = tower::service_fn(move |request: Request<Incoming>| {
-        let range = FileRange::new(Arc::clone(&open), 0, LENGTH);
-        let chunk = match request.uri().path() {
-            "/" => Chunk::from(range),
-            _ => Chunk::from("still here"),
-        };
-        async move { Ok::<_, Infallible>(Response::new(Given([chunk].into()))) }
-    });
-    tokio::spawn(serve_connection(far, service, config()));
+/// A service that answers with the whole of the file.
+macro_rules! all_of {
+    ($file:expr) => {{
+        let open = $file.open();
+        tower::service_fn(move |_: Request<Incoming>| {
+            let range = FileRange::new(Arc::clone(&open), 0, LENGTH);
+            async move { Ok::<_, Infallible>(Response::new(Given([range.into()].into()))) }
+        })
+    }};
+}
+
+/// The two ends of a TCP connection.
+#[cfg(target_os = "linux")]
+async fn tcp() -> (TcpStream, TcpStream) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (near, listener.accept().await.unwrap().0)
+}
+
+/// Empties the file while it is served to `near`, and holds both ends against how that is to end.
+async fn ends_the_connection<T, S>(near: T, serving: S, file: &Pattern)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Future<Output = Result<(), Error>>,
+{
     let (sender, connection) = handshake(near, windows(65_535, 65_535));
     tokio::spawn(connection);
-    let error = shortened(sender.clone(), &file).await;
-    assert_eq!(error.kind(), ErrorKind::Reset, "{error}");
-    let other = soon(sender.send(get("/other"))).await.unwrap();
-    let other = soon(other.into_body().collect()).await.unwrap().to_bytes();
-    assert_eq!(other, "still here");
+    let ends = async { tokio::join!(serving, shortened(sender, file)) };
+    let (serving, error) = soon(ends).await;
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    let error = serving.unwrap_err();
+    assert!(error.to_string().contains("became shorter"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_becomes_shorter_ends_its_connection_when_it_is_read() {
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let file = Pattern::new(LENGTH);
+    let serving = serve_connection(far, all_of!(file), config());
+    ends_the_connection(near, serving, &file).await;
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_file_that_becomes_shorter_ends_the_connection_when_the_system_sends_it() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let (far, _) = listener.accept().await.unwrap();
+    let (near, far) = tcp().await;
+    let file = Pattern::new(LENGTH);
+    let serving = serve_connection(far, all_of!(file), config()).sending_files();
+    ends_the_connection(near, serving, &file).await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn handlers_that_live_in_their_connection_have_files_sent_by_the_system() {
+    let (near, far) = tcp().await;
     let file = Pattern::new(LENGTH);
     let open = file.open();
     let service = tower::service_fn(move |_: Request<Incoming>| {
         let range = FileRange::new(Arc::clone(&open), 0, LENGTH);
-        async move { Ok::<_, Infallible>(Response::new(Given([range.into()].into()))) }
+        let body = std::rc::Rc::new(Given([range.into()].into()));
+        async move {
+            tokio::task::yield_now().await;
+            Ok::<_, Infallible>(Response::new(std::rc::Rc::into_inner(body).expect("one owner")))
+        }
     });
-    let serving = tokio::spawn(serve_connection(far, service, config()).sending_files());
-    let (sender, connection) = handshake(near, windows(65_535, 65_535));
-    tokio::spawn(connection);
-    let error = shortened(sender, &file).await;
-    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
-    let error = soon(serving).await.unwrap().unwrap_err();
-    assert!(error.to_string().contains("became shorter"), "{error}");
+    let serving = serve_connection_local(far, service, config()).sending_files();
+    ends_the_connection(near, serving, &file).await;
 }

@@ -155,7 +155,7 @@ impl FileBody {
         Some(next)
     }
 
-    /// Has the next chunk sent by the system, if it can be; whether so. Such a chunk takes no memory, so that the first is as
+    /// Has the next chunk sent as a range, if it can be; whether so. Such a chunk takes no memory, so that the first is as
     /// long as any.
     fn find_range(&mut self) -> bool {
         let Some(Segment::File(range)) = self.segments.front_mut().filter(|_| self.sends_files) else {

@@ -13,7 +13,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::file::OpenFile;
+use crate::file;
 
 /// As many slices as one list has.
 const SLICES: usize = 64;
@@ -45,15 +45,14 @@ fn write_now(io: &TcpStream, out: &Transmit) -> io::Result<usize> {
         let sent = sendmsg(io, &slices[..count], &mut SendAncillaryBuffer::default(), flags);
         return Ok(sent?);
     };
-    let Some(file) = elsewhere.owner().downcast_ref::<OpenFile>() else {
-        return Err(io::Error::other("a payload is neither octets nor a file's"));
-    };
     let mut start = elsewhere.start();
-    match sendfile(io, file.file(), Some(&mut start), elsewhere.len()) {
-        Ok(0) => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "a file became shorter while it was being sent; its frame had begun, so that the connection ends",
-        )),
+    match sendfile(
+        io,
+        file::of_payload(elsewhere)?,
+        Some(&mut start),
+        elsewhere.len(),
+    ) {
+        Ok(0) => Err(file::became_shorter()),
         Ok(count) => Ok(count),
         Err(Errno::AGAIN) => Err(io::ErrorKind::WouldBlock.into()),
         Err(error) => Err(error.into()),

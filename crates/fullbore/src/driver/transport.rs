@@ -1,17 +1,20 @@
 //! Reading slabs, writing lists, and closing so that the peer can read what was said last.
 
 use std::future::Future;
+use std::io::IoSlice;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use fullbore_proto::frame::Kind;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 use tokio_util::io::{poll_read_buf, poll_write_buf};
 
 use super::{Accept, Done, Driver, Stage};
 use crate::error::Error;
+use crate::file;
 
 /// The first read asks for this much, so that an idle connection costs little.
 pub(super) const SMALLEST_READ: usize = 8 << 10;
@@ -37,6 +40,21 @@ const LINGER_READ: usize = 64 << 10;
 
 /// After so much of it others have their turn: it takes a fraction of a millisecond.
 const LINGER_TURN: usize = 1 << 20;
+
+/// So much of a list is written at a time when payloads on it lie in files that have to be read: what is sealed for TLS at a
+/// time, in whole records.
+const FETCH: usize = 128 << 10;
+#[cfg(feature = "tls")]
+const _: () = assert!(FETCH == crate::tls::SEALED);
+
+/// What is written by itself of a message that begins on a transport at rest, with no other stream beside it, while more than
+/// `LONG` is left: whoever waits for it wakes, and takes what is there, while the rest is copied, or sealed. 64 KiB took 8 % less
+/// time so, and 12 % less over TLS (`fullbore-bench servers --shape latency`).
+const PIECES: [usize; 3] = [256, 16 << 10, 16 << 10];
+const LONG: usize = 32 << 10;
+
+/// Heads and payloads that such a write may have.
+const PIECE_SLICES: usize = 8;
 
 /// What a read brought.
 pub(super) enum Read {
@@ -159,6 +177,8 @@ where
     /// Builds lists and writes them until the transport takes no more.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<Done, Error> {
         let mut some = false;
+        let at_rest = !self.unflushed && !self.out.has_remaining();
+        let mut pieces = [].iter();
         loop {
             if !self.out.has_remaining() {
                 if !self.connection.wants_transmit() {
@@ -170,10 +190,20 @@ where
                 if !self.out.has_remaining() {
                     break;
                 }
+                let headers = self.connection.stats().sent_frames.of(Kind::HEADERS);
+                let begin = headers - core::mem::replace(&mut self.headers_sent, headers);
+                // Those that are whole count as streams no more.
+                if at_rest && begin == 1 && self.connection.stream_count() <= 1 {
+                    pieces = PIECES.iter();
+                }
             }
+            let most = match self.out.remaining() > LONG {
+                true => pieces.next().copied(),
+                false => None,
+            };
             let written = match self.write_files {
                 Some(write) if self.out.leads_elsewhere() => write(&self.io, cx, &mut self.out),
-                _ => poll_write_buf(Pin::new(&mut self.io), cx, &mut self.out),
+                _ => self.poll_write_octets(cx, most),
             };
             match written {
                 Poll::Ready(Ok(0)) => return Err(Error::closed()),
@@ -213,6 +243,25 @@ where
             }
         }
         Ok(Done { some, all })
+    }
+
+    /// Writes what is next on the list, `most` octets of it if that is said; what lies in files is read before.
+    fn poll_write_octets(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: Option<usize>,
+    ) -> Poll<std::io::Result<usize>> {
+        if self.out.leads_elsewhere() {
+            self.out.fetch(FETCH, file::read_payload)?;
+        }
+        if let Some(most) = most {
+            let mut slices = [IoSlice::new(&[]); PIECE_SLICES];
+            let count = self.out.first_chunks(most, &mut slices);
+            let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, &slices[..count]))?;
+            self.out.advance(written);
+            return Poll::Ready(Ok(written));
+        }
+        poll_write_buf(Pin::new(&mut self.io), cx, &mut self.out)
     }
 
     /// The connection has ended: every stream is told, and the transport is closed.

@@ -51,7 +51,6 @@ impl<S> ServeConnection<tokio::net::TcpStream, S> {
     /// Ranges of files are sent by the system, without being read: see [`crate::FileRange`].
     pub fn sending_files(mut self) -> Self {
         self.driver.send_files();
-        self.mailbox.set_sends_files();
         self
     }
 }
