@@ -18,10 +18,11 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use fullbore_proto::{Config, Connection, ErrorCode, StreamId, StreamMap, Time, Transmit};
-use http::Request;
+use http::{HeaderValue, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
@@ -37,6 +38,17 @@ use self::transport::Read;
 pub(crate) trait Accept {
     /// Begins to answer. Called within the driver's turn.
     fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>);
+
+    /// The time of day, for what is answered, and how long that stays right.
+    fn date(&self) -> Option<(HeaderValue, Duration)> {
+        None
+    }
+
+    /// Has handlers that live in the driver go on, those that were woken; whether that is where they live. Called in each
+    /// turn, before wishes are taken.
+    fn go_on(&mut self, _: &mut Context<'_>) -> bool {
+        false
+    }
 
     /// Nothing has come for a while: memory that is kept for the next request can go.
     fn rest(&mut self) {}
@@ -71,8 +83,12 @@ pub(crate) struct Driver<T, A> {
     out: Transmit,
     /// How lists are written on which payloads may lie in files, where the transport can do that.
     write_files: Option<WriteFiles<T>>,
+    /// How many HEADERS frames had been sent when the last list was made.
+    headers_sent: u64,
     /// Something was written that has not been flushed.
     unflushed: bool,
+    /// Until when the engine knows the time of day.
+    dated_until: Time,
     /// How many of the bytes that readers consumed the engine knows of.
     credited: u64,
     timer: Option<Pin<Box<Sleep>>>,
@@ -83,8 +99,6 @@ pub(crate) struct Driver<T, A> {
     /// Handlers were woken and have had no chance to answer yet.
     yield_first: bool,
     /// Readers that were woken and have had none either.
-    /// How many HEADERS frames had been sent when the last list was made.
-    headers_sent: u64,
     woken: Woken,
     /// The write came before the read in this turn.
     read_put_off: bool,
@@ -144,7 +158,9 @@ where
             read_size: transport::SMALLEST_READ,
             out: Transmit::new(),
             write_files: None,
+            headers_sent: 0,
             unflushed: false,
+            dated_until: Time::ZERO,
             credited: 0,
             timer: None,
             last_words: None,
@@ -158,7 +174,6 @@ where
     }
 
     /// The time as the engine knows it.
-            headers_sent: 0,
     fn now(&self) -> Time {
         let nanos = self.origin.elapsed().as_nanos();
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -172,7 +187,11 @@ where
                     Poll::Ready(result) => self.close(result),
                     Poll::Pending => return Poll::Pending,
                 },
-                Stage::Closing(..) => return self.poll_closing(cx),
+                Stage::Closing(..) => {
+                    // Handlers see that their streams have failed.
+                    self.accept.go_on(cx);
+                    return self.poll_closing(cx);
+                }
                 Stage::Closed => return Poll::Ready(Ok(())),
             }
         }
@@ -221,6 +240,10 @@ where
 
     /// A turn behind its read; breaks off when it yields, or when the connection is over.
     fn see_to_all(&mut self, cx: &mut Context<'_>) -> ControlFlow<Poll<Result<(), Error>>, Done> {
+        if self.accept.go_on(cx) {
+            // Whoever reads has had a turn by that.
+            self.woken = Woken::Nobody;
+        }
         let wished = self.take_wishes();
         // A stream that was given up before its turn ends without a frame.
         self.deliver_events(cx);

@@ -1,9 +1,12 @@
-//! The server: [`Server`] listens and serves, [`serve_connection`] serves over any transport.
+//! The server: [`Server`] listens and serves, [`serve_connection`] serves over any transport, and
+//! [`serve_connection_local`] with handlers that need not be `Send`.
 
 mod connection;
 mod date;
 mod exchange;
 mod listener;
+mod local;
 
 pub use self::connection::{ServeConnection, serve_connection};
 pub use self::listener::{PeerAddr, Server};
+pub use self::local::{ServeConnectionLocal, serve_connection_local};

@@ -149,7 +149,7 @@ impl Opened<'_> {
     }
 
     fn head(&self) -> Response<ServeBody> {
-        let mut response = respond::bare(StatusCode::OK);
+        let mut response = Response::new(ServeBody::empty());
         *response.headers_mut() = self.representation.whole();
         response
     }

@@ -3,7 +3,7 @@
 use std::fs::Metadata;
 use std::time::SystemTime;
 
-use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED};
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, SERVER};
 use http::{HeaderMap, HeaderValue};
 
 use super::conditional::Validators;
@@ -40,8 +40,7 @@ impl Representation {
         let mut whole = HeaderMap::with_capacity(8);
         representation.describe(&mut whole, representation.length);
         whole.insert(CONTENT_TYPE, representation.content_type.clone());
-        // Those of every answer are set again for each, which is cheaper where they are there already.
-        respond::sign(&mut whole);
+        whole.insert(SERVER, respond::SERVER_NAME);
         representation.whole = whole;
         representation
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fullbore_proto::{StreamId, UsageError};
+use fullbore_proto::{StreamId, Time, UsageError};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver};
@@ -27,6 +27,9 @@ where
         self.connection.advance_time(now);
         let mut any = false;
         while let Some(cell) = self.mailbox.take() {
+            if !any && now >= self.dated_until {
+                self.tell_date(now);
+            }
             any = true;
             cell.unlist();
             if self.apply(&cell) {
@@ -45,6 +48,14 @@ where
             any = true;
         }
         any
+    }
+
+    /// Tells the engine what the time of day is, for the answers that follow.
+    fn tell_date(&mut self, now: Time) {
+        if let Some((date, stays)) = self.accept.date() {
+            self.connection.set_date(date);
+            self.dated_until = now + stays;
+        }
     }
 
     fn obey(&mut self, command: Command) {

@@ -9,7 +9,7 @@ use std::task::Context;
 use std::time::Duration;
 
 use bytes::Buf;
-use fullbore_proto::{StreamMap, Transmit};
+use fullbore_proto::{StreamMap, Time, Transmit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
@@ -82,6 +82,7 @@ where
                 self.out = Transmit::new();
             }
             self.connection.trim();
+            self.dated_until = Time::ZERO;
             self.accept.rest();
         } else if self.rest.goes_on() {
             // Something else than the peer has woken it, a timer perhaps, and the read found nothing to put into a slab.

@@ -21,7 +21,7 @@ use crate::mailbox::Mailbox;
 
 /// Serves one connection over `io`, which speaks HTTP/2 from its first octet. The future does the work, and ends with
 /// the connection. Handlers that do not answer at once run in tasks of their own, so that it is to be polled within a
-/// tokio runtime.
+/// tokio runtime; [`serve_connection_local`](super::serve_connection_local) keeps them in the future.
 pub fn serve_connection<T, S, B>(io: T, service: S, config: impl Into<Arc<Config>>) -> ServeConnection<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin,

@@ -9,8 +9,8 @@ thread_local! {
     static CACHED: RefCell<(u64, HeaderValue)> = const { RefCell::new((0, HeaderValue::from_static(""))) };
 }
 
-/// The time of day as a field value.
-pub(super) fn now() -> HeaderValue {
+/// The time of day as a field value, and how long it stays right.
+pub(super) fn now() -> (HeaderValue, Duration) {
     let since_epoch = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
@@ -21,7 +21,8 @@ pub(super) fn now() -> HeaderValue {
                 (*second, *value) = (since_epoch.as_secs(), made);
             }
         }
-        value.clone()
+        let over = Duration::from_nanos(since_epoch.subsec_nanos().into());
+        (value.clone(), Duration::from_secs(1) - over)
     })
 }
 
@@ -29,7 +30,8 @@ pub(super) fn now() -> HeaderValue {
 mod tests {
     #[test]
     fn the_date_is_of_the_form_that_http_prefers() {
-        let value = super::now();
+        let (value, stays) = super::now();
+        assert!(!stays.is_zero() && stays <= std::time::Duration::from_secs(1));
         let text = value.to_str().unwrap();
         assert_eq!(text.len(), "Sun, 06 Nov 1994 08:49:37 GMT".len());
         assert!(text.ends_with(" GMT") && httpdate::parse_http_date(text).is_ok());

@@ -4,9 +4,10 @@ use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use fullbore_proto::ErrorCode;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio_util::sync::ReusableBoxFuture;
@@ -45,10 +46,7 @@ where
     /// The handler is polled once here, in the driver's turn: a short one is done then, and its answer leaves with this
     /// batch. One that waits goes on in a task of its own.
     fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>) {
-        let asked = Asked {
-            head_only: request.method() == Method::HEAD,
-            connect: request.method() == Method::CONNECT,
-        };
+        let asked = Asked::by(&request);
         let mut service = self.service.clone();
         // A handler that panics drops its sender, and that resets its stream: no other one is concerned.
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| {
@@ -69,6 +67,10 @@ where
         if let Ok(Poll::Pending) = polled {
             self.place.take().map(tokio::spawn);
         }
+    }
+
+    fn date(&self) -> Option<(HeaderValue, Duration)> {
+        Some(date::now())
     }
 
     fn rest(&mut self) {
@@ -95,7 +97,7 @@ pin_project! {
     /// Waits for what the service answers and sends it, unless the peer gives the stream up before. What is kept until the
     /// body has left is memory that each stream takes whose peer does not read: nothing of the request and of the
     /// handler is. An `async fn` would have room for both to its end, and for what it is given twice.
-    struct Exchange<F, B> {
+    pub(super) struct Exchange<F, B> {
         asked: Asked,
         sender: Sender,
         #[pin]
@@ -118,7 +120,7 @@ pin_project! {
 }
 
 impl<F, B> Exchange<F, B> {
-    fn new(asked: Asked, sender: Sender, answer: F) -> Self {
+    pub(super) fn new(asked: Asked, sender: Sender, answer: F) -> Self {
         Exchange {
             asked,
             sender,
@@ -162,12 +164,19 @@ where
 }
 
 /// What of the request says how it is answered.
-struct Asked {
+pub(super) struct Asked {
     head_only: bool,
     connect: bool,
 }
 
 impl Asked {
+    pub(super) fn by<B>(request: &Request<B>) -> Self {
+        Asked {
+            head_only: request.method() == Method::HEAD,
+            connect: request.method() == Method::CONNECT,
+        }
+    }
+
     /// Sends the head; the body, when there is one to be sent.
     fn begin<B: Body>(&self, response: Response<B>, sender: &mut Sender) -> Option<B> {
         let (mut parts, body) = response.into_parts();
@@ -178,9 +187,6 @@ impl Asked {
         let knows = !bodiless || (self.head_only && !body.is_end_stream());
         if knows && !tunnel {
             set_content_length(&mut parts.headers, &body);
-        }
-        if !parts.headers.contains_key(header::DATE) {
-            parts.headers.insert(header::DATE, date::now());
         }
         let end = bodiless || body.is_end_stream();
         sender.send_response(Response::from_parts(parts, ()), end);

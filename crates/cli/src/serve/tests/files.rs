@@ -31,7 +31,6 @@ async fn a_file_is_sent_with_all_that_describes_it() {
     assert_eq!(answer.field("accept-ranges"), "bytes");
     assert!(answer.field("etag").starts_with("\"5-"));
     assert!(answer.field("last-modified").ends_with(" GMT"));
-    assert!(answer.field("date").ends_with(" GMT"));
     assert_eq!(
         answer.field("server"),
         concat!("fullbore/", env!("CARGO_PKG_VERSION"))
@@ -250,7 +249,6 @@ async fn other_methods_are_told_what_is_allowed() {
         let answer = site.ask(method.clone(), "/file", &[]).await;
         assert_eq!(answer.status, status, "{method}");
         assert_eq!(answer.field("allow"), allow, "{method}");
-        assert!(!answer.field("date").is_empty(), "{method}");
     }
     let answer = refusing.ask(Method::OPTIONS, "*", &[]).await;
     assert_eq!(answer.status, 204);
@@ -276,7 +274,6 @@ async fn a_tag_that_came_back_is_not_modified() {
             assert!(answer.body.is_empty());
             assert_eq!(answer.field("etag"), etag);
             assert_eq!(answer.field("content-length"), "");
-            assert!(!answer.field("date").is_empty());
         }
     }
 }
@@ -342,8 +339,7 @@ async fn times_out_of_the_ordinary_do_no_harm() {
         .unwrap();
     let answer = site.get("/file").await;
     let modified = httpdate::parse_http_date(answer.field("last-modified")).unwrap();
-    let date = httpdate::parse_http_date(answer.field("date")).unwrap();
-    assert!(modified <= date);
+    assert!(modified <= SystemTime::now());
 }
 
 #[cfg(target_os = "linux")]
