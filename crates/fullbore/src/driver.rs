@@ -98,6 +98,8 @@ pub(crate) struct Driver<T, A> {
     lists_first: u32,
     /// Handlers were woken and have had no chance to answer yet.
     yield_first: bool,
+    /// The peer may have any amount more ready, and other sockets are looked at before it.
+    others_first: bool,
     /// Readers that were woken and have had none either.
     woken: Woken,
     /// The write came before the read in this turn.
@@ -166,6 +168,7 @@ where
             last_words: None,
             lists_first: 0,
             yield_first: false,
+            others_first: false,
             woken: Woken::Nobody,
             read_put_off: false,
             rest: rest::Rest::default(),
@@ -249,7 +252,7 @@ where
         self.deliver_events(cx);
         if self.yields() {
             // Those that this batch has woken speak first: their answers leave in the same write.
-            cx.waker().wake_by_ref();
+            self.give_way(cx);
             return ControlFlow::Break(Poll::Pending);
         }
         let written = match self.poll_write(cx) {
@@ -277,7 +280,7 @@ where
         let ending = self.end_unwanted();
         if self.yields() {
             // Those that have room now fill it before the next write, which would be a short one without them.
-            cx.waker().wake_by_ref();
+            self.give_way(cx);
             return ControlFlow::Break(Poll::Pending);
         }
         ControlFlow::Continue(Done {
@@ -298,6 +301,15 @@ where
             Woken::Several => true,
         };
         self.yield_first
+    }
+
+    /// Has others run before the next turn: the tasks that are ready, and where the peer may go on for long, whoever waits for
+    /// a socket too.
+    fn give_way(&mut self, cx: &mut Context<'_>) {
+        match core::mem::take(&mut self.others_first) {
+            true => wake_behind_sockets(cx),
+            false => cx.waker().wake_by_ref(),
+        }
     }
 
     /// Whether the connection has come to its end, and everything that was to be said has been written.
@@ -359,6 +371,14 @@ where
             }
         }
     }
+}
+
+/// Wakes this task once the runtime has looked at all sockets. A task that only wakes itself is among the next to run, and tokio
+/// looks at sockets after 61 of those: a peer that always has more ready would keep all others waiting for so many turns.
+fn wake_behind_sockets(cx: &mut Context<'_>) {
+    let yielding = std::pin::pin!(tokio::task::yield_now());
+    // It is pending the first time, and has seen to the waker then.
+    let _ = yielding.poll(cx);
 }
 
 #[cfg(target_os = "linux")]

@@ -10,13 +10,16 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use fullbore::client::{SendRequest, handshake};
+use fullbore::server::serve_connection;
 use fullbore::{BoxError, Config, Incoming, Limit, Refill};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use support::{Chunks, Pair, Raw, Reply, config, full, get, pair, pair_over, post, soon, take, windows};
+use support::{
+    Chunks, Pair, Raw, Reply, config, full, get, kind, pair, pair_over, post, soon, take, windows,
+};
 
 /// `/<total>/<chunk>` is a body of that length in such chunks; a POST is answered with its body's length, or with the
 /// body itself when its path is `/echo`.
@@ -273,6 +276,51 @@ async fn answers_to_ping_that_wait_for_room_are_followed_by_more_reading() {
         // The clock stands while anybody has something to do: a timer that happens to wake the client would be too late.
         let read = timeout(Duration::from_millis(1), from_client.read(&mut octets)).await;
         left -= read.expect("the client stopped reading").expect("answers");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_has_more_ready_keeps_nobody_waiting_who_waits_for_another_socket() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    for octets_of_a_frame in [1, 16_384] {
+        let (near, far) = tokio::join!(tokio::net::TcpStream::connect(address), listener.accept());
+        let (mut near, (mut far, _)) = (near.unwrap(), far.unwrap());
+        let turns = Arc::new(AtomicUsize::new(0));
+        let heard = tokio::spawn({
+            let turns = Arc::clone(&turns);
+            async move {
+                far.read_u8().await.unwrap();
+                turns.load(Ordering::Relaxed)
+            }
+        });
+        tokio::task::yield_now().await;
+
+        // An upload that nobody takes, all of it there already: many reads, each of which is followed by the next.
+        let (peer, io) = tokio::io::duplex(4 << 20);
+        let mut peer = Raw::client(peer, &[]).await;
+        peer.request(1, false, &[]).await;
+        for _ in 0..(3 << 20) / (octets_of_a_frame + 9) {
+            peer.send(kind::DATA, 0, 1, &vec![0; octets_of_a_frame]).await;
+        }
+        let service = tower::service_fn(|_| std::future::pending::<Result<Reply, BoxError>>());
+        let mut connection = Box::pin(serve_connection(io, service, Config::default()));
+        near.write_all(b"!").await.unwrap();
+        let serving = tokio::spawn(std::future::poll_fn({
+            let turns = Arc::clone(&turns);
+            move |cx| {
+                turns.fetch_add(1, Ordering::Relaxed);
+                connection.as_mut().poll(cx)
+            }
+        }));
+        let before = soon(heard).await.unwrap();
+        assert!(before <= 1, "{before} turns before another socket was looked at");
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        let all = turns.load(Ordering::Relaxed);
+        assert!(all > 8, "{all} turns are too few to tell");
+        serving.abort();
     }
 }
 

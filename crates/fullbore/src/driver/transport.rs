@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 use tokio_util::io::{poll_read_buf, poll_write_buf};
 
-use super::{Accept, Done, Driver, Stage};
+use super::{Accept, Done, Driver, Stage, wake_behind_sockets};
 use crate::error::Error;
 use crate::file;
 
@@ -129,11 +129,13 @@ where
                 self.read_size = SMALLEST_READ;
                 self.slab = BytesMut::new();
                 self.yield_first = true;
+                self.others_first = true;
                 self.lists_first = LISTS_BEFORE_MORE;
             } else if total >= self.read_size {
                 self.read_size = (self.read_size * 4).min(SLAB);
                 // There may be any amount more, of which nothing concerns anybody here.
                 self.yield_first = true;
+                self.others_first = true;
             }
             if let Some(minimum) = self.connection.round_trip().minimum() {
                 self.mailbox.tell(|watch| watch.round_trip_measured(minimum));
@@ -304,7 +306,7 @@ impl Linger {
         let turn_ends = self.bytes + LINGER_TURN;
         while self.bytes < LINGER_BYTES {
             if self.bytes >= turn_ends {
-                cx.waker().wake_by_ref();
+                wake_behind_sockets(cx);
                 return Poll::Pending;
             }
             match ready!(poll_read_buf(Pin::new(&mut *io), cx, &mut sink)) {
