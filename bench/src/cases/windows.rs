@@ -108,7 +108,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     );
     draft.table(&table);
     draft.note("nghttp has windows of 2^16-1, 2^22-1 and 2^24-1 bytes (`-w`, `-W`) and refills them when half is used up; fullbore when a thirty-second is (2,048 bytes at least), once it knows that the path waits for the window. Each program's own clock: nghttp's `responseEnd`, fullbore's `seconds`.");
-    draft.note("Over 1 ms, 65,535 bytes cross the link in half the round trip, and what four processes on two cores take to be woken, four times a round trip, is no smaller than what is left: both clients are as slow there, and the simulation is not.");
+    draft.note("Over 1 ms, 65,535 bytes cross the link in half the round trip. What is missing there is what four processes on two cores take to be woken and to get a core, some 0.15 ms for each round trip: of the simulation, which has none of it, nearly nothing is. The link delivers in packets of a fiftieth of a round trip; as long as it was a fifth, it took ten of a hundred more by itself.");
     draft.done(session, &["nghttp"])
 }
 

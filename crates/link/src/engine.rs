@@ -214,6 +214,8 @@ impl Engine {
             return;
         };
         let end = &mut connection.ends[side];
+        // A server may have said all it had to before it was seen that it is there.
+        end.closed |= event.is_read_closed();
         match &end.stage {
             Stage::NotYet | Stage::Gone => return,
             Stage::Connecting(_) => return self.finish_connect(key),
@@ -424,8 +426,10 @@ impl Engine {
             Ok(count) => {
                 flow.count(count, &mut self.shared.lock().traffic[side]);
                 connection.packets += path.send_bytes(now, key, count);
-                end.queued = true;
-                self.readable.push_back((key, side));
+                // A stream that gave less than there was room for has no more, and says so when it has again; an end that it has
+                // told of is yet to be read.
+                end.readable = count >= most.min(MOST_READ) || end.closed || end.failed;
+                self.queue_read(key, side);
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => end.readable = false,

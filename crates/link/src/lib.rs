@@ -39,8 +39,8 @@
 //! delivery         = departure ends + rtt / 2 (+ jitter), never before the byte that went ahead of it
 //! ```
 //!
-//! - Bytes are delivered in packets of what the link carries in 0.2 ms, at least 1,448 bytes and at most 256 KiB; a
-//!   packet is delivered when its last byte is.
+//! - Bytes are delivered in packets of what the link carries in a fiftieth of the round trip, but in no less than 0.02 ms and
+//!   no more than 0.2 ms, at least 1,448 bytes and at most 256 KiB; a packet is delivered when its last byte is.
 //! - Rates count the bytes of the TCP stream; no header is added to them.
 //! - TCP has no loss here. When as many bytes wait for the link as its buffer holds, the link stops reading, and the
 //!   sender's own TCP holds the rest back. The same happens to one connection whose receiver leaves that many

@@ -7,9 +7,12 @@ use std::collections::VecDeque;
 
 use crate::byte_queue::MOST_READ;
 
-/// What the link carries in this time is delivered at once: often enough that no byte is 0.2 ms late, seldom enough
-/// that 1 Gbit/s costs 5,000 wake-ups a second and no more.
-const PACKET_NANOSECONDS: u64 = 200_000;
+/// What the link carries in this time is delivered at once: a fiftieth of the round trip, so that a window that is returned as it
+/// comes is not held up by more than 2 %, and no more than this. 1 Gbit/s then costs 5,000 wake-ups a second.
+const LONGEST_PACKET_NANOSECONDS: u64 = 200_000;
+const PACKETS_A_ROUND_TRIP: u64 = 50;
+/// And no less than this, which 1 Gbit/s makes 50,000 wake-ups a second; whoever cannot wake so often delivers several at once.
+const SHORTEST_PACKET_NANOSECONDS: u64 = 20_000;
 
 /// A TCP segment's payload on Ethernet: a slower link delivers no less at once.
 const SMALLEST_PACKET: u64 = 1_448;
@@ -73,8 +76,10 @@ pub(crate) struct Path {
 impl Path {
     pub(crate) fn new(settings: PathSettings) -> Self {
         let most = MOST_READ as u64;
+        let packet_time = (settings.delay.saturating_mul(2) / PACKETS_A_ROUND_TRIP)
+            .clamp(SHORTEST_PACKET_NANOSECONDS, LONGEST_PACKET_NANOSECONDS);
         let packet_size = settings.rate.map_or(most, |rate| {
-            let carried = u128::from(rate) * u128::from(PACKET_NANOSECONDS) / u128::from(BITS * SECOND);
+            let carried = u128::from(rate) * u128::from(packet_time) / u128::from(BITS * SECOND);
             u64::try_from(carried)
                 .unwrap_or(most)
                 .clamp(SMALLEST_PACKET, most)
@@ -245,6 +250,19 @@ mod tests {
             assert_eq!(packet.delivery, 50 * MS + total as u64 * 8);
         }
         assert_eq!((packets.len(), total), (11, MOST_READ));
+    }
+
+    #[test]
+    fn a_short_path_delivers_in_smaller_packets_and_a_shorter_one_in_none_that_are_smaller_still() {
+        for (delay, packet) in [(50 * MS, 25_000), (2 * MS, 10_000), (MS / 2, 2_500), (0, 2_500)] {
+            let mut path = Path::new(PathSettings { delay, ..settings() });
+            path.send_bytes(0, 7, MOST_READ);
+            assert_eq!(
+                path.receive(u64::MAX).map(|first| first.cargo),
+                Some(Cargo::Bytes(packet)),
+                "{delay} ns each way"
+            );
+        }
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub(super) struct Endpoint {
     pub(super) established: bool,
     /// A read may find something.
     pub(super) readable: bool,
+    /// The system told that the peer sends no more: a read will find the end.
+    pub(super) closed: bool,
     /// A write may succeed.
     pub(super) writable: bool,
     /// It is on one of the engine's lists of those to read from.
