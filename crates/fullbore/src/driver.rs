@@ -25,6 +25,8 @@ use fullbore_proto::{Config, Connection, ErrorCode, StreamId, StreamMap, Time, T
 use http::{HeaderValue, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
+#[cfg(feature = "tls")]
+use tokio_util::io::poll_read_buf;
 
 use crate::body::Incoming;
 use crate::cell::Cell;
@@ -66,6 +68,9 @@ impl Accept for NoAccept {
 /// How a transport writes what is next on a list, payloads that lie in files among it, and advances the list.
 type WriteFiles<T> = fn(&T, &mut Context<'_>, &mut Transmit) -> Poll<std::io::Result<usize>>;
 
+/// How octets of a peer that has been thrown out are read that nobody will look at.
+type Discard<T> = fn(&mut T, &mut Context<'_>, &mut BytesMut) -> Poll<std::io::Result<usize>>;
+
 /// The task of one connection.
 pub(crate) struct Driver<T, A> {
     io: T,
@@ -83,6 +88,8 @@ pub(crate) struct Driver<T, A> {
     out: Transmit,
     /// How lists are written on which payloads may lie in files, where the transport can do that.
     write_files: Option<WriteFiles<T>>,
+    /// A way to read that costs less than to read what is meant by it.
+    discard: Option<Discard<T>>,
     /// How many HEADERS frames had been sent when the last list was made.
     headers_sent: u64,
     /// Something was written that has not been flushed.
@@ -160,6 +167,7 @@ where
             read_size: transport::SMALLEST_READ,
             out: Transmit::new(),
             write_files: None,
+            discard: None,
             headers_sent: 0,
             unflushed: false,
             dated_until: Time::ZERO,
@@ -370,6 +378,14 @@ where
                 return fired;
             }
         }
+    }
+}
+
+#[cfg(feature = "tls")]
+impl<A> Driver<tokio_rustls::server::TlsStream<tokio::net::TcpStream>, A> {
+    /// What a peer sends that has been thrown out is not opened: a flood that was under way cost as much as all before it.
+    pub(crate) fn leave_sealed(&mut self) {
+        self.discard = Some(|stream, cx, sink| poll_read_buf(Pin::new(stream.get_mut().0), cx, sink));
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 use tokio_util::io::{poll_read_buf, poll_write_buf};
 
-use super::{Accept, Done, Driver, Stage, wake_behind_sockets};
+use super::{Accept, Discard, Done, Driver, Stage, wake_behind_sockets};
 use crate::error::Error;
 use crate::file;
 
@@ -282,9 +282,11 @@ where
 
     /// Ends our half, then reads on for a while, so that unread octets do not make the kernel discard our last ones.
     pub(super) fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        // A peer that ends in good order ends by a word that is sealed too.
+        let discard = self.discard.filter(|_| self.connection.error().is_some());
         if let Stage::Closing(_, linger) = &mut self.stage {
             if linger.until.as_mut().poll(cx).is_pending() {
-                ready!(linger.poll(&mut self.io, cx));
+                ready!(linger.poll(&mut self.io, discard, cx));
             }
         }
         match core::mem::replace(&mut self.stage, Stage::Closed) {
@@ -295,7 +297,12 @@ where
 }
 
 impl Linger {
-    fn poll<T: AsyncRead + AsyncWrite + Unpin>(&mut self, io: &mut T, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll<T: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut T,
+        discard: Option<Discard<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         if !self.shut {
             if ready!(Pin::new(&mut *io).poll_shutdown(cx)).is_err() {
                 return Poll::Ready(());
@@ -309,7 +316,11 @@ impl Linger {
                 wake_behind_sockets(cx);
                 return Poll::Pending;
             }
-            match ready!(poll_read_buf(Pin::new(&mut *io), cx, &mut sink)) {
+            let read = match discard {
+                Some(discard) => discard(io, cx, &mut sink),
+                None => poll_read_buf(Pin::new(&mut *io), cx, &mut sink),
+            };
+            match ready!(read) {
                 Ok(0) | Err(_) => break,
                 Ok(count) => self.bytes += count,
             }

@@ -55,6 +55,15 @@ impl<S> ServeConnection<tokio::net::TcpStream, S> {
     }
 }
 
+#[cfg(feature = "tls")]
+impl<S> ServeConnection<tokio_rustls::server::TlsStream<tokio::net::TcpStream>, S> {
+    /// What a peer sends that has been thrown out is not opened.
+    pub(crate) fn leaving_sealed(mut self) -> Self {
+        self.driver.leave_sealed();
+        self
+    }
+}
+
 impl<T, S> ServeConnection<T, S> {
     /// Asks for a graceful end (RFC 9113 section 6.8): the peer is told by GOAWAY, streams that are under way are
     /// finished, then the future ends.

@@ -321,7 +321,8 @@ impl Server {
                 // There is nobody to tell of a handshake that failed: the peer has its alert, or is gone.
                 if let Ok(Ok(mut stream)) = handshake.await {
                     stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
-                    run(Box::pin(serve_connection(stream, service, config)), stopped).await;
+                    let connection = serve_connection(stream, service, config).leaving_sealed();
+                    run(Box::pin(connection), stopped).await;
                 }
             });
             return;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use fullbore::server::serve_connection;
 use fullbore::{BoxError, Config, ErrorCode};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::attacker::{
     CONTINUATION, DATA, Ended, GOAWAY, HEADERS, PING, PREFACE, PRIORITY, PRIORITY_UPDATE, RST_STREAM,
@@ -33,6 +33,31 @@ async fn flood(first: &[u8], round: impl Fn(u32) -> Vec<u8>, check: impl Fn(&Sit
 }
 
 fn nothing(_: &Site, _: &Ended) {}
+
+/// To open it would cost the server as much as all that came before.
+#[tokio::test]
+async fn what_a_peer_sends_that_has_been_thrown_out_is_read_and_never_opened() {
+    let site = Site::start(true, limited()).await;
+    let mut peer = site.sealed().await;
+    peer.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    peer.flush().await.unwrap();
+    let mut said = Vec::new();
+    soon(peer.read_to_end(&mut said)).await.expect("the last word");
+    let settings = 9 + usize::from(said[2]);
+    assert_eq!(said[3], SETTINGS);
+    assert!(
+        said[settings..].windows(17).any(|frame| frame[3] == GOAWAY),
+        "no last word in {said:?}"
+    );
+    // These are no records of TLS: the server would hang up if it looked at one.
+    for _ in 0..32 {
+        let (tcp, _) = peer.get_mut();
+        soon(tcp.write_all(&[0; 64 << 10])).await.expect("it is read");
+        site.answers().await;
+    }
+}
 
 #[tokio::test]
 async fn rapid_reset() {

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio_rustls::client::TlsStream;
 
 use crate::attacker::Attacker;
 use crate::support::{Chunks, Produced, Reply, empty, full, soon};
@@ -167,13 +168,16 @@ impl Site {
     pub(crate) async fn transport(&self) -> Box<dyn Transport> {
         let stream = TcpStream::connect(self.address).await.expect("a connection");
         stream.set_nodelay(true).expect("small writes leave at once");
-        let Some(certificate) = &self.tls else {
-            return Box::new(stream);
-        };
-        let config = tls::client_config(Roots::Pem(certificate.clone())).expect("a configuration");
-        let name = ServerName::try_from("localhost").expect("a name");
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        Box::new(connector.connect(name, stream).await.expect("a handshake"))
+        match &self.tls {
+            Some(certificate) => Box::new(over_tls(stream, certificate).await),
+            None => Box::new(stream),
+        }
+    }
+
+    /// A raw connection over TLS, of a server that has it.
+    pub(crate) async fn sealed(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.expect("a connection");
+        over_tls(stream, self.tls.as_ref().expect("a server with TLS")).await
     }
 
     /// An attacker who has exchanged SETTINGS.
@@ -203,4 +207,11 @@ impl Drop for Site {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+async fn over_tls(stream: TcpStream, certificate: &[u8]) -> TlsStream<TcpStream> {
+    let config = tls::client_config(Roots::Pem(certificate.to_vec())).expect("a configuration");
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    connector.connect(name, stream).await.expect("a handshake")
 }
