@@ -19,6 +19,12 @@ pub(crate) trait Watch: Send + Sync {
     /// The least round trip that was measured.
     fn round_trip_measured(&self, minimum: Duration);
 
+    /// Whether the round trip is to be measured once more.
+    fn wants_round_trip(&self) -> bool;
+
+    /// It is being measured once more, all measures before having come back.
+    fn round_trip_asked(&self);
+
     /// Whether requests wait for a slot, on this connection or another: what its ledgers cannot know by themselves.
     fn requests_wait(&self) -> bool;
 

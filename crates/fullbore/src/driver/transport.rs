@@ -140,6 +140,12 @@ where
             if let Some(minimum) = self.connection.round_trip().minimum() {
                 self.mailbox.tell(|watch| watch.round_trip_measured(minimum));
             }
+            let connection = &mut self.connection;
+            self.mailbox.tell(|watch| {
+                if watch.wants_round_trip() && connection.measure_round_trip(now) {
+                    watch.round_trip_asked();
+                }
+            });
             self.deliver_events(cx);
         }
         if eof && self.connection.error().is_none() {

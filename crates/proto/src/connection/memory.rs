@@ -6,6 +6,7 @@ use super::settings::PROBE_PING;
 use crate::config::Config;
 use crate::flow::{DEFAULT_WINDOW, Lease, ReceiveWindow, WindowSize};
 use crate::frame::{Kind, Ping};
+use crate::time::Time;
 
 /// Below this an adaptive connection window is not shrunk, however scarce the budget: a few frames under way.
 const SMALLEST_WINDOW: u32 = 256 << 10;
@@ -139,14 +140,27 @@ impl Connection {
                 self.receive_window.set_limit(self.lease.held());
             }
         }
-        if self.probe.is_none() && self.stats.round_trip.is_stale(self.now) {
-            self.probe = Some(self.now);
-            let ping = Ping {
-                ack: false,
-                opaque: PROBE_PING,
-            };
-            ping.write(&mut self.control);
-            self.stats.sent_frames.add(Kind::PING);
+        if self.stats.round_trip.is_stale(self.now) {
+            self.measure_round_trip(self.now);
         }
+    }
+
+    /// Sends a PING by which [`Self::round_trip`] is measured anew (RFC 9113 section 6.7); whether it did: not while one is under
+    /// way, before the peer's SETTINGS have come, or once the connection has failed.
+    ///
+    /// A connection whose windows are used does so by itself each ten seconds; this is for whoever has more to decide by it.
+    pub fn measure_round_trip(&mut self, now: Time) -> bool {
+        self.see(now);
+        if self.probe.is_some() || self.error().is_some() || !self.peer.received {
+            return false;
+        }
+        self.probe = Some(self.now);
+        let ping = Ping {
+            ack: false,
+            opaque: PROBE_PING,
+        };
+        ping.write(&mut self.control);
+        self.stats.sent_frames.add(Kind::PING);
+        true
     }
 }

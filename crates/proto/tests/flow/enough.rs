@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fullbore_proto::frame::Kind;
 use fullbore_proto::{Config, Refill, Time, WindowSize};
 
 use crate::support::fixed;
@@ -232,5 +233,27 @@ fn the_round_trip_is_measured_on_settings() {
         let measured = pair.client.connection.round_trip().minimum();
         assert_eq!(measured, Some(Duration::from_millis(2 * millis)));
         assert!(pair.now > Time::ZERO);
+    }
+}
+
+#[test]
+fn the_round_trip_is_measured_by_one_ping_at_a_time_for_whoever_asks() {
+    let path = PathConfig::delay_millis(50);
+    let mut pair = Pair::new(Config::default(), Config::default(), path);
+    assert!(
+        !pair.client.connection.measure_round_trip(pair.now),
+        "nobody is there yet"
+    );
+    pair.run();
+    let pings = |pair: &Pair| pair.client.connection.stats().sent_frames.of(Kind::PING);
+    for count in 1..=3 {
+        let asked = pair.now;
+        assert!(pair.client.connection.measure_round_trip(asked));
+        assert!(!pair.client.connection.measure_round_trip(asked));
+        pair.run();
+        assert_eq!(pings(&pair), count);
+        let measured = pair.client.connection.round_trip().latest();
+        assert_eq!(measured, Some(Duration::from_millis(100)));
+        assert!(pair.now >= asked + Duration::from_millis(100));
     }
 }

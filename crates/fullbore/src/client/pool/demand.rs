@@ -31,15 +31,22 @@ const MEMORY: u32 = 8;
 /// are 10 MB/s, and on a link of 6 MB/s each takes 160 ms.
 const PATH_SHARE: (u32, u32) = (2, 3);
 
-/// How much of the mean each new exchange makes up: one in eight, as in TCP's smoothed round trip (RFC 6298).
-const SMOOTHING: u32 = 8;
+/// The mean is of about so many exchanges, of all if there were fewer. It was of eight: as many quick ones often follow each other
+/// where all of them wait for a busy machine.
+const SMOOTHING: u32 = 64;
+
+/// So many PINGs have to have left, each once the one before had come back: a machine that is busy for a moment makes all exchanges
+/// alike that have to go through it then, SETTINGS among them, and looks like a long path. Two more answers come from another
+/// moment each, and behind no queue of responses. On a long path they take hardly longer than what is waited for anyway.
+pub(super) const ENOUGH_PROBES: u32 = 3;
 
 /// What an origin's requests have shown.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
     queue: Option<Queue>,
-    /// How long an exchange takes, smoothed.
+    /// How long an exchange takes, smoothed, and of how many that is, up to `SMOOTHING`.
     mean: Option<Duration>,
+    exchanges: u32,
     /// The shortest exchange: the round trip cannot be longer. It holds as long as there are connections, since a link
     /// that our own transfers keep full shows its length no more.
     shortest: Option<Duration>,
@@ -71,6 +78,8 @@ pub(super) struct Load {
     pub(super) waiting: u64,
     /// The least round trip that any of them has measured on frames of its own.
     pub(super) round_trip: Option<Duration>,
+    /// The most PINGs that any of them has measured it by.
+    pub(super) probes: u32,
 }
 
 impl Demand {
@@ -117,15 +126,17 @@ impl Demand {
             queue.turned_over += 1;
         }
         self.mean = Some(match self.mean {
-            Some(mean) => (mean * (SMOOTHING - 1) + took) / SMOOTHING,
+            Some(mean) => (mean * self.exchanges + took) / (self.exchanges + 1),
             None => took,
         });
+        self.exchanges = (self.exchanges + 1).min(SMOOTHING - 1);
         self.shortest = Some(self.shortest.unwrap_or(took).min(took));
     }
 
     /// The last connection is gone: the next may go another way.
     pub(super) fn forget_path(&mut self) {
         self.mean = None;
+        self.exchanges = 0;
         self.shortest = None;
     }
 
@@ -151,6 +162,7 @@ impl Demand {
             return false;
         };
         path >= LONG_PATH
+            && load.probes >= ENOUGH_PROBES
             && queue.has_lasted((path * PATIENCE).max(LEAST_PATIENCE), now)
             // Each slot was used again, once on average: that many exchanges have vouched for the path.
             && queue.turned_over >= load.streams.max(1)
@@ -205,6 +217,7 @@ mod tests {
             in_flight: 100,
             waiting: 1_000,
             round_trip: Some(round_trip),
+            probes: ENOUGH_PROBES,
         }
     }
 
@@ -334,6 +347,31 @@ mod tests {
             ..full(MS * 100)
         };
         assert_eq!(demand.justified(&wider, now), 1);
+    }
+
+    #[test]
+    fn a_round_trip_that_was_measured_once_justifies_none() {
+        let start = Instant::now();
+        let (demand, now) = seen(start, MS * 100, MS * 102, 2);
+        let once = Load {
+            probes: ENOUGH_PROBES - 1,
+            ..full(MS * 100)
+        };
+        assert_eq!(demand.justified(&once, now), 1);
+    }
+
+    #[test]
+    fn some_quick_exchanges_among_slow_ones_justify_none() {
+        let start = Instant::now();
+        let (mut demand, now) = seen(start, MS * 100, MS * 200, 2);
+        for _ in 0..16 {
+            demand.exchanged(MS * 100);
+        }
+        assert_eq!(demand.justified(&full(MS * 100), now), 1);
+        for _ in 0..100 {
+            demand.exchanged(MS * 100);
+        }
+        assert_eq!(demand.justified(&full(MS * 100), now), 11);
     }
 
     #[test]

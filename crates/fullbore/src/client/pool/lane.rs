@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use super::demand::{ENOUGH_PROBES, LONG_PATH};
 use super::origin::OriginPool;
 use crate::error::Error;
 use crate::watch::Watch;
@@ -20,6 +21,8 @@ pub(super) struct Lane {
     settled: AtomicBool,
     /// Nanoseconds; `u64::MAX` before there is any measure.
     round_trip: AtomicU64,
+    /// How many PINGs it was measured by, the last of which may be under way.
+    probes: AtomicU32,
     error: OnceLock<Error>,
 }
 
@@ -41,6 +44,7 @@ impl Lane {
             max_streams: AtomicU32::new(max_streams),
             settled: AtomicBool::new(false),
             round_trip: AtomicU64::new(u64::MAX),
+            probes: AtomicU32::new(0),
             error: OnceLock::new(),
         })
     }
@@ -59,6 +63,11 @@ impl Lane {
             u64::MAX => None,
             nanos => Some(Duration::from_nanos(nanos)),
         }
+    }
+
+    /// How many PINGs it was measured by, beside SETTINGS; the last may be under way.
+    pub(super) fn probes(&self) -> u32 {
+        self.probes.load(Ordering::Relaxed)
     }
 
     /// Why it ended.
@@ -80,6 +89,15 @@ impl Watch for Lane {
         let nanos = u64::try_from(minimum.as_nanos()).unwrap_or(u64::MAX);
         // The engine forgets in time; a link that our own transfers keep full would seem ever longer.
         self.round_trip.fetch_min(nanos, Ordering::Relaxed);
+    }
+
+    fn wants_round_trip(&self) -> bool {
+        let may_be_long = self.round_trip().is_none_or(|least| least >= LONG_PATH);
+        may_be_long && self.probes() < ENOUGH_PROBES && self.requests_wait()
+    }
+
+    fn round_trip_asked(&self) {
+        self.probes.fetch_add(1, Ordering::Relaxed);
     }
 
     fn requests_wait(&self) -> bool {

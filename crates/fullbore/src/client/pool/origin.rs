@@ -570,6 +570,7 @@ impl State {
             load.connections += usize::from(streams > 0);
             load.streams += u64::from(streams);
             load.in_flight += u64::from(member.in_flight);
+            load.probes = load.probes.max(member.lane.probes());
             load.round_trip = match (load.round_trip, member.lane.round_trip()) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
