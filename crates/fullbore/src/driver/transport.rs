@@ -47,14 +47,15 @@ const FETCH: usize = 128 << 10;
 #[cfg(feature = "tls")]
 const _: () = assert!(FETCH == crate::tls::SEALED);
 
-/// What is written by itself of a message that begins on a transport at rest, with no other stream beside it, while more than
-/// `LONG` is left: whoever waits for it wakes, and takes what is there, while the rest is copied, or sealed. 64 KiB took 8 % less
-/// time so, and 12 % less over TLS (`fullbore-bench servers --shape latency`).
-const PIECES: [usize; 3] = [256, 16 << 10, 16 << 10];
-const LONG: usize = 32 << 10;
+/// What is written by itself of a message that begins on a transport at rest, with no other stream beside it, if all that is
+/// listed is more than `LONG`: whoever waits for it wakes, and takes what is there, while the rest is copied, or sealed: as two
+/// whole records. 64 KiB takes some 5 % less time than in one write, and 20 to 25 % less than in four, the head by itself,
+/// where wake-ups are quick: a reader that finds little each time is in the writer's way (`fullbore-bench servers --shape latency`).
+const FIRST: usize = 32 << 10;
+const LONG: usize = 48 << 10;
 
 /// Heads and payloads that such a write may have.
-const PIECE_SLICES: usize = 8;
+const FIRST_SLICES: usize = 8;
 
 /// What a read brought.
 pub(super) enum Read {
@@ -186,7 +187,7 @@ where
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<Done, Error> {
         let mut some = false;
         let at_rest = !self.unflushed && !self.out.has_remaining();
-        let mut pieces = [].iter();
+        let mut first = None;
         loop {
             if !self.out.has_remaining() {
                 if !self.connection.wants_transmit() {
@@ -202,16 +203,12 @@ where
                 let begin = headers - core::mem::replace(&mut self.headers_sent, headers);
                 // Those that are whole count as streams no more.
                 if at_rest && begin == 1 && self.connection.stream_count() <= 1 {
-                    pieces = PIECES.iter();
+                    first = Some(FIRST).filter(|_| self.out.remaining() > LONG);
                 }
             }
-            let most = match self.out.remaining() > LONG {
-                true => pieces.next().copied(),
-                false => None,
-            };
             let written = match self.write_files {
                 Some(write) if self.out.leads_elsewhere() => write(&self.io, cx, &mut self.out),
-                _ => self.poll_write_octets(cx, most),
+                _ => self.poll_write_octets(cx, first.take()),
             };
             match written {
                 Poll::Ready(Ok(0)) => return Err(Error::closed()),
@@ -263,7 +260,7 @@ where
             self.out.fetch(FETCH, file::read_payload)?;
         }
         if let Some(most) = most {
-            let mut slices = [IoSlice::new(&[]); PIECE_SLICES];
+            let mut slices = [IoSlice::new(&[]); FIRST_SLICES];
             let count = self.out.first_chunks(most, &mut slices);
             let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, &slices[..count]))?;
             self.out.advance(written);
