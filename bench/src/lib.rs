@@ -114,6 +114,10 @@ pub fn run_program() -> ExitCode {
     if matches!(line.command, Chosen::Soak(_)) {
         place::keep_to_one_arena();
     }
+    if !place::is_inside() && line.command.cases().contains(&Case::Responses) {
+        // Inside there is no network but loopback.
+        peers::java::fetch();
+    }
     let place = place::enter(line.options.here);
     match run(&line, place) {
         Ok(true) => ExitCode::SUCCESS,

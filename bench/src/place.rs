@@ -17,10 +17,15 @@ pub(crate) struct Place {
     own_namespace: bool,
 }
 
+/// Whether this process is the one that was re-executed inside.
+pub(crate) fn is_inside() -> bool {
+    env::var_os(INSIDE).is_some()
+}
+
 /// Re-executes this program in a network namespace of its own, or says why not and stays. The namespace ends with the
 /// process, so there is nothing to remove.
 pub(crate) fn enter(stay: bool) -> Place {
-    if env::var_os(INSIDE).is_some() {
+    if is_inside() {
         if let Err(why) = set_up() {
             eprintln!("fullbore-bench: the network namespace is not as it should be: {why}");
         }

@@ -51,6 +51,25 @@ impl Client {
     }
 }
 
+/// Has Maven fetch all that a build needs, by one that is thrown away, while there is a network to fetch it from. Where that
+/// fails, [`Java::build`] will say why.
+pub(crate) fn fetch() {
+    let folder = std::env::temp_dir().join(format!("fullbore-bench-java-{}", std::process::id()));
+    let _ = maven(&folder).output();
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+/// The build into a folder.
+fn maven(folder: &Path) -> Command {
+    let mut command = Command::new("mvn");
+    command
+        .args(["-q", "-B", "-f"])
+        .arg(Path::new(SOURCES).join("pom.xml"))
+        .arg(format!("-Dbuild={}", folder.display()))
+        .arg("package");
+    command
+}
+
 /// The program in Java, built.
 pub(crate) struct Java {
     folder: PathBuf,
@@ -63,13 +82,7 @@ impl Java {
     /// When there is no Maven or Java, or what it needs cannot be fetched.
     pub(crate) fn build(session: &Session) -> Result<Self, Fault> {
         let folder = session.folder("java")?;
-        let mut command = Command::new("mvn");
-        command
-            .args(["-q", "-B", "-f"])
-            .arg(Path::new(SOURCES).join("pom.xml"))
-            .arg(format!("-Dbuild={}", folder.display()))
-            .arg("package");
-        process::run(&session.janitor, &mut command, session.limit(BUILD)?)?;
+        process::run(&session.janitor, &mut maven(&folder), session.limit(BUILD)?)?;
         Ok(Self { folder })
     }
 
