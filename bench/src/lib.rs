@@ -114,7 +114,8 @@ pub fn run_program() -> ExitCode {
     if matches!(line.command, Chosen::Soak(_)) {
         place::keep_to_one_arena();
     }
-    if !place::is_inside() && line.command.cases().contains(&Case::Responses) {
+    let leaves = !line.options.here && !place::is_inside();
+    if leaves && line.command.cases().contains(&Case::Responses) {
         // Inside there is no network but loopback.
         peers::java::fetch();
     }

@@ -1,4 +1,4 @@
-//! What a connection writes at once: the first half of a message for one who waits, and batches whole.
+//! What a connection writes at once: the first 32 KiB of a message for one who waits, and batches whole.
 
 mod support;
 
