@@ -85,7 +85,7 @@ impl Memory {
         match self.library {
             Library::Fullbore => current_thread()?.block_on(self.fullbore(tls, tower::service_fn(answer))),
             Library::Files => {
-                let files = Log::new(self.files(self.cert.is_none())?, None);
+                let files = Log::new(self.files(cfg!(target_os = "linux"))?, None);
                 current_thread()?.block_on(self.fullbore(tls, files))
             }
             Library::Hyper => current_thread()?.block_on(self.hyper(tls, tower::service_fn(answer))),

@@ -216,7 +216,9 @@ fn calls(text: &str) -> Result<Calls, Fault> {
         match *name {
             "total" => continue,
             "read" | "readv" | "recvfrom" | "recvmsg" => calls.reads += count,
-            "write" | "writev" | "sendto" | "sendmsg" | "sendfile" => calls.writes += count,
+            "write" | "writev" | "sendto" | "sendmsg" | "sendfile" | "splice" | "vmsplice" => {
+                calls.writes += count;
+            }
             "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" => calls.waits += count,
             _ => calls.others += count,
         }

@@ -317,8 +317,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds_or_time)]
     pub(crate) drain_timeout: Duration,
 
-    /// Read files ahead, rather than have the system send them (sendfile) or, over TLS, read them as they leave: for files
-    /// that others write to while they are served (Linux)
+    /// Read files ahead, rather than have the system send their pages, as sendfile does, or read them as they leave: for
+    /// files that others write to while they are served (Linux)
     #[arg(long)]
     pub(crate) no_sendfile: bool,
 

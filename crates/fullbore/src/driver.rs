@@ -8,6 +8,8 @@ mod apply;
 mod deliver;
 #[cfg(target_os = "linux")]
 mod files;
+#[cfg(target_os = "linux")]
+mod pages;
 mod rest;
 mod transport;
 
@@ -65,8 +67,25 @@ impl Accept for NoAccept {
     }
 }
 
-/// How a transport writes what is next on a list, payloads that lie in files among it, and advances the list.
-type WriteFiles<T> = fn(&T, &mut Context<'_>, &mut Transmit) -> Poll<std::io::Result<usize>>;
+/// How a transport writes lists on which payloads lie in files.
+struct WriteFiles<T> {
+    /// Writes what is next on the list, and advances it.
+    write: fn(&T, &mut Context<'_>, &mut Transmit, &mut usize) -> Poll<std::io::Result<Written>>,
+    /// The number that `write` keeps from one time to the next.
+    at_once: usize,
+    /// Whether the list is one for it, rather than one to be read.
+    by_reference: bool,
+}
+
+/// What a transport that writes files has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "no transport does"))]
+enum Written {
+    /// So many octets, of which the list has been advanced.
+    Octets(usize),
+    /// Nothing: what is next is to be read.
+    ToBeRead,
+}
 
 /// How octets of a peer that has been thrown out are read that nobody will look at.
 type Discard<T> = fn(&mut T, &mut Context<'_>, &mut BytesMut) -> Poll<std::io::Result<usize>>;
@@ -401,7 +420,11 @@ fn wake_behind_sockets(cx: &mut Context<'_>) {
 impl<A> Driver<tokio::net::TcpStream, A> {
     /// From now on payloads may lie in files.
     pub(crate) fn send_files(&mut self) {
-        self.write_files = Some(files::write);
+        self.write_files = Some(WriteFiles {
+            write: files::write,
+            at_once: 0,
+            by_reference: false,
+        });
     }
 }
 

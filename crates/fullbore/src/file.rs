@@ -1,9 +1,9 @@
 //! Bodies of files: ranges that go from the file to the socket without coming here.
 //!
 //! A body may hand over [`Chunk`]s instead of `Bytes`. Where the transport is TCP without TLS, on Linux, the octets of a
-//! [`FileRange`] are not read: the driver has the system send them (`sendfile`), which saves the copy into this process's
-//! memory and the one out of it. Everywhere else the driver reads them when they are next to be written, so that what waits
-//! takes no memory. `sender` takes chunks, `driver::files` sends ranges, `driver::transport` reads them.
+//! [`FileRange`] are not read when many of them leave at once: the driver hands the system's own pages to the socket, which saves
+//! the copy into this process's memory and the one out of it. Everywhere else the driver reads them when they are next to be written, so that what waits
+//! takes no memory. `sender` takes chunks, `driver::files` hands ranges over, `driver::transport` reads them.
 
 use std::any::Any;
 use std::fmt;
@@ -54,7 +54,7 @@ impl OpenFile {
 /// The file is to be as long as the range says until the range has left. One that became shorter ends the connection, since
 /// its frame has begun and cannot be ended.
 ///
-/// `sendfile` knows no way to keep SIGPIPE back when the peer is gone. Rust's programs ignore that signal from their start; a
+/// `splice` knows no way to keep SIGPIPE back when the peer is gone. Rust's programs ignore that signal from their start; a
 /// program in another language that has this library in it is to do so too.
 #[derive(Debug, Clone)]
 pub struct FileRange {

@@ -243,13 +243,13 @@ async fn tcp() -> (TcpStream, TcpStream) {
     (near, listener.accept().await.unwrap().0)
 }
 
-/// Empties the file while it is served to `near`, and holds both ends against how that is to end.
-async fn ends_the_connection<T, S>(near: T, serving: S, file: &Pattern)
+/// Empties the file while it is served to `near` with windows of so many bytes, and holds both ends against how that is to end.
+async fn ends_the_connection<T, S>(near: T, window: u32, serving: S, file: &Pattern)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Future<Output = Result<(), Error>>,
 {
-    let (sender, connection) = handshake(near, windows(65_535, 65_535));
+    let (sender, connection) = handshake(near, windows(window, window));
     tokio::spawn(connection);
     let ends = async { tokio::join!(serving, shortened(sender, file)) };
     let (serving, error) = soon(ends).await;
@@ -263,7 +263,7 @@ async fn a_file_that_becomes_shorter_ends_its_connection_when_it_is_read() {
     let (near, far) = tokio::io::duplex(64 << 10);
     let file = Pattern::new(LENGTH);
     let serving = serve_connection(far, all_of!(file), config());
-    ends_the_connection(near, serving, &file).await;
+    ends_the_connection(near, 65_535, serving, &file).await;
 }
 
 #[cfg(target_os = "linux")]
@@ -272,7 +272,12 @@ async fn a_file_that_becomes_shorter_ends_the_connection_when_the_system_sends_i
     let (near, far) = tcp().await;
     let file = Pattern::new(LENGTH);
     let serving = serve_connection(far, all_of!(file), config()).sending_files();
-    ends_the_connection(near, serving, &file).await;
+    ends_the_connection(near, 65_535, serving, &file).await;
+    // Lists that are long enough to be sent by reference; what has been sent of the file when it is emptied is a window.
+    let (near, far) = tcp().await;
+    let file = Pattern::new(LENGTH);
+    let serving = serve_connection(far, all_of!(file), config()).sending_files();
+    ends_the_connection(near, 800_000, serving, &file).await;
 }
 
 #[cfg(target_os = "linux")]
@@ -290,5 +295,5 @@ async fn handlers_that_live_in_their_connection_have_files_sent_by_the_system() 
         }
     });
     let serving = serve_connection_local(far, service, config()).sending_files();
-    ends_the_connection(near, serving, &file).await;
+    ends_the_connection(near, 65_535, serving, &file).await;
 }

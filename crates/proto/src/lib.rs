@@ -78,4 +78,4 @@ pub use self::schedule::Scheduling;
 pub use self::stats::{FrameCounts, Report, Stats, StreamReport};
 pub use self::stream::{IdHasher, StreamId, StreamMap};
 pub use self::time::Time;
-pub use self::transmit::Transmit;
+pub use self::transmit::{Part, Transmit};

@@ -28,7 +28,7 @@ use bytes::Bytes;
 pub enum Payload {
     /// Octets in memory, by reference.
     Here(Bytes),
-    /// Octets that the owner of the connection can write without having them in memory: see [`crate::Transmit::elsewhere`].
+    /// Octets that the owner of the connection can write without having them in memory: see [`crate::Transmit::parts`].
     Elsewhere(Elsewhere),
 }
 

@@ -15,7 +15,7 @@ const INLINE_PAYLOAD: usize = 1_024;
 /// A list of octets to write, in order, as slices of an arena and of payloads.
 ///
 /// Payloads that lie elsewhere have no slices: the [`Buf`] ends before the first of them, although more remains. Whoever sends
-/// such payloads asks [`Self::elsewhere`] before each write, or has them read by [`Self::fetch`].
+/// such payloads goes through [`Self::parts`], or has them read by [`Self::fetch`].
 ///
 /// ```
 /// use bytes::Buf;
@@ -38,6 +38,30 @@ pub struct Transmit {
     first: usize,
     /// Octets left to write.
     remaining: usize,
+}
+
+/// A stretch of what is to be written.
+#[derive(Debug, Clone, Copy)]
+pub enum Part<'a> {
+    /// Octets, perhaps none.
+    Here(&'a [u8]),
+    /// Octets that the owner of the connection can write without having them in memory.
+    Elsewhere(&'a Elsewhere),
+}
+
+impl Part<'_> {
+    /// How many octets it has.
+    pub fn len(&self) -> usize {
+        match self {
+            Part::Here(octets) => octets.len(),
+            Part::Elsewhere(elsewhere) => elsewhere.len(),
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 #[derive(Debug)]
@@ -80,12 +104,13 @@ impl Transmit {
         count
     }
 
-    /// What is to be written next, when that lies elsewhere. [`Buf::advance`] says how much of it was.
-    pub fn elsewhere(&self) -> Option<&Elsewhere> {
-        match self.segments.get(self.first)? {
-            Segment::Payload(Payload::Elsewhere(elsewhere)) => Some(elsewhere),
-            _ => None,
-        }
+    /// What is to be written, in order, for who can write what lies elsewhere too. [`Buf::advance`] says how much of it was.
+    pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        let sealed = self.segments[self.first..].iter().map(|segment| match segment {
+            Segment::Payload(Payload::Elsewhere(elsewhere)) => Part::Elsewhere(elsewhere),
+            here => Part::Here(here.slice(self)),
+        });
+        sealed.chain([Part::Here(&self.arena[self.sealed..])])
     }
 
     /// Whether something that lies elsewhere is on the list: what is written before it is no end.
@@ -335,20 +360,26 @@ mod tests {
         out.put(|arena| arena.extend_from_slice(b"next"));
         assert_eq!((out.remaining(), out.slices()), (11, 3));
 
+        // What is next, when that lies elsewhere.
+        let place = |out: &Transmit| match out.parts().next() {
+            Some(Part::Elsewhere(at)) => Some((at.start(), at.len())),
+            _ => None,
+        };
+        let all: Vec<usize> = out.parts().map(|part| part.len()).collect();
+        assert_eq!(all, [4, 3, 4]);
         let mut slices = [IoSlice::new(&[]); 4];
         assert_eq!(out.chunks_vectored(&mut slices), 1);
         assert_eq!(&*slices[0], b"head");
-        assert!(out.elsewhere().is_none() && out.leads_elsewhere());
+        assert!(place(&out).is_none() && out.leads_elsewhere());
         out.advance(4);
 
         // It is written in two parts.
         assert_eq!(out.chunks_vectored(&mut [IoSlice::new(&[]); 4]), 0);
-        let place = |out: &Transmit| out.elsewhere().map(|at| (at.start(), at.len()));
         assert_eq!(place(&out), Some((50, 3)));
         out.advance(1);
         assert_eq!(place(&out), Some((51, 2)));
         out.advance(2);
-        assert!(out.elsewhere().is_none() && !out.leads_elsewhere());
+        assert!(place(&out).is_none() && !out.leads_elsewhere());
         assert_eq!(out.chunk(), b"next");
         out.advance(4);
         assert!(!out.has_remaining());

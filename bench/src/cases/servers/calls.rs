@@ -49,7 +49,7 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
         draft.say("### System calls");
         draft.say(
             "Calls a request, those for the connection and its handshake among them: `read`, `recv` and their kin, `write`, `send`, \
-             `sendfile` and theirs, waits for the sockets, and others, which are above all those for files. strace slows \
+             `sendfile`, `splice` (and what fills its pipe) and theirs, waits for the sockets, and others, which are above all those for files. strace slows \
              a server down, so that more requests wait for it at a time than without.",
         );
         draft.table(&table);

@@ -40,7 +40,7 @@ pub(super) fn read_exact_at(
 
 /// How far apart octets are looked at to know whether a range is in memory. What is between two that are there and is not
 /// itself was given up by the system since they were read, and costs one short read.
-const LOOKS_APART: u64 = 64 << 10;
+const LOOKS_APART: u64 = 128 << 10;
 
 /// Whether the system has a range of a file in memory, and the file reaches so far.
 pub(super) fn is_in_memory(file: &File, range: &std::ops::Range<u64>) -> bool {

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 use tokio_util::io::{poll_read_buf, poll_write_buf};
 
-use super::{Accept, Discard, Done, Driver, Stage, wake_behind_sockets};
+use super::{Accept, Discard, Done, Driver, Stage, Written, wake_behind_sockets};
 use crate::error::Error;
 use crate::file;
 
@@ -46,6 +46,10 @@ const LINGER_TURN: usize = 1 << 20;
 const FETCH: usize = 128 << 10;
 #[cfg(feature = "tls")]
 const _: () = assert!(FETCH == crate::tls::SEALED);
+
+/// Lists that are at least so long have payloads in files sent by reference; what is less is read. The calls that it takes cost
+/// as much as a copy of some 64 KiB.
+const BY_REFERENCE: usize = 160 << 10;
 
 /// What is written by itself of a message that begins on a transport at rest, with no other stream beside it, if all that is
 /// listed is more than `LONG`: whoever waits for it wakes, and takes what is there, while the rest is copied, or sealed: as two
@@ -199,6 +203,9 @@ where
                 if !self.out.has_remaining() {
                     break;
                 }
+                if let Some(files) = &mut self.write_files {
+                    files.by_reference = self.out.remaining() >= BY_REFERENCE;
+                }
                 let headers = self.connection.stats().sent_frames.of(Kind::HEADERS);
                 let begin = headers - core::mem::replace(&mut self.headers_sent, headers);
                 // Those that are whole count as streams no more.
@@ -206,11 +213,7 @@ where
                     first = Some(FIRST).filter(|_| self.out.remaining() > LONG);
                 }
             }
-            let written = match self.write_files {
-                Some(write) if self.out.leads_elsewhere() => write(&self.io, cx, &mut self.out),
-                _ => self.poll_write_octets(cx, first.take()),
-            };
-            match written {
+            match self.poll_write_list(cx, &mut first) {
                 Poll::Ready(Ok(0)) => return Err(Error::closed()),
                 Poll::Ready(Ok(_)) => {
                     some = true;
@@ -250,6 +253,23 @@ where
         Ok(Done { some, all })
     }
 
+    /// Writes what is next on the list, `first` octets of it if that is said.
+    fn poll_write_list(
+        &mut self,
+        cx: &mut Context<'_>,
+        first: &mut Option<usize>,
+    ) -> Poll<std::io::Result<usize>> {
+        if let Some(files) = self.write_files.as_mut().filter(|files| files.by_reference) {
+            if self.out.leads_elsewhere() {
+                match ready!((files.write)(&self.io, cx, &mut self.out, &mut files.at_once))? {
+                    Written::Octets(count) => return Poll::Ready(Ok(count)),
+                    Written::ToBeRead => {}
+                }
+            }
+        }
+        self.poll_write_octets(cx, first.take())
+    }
+
     /// Writes what is next on the list, `most` octets of it if that is said; what lies in files is read before.
     fn poll_write_octets(
         &mut self,
@@ -257,7 +277,8 @@ where
         most: Option<usize>,
     ) -> Poll<std::io::Result<usize>> {
         if self.out.leads_elsewhere() {
-            self.out.fetch(FETCH, file::read_payload)?;
+            self.out
+                .fetch(FETCH.min(self.out.remaining()), file::read_payload)?;
         }
         if let Some(most) = most {
             let mut slices = [IoSlice::new(&[]); FIRST_SLICES];

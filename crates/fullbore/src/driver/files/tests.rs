@@ -1,0 +1,276 @@
+//! Lists of heads and ranges through the pipe, over TCP on loopback, octet for octet.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::{Bytes, BytesMut};
+use fullbore_proto::{Config, Connection, Event, Payload, Time};
+use http::{Request, Response};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::file::{FileRange, OpenFile};
+
+/// Ends a test that hangs. It is reached by nothing that works.
+const SOON: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// A file of `length` octets that say where they stand, without a name.
+fn file(length: usize) -> File {
+    let octets: Vec<u8> = (0..length).map(|at| (at ^ (at >> 7)) as u8).collect();
+    let mut file = tempfile();
+    file.write_all(&octets).unwrap();
+    file
+}
+
+fn tempfile() -> File {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let folder = std::env::temp_dir();
+    File::from(openat(CWD, folder, flags, Mode::RUSR | Mode::WUSR).expect("a file system with O_TMPFILE"))
+}
+
+fn range(file: &Arc<OpenFile>, start: u64, length: usize) -> Payload {
+    FileRange::new(Arc::clone(file), start, length).into()
+}
+
+/// A server's connection with a response under way.
+struct Answering {
+    server: Connection,
+    stream: fullbore_proto::StreamId,
+}
+
+impl Answering {
+    fn new() -> Self {
+        let mut client = Connection::client(Config::default(), Time::ZERO);
+        let mut server = Connection::server(Config::default(), Time::ZERO);
+        client
+            .open(Request::get("http://x/").body(()).unwrap(), true)
+            .unwrap();
+        let mut out = Transmit::new();
+        client.transmit(&mut out, Time::ZERO);
+        server
+            .receive(out.copy_to_bytes(out.remaining()), Time::ZERO)
+            .unwrap();
+        let stream = loop {
+            match server.poll_event() {
+                Some(Event::Request { stream, .. }) => break stream,
+                Some(_) => {}
+                None => panic!("no request"),
+            }
+        };
+        server.send_response(stream, &Response::new(()), false).unwrap();
+        Answering { server, stream }
+    }
+
+    /// What the engine lists when the body goes on so.
+    fn list(&mut self, payloads: impl IntoIterator<Item = Payload>) -> Transmit {
+        for payload in payloads {
+            self.server.send_data(self.stream, payload, false).unwrap();
+        }
+        let mut out = Transmit::new();
+        self.server.transmit(&mut out, Time::ZERO);
+        out
+    }
+}
+
+/// The octets of a list.
+fn octets(out: &Transmit) -> Vec<u8> {
+    let mut all = Vec::new();
+    for part in out.parts() {
+        match part {
+            Part::Here(octets) => all.extend_from_slice(octets),
+            Part::Elsewhere(range) => {
+                let before = all.len();
+                all.resize(before + range.len(), 0);
+                file::read_payload(range, &mut all[before..]).unwrap();
+            }
+        }
+    }
+    all
+}
+
+async fn tcp() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let far = listener.accept().await.unwrap().0;
+    far.writable().await.unwrap();
+    (near, far)
+}
+
+/// One write, if the socket takes anything.
+fn write_once(io: &TcpStream, out: &mut Transmit, at_once: &mut usize) -> Poll<io::Result<Written>> {
+    write(io, &mut Context::from_waker(Waker::noop()), out, at_once)
+}
+
+/// Writes all of a list while the other end reads it; by how many writes.
+async fn write_all(far: &TcpStream, near: &mut TcpStream, out: &mut Transmit) -> (Vec<u8>, usize) {
+    let (mut seen, mut at_once, mut writes) = (BytesMut::new(), 0, 0);
+    let length = out.remaining();
+    while seen.len() < length {
+        while out.has_remaining() {
+            match write_once(far, out, &mut at_once) {
+                Poll::Ready(written) => {
+                    assert!(matches!(written.unwrap(), Written::Octets(1..)));
+                    writes += 1;
+                }
+                Poll::Pending => break,
+            }
+        }
+        let read = tokio::time::timeout(SOON, near.read_buf(&mut seen)).await;
+        assert_ne!(read.expect("octets within the time").unwrap(), 0);
+    }
+    (seen.to_vec(), writes)
+}
+
+#[tokio::test]
+async fn heads_octets_and_ranges_of_several_files_come_in_their_order() {
+    let (mut near, far) = tcp().await;
+    let files: Vec<_> = [400_000, 300_001, 50_000].map(file).into_iter().collect();
+    let [long, middle, short] = [0, 1, 2].map(|at| OpenFile::new(files[at].try_clone().unwrap()));
+    let mut answering = Answering::new();
+    // More often than there is room for heads, of which short octets take some.
+    for round in 0..150 {
+        let here = |length: usize| Payload::from(Bytes::from(vec![round; length]));
+        let mut out = answering.list([
+            range(&long, 5, 40_000),
+            here(1),
+            range(&middle, 299_000, 1_001),
+            range(&short, 0, 50_000),
+            here(COPIED),
+            here(COPIED + 1),
+            here(20_000),
+            // Behind one another, and not.
+            range(&long, 40_005, 10),
+            range(&long, 40_015, 100_000),
+            range(&long, 40_015, 20_000),
+            here(900),
+        ]);
+        assert!(out.leads_elsewhere());
+        let expected = octets(&out);
+        let (seen, _) = write_all(&far, &mut near, &mut out).await;
+        assert!(seen == expected, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn octets_that_nobody_has_read_yet_are_not_written_over() {
+    let (mut near, far) = tcp().await;
+    let file = OpenFile::new(file(1_000));
+    let mut answering = Answering::new();
+    let (mut expected, mut seen, mut at_once) = (Vec::new(), Vec::new(), MOST);
+    // Twice as many as there is room for; the socket holds most of them.
+    for round in 0..128 {
+        let here = Payload::from(Bytes::from(vec![round; COPIED]));
+        let mut out = answering.list([here, range(&file, 0, 10)]);
+        expected.append(&mut octets(&out));
+        while out.has_remaining() {
+            if write_once(&far, &mut out, &mut at_once).is_pending() {
+                let mut some = vec![0; 30_000];
+                let count = tokio::time::timeout(SOON, near.read(&mut some)).await;
+                seen.extend_from_slice(&some[..count.unwrap().unwrap()]);
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    drop(far);
+    near.read_to_end(&mut seen).await.unwrap();
+    assert!(seen == expected);
+}
+
+#[tokio::test]
+async fn what_the_socket_does_not_take_stays_on_the_list() {
+    let (mut near, far) = tcp().await;
+    let file = OpenFile::new(file(3 << 20));
+    let mut answering = Answering::new();
+    let (mut expected, mut blocked) = (Vec::new(), 0);
+    let (mut seen, mut at_once) = (Vec::new(), MOST);
+    // Until the socket is full, and then some.
+    for turn in 0..40 {
+        let mut out = answering.list([range(&file, turn * 1_000, 1 << 20)]);
+        expected.append(&mut octets(&out));
+        while out.has_remaining() {
+            let before = out.remaining();
+            match write_once(&far, &mut out, &mut at_once) {
+                Poll::Ready(Ok(Written::Octets(count))) => assert_eq!(before - out.remaining(), count),
+                Poll::Ready(other) => panic!("{other:?}"),
+                Poll::Pending => {
+                    assert_eq!(out.remaining(), before);
+                    blocked += 1;
+                    let mut some = vec![0; 300_000];
+                    let count = tokio::time::timeout(SOON, near.read(&mut some)).await;
+                    seen.extend_from_slice(&some[..count.unwrap().unwrap()]);
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+    assert!(blocked > 0, "the socket took all at once");
+    drop(far);
+    near.read_to_end(&mut seen).await.unwrap();
+    assert!(seen == expected);
+}
+
+#[tokio::test]
+async fn a_list_takes_few_writes() {
+    let (mut near, far) = tcp().await;
+    let file = OpenFile::new(file(3 << 20));
+    let mut answering = Answering::new();
+    answering.list([]);
+    let mut out = answering.list([range(&file, 0, 3 << 20)]);
+    let length = out.remaining();
+    assert!(length > 500_000, "{length}");
+    // Room for all of it, so that only the pipe is the limit.
+    let socket = socket2::SockRef::from(&far);
+    socket.set_send_buffer_size(4 << 20).unwrap();
+    let mut at_once = length;
+    let written = write_once(&far, &mut out, &mut at_once);
+    let Poll::Ready(Ok(Written::Octets(count))) = written else {
+        panic!("{written:?}");
+    };
+    assert!(count > 150_000, "{count} of {length}");
+    let (_, writes) = write_all(&far, &mut near, &mut out).await;
+    assert!(writes < 20, "{writes}");
+}
+
+#[tokio::test]
+async fn zeros_behind_the_end_of_a_file_are_never_sent() {
+    let (mut near, far) = tcp().await;
+    let file = file(300_000);
+    let open = OpenFile::new(file.try_clone().unwrap());
+    for end in [299_999, 299_000, 4_096, 1, 0] {
+        let mut out = Answering::new().list([range(&open, 0, 300_000)]);
+        file.set_len(end).unwrap();
+        let mut at_once = MOST;
+        let error = loop {
+            match write_once(&far, &mut out, &mut at_once) {
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => break error,
+                Poll::Pending => panic!("so much was sent"),
+            }
+        };
+        assert!(error.to_string().contains("became shorter"), "{error}");
+    }
+    // Nothing of it stays behind for the next.
+    let whole = OpenFile::new(self::file(300_000));
+    let mut out = Answering::new().list([range(&whole, 0, 300_000)]);
+    let expected = octets(&out);
+    assert!(write_all(&far, &mut near, &mut out).await.0 == expected);
+}
+
+#[tokio::test]
+async fn what_cannot_be_mapped_is_to_be_read() {
+    let (_near, far) = tcp().await;
+    let status = File::open("/proc/self/status").unwrap();
+    let mut out = Answering::new().list([range(&OpenFile::new(status), 0, 100)]);
+    let remaining = out.remaining();
+    let mut at_once = MOST;
+    let written = write_once(&far, &mut out, &mut at_once);
+    assert!(
+        matches!(written, Poll::Ready(Ok(Written::ToBeRead))),
+        "{written:?}"
+    );
+    assert_eq!(out.remaining(), remaining);
+}

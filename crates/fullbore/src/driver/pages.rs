@@ -1,0 +1,390 @@
+//! Pages that go to a socket by reference: of files, and of heads that stand between what is of files.
+//!
+//! A [`Pipe`] takes references to pages (`vmsplice`), which then go on to a socket (`splice`), and no octet is copied or looked
+//! at. A [`Gather`] makes the list of what is to go into it: ranges of files, which are mapped until they are in the pipe, and
+//! octets that are copied to pages of their own. The kernel lets go of a page when its octets have been acknowledged, and says
+//! so to nobody: so what has been copied is never written over, and pages of which all is used are given up instead.
+//!
+//! All of this crate's `unsafe` is here. Used by `files`.
+#![expect(
+    unsafe_code,
+    reason = "mapping memory, and handing pages over, is told in addresses"
+)]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use libc::c_void;
+use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::param::page_size;
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+
+/// Octets that a pipe has room for, when each of its pages is full: what a process may ask for without privileges
+/// (`/proc/sys/fs/pipe-max-size`). A frame of 16 KiB takes up to six of its 256 places.
+const PIPE: usize = 1 << 20;
+
+/// Room for heads. It is given up, and taken anew, when less than `LEAST_ROOM` is left: each 400 MB of files or so.
+const ROOM: usize = 256 << 10;
+const LEAST_ROOM: usize = 16 << 10;
+
+/// As many pieces as one list of the engine has slices.
+const PIECES: usize = 64;
+
+/// And so many mappings: of each file in it one, unless the ranges are not behind one another.
+const MAPPINGS: usize = PIECES / 2;
+
+/// A stretch of this process's addresses, given back when it is dropped.
+struct Stretch {
+    at: NonNull<c_void>,
+    length: usize,
+}
+
+impl Stretch {
+    fn of_file(file: &File, start: u64, length: usize) -> io::Result<Stretch> {
+        // SAFETY: the kernel chooses the place, so that nothing else is there.
+        let at = unsafe {
+            mmap(
+                ptr::null_mut(),
+                length,
+                ProtFlags::READ,
+                MapFlags::SHARED,
+                file,
+                start,
+            )?
+        };
+        Stretch::new(at, length)
+    }
+
+    fn of_nothing(length: usize) -> io::Result<Stretch> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: as above.
+        let at = unsafe { mmap_anonymous(ptr::null_mut(), length, access, MapFlags::PRIVATE)? };
+        Stretch::new(at, length)
+    }
+
+    fn new(at: *mut c_void, length: usize) -> io::Result<Stretch> {
+        match NonNull::new(at) {
+            Some(at) => Ok(Stretch { at, length }),
+            None => Err(io::ErrorKind::AddrNotAvailable.into()),
+        }
+    }
+
+    /// The address of an octet, to be handed to the kernel.
+    fn address(&self, offset: usize) -> *mut c_void {
+        assert!(offset <= self.length);
+        self.at.as_ptr().wrapping_byte_add(offset)
+    }
+}
+
+impl Drop for Stretch {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped so, no reference into it was ever made, and whoever had its addresses is done.
+        let unmapped = unsafe { munmap(self.at.as_ptr(), self.length) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+/// Where heads are copied to.
+struct Heads {
+    room: Stretch,
+    used: usize,
+}
+
+impl Heads {
+    /// Sees to it that there is some room.
+    fn renew(&mut self) -> io::Result<()> {
+        if ROOM - self.used >= LEAST_ROOM {
+            return Ok(());
+        }
+        // SAFETY: these pages are this process's alone, and no list refers to them by address; the pipe and the socket hold
+        // the pages themselves. What is written next is written to new ones.
+        unsafe { madvise(self.room.at.as_ptr(), ROOM, Advice::LinuxDontNeed)? };
+        self.used = 0;
+        Ok(())
+    }
+
+    /// Copies octets to where none have been.
+    fn copy(&mut self, octets: &[u8]) -> Option<*mut c_void> {
+        if octets.len() > ROOM - self.used {
+            return None;
+        }
+        let at = self.room.address(self.used);
+        // SAFETY: `used + octets.len()` is within the room, which is mapped for writing; nobody else has its addresses, and
+        // `octets` lie elsewhere, for no reference into the room is ever made.
+        unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), at.cast(), octets.len()) };
+        self.used += octets.len();
+        Some(at)
+    }
+}
+
+/// A range of a file for as long as its pages go into a pipe.
+struct Mapping<'a> {
+    _stretch: Stretch,
+    file: &'a File,
+    /// Where the range ends in the file.
+    end: u64,
+}
+
+impl Mapping<'_> {
+    /// Whether the file still reaches to the end of the range. What is behind its end on its last page reads as zeros.
+    fn is_whole(&self) -> io::Result<bool> {
+        let length = u64::try_from(fstat(self.file)?.st_size).unwrap_or(0);
+        Ok(length >= self.end)
+    }
+}
+
+/// A range of a file of which it is not known yet how far it goes.
+struct Run<'a> {
+    file: &'a File,
+    range: Range<u64>,
+    first_piece: usize,
+}
+
+/// What became of a list.
+pub(super) enum Put {
+    /// So many octets are in the pipe.
+    Some(usize),
+    /// Nothing: pages of a file cannot be had so.
+    Nothing,
+    /// A file among them is shorter than its ranges say.
+    Shorter,
+}
+
+/// What is to go into a pipe: a list of pieces in order, of which a mapping of each file is kept until then.
+pub(super) struct Gather<'a> {
+    pipe: &'a mut Pipe,
+    /// Those of files have no address until their run is mapped.
+    pieces: [libc::iovec; PIECES],
+    count: usize,
+    /// Places of the pipe that are left.
+    places: usize,
+    octets: usize,
+    run: Option<Run<'a>>,
+    mappings: [Option<Mapping<'a>>; MAPPINGS],
+    mapped: usize,
+}
+
+impl<'a> Gather<'a> {
+    /// An empty list for an empty pipe.
+    ///
+    /// # Errors
+    /// No memory for heads.
+    pub(super) fn new(pipe: &'a mut Pipe) -> io::Result<Self> {
+        pipe.heads.renew()?;
+        Ok(Gather {
+            places: pipe.places,
+            pipe,
+            pieces: [libc::iovec {
+                iov_base: ptr::null_mut(),
+                iov_len: 0,
+            }; PIECES],
+            count: 0,
+            octets: 0,
+            run: None,
+            mappings: [const { None }; MAPPINGS],
+            mapped: 0,
+        })
+    }
+
+    /// How many octets are listed.
+    pub(super) fn octets(&self) -> usize {
+        self.octets
+    }
+
+    /// Whether some of them are of files.
+    pub(super) fn has_files(&self) -> bool {
+        self.run.is_some() || self.mapped > 0
+    }
+
+    /// Lists a copy of `octets`; whether there was room for them.
+    ///
+    /// # Errors
+    /// What was listed before cannot be mapped.
+    pub(super) fn copy(&mut self, octets: &[u8]) -> io::Result<bool> {
+        // They may lie on one page more than they fill.
+        let places = octets.len() / self.pipe.page + 2;
+        if self.count == PIECES || places > self.places {
+            return Ok(false);
+        }
+        let Some(at) = self.pipe.heads.copy(octets) else {
+            return Ok(false);
+        };
+        self.push(at, octets.len(), places);
+        Ok(true)
+    }
+
+    /// Lists `length` octets of `file` from `start` on, or as many of them as there is room for; how many.
+    ///
+    /// # Errors
+    /// What was listed before cannot be mapped.
+    pub(super) fn refer(&mut self, file: &'a File, start: u64, length: usize) -> io::Result<usize> {
+        let page = self.pipe.page;
+        let before = (start % page as u64) as usize;
+        let length = length.min((self.places * page).saturating_sub(before));
+        if self.count == PIECES || length == 0 {
+            return Ok(0);
+        }
+        match &mut self.run {
+            Some(run) if ptr::eq(run.file, file) && run.range.end == start => {
+                run.range.end += length as u64;
+            }
+            _ => {
+                self.end_run()?;
+                if self.mapped == MAPPINGS {
+                    return Ok(0);
+                }
+                self.run = Some(Run {
+                    file,
+                    range: start - before as u64..start + length as u64,
+                    first_piece: self.count,
+                });
+            }
+        }
+        // The address is known when the run is.
+        self.push(ptr::null_mut(), length, (before + length).div_ceil(page));
+        Ok(length)
+    }
+
+    fn push(&mut self, at: *mut c_void, length: usize, places: usize) {
+        self.pieces[self.count] = libc::iovec {
+            iov_base: at,
+            iov_len: length,
+        };
+        self.count += 1;
+        self.octets += length;
+        self.places -= places;
+    }
+
+    /// Maps the run, and gives its pieces their addresses.
+    fn end_run(&mut self) -> io::Result<()> {
+        let Some(run) = self.run.take() else {
+            return Ok(());
+        };
+        let pieces = &mut self.pieces[run.first_piece..self.count];
+        let of_file = || pieces.iter().filter(|piece| piece.iov_base.is_null());
+        let octets: usize = of_file().map(|piece| piece.iov_len).sum();
+        let length = usize::try_from(run.range.end - run.range.start).map_err(io::Error::other)?;
+        let stretch = Stretch::of_file(run.file, run.range.start, length)?;
+        let mut offset = length - octets;
+        for piece in pieces.iter_mut().filter(|piece| piece.iov_base.is_null()) {
+            piece.iov_base = stretch.address(offset);
+            offset += piece.iov_len;
+        }
+        self.mappings[self.mapped] = Some(Mapping {
+            _stretch: stretch,
+            file: run.file,
+            end: run.range.end,
+        });
+        self.mapped += 1;
+        Ok(())
+    }
+
+    /// Puts all of it into the pipe, or as much as it takes.
+    ///
+    /// # Errors
+    /// It cannot be told how long a file is. Something may be in the pipe, then as when a file is shorter.
+    pub(super) fn put(mut self) -> io::Result<Put> {
+        if self.end_run().is_err() {
+            return Ok(Put::Nothing);
+        }
+        let put = self.hand_over();
+        for mapping in self.mappings[..self.mapped].iter().flatten() {
+            if !mapping.is_whole()? {
+                return Ok(Put::Shorter);
+            }
+        }
+        Ok(put.map_or(Put::Nothing, Put::Some))
+    }
+
+    /// How many octets went into the pipe, if any did.
+    fn hand_over(&self) -> Option<usize> {
+        let pieces = &self.pieces[..self.count];
+        loop {
+            // SAFETY: each piece lies within the room for heads, where it is not written again before its page is given up, or
+            // within a mapping that lives as long as `self`. Pages of files are the file's own, and may be written by anybody
+            // at any time: nothing here reads them. The kernel answers EFAULT for those behind a file's end.
+            let count = unsafe {
+                libc::vmsplice(
+                    self.pipe.write.as_raw_fd(),
+                    pieces.as_ptr(),
+                    pieces.len(),
+                    libc::SPLICE_F_NONBLOCK,
+                )
+            };
+            match usize::try_from(count) {
+                Ok(count) => return Some(count).filter(|&count| count > 0),
+                Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// A pipe that pages go through, and the room for heads between them. Between two uses it is empty.
+pub(super) struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    /// Where goes what no socket has taken.
+    nowhere: OwnedFd,
+    places: usize,
+    page: usize,
+    heads: Heads,
+}
+
+impl Pipe {
+    /// A pipe.
+    ///
+    /// # Errors
+    /// The process has no descriptors or memory left, or its user has too many pipes for one of this size.
+    pub(super) fn open() -> io::Result<Pipe> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let page = page_size();
+        let size = fcntl_setpipe_size(&write, PIPE.max(PIECES * page))?;
+        Ok(Pipe {
+            read,
+            write,
+            nowhere: open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?,
+            places: size / page,
+            page,
+            heads: Heads {
+                room: Stretch::of_nothing(ROOM)?,
+                used: 0,
+            },
+        })
+    }
+
+    /// Has a socket take what is in the pipe, which is `octets`: how many it took, and why not all. With `more` it may wait for
+    /// what comes behind them.
+    pub(super) fn send(&self, to: impl AsFd, octets: usize, more: bool) -> (usize, io::Result<()>) {
+        let flags = match more {
+            true => SpliceFlags::NONBLOCK | SpliceFlags::MORE,
+            false => SpliceFlags::NONBLOCK,
+        };
+        self.drain(to, octets, flags)
+    }
+
+    /// Lets go of what is in the pipe, which is `octets`.
+    ///
+    /// # Errors
+    /// Something is left in it.
+    pub(super) fn let_go(&self, octets: usize) -> io::Result<()> {
+        self.drain(&self.nowhere, octets, SpliceFlags::empty()).1
+    }
+
+    fn drain(&self, to: impl AsFd, octets: usize, flags: SpliceFlags) -> (usize, io::Result<()>) {
+        let mut taken = 0;
+        while taken < octets {
+            match splice(&self.read, None, &to, None, octets - taken, flags) {
+                Ok(0) => return (taken, Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) => taken += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return (taken, Err(error.into())),
+            }
+        }
+        (taken, Ok(()))
+    }
+}
