@@ -135,7 +135,9 @@ impl Opened<'_> {
         }
         let max_ranges = self.shared.settings.max_ranges;
         let length = self.representation.length;
-        let wanted = if conditional::range_applies(&head.headers, validators) {
+        let wanted = if !range::is_asked(&head.headers) {
+            Wanted::Whole
+        } else if conditional::range_applies(&head.headers, validators) {
             range::wanted(&head.headers, length, max_ranges)
         } else {
             Wanted::Whole

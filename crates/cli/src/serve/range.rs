@@ -28,6 +28,11 @@ enum Spec {
     Last(u64),
 }
 
+/// Whether the field is there. Most requests have none, and one look at each name is cheaper than a search.
+pub(super) fn is_asked(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name == RANGE)
+}
+
 /// Reads the `range` field for a file of `length` bytes; at most `max_ranges` of them.
 ///
 /// What does not parse is ignored, as section 14.2 allows. What is an attack rather than a download is unsatisfiable,

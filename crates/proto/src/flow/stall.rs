@@ -87,9 +87,19 @@ impl Ledger {
         self.state = state;
     }
 
-    /// In hindsight, so much of the time up to `now` was spent in `state`.
-    fn settle_for(&mut self, state: Stall, spent: Duration, now: Time) {
-        self.settle(state, (self.since + spent).min(now));
+    /// In hindsight, so many nanoseconds of the time up to `now` were spent in `state`.
+    fn settle_for(&mut self, state: Stall, spent: u64, now: Time) {
+        let until = Time::from_nanos(self.since.as_nanos().saturating_add(spent));
+        self.settle(state, until.min(now));
+    }
+
+    /// How many nanoseconds it has been in a state until `now`, if it stays in that in which it is.
+    fn spent_until(&self, state: Stall, now: Time) -> u64 {
+        let unsettled = match self.state == state {
+            true => now.as_nanos().saturating_sub(self.since.as_nanos()),
+            false => 0,
+        };
+        self.spent[state as usize] + unsettled
     }
 
     /// In hindsight, the time up to `now` was spent in `state`.
@@ -106,8 +116,8 @@ impl Ledger {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendingLedger {
     own: Ledger,
-    /// What the connection had spent on its window and on the socket when the stream became ready.
-    ready: Option<(Duration, Duration)>,
+    /// What the connection had spent on its window and on the socket when the stream became ready, in nanoseconds.
+    ready: Option<(u64, u64)>,
 }
 
 impl SendingLedger {
@@ -127,9 +137,10 @@ impl SendingLedger {
         if is_same {
             return;
         }
-        let mut shared = *connection;
-        shared.enter(Stall::Idle, now);
-        let waited = (shared.spent(Stall::ConnectionWindow), shared.spent(Stall::Socket));
+        let waited = (
+            connection.spent_until(Stall::ConnectionWindow, now),
+            connection.spent_until(Stall::Socket, now),
+        );
         match self.ready.take() {
             Some((window, socket)) => {
                 self.own
