@@ -1,8 +1,9 @@
-//! Small files that were asked for lately: their octets, and the fields that describe them, ready to be sent.
+//! Files that were asked for lately: the fields that describe them, ready to be sent, and the octets of small ones.
 //!
-//! An entry is of one state of a file, told by device, inode, length and both times. It is held against the file system
-//! whenever it is used, once a millisecond at most, so that a batch of requests for one file pays for one `stat`. A
-//! file that was changed just now is not kept at all: another change within the same tick of the file system's clock would
+//! An entry is of one state of a file, told by device, inode, length and both times. One with octets is held against the file
+//! system whenever it is used, once a millisecond at most, so that a batch of requests for one file pays for one `stat`; a
+//! longer file is opened each time, and whoever opens it holds it against the entry: no descriptor is kept, so that what
+//! has been removed does not keep its place on the disk. A file that was changed just now is not kept at all: another change within the same tick of the file system's clock would
 //! not show. Bounded by the bytes that it holds. Called by `files`.
 
 use std::sync::Arc;
@@ -39,10 +40,11 @@ pub(super) struct Cache {
 #[derive(Debug)]
 pub(super) struct Cached {
     pub(super) representation: Representation,
-    pub(super) body: Bytes,
+    /// All of it, if it is small.
+    pub(super) body: Option<Bytes>,
     /// The path below the root.
-    path: String,
-    identity: Identity,
+    pub(super) path: Arc<str>,
+    pub(super) identity: Identity,
     /// When it was last seen to be so: nanoseconds since the cache's origin.
     seen: AtomicU64,
 }
@@ -52,7 +54,8 @@ struct ByBytes;
 
 impl Weighter<Box<str>, Arc<Cached>> for ByBytes {
     fn weight(&self, key: &Box<str>, entry: &Arc<Cached>) -> u64 {
-        (key.len() + entry.path.len() + entry.body.len() + ENTRY_BYTES) as u64
+        let body = entry.body.as_ref().map_or(0, Bytes::len);
+        (key.len() + entry.path.len() + body + ENTRY_BYTES) as u64
     }
 }
 
@@ -66,16 +69,19 @@ impl Cache {
         }
     }
 
-    /// The file that answers for the path of a request, if it is here and still as it was.
+    /// The file that answers for the path of a request, if it is here and, when its octets are, still as it was.
     pub(super) fn get(&self, root: &Dir, request_path: &str) -> Option<Arc<Cached>> {
         let cached = self.entries.get(request_path)?;
+        if cached.body.is_none() {
+            return Some(cached);
+        }
         let now = self.now();
         let seen = cached.seen.load(Ordering::Relaxed);
         if now.saturating_sub(seen) < BELIEVED.as_nanos() as u64 {
             return Some(cached);
         }
         if Identity::now_of(root, &cached.path) != Some(cached.identity) {
-            self.entries.remove(request_path);
+            self.forget(request_path);
             return None;
         }
         cached.seen.store(now, Ordering::Relaxed);
@@ -87,14 +93,19 @@ impl Cache {
         identity.was_left_alone(SystemTime::now(), self.left_alone)
     }
 
-    /// Keeps what was read of a file.
+    /// Drops an entry that is not right any more.
+    pub(super) fn forget(&self, request_path: &str) {
+        self.entries.remove(request_path);
+    }
+
+    /// Keeps what was read of a file, or what describes it.
     pub(super) fn keep(
         &self,
         request_path: &str,
-        path: String,
+        path: Arc<str>,
         identity: Identity,
         representation: Representation,
-        body: Bytes,
+        body: Option<Bytes>,
     ) {
         let cached = Cached {
             representation,

@@ -50,7 +50,7 @@ pub(super) enum Segment {
 
 #[derive(Debug)]
 struct FileBody {
-    source: Arc<Source>,
+    source: Source,
     buffers: Arc<Buffers>,
     runtime: Handle,
     segments: VecDeque<Segment>,
@@ -108,7 +108,7 @@ impl ServeBody {
     ) -> io::Result<ServeBody> {
         let remaining = segments.iter().map(Segment::len).sum();
         let mut body = FileBody {
-            source: Arc::new(source),
+            source,
             asked: 0,
             buffers,
             runtime: Handle::current(),
@@ -192,7 +192,7 @@ impl FileBody {
                 Err(_) => self.cold = true,
             }
         }
-        let (source, buffers) = (Arc::clone(&self.source), Arc::clone(&self.buffers));
+        let (source, buffers) = (self.source.clone(), Arc::clone(&self.buffers));
         let job = move || read(&source, &buffers, &range, Patience::Wait);
         self.ahead = Ahead::Reading(self.runtime.spawn_blocking(job));
     }

@@ -42,19 +42,32 @@ struct Opened<'a> {
 /// Where its octets are.
 enum Content {
     /// On disk, with what is needed to keep them when they are few, or to find them again.
-    File(File, Option<Place>),
+    File(File, Option<Place>, Described),
     Memory(Bytes),
+}
+
+/// Whether the cache has what describes a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Described {
+    Kept,
+    Anew,
 }
 
 /// Answers GET or HEAD without waiting for anything; `None` when that is not possible.
 pub(super) fn answer_at_once(shared: &Shared, head: &Parts) -> Option<Response<ServeBody>> {
     if let Some(cached) = shared.cache.get(&shared.root, head.uri.path()) {
-        return Some(answer_cached(shared, &cached, head));
+        if let Some(answered) = answer_cached(shared, &cached, head) {
+            return at_once(answered);
+        }
     }
     if !Patience::AT_ONCE_IS_POSSIBLE {
         return None;
     }
-    match try_answer(shared, head, Patience::AtOnce) {
+    at_once(try_answer(shared, head, Patience::AtOnce))
+}
+
+fn at_once(answered: io::Result<Response<ServeBody>>) -> Option<Response<ServeBody>> {
+    match answered {
         Ok(response) => Some(response),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
         Err(_) => Some(respond::status(StatusCode::INTERNAL_SERVER_ERROR)),
@@ -67,16 +80,31 @@ pub(super) fn answer(shared: &Shared, head: &Parts) -> Response<ServeBody> {
     answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-fn answer_cached(shared: &Shared, cached: &Cached, head: &Parts) -> Response<ServeBody> {
+/// Answers from an entry of the cache; `None` when that is not possible, or not right any more.
+fn answer_cached(shared: &Shared, cached: &Cached, head: &Parts) -> Option<io::Result<Response<ServeBody>>> {
+    let content = match &cached.body {
+        Some(body) => Content::Memory(body.clone()),
+        None => match open_at_once(&shared.root, &cached.path)? {
+            Ok(Found::File(file, metadata)) if Identity::of(&metadata) == Some(cached.identity) => {
+                let place = Place {
+                    path: Arc::clone(&cached.path),
+                    identity: cached.identity,
+                };
+                Content::File(file, Some(place), Described::Kept)
+            }
+            _ => {
+                shared.cache.forget(head.uri.path());
+                return None;
+            }
+        },
+    };
     let opened = Opened {
         shared,
         patience: Patience::AtOnce,
-        content: Content::Memory(cached.body.clone()),
+        content,
         representation: &cached.representation,
     };
-    // Nothing is read that could fail.
-    let answered = opened.answer(head);
-    answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
+    Some(opened.answer(head))
 }
 
 /// # Errors
@@ -99,11 +127,14 @@ fn try_answer(shared: &Shared, head: &Parts, patience: Patience) -> io::Result<R
     };
     match found {
         Ok(Found::File(file, metadata)) => {
-            let place = Identity::of(&metadata).map(|identity| Place { path, identity });
+            let place = Identity::of(&metadata).map(|identity| Place {
+                path: path.into(),
+                identity,
+            });
             let opened = Opened {
                 shared,
                 patience,
-                content: Content::File(file, place),
+                content: Content::File(file, place, Described::Anew),
                 representation: &Representation::of(&metadata, name),
             };
             opened.answer(head)
@@ -156,33 +187,40 @@ impl Opened<'_> {
         response
     }
 
-    /// The whole file; a small one is read whole, and kept for the next who asks for this path unless it was changed just
-    /// now.
-    fn whole(mut self, request_path: &str) -> io::Result<Response<ServeBody>> {
+    /// The whole file; a small one is read whole. It is kept for the next who asks for this path unless it was changed just
+    /// now, of a long one what describes it.
+    fn whole(self, request_path: &str) -> io::Result<Response<ServeBody>> {
         let mut response = self.head();
-        let Some((file, buffer)) = self.whole_buffer() else {
+        let Some((file, mut buffer)) = self.whole_buffer() else {
+            self.keep(request_path, None);
             let length = self.representation.length;
             *response.body_mut() = self.body(0..length)?;
             return Ok(response);
         };
-        let mut buffer = buffer;
         read_exact_at(file, buffer.space(), 0, self.patience)?;
         let body = buffer.freeze();
-        let cache = &self.shared.cache;
-        if let Content::File(_, place) = &mut self.content {
-            if let Some(Place { path, identity }) = place.take_if(|place| cache.would_keep(&place.identity)) {
-                let representation = self.representation.clone();
-                cache.keep(request_path, path, identity, representation, body.clone());
-            }
-        }
+        self.keep(request_path, Some(&body));
         *response.body_mut() = ServeBody::full(body);
         Ok(response)
+    }
+
+    fn keep(&self, request_path: &str, body: Option<&Bytes>) {
+        let Content::File(_, Some(place), described) = &self.content else {
+            return;
+        };
+        let is_news = body.is_some() || *described == Described::Anew;
+        let cache = &self.shared.cache;
+        if is_news && cache.would_keep(&place.identity) {
+            let representation = self.representation.clone();
+            let path = Arc::clone(&place.path);
+            cache.keep(request_path, path, place.identity, representation, body.cloned());
+        }
     }
 
     /// The file and a buffer for all of it, when it is one to be read whole.
     fn whole_buffer(&self) -> Option<(&File, Buffer)> {
         let (shared, length) = (self.shared, self.representation.length);
-        let Content::File(file, Some(place)) = &self.content else {
+        let Content::File(file, Some(place), _) = &self.content else {
             return None;
         };
         // What fits one frame would not fit one in pieces; what is longer is read so for the sake of the next only.
@@ -262,7 +300,7 @@ impl Opened<'_> {
     /// A body of many octets, read as they leave.
     fn stream(self, mut segments: VecDeque<Segment>) -> io::Result<ServeBody> {
         match self.content {
-            Content::File(file, place) => {
+            Content::File(file, place, _) => {
                 let Shared {
                     root,
                     buffers,
@@ -296,7 +334,7 @@ impl Opened<'_> {
             match (segment, &self.content) {
                 (Segment::Memory(bytes), _) => fill(now, bytes)?,
                 (Segment::File(range), Content::Memory(bytes)) => fill(now, &slice(bytes, range))?,
-                (Segment::File(range), Content::File(file, _)) => {
+                (Segment::File(range), Content::File(file, ..)) => {
                     read_exact_at(file, now, range.start, self.patience)?;
                 }
             }

@@ -25,14 +25,14 @@ pub(super) struct Descriptors {
 }
 
 /// Where a file was found, and in which state.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Place {
-    pub(super) path: String,
+    pub(super) path: Arc<str>,
     pub(super) identity: Identity,
 }
 
-/// What a body reads from.
-#[derive(Debug)]
+/// What a body reads from. Clones share it.
+#[derive(Clone, Debug)]
 pub(super) enum Source {
     Held(Arc<OpenFile>),
     Named(Arc<Dir>, Place),

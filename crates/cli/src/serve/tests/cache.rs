@@ -84,6 +84,50 @@ async fn a_name_that_comes_to_lead_out_of_the_root_is_not_followed() {
     assert_eq!(site.get("/a/b.txt").await.status, StatusCode::FORBIDDEN);
 }
 
+/// Too long for its octets to be kept.
+#[cfg(unix)]
+#[tokio::test]
+async fn of_a_long_file_what_describes_it_is_kept_and_held_against_what_is_opened() {
+    let site = site(1 << 20);
+    let content = pattern(200_000);
+    site.write("long.html", &content);
+    let first = site.get("/long.html").await;
+    let shared = site.files.shared_for_tests();
+    assert_eq!((shared.cache.len(), shared.descriptors.held()), (1, 0));
+    assert!(shared.cache.bytes() < 2_000, "no octets are");
+    let again = site.get("/long.html").await;
+    assert!(first.body == content && again.body == content);
+    for field in [
+        "content-type",
+        "content-length",
+        "etag",
+        "last-modified",
+        "accept-ranges",
+    ] {
+        assert_eq!(again.field(field), first.field(field), "{field}");
+        assert_ne!(again.field(field), "", "{field}");
+    }
+    let part = site.get_with("/long.html", &[("range", "bytes=7-199998")]).await;
+    assert!(part.status == StatusCode::PARTIAL_CONTENT && part.body == content[7..199_999]);
+
+    // As long as before; at once, for no entry of this kind is believed.
+    let other: Vec<u8> = content.iter().map(|octet| octet ^ 1).collect();
+    site.write("other", &other);
+    std::fs::rename(site.path("other"), site.path("long.html")).unwrap();
+    let changed = site.get("/long.html").await;
+    assert!(changed.body == other);
+    assert_ne!(changed.field("etag"), first.field("etag"));
+    assert_eq!(site.get("/long.html").await.field("etag"), changed.field("etag"));
+    // And one that is short now is kept whole.
+    site.write("long.html", "short");
+    assert_eq!(site.get("/long.html").await.text(), "short");
+    a_moment().await;
+    assert_eq!(site.get("/long.html").await.text(), "short");
+    std::fs::remove_file(site.path("long.html")).unwrap();
+    a_moment().await;
+    assert_eq!(site.get("/long.html").await.status, StatusCode::NOT_FOUND);
+}
+
 #[tokio::test]
 async fn a_file_that_was_changed_just_now_is_not_kept() {
     let site = Site::new();
