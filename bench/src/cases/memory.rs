@@ -11,6 +11,7 @@ use std::time::Duration;
 
 const KIB_64: u64 = 64 << 10;
 const MIB: u64 = 1 << 20;
+const MIB_16: u64 = 16 << 20;
 const LIMIT: Duration = Duration::from_secs(120);
 /// After so many requests the memory is looked at, and again at the end.
 const MARKS: [u64; 2] = [10_000, 100_000];
@@ -23,7 +24,7 @@ const MOST_IDLE_KIB: f64 = 8.0;
 
 pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     let mut draft = Draft::new(Case::Memory, "What a server keeps");
-    let hall = Hall::new(session, "memory", &[12, KIB_64, MIB])?;
+    let hall = Hall::new(session, "memory", &[12, KIB_64, MIB, MIB_16])?;
     draft.say(
         "Servers of one thread. `RSS` is what the system says of the process; `live heap` is what a counting allocator says, in a \
          program of its own that runs the same server. fullbore from memory and hyper run the same handler.",
@@ -202,6 +203,7 @@ fn allocations(draft: &mut Draft, hall: &Hall<'_>) {
         ("12 bytes", 12, 10_000),
         ("64 KiB", KIB_64, 4_000),
         ("1 MiB", MIB, 400),
+        ("16 MiB", MIB_16, 50),
     ] {
         for secure in [false, true] {
             let transport = if secure { "TLS" } else { "cleartext" };
@@ -220,7 +222,8 @@ fn allocations(draft: &mut Draft, hall: &Hall<'_>) {
         }
     }
     draft.say("### Allocations");
-    draft.say("What each server allocates for a response, with the runtime and TLS under it, 32 at once on one connection.");
+    draft.say("What each server allocates for a response, with the runtime and TLS under it, 32 at once on one connection. Files up to \
+         64 KiB are answered from memory that is kept, longer ones are opened; rustls allocates for each record.");
     draft.table(&table);
 }
 

@@ -12,7 +12,7 @@
 //! | `open` | names become an open file that is inside the root |
 //! | `files` | GET and HEAD: the file's answer |
 //! | `disk` | reading with and without the patience to wait |
-//! | `cache`, `identity` | small files that were asked for lately, and whether they are still what they were |
+//! | `cache`, `identity` | files that were asked for lately, and whether they are still what they were |
 //! | `representation` | the fields that describe a file |
 //! | `conditional` | RFC 9110 section 13 |
 //! | `range` | RFC 9110 section 14 |
@@ -110,8 +110,8 @@ pub struct Settings {
     /// How many buffers of `chunk_bytes` are kept for the next reader once they are free, for all responses together.
     /// Default: 8, which is 2 MiB at the default `chunk_bytes`.
     pub idle_chunks: usize,
-    /// How many bytes of small files are kept in memory for the next who asks, what belongs to them included; 0 for none.
-    /// Each is held against the file system when it is used. Default: 32 MiB.
+    /// How many bytes of small files are kept in memory for the next who asks, what belongs to them included, and what
+    /// describes longer ones; 0 for none. Each is held against the file system when it is used. Default: 32 MiB.
     pub cache_bytes: usize,
     /// How long a file has to have been left alone before it is kept. Default: 2 s, the coarsest tick of a file system's clock
     /// in common use.

@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::Written;
-use super::pages::{Gather, Pipe, Put};
+use super::pages::{Gather, LONGEST, Pipe, Put};
 use crate::file;
 
 /// As many slices as one list has.
@@ -28,7 +28,7 @@ const COPIED: usize = 4 << 10;
 /// How much goes into the pipe at a time, at least and at most: about twice what the socket took of the last when it did not
 /// take all.
 const LEAST: usize = 64 << 10;
-const MOST: usize = 1 << 20;
+const MOST: usize = LONGEST;
 
 thread_local! {
     static PIPE: RefCell<Option<Pipe>> = const { RefCell::new(None) };

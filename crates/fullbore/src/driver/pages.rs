@@ -27,6 +27,9 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 /// (`/proc/sys/fs/pipe-max-size`). A frame of 16 KiB takes up to six of its 256 places.
 const PIPE: usize = 1 << 20;
 
+/// The most octets of files that go into it at once.
+pub(super) const LONGEST: usize = PIPE;
+
 /// Room for heads. It is given up, and taken anew, when less than `LEAST_ROOM` is left: each 400 MB of files or so.
 const ROOM: usize = 256 << 10;
 const LEAST_ROOM: usize = 16 << 10;
@@ -44,29 +47,10 @@ struct Stretch {
 }
 
 impl Stretch {
-    fn of_file(file: &File, start: u64, length: usize) -> io::Result<Stretch> {
+    fn new(length: usize, access: ProtFlags) -> io::Result<Stretch> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: the kernel chooses the place, so that nothing else is there.
-        let at = unsafe {
-            mmap(
-                ptr::null_mut(),
-                length,
-                ProtFlags::READ,
-                MapFlags::SHARED,
-                file,
-                start,
-            )?
-        };
-        Stretch::new(at, length)
-    }
-
-    fn of_nothing(length: usize) -> io::Result<Stretch> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: as above.
-        let at = unsafe { mmap_anonymous(ptr::null_mut(), length, access, MapFlags::PRIVATE)? };
-        Stretch::new(at, length)
-    }
-
-    fn new(at: *mut c_void, length: usize) -> io::Result<Stretch> {
+        let at = unsafe { mmap_anonymous(ptr::null_mut(), length, access, flags)? };
         match NonNull::new(at) {
             Some(at) => Ok(Stretch { at, length }),
             None => Err(io::ErrorKind::AddrNotAvailable.into()),
@@ -82,7 +66,7 @@ impl Stretch {
 
 impl Drop for Stretch {
     fn drop(&mut self) {
-        // SAFETY: it was mapped so, no reference into it was ever made, and whoever had its addresses is done.
+        // SAFETY: it is this one's own, no reference into it was ever made, and whoever had its addresses is done.
         let unmapped = unsafe { munmap(self.at.as_ptr(), self.length) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
@@ -121,9 +105,58 @@ impl Heads {
     }
 }
 
+/// Where ranges of files are mapped, one behind another, and all given up at once: what the processor remembers of mappings has
+/// to be flushed each time some are.
+struct Window {
+    room: Stretch,
+    used: usize,
+}
+
+impl Window {
+    fn new(page: usize) -> io::Result<Window> {
+        Ok(Window {
+            room: Stretch::new(LONGEST + MAPPINGS * 2 * page, ProtFlags::empty())?,
+            used: 0,
+        })
+    }
+
+    /// Maps `length` octets, whole pages of them, of a file from `start` on, where a page begins; where they are.
+    fn map(&mut self, file: &File, start: u64, length: usize) -> io::Result<usize> {
+        if length > self.room.length - self.used {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let offset = self.used;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: it takes the place of a part of the window in which nothing has been mapped since it was cleared.
+        unsafe {
+            mmap(
+                self.room.address(offset),
+                length,
+                ProtFlags::READ,
+                flags,
+                file,
+                start,
+            )?
+        };
+        self.used += length;
+        Ok(offset)
+    }
+
+    /// Gives up all that is mapped.
+    fn clear(&mut self) -> io::Result<()> {
+        if self.used > 0 {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+            // SAFETY: this is the window's own, and no reference into it was ever made.
+            unsafe { mmap_anonymous(self.room.address(0), self.used, ProtFlags::empty(), flags)? };
+            self.used = 0;
+        }
+        Ok(())
+    }
+}
+
 /// A range of a file for as long as its pages go into a pipe.
+#[derive(Clone, Copy)]
 struct Mapping<'a> {
-    _stretch: Stretch,
     file: &'a File,
     /// Where the range ends in the file.
     end: u64,
@@ -172,9 +205,11 @@ impl<'a> Gather<'a> {
     /// An empty list for an empty pipe.
     ///
     /// # Errors
-    /// No memory for heads.
+    /// The system has no memory.
     pub(super) fn new(pipe: &'a mut Pipe) -> io::Result<Self> {
         pipe.heads.renew()?;
+        // Nothing is left of the list before, unless there was no memory then.
+        pipe.window.clear()?;
         Ok(Gather {
             places: pipe.places,
             pipe,
@@ -185,7 +220,7 @@ impl<'a> Gather<'a> {
             count: 0,
             octets: 0,
             run: None,
-            mappings: [const { None }; MAPPINGS],
+            mappings: [None; MAPPINGS],
             mapped: 0,
         })
     }
@@ -223,6 +258,7 @@ impl<'a> Gather<'a> {
     /// What was listed before cannot be mapped.
     pub(super) fn refer(&mut self, file: &'a File, start: u64, length: usize) -> io::Result<usize> {
         let page = self.pipe.page;
+        let length = length.min(LONGEST.saturating_sub(self.octets));
         let before = (start % page as u64) as usize;
         let length = length.min((self.places * page).saturating_sub(before));
         if self.count == PIECES || length == 0 {
@@ -268,14 +304,14 @@ impl<'a> Gather<'a> {
         let of_file = || pieces.iter().filter(|piece| piece.iov_base.is_null());
         let octets: usize = of_file().map(|piece| piece.iov_len).sum();
         let length = usize::try_from(run.range.end - run.range.start).map_err(io::Error::other)?;
-        let stretch = Stretch::of_file(run.file, run.range.start, length)?;
-        let mut offset = length - octets;
+        let pages = length.next_multiple_of(self.pipe.page);
+        let window = &mut self.pipe.window;
+        let mut offset = window.map(run.file, run.range.start, pages)? + length - octets;
         for piece in pieces.iter_mut().filter(|piece| piece.iov_base.is_null()) {
-            piece.iov_base = stretch.address(offset);
+            piece.iov_base = window.room.address(offset);
             offset += piece.iov_len;
         }
         self.mappings[self.mapped] = Some(Mapping {
-            _stretch: stretch,
             file: run.file,
             end: run.range.end,
         });
@@ -292,6 +328,8 @@ impl<'a> Gather<'a> {
             return Ok(Put::Nothing);
         }
         let put = self.hand_over();
+        // The pipe has the pages. What is mapped still, when there is no memory, is given up next time.
+        let _ = self.pipe.window.clear();
         for mapping in self.mappings[..self.mapped].iter().flatten() {
             if !mapping.is_whole()? {
                 return Ok(Put::Shorter);
@@ -305,8 +343,9 @@ impl<'a> Gather<'a> {
         let pieces = &self.pieces[..self.count];
         loop {
             // SAFETY: each piece lies within the room for heads, where it is not written again before its page is given up, or
-            // within a mapping that lives as long as `self`. Pages of files are the file's own, and may be written by anybody
-            // at any time: nothing here reads them. The kernel answers EFAULT for those behind a file's end.
+            // where its run was mapped, which is there until the window is cleared, behind this. Pages of files are the file's
+            // own, and may be written by anybody at any time: nothing here reads them. The kernel answers EFAULT for those behind
+            // a file's end.
             let count = unsafe {
                 libc::vmsplice(
                     self.pipe.write.as_raw_fd(),
@@ -333,6 +372,7 @@ pub(super) struct Pipe {
     places: usize,
     page: usize,
     heads: Heads,
+    window: Window,
 }
 
 impl Pipe {
@@ -351,9 +391,10 @@ impl Pipe {
             places: size / page,
             page,
             heads: Heads {
-                room: Stretch::of_nothing(ROOM)?,
+                room: Stretch::new(ROOM, ProtFlags::READ | ProtFlags::WRITE)?,
                 used: 0,
             },
+            window: Window::new(page)?,
         })
     }
 
