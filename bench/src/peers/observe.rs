@@ -216,7 +216,7 @@ fn calls(text: &str) -> Result<Calls, Fault> {
         match *name {
             "total" => continue,
             "read" | "readv" | "recvfrom" | "recvmsg" => calls.reads += count,
-            "write" | "writev" | "sendto" | "sendmsg" | "sendfile" | "splice" | "vmsplice" => {
+            "write" | "writev" | "sendto" | "sendmsg" | "sendfile" | "splice" => {
                 calls.writes += count;
             }
             "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" => calls.waits += count,

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
 use libc::c_void;
-use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::param::page_size;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
@@ -30,8 +30,8 @@ const PIPE: usize = 1 << 20;
 /// The most octets of files that go into it at once.
 pub(super) const LONGEST: usize = PIPE;
 
-/// Room for heads. It is given up, and taken anew, when less than `LEAST_ROOM` is left: each 400 MB of files or so.
-const ROOM: usize = 256 << 10;
+/// Room for heads. It is given up, and taken anew, when less than `LEAST_ROOM` is left: each 80 MB of files or so.
+const ROOM: usize = 64 << 10;
 const LEAST_ROOM: usize = 16 << 10;
 
 /// As many pieces as one list of the engine has slices.
@@ -163,10 +163,14 @@ struct Mapping<'a> {
 }
 
 impl Mapping<'_> {
-    /// Whether the file still reaches to the end of the range. What is behind its end on its last page reads as zeros.
-    fn is_whole(&self) -> io::Result<bool> {
-        let length = u64::try_from(fstat(self.file)?.st_size).unwrap_or(0);
-        Ok(length >= self.end)
+    /// Whether the file still reaches to the end of the range: what is behind its end on its last page reads as zeros. None for
+    /// what is no regular file, of which nobody can tell.
+    fn is_whole(&self) -> io::Result<Option<bool>> {
+        let stat = fstat(self.file)?;
+        let length = u64::try_from(stat.st_size).unwrap_or(0);
+        Ok(FileType::from_raw_mode(stat.st_mode)
+            .is_file()
+            .then_some(length >= self.end))
     }
 }
 
@@ -331,8 +335,13 @@ impl<'a> Gather<'a> {
         // The pipe has the pages. What is mapped still, when there is no memory, is given up next time.
         let _ = self.pipe.window.clear();
         for mapping in self.mappings[..self.mapped].iter().flatten() {
-            if !mapping.is_whole()? {
-                return Ok(Put::Shorter);
+            match mapping.is_whole()? {
+                Some(true) => {}
+                Some(false) => return Ok(Put::Shorter),
+                None => {
+                    self.pipe.let_go(put.unwrap_or(0))?;
+                    return Ok(Put::Nothing);
+                }
             }
         }
         Ok(put.map_or(Put::Nothing, Put::Some))
