@@ -39,6 +39,8 @@ use crate::session::Session;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// How long what was closed may take to be gone.
 const SETTLE: Duration = Duration::from_secs(30);
+/// What a thread of `serve` keeps once it has sent a file by reference: a pipe, and where that is emptied.
+const PIPE_DESCRIPTORS: usize = 3;
 const START: Duration = Duration::from_secs(10);
 /// One operation in so many is another program's: it costs as much as many of the library's.
 const PROGRAM_ONCE_IN: u64 = 200;
@@ -138,7 +140,9 @@ pub(crate) fn run(soak: &Soak, session: &Session) -> Result<bool, Fault> {
             Tasks::Here(runtime.handle().clone()),
         ),
         Watched::new("library server", library.running.id(), Tasks::At(library.tasks)),
-        Watched::new("serve", clear.0.id(), Tasks::Untold),
+        Watched::new("serve", clear.0.id(), Tasks::Untold).map(|serve| {
+            serve.keeping(PIPE_DESCRIPTORS * thread::available_parallelism().map_or(1, usize::from))
+        }),
         Watched::new("serve, TLS", secure.0.id(), Tasks::Untold),
     ]
     .into_iter()
@@ -391,7 +395,8 @@ fn summary(watched: &[Watched], tally: &Tally, took: Duration, seed: u64) -> boo
         tally.total(),
         took.as_secs_f64() / 60.0,
         match faults.as_slice() {
-            [] => "no fault; descriptors and tasks are what they were at the beginning".to_owned(),
+            [] => "no fault; descriptors and tasks are what they were at the beginning, the pipes of serve's threads apart"
+                .to_owned(),
             faults => format!("{} faults", faults.len()),
         }
     );
