@@ -222,8 +222,10 @@ fn allocations(draft: &mut Draft, hall: &Hall<'_>) {
         }
     }
     draft.say("### Allocations");
-    draft.say("What each server allocates for a response, with the runtime and TLS under it, 32 at once on one connection. Files up to \
-         64 KiB are answered from memory that is kept, longer ones are opened; rustls allocates for each record.");
+    draft.say(
+        "What each server allocates for a response, with the runtime and TLS under it, 32 at once on one connection. Files up \
+         to 64 KiB are answered from memory that is kept, longer ones are opened; rustls allocates for each record.",
+    );
     draft.table(&table);
 }
 

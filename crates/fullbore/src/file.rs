@@ -1,9 +1,9 @@
 //! Bodies of files: ranges that go from the file to the socket without coming here.
 //!
 //! A body may hand over [`Chunk`]s instead of `Bytes`. Where the transport is TCP without TLS, on Linux, the octets of a
-//! [`FileRange`] are not read when many of them leave at once: the driver hands the system's own pages to the socket, which saves
-//! the copy into this process's memory and the one out of it. Everywhere else the driver reads them when they are next to be written, so that what waits
-//! takes no memory. `sender` takes chunks, `driver::files` hands ranges over, `driver::transport` reads them.
+//! [`FileRange`] are not read when many of them leave at once: the driver hands the system's own pages to the socket, which
+//! saves the copy into this process's memory and the one out of it. Everywhere else the driver reads them when they are next
+//! to be written, so that what waits takes no memory. `sender` takes chunks, `driver::files` hands ranges over, `driver::transport` reads them.
 
 use std::any::Any;
 use std::fmt;

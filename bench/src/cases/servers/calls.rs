@@ -50,7 +50,8 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
         draft.say(
             "Calls a request, those for the connection and its handshake among them: `read`, `recv` and their kin, `write`, `send`, \
              `sendfile`, `splice` and theirs, waits for the sockets, and others, which are above all those for files, \
-             the `vmsplice` that fills the pipe of a `splice` among them. strace slows a server down, so that more requests wait for it at a time than without.",
+             the `vmsplice` that fills the pipe of a `splice` among them. strace slows a server down, so that more requests \
+             wait for it at a time than without.",
         );
         draft.table(&table);
     }

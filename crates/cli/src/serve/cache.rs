@@ -3,8 +3,8 @@
 //! An entry is of one state of a file, told by device, inode, length and both times. One with octets is held against the file
 //! system whenever it is used, once a millisecond at most, so that a batch of requests for one file pays for one `stat`; a
 //! longer file is opened each time, and whoever opens it holds it against the entry: no descriptor is kept, so that what
-//! has been removed does not keep its place on the disk. A file that was changed just now is not kept at all: another change within the same tick of the file system's clock would
-//! not show. Bounded by the bytes that it holds. Called by `files`.
+//! has been removed does not keep its place on the disk. A file that was changed just now is not kept at all: another change
+//! within the same tick of the file system's clock would not show. Bounded by the bytes that it holds. Called by `files`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

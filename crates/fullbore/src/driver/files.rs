@@ -1,8 +1,8 @@
 //! Sending what lies in files without a copy of it: for TCP without TLS, on Linux.
 //!
 //! What is next on a list goes into a pipe by reference, heads and all, and from there to the socket: two calls, and three for
-//! the mapping, where `sendfile` takes two for each frame and has each leave by itself. Between two writes the pipe is empty: what
-//! the socket does not take stays on the list, and its pages are let go. So each thread needs one pipe, and a slow peer
+//! the mapping, where `sendfile` takes two for each frame and has each leave by itself. Between two writes the pipe is empty:
+//! what the socket does not take stays on the list, and its pages are let go. So each thread needs one pipe, and a slow peer
 //! holds none. `transport` calls this, `pages` has the pipe.
 
 use std::cell::RefCell;

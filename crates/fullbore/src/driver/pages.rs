@@ -191,7 +191,7 @@ pub(super) enum Put {
     Shorter,
 }
 
-/// What is to go into a pipe: a list of pieces in order, of which a mapping of each file is kept until then.
+/// What is to go into a pipe: a list of pieces in order. Those of files are mapped as long as it is there.
 pub(super) struct Gather<'a> {
     pipe: &'a mut Pipe,
     /// Those of files have no address until their run is mapped.
@@ -332,8 +332,6 @@ impl<'a> Gather<'a> {
             return Ok(Put::Nothing);
         }
         let put = self.hand_over();
-        // The pipe has the pages. What is mapped still, when there is no memory, is given up next time.
-        let _ = self.pipe.window.clear();
         for mapping in self.mappings[..self.mapped].iter().flatten() {
             match mapping.is_whole()? {
                 Some(true) => {}
@@ -352,8 +350,8 @@ impl<'a> Gather<'a> {
         let pieces = &self.pieces[..self.count];
         loop {
             // SAFETY: each piece lies within the room for heads, where it is not written again before its page is given up, or
-            // where its run was mapped, which is there until the window is cleared, behind this. Pages of files are the file's
-            // own, and may be written by anybody at any time: nothing here reads them. The kernel answers EFAULT for those behind
+            // where its run was mapped, which is there until the window is cleared, when this is dropped. Pages of files are the
+            // file's own, and may be written by anybody at any time: nothing here reads them. The kernel answers EFAULT for those behind
             // a file's end.
             let count = unsafe {
                 libc::vmsplice(
@@ -369,6 +367,13 @@ impl<'a> Gather<'a> {
                 Err(_) => return None,
             }
         }
+    }
+}
+
+impl Drop for Gather<'_> {
+    /// The pipe has the pages, or nobody will. What is mapped still, when there is no memory, is given up next time.
+    fn drop(&mut self) {
+        let _ = self.pipe.window.clear();
     }
 }
 

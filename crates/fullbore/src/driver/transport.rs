@@ -48,7 +48,7 @@ const FETCH: usize = 128 << 10;
 const _: () = assert!(FETCH == crate::tls::SEALED);
 
 /// Lists that are at least so long have payloads in files sent by reference; what is less is read. The calls that it takes cost
-/// as much as a copy of some 64 KiB.
+/// as much as reading some 128 KiB.
 const BY_REFERENCE: usize = 160 << 10;
 
 /// What is written by itself of a message that begins on a transport at rest, with no other stream beside it, if all that is

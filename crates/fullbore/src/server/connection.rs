@@ -48,7 +48,7 @@ pub struct ServeConnection<T, S> {
 
 #[cfg(target_os = "linux")]
 impl<S> ServeConnection<tokio::net::TcpStream, S> {
-    /// Ranges of files are sent by the system, without being read: see [`crate::FileRange`].
+    /// Ranges of files go to the socket by reference when many octets leave at once: see [`crate::FileRange`].
     pub fn sending_files(mut self) -> Self {
         self.driver.send_files();
         self

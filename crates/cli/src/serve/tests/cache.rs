@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Settings, Site, pattern};
+use super::{Answer, Settings, Site, pattern};
 
 /// A site that keeps a file at once, however young it is.
 fn site(cache_bytes: usize) -> Site {
@@ -20,6 +20,21 @@ async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(5)).await;
 }
 
+/// Whether two answers have the same to say of a file, and all there is to say.
+#[cfg(unix)]
+fn are_described_alike(one: &Answer, other: &Answer) {
+    for field in [
+        "content-type",
+        "content-length",
+        "etag",
+        "last-modified",
+        "accept-ranges",
+    ] {
+        assert_eq!(one.field(field), other.field(field), "{field}");
+        assert_ne!(one.field(field), "", "{field}");
+    }
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_small_file_is_kept_and_served_again_with_all_its_fields() {
@@ -30,16 +45,7 @@ async fn a_small_file_is_kept_and_served_again_with_all_its_fields() {
     a_moment().await;
     let again = site.get("/a.txt").await;
     assert_eq!(again.text(), "hello");
-    for field in [
-        "content-type",
-        "content-length",
-        "etag",
-        "last-modified",
-        "accept-ranges",
-    ] {
-        assert_eq!(again.field(field), first.field(field), "{field}");
-        assert_ne!(again.field(field), "", "{field}");
-    }
+    are_described_alike(&first, &again);
     let part = site.get_with("/a.txt", &[("range", "bytes=1-3")]).await;
     assert_eq!((part.status, part.text()), (StatusCode::PARTIAL_CONTENT, "ell"));
     let parts = site.get_with("/a.txt", &[("range", "bytes=0-0,4-4")]).await;
@@ -97,16 +103,7 @@ async fn of_a_long_file_what_describes_it_is_kept_and_held_against_what_is_opene
     assert!(shared.cache.bytes() < 2_000, "no octets are");
     let again = site.get("/long.html").await;
     assert!(first.body == content && again.body == content);
-    for field in [
-        "content-type",
-        "content-length",
-        "etag",
-        "last-modified",
-        "accept-ranges",
-    ] {
-        assert_eq!(again.field(field), first.field(field), "{field}");
-        assert_ne!(again.field(field), "", "{field}");
-    }
+    are_described_alike(&first, &again);
     let part = site.get_with("/long.html", &[("range", "bytes=7-199998")]).await;
     assert!(part.status == StatusCode::PARTIAL_CONTENT && part.body == content[7..199_999]);
 

@@ -105,6 +105,14 @@ fn write_once(io: &TcpStream, out: &mut Transmit, at_once: &mut usize) -> Poll<i
     write(io, &mut Context::from_waker(Waker::noop()), out, at_once)
 }
 
+/// Makes some room in the socket, and has the runtime see it.
+async fn read_some(near: &mut TcpStream, most: usize, seen: &mut Vec<u8>) {
+    let mut some = vec![0; most];
+    let count = tokio::time::timeout(SOON, near.read(&mut some)).await;
+    seen.extend_from_slice(&some[..count.expect("octets within the time").unwrap()]);
+    tokio::task::yield_now().await;
+}
+
 /// Writes all of a list while the other end reads it; by how many writes.
 async fn write_all(far: &TcpStream, near: &mut TcpStream, out: &mut Transmit) -> (Vec<u8>, usize) {
     let (mut seen, mut at_once, mut writes) = (BytesMut::new(), 0, 0);
@@ -168,10 +176,7 @@ async fn octets_that_nobody_has_read_yet_are_not_written_over() {
         expected.append(&mut octets(&out));
         while out.has_remaining() {
             if write_once(&far, &mut out, &mut at_once).is_pending() {
-                let mut some = vec![0; 30_000];
-                let count = tokio::time::timeout(SOON, near.read(&mut some)).await;
-                seen.extend_from_slice(&some[..count.unwrap().unwrap()]);
-                tokio::task::yield_now().await;
+                read_some(&mut near, 30_000, &mut seen).await;
             }
         }
     }
@@ -199,10 +204,7 @@ async fn what_the_socket_does_not_take_stays_on_the_list() {
                 Poll::Pending => {
                     assert_eq!(out.remaining(), before);
                     blocked += 1;
-                    let mut some = vec![0; 300_000];
-                    let count = tokio::time::timeout(SOON, near.read(&mut some)).await;
-                    seen.extend_from_slice(&some[..count.unwrap().unwrap()]);
-                    tokio::task::yield_now().await;
+                    read_some(&mut near, 300_000, &mut seen).await;
                 }
             }
         }
