@@ -27,6 +27,8 @@ const MARGIN: Duration = Duration::from_millis(100);
 const MOST_MIB: f64 = 4.0;
 const MOST_CPU: f64 = 1.0;
 const MOST_LATENCY: f64 = 2.0;
+/// Attackers' connections, and how many times its own p99 alone another client's may be beside them.
+const CONNECTIONS: [(usize, f64); 3] = [(1, 2.0), (4, 2.0), (16, 4.0)];
 /// Less processor time than this, of either, is too little to compare, in seconds a second.
 const LEAST_CPU: f64 = 0.04;
 /// Those that are measured over TLS too.
@@ -45,8 +47,17 @@ struct Sample {
     growth: f64,
     /// Without what it takes to serve the client alone.
     server_cpu: f64,
-    alone: f64,
-    beside: f64,
+    alone: Latency,
+    beside: Latency,
+    /// Beside attackers with each of [`CONNECTIONS`].
+    beside_many: [Latency; CONNECTIONS.len()],
+}
+
+/// What the other client had to wait, in microseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Latency {
+    median: f64,
+    p99: f64,
 }
 
 impl Sample {
@@ -56,6 +67,13 @@ impl Sample {
 
     fn attacker_cpu(&self) -> f64 {
         self.attacked.cpu.as_secs_f64() / self.attacked.seconds
+    }
+
+    /// The other client's p99 beside the attackers of that place in [`CONNECTIONS`], divided by its p99 alone.
+    fn p99_ratio(&self, place: usize) -> f64 {
+        self.beside_many
+            .get(place)
+            .map_or(0.0, |beside| beside.p99 / self.alone.p99)
     }
 
     /// None where both had next to nothing.
@@ -73,10 +91,13 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     }
     let keys = peers::keys(session)?;
     draft.say(
-        "`fullbore serve` with one thread on one core; on the other an attacker over raw sockets, who writes as fast as it can \
-         and comes again at once when it is thrown out, and a client that asks for 12 bytes each 2 ms. Those who are never \
-         thrown out have 8 connections of 50 streams. Memory is what the server's peak adds to what it had before, its \
-         processor time what the attack adds to what it takes to serve the client alone; the latencies are the client's medians in microseconds, before the attack and beside it.",
+        "`fullbore serve` with one thread on one core. On the other core an attacker over raw sockets writes as fast as it can and \
+         connects again at once when the server ends its connection; beside it another client asks for 12 bytes each 2 ms. \
+         Attackers that the server never ends have 8 connections of 50 streams. Memory is what the server's peak adds to what \
+         it had before; its processor time is what the attack adds to what it takes to serve the other client alone. Latencies \
+         are the other client's medians in microseconds, before the attack and beside it. The last columns divide its p99 \
+         beside attackers with 1, 4 and 16 connections by its p99 alone. The attacker has the lowest priority of the system, \
+         since a real one takes no processor time of the other client's machine.",
     );
     let mut table = Table::new([
         "attack",
@@ -90,6 +111,10 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         "latency alone",
         "latency beside",
         "beside ÷ alone",
+        "p99 alone",
+        "p99 by 1 ÷ alone",
+        "by 4",
+        "by 16",
     ]);
     for attack in Attack::ALL {
         for secure in [false, true] {
@@ -119,8 +144,9 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     }
     draft.table(&table);
     draft.note(format!(
-        "Asked of every row: memory below {MOST_MIB} MiB, processor time at most the attacker's, latency at most twice \
-         that without it. Ratios of next to nothing are left out."
+        "Asked of every row: memory below {MOST_MIB} MiB, processor time at most the attacker's, median latency at most \
+         twice that without it; p99 at most twice beside 1 and 4 connections, and four times beside 16. Ratios of next to \
+         nothing are left out."
     ));
     draft.done(session, &[])
 }
@@ -148,9 +174,13 @@ fn row(transport: &str, series: &Series<Sample>) -> Vec<String> {
             Some(spread) => spread.text(2),
             None => "-".to_owned(),
         },
-        series.cell(0, |sample| sample.alone),
-        series.cell(0, |sample| sample.beside),
-        series.cell(1, |sample| sample.beside / sample.alone),
+        series.cell(0, |sample| sample.alone.median),
+        series.cell(0, |sample| sample.beside.median),
+        series.cell(1, |sample| sample.beside.median / sample.alone.median),
+        series.cell(0, |sample| sample.alone.p99),
+        series.cell(1, |sample| sample.p99_ratio(0)),
+        series.cell(1, |sample| sample.p99_ratio(1)),
+        series.cell(1, |sample| sample.p99_ratio(2)),
     ]
 }
 
@@ -189,9 +219,16 @@ fn beyond(series: &Series<Sample>) -> Vec<String> {
     );
     hold(
         "beside ÷ alone",
-        median(&|sample| sample.beside / sample.alone),
+        median(&|sample| sample.beside.median / sample.alone.median),
         MOST_LATENCY,
     );
+    for (place, (connections, most)) in CONNECTIONS.into_iter().enumerate() {
+        hold(
+            &format!("p99 by {connections} ÷ alone"),
+            median(&|sample| sample.p99_ratio(place)),
+            most,
+        );
+    }
     beyond
 }
 
@@ -212,12 +249,35 @@ impl Trial<'_> {
         let memory = server.memory().unwrap_or(0);
         let before = server.cpu()?;
         let bystanders = before.saturating_sub(begun);
+        let usual = self.attack.connections();
+        let (attacked, beside) = self.beside(port, length, usual)?;
+        let cpu = server.cpu()?.saturating_sub(before + bystanders);
+        let growth = server.peak_memory().unwrap_or(0).saturating_sub(memory);
+        let mut beside_many = [beside; CONNECTIONS.len()];
+        for (beside, (connections, _)) in beside_many.iter_mut().zip(CONNECTIONS) {
+            if connections != usual {
+                *beside = self.beside(port, length, connections)?.1;
+            }
+        }
+        Ok(Sample {
+            server_cpu: cpu.as_secs_f64() / attacked.seconds,
+            growth: growth as f64 / f64::from(1 << 20),
+            alone,
+            beside,
+            beside_many,
+            attacked,
+        })
+    }
+
+    /// An attack on that many connections at once: what came of it, and what the other client had to wait meanwhile.
+    fn beside(&self, port: u16, length: u64, connections: usize) -> Result<(Attacked, Latency), Fault> {
         let mut attacker = part::command("attacker")?;
         let span = length + 2 * MARGIN.as_millis() as u64;
         attacker
             .arg(self.attack.word())
             .arg(format!("127.0.0.1:{port}"))
-            .args(["--for-ms", &span.to_string()]);
+            .args(["--for-ms", &span.to_string()])
+            .args(["--connections", &connections.to_string()]);
         if self.keys.is_some() {
             attacker.arg("--tls");
         }
@@ -227,18 +287,10 @@ impl Trial<'_> {
         thread::sleep(MARGIN);
         let beside = self.bystander(port, length)?;
         let line = lines.next(LIMIT).unwrap_or_default();
-        let cpu = server.cpu()?.saturating_sub(before + bystanders);
         drop(attacker);
         let attacked =
             Attacked::parse(&line).ok_or_else(|| Fault::Output("the attacker".to_owned(), line))?;
-        let growth = server.peak_memory().unwrap_or(0).saturating_sub(memory);
-        Ok(Sample {
-            server_cpu: cpu.as_secs_f64() / attacked.seconds,
-            growth: growth as f64 / f64::from(1 << 20),
-            alone,
-            beside,
-            attacked,
-        })
+        Ok((attacked, beside))
     }
 
     fn serve(&self) -> Result<(Running<'_>, process::Lines, u16), Fault> {
@@ -259,8 +311,7 @@ impl Trial<'_> {
         Ok((running, lines, port))
     }
 
-    /// Its median, in microseconds.
-    fn bystander(&self, port: u16, length: u64) -> Result<f64, Fault> {
+    fn bystander(&self, port: u16, length: u64) -> Result<Latency, Fault> {
         let scheme = if self.keys.is_some() { "https" } else { "http" };
         let mut command = part::command("bystander")?;
         command.arg(format!("{scheme}://127.0.0.1:{port}/12"));
@@ -269,8 +320,14 @@ impl Trial<'_> {
         let said = process::on_core(LOADS_CORE, || {
             process::run(&self.session.janitor, &mut command, limit)
         })?;
-        let median = said.stdout.trim().parse();
-        median.map_err(|_| Fault::Output("the bystander".to_owned(), said.stdout))
+        let figures = said.stdout.trim().split_once(' ');
+        let latency = figures.and_then(|(median, p99)| {
+            Some(Latency {
+                median: median.parse().ok()?,
+                p99: p99.parse().ok()?,
+            })
+        });
+        latency.ok_or_else(|| Fault::Output("the bystander".to_owned(), said.stdout))
     }
 }
 
@@ -279,7 +336,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn series(server_cpu: f64, growth: f64, beside: f64) -> Series<Sample> {
+    fn series(server_cpu: f64, growth: f64, beside: f64, p99_by_16: f64) -> Series<Sample> {
         let sample = Sample {
             attacked: Attacked {
                 thrown_out: 10,
@@ -289,8 +346,15 @@ mod tests {
             },
             growth,
             server_cpu,
-            alone: 100.0,
-            beside,
+            alone: Latency {
+                median: 100.0,
+                p99: 150.0,
+            },
+            beside: Latency {
+                median: beside,
+                p99: 300.0,
+            },
+            beside_many: [150.0, 300.0, p99_by_16].map(|p99| Latency { median: beside, p99 }),
         };
         Series {
             name: "PING".to_owned(),
@@ -302,20 +366,21 @@ mod tests {
 
     #[test]
     fn what_is_beyond_what_was_asked_is_said() {
-        assert_eq!(beyond(&series(0.5, 3.9, 200.0)), Vec::<String>::new());
+        assert_eq!(beyond(&series(0.5, 3.9, 200.0, 600.0)), Vec::<String>::new());
         assert_eq!(
-            beyond(&series(0.6, 5.0, 250.0)),
+            beyond(&series(0.6, 5.0, 250.0, 750.0)),
             [
                 "MiB 5.00, not 4",
                 "server ÷ attacker 1.20, not 1",
-                "beside ÷ alone 2.50, not 2"
+                "beside ÷ alone 2.50, not 2",
+                "p99 by 16 ÷ alone 5.00, not 4"
             ]
         );
     }
 
     #[test]
     fn a_row_names_the_code_and_not_the_last_connection() {
-        let row = row("TLS", &series(0.5, 1.0, 100.0));
+        let row = row("TLS", &series(0.5, 1.0, 100.0, 300.0));
         assert_eq!(
             row,
             [
@@ -329,7 +394,11 @@ mod tests {
                 "1.00",
                 "100",
                 "100",
-                "1.0"
+                "1.0",
+                "150",
+                "1.0",
+                "2.0",
+                "2.0"
             ]
         );
     }

