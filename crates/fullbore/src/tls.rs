@@ -8,7 +8,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 use crate::error::{Error, ErrorKind};
@@ -72,9 +73,12 @@ pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
 /// [`ErrorKind::Config`] when there is no crypto provider, or the texts hold no certificate or key, or ones that do not
 /// belong together.
 pub fn server_config(certificate_pem: &[u8], key_pem: &[u8]) -> Result<ServerConfig, Error> {
-    let key = rustls_pemfile::private_key(&mut &key_pem[..])
-        .map_err(|error| Error::config(format!("the private key cannot be read: {error}")))?
-        .ok_or_else(|| Error::config("the PEM text of the private key holds none"))?;
+    let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| match error {
+        pem::Error::NoItemsFound => Error::config(
+            "the PEM text of the private key holds none: expected an unencrypted key in PKCS #8, PKCS #1 or SEC1",
+        ),
+        error => Error::config(format!("the private key cannot be read: {error}")),
+    })?;
     let mut config = ServerConfig::builder_with_provider(provider()?)
         .with_safe_default_protocol_versions()
         .map_err(tls_config_error)?
@@ -127,7 +131,7 @@ fn provider() -> Result<Arc<CryptoProvider>, Error> {
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let certificates: Vec<_> = rustls_pemfile::certs(&mut &pem[..])
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|error| Error::config(format!("the certificates cannot be read: {error}")))?;
     if certificates.is_empty() {
@@ -203,5 +207,67 @@ impl ServerCertVerifier for AcceptAny {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_PEM: &[u8] = b"-----BEGIN NOTHING-----";
+    const CERTIFICATE_IN_NO_BASE64: &[u8] = b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n";
+    const ENCRYPTED_KEY: &[u8] =
+        b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    const CUT_KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\nAAAA\n";
+
+    fn refusal<T>(result: Result<T, Error>) -> String {
+        let error = result.err().expect("the text was accepted");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        error.to_string()
+    }
+
+    #[test]
+    fn a_text_without_certificates_is_refused_as_such() {
+        for text in [&b""[..], b"no PEM at all", ENCRYPTED_KEY] {
+            let said = refusal(client_config(Roots::Pem(text.to_vec())));
+            assert!(
+                said.contains("the PEM text of the certificates holds none"),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_decoded_is_refused_with_the_reason() {
+        for text in [CERTIFICATE_IN_NO_BASE64, NO_PEM] {
+            let said = refusal(client_config(Roots::Pem(text.to_vec())));
+            assert!(said.contains("the certificates cannot be read: "), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_a_private_key_is_refused_and_says_which_formats_are_read() {
+        for text in [&b""[..], ENCRYPTED_KEY] {
+            let said = refusal(server_config(b"", text));
+            assert!(
+                said.contains("unencrypted key in PKCS #8, PKCS #1 or SEC1"),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_private_key_that_is_cut_short_is_refused_with_the_reason() {
+        let said = refusal(server_config(b"", CUT_KEY));
+        assert!(said.contains("the private key cannot be read: "), "{said}");
+    }
+
+    #[cfg(feature = "self-signed")]
+    #[test]
+    fn certificates_and_keys_are_found_among_other_sections() {
+        let made = self_signed(&["localhost"]).expect("made");
+        let both = format!("{}{}", made.key_pem, made.cert_pem);
+        assert!(server_config(both.as_bytes(), both.as_bytes()).is_ok());
+        assert!(client_config(Roots::Pem(both.into_bytes())).is_ok());
     }
 }
