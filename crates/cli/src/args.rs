@@ -309,6 +309,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub(crate) client_body_timeout: u64,
 
+    /// Give up on an upload of which fewer bytes a second arrive, as the mean over each --client-body-timeout; 0 never.
+    /// Time in which the server itself reads too slowly does not count
+    #[arg(long, value_name = "BYTES", default_value_t = 50)]
+    pub(crate) client_body_rate: u32,
+
     /// Give up on a client that takes longer than this many seconds for each KiB of a response; 0 never
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub(crate) send_timeout: u64,

@@ -198,6 +198,7 @@ impl Options {
             .idle_timeout(limit(args.keepalive_timeout))
             .header_timeout(Duration::from_secs(args.client_header_timeout))
             .body_timeout(limit(args.client_body_timeout))
+            .body_rate(args.client_body_rate)
             .send_timeout(limit(args.send_timeout))
             .drain_timeout(match args.drain_timeout {
                 Duration::ZERO => Duration::MAX,

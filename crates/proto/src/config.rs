@@ -114,6 +114,10 @@ pub struct Config {
     /// How long a body may come to a halt although its window is open, before its stream is reset with CANCEL; tunnels
     /// (CONNECT) may. None: for ever, since a stream of messages may be silent for hours.
     pub body_timeout: Option<Duration>,
+    /// How many bytes a second of a body have to arrive at least, as the mean over each [`Self::body_timeout`] in which
+    /// its window was open; a window smaller than that amount has to be used up once. 0: one byte within the timeout
+    /// is enough.
+    pub body_rate: u32,
     /// How long a peer may take for each KiB of what waits for it, by closed windows or by not reading. 300 s; then the
     /// stream ends with CANCEL, or the connection with ENHANCE_YOUR_CALM when it is the connection's window or the
     /// transport (CVE-2019-9517). None: for ever.
@@ -229,6 +233,7 @@ impl Default for Config {
             keep_alive: KeepAlive::ByRole,
             keep_alive_timeout: Duration::from_secs(60),
             body_timeout: None,
+            body_rate: 0,
             send_timeout: Some(Duration::from_secs(300)),
             drain_timeout: None,
             early_response_bytes: 256 << 10,
@@ -250,5 +255,11 @@ impl Config {
     /// The connection's window, which cannot be smaller than it begins.
     pub(crate) fn effective_connection_window(&self) -> WindowSize {
         self.connection_window.max(DEFAULT_WINDOW)
+    }
+
+    /// How many bytes of a body that is waited for have to arrive within `body_timeout`.
+    pub(crate) fn least_body_bytes(&self) -> u64 {
+        let seconds = self.body_timeout.map_or(0, |timeout| timeout.as_secs());
+        u64::from(self.body_rate).saturating_mul(seconds).max(1)
     }
 }

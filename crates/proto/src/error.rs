@@ -158,7 +158,7 @@ pub(crate) const SHORT_BODY: &str = "less DATA than content-length says";
 pub(crate) const LONG_BODY: &str = "more DATA than content-length says";
 
 /// What is said of a body that came to a halt.
-pub(crate) const BODY_HALTED: &str = "the peer sent nothing more of the body in time";
+pub(crate) const BODY_HALTED: &str = "the peer sent too little of the body in time";
 
 /// What is said of a stream whose window the peer keeps closed.
 pub(crate) const WINDOW_CLOSED: &str = "the peer opened no window for what waits in time";

@@ -230,6 +230,16 @@ impl Server {
         self
     }
 
+    /// How many bytes a second of a request's body have to arrive at least, as the mean over each
+    /// [`Self::body_timeout`] in which its window was open, before the stream is reset. Time in which the handler does
+    /// not read, so that the window is closed, does not count. 0, which is so unless set: one byte within the timeout is
+    /// enough.
+    #[must_use]
+    pub fn body_rate(mut self, bytes_per_second: u32) -> Self {
+        self.engine.config.body_rate = bytes_per_second;
+        self
+    }
+
     /// How long a client may take for each KiB of a response, by keeping windows closed or by not reading, before the
     /// stream or the connection ends; none for ever. 300 s unless set.
     #[must_use]

@@ -271,16 +271,18 @@ impl Connection {
             return;
         }
         let now = self.now;
-        let reads = self.wants_read();
+        // While the connection's window is closed, a reader of another stream may be what everybody waits for.
+        let reads = self.wants_read() && self.receive_window.remaining() > 0;
+        let least = self.config.least_body_bytes();
         let (body, send) = (self.config.body_timeout, self.config.send_timeout);
         let mut halted = Vec::new();
         for stream in self.streams.iter_mut() {
             let late = |since: Time, limit: Option<Duration>| limit.is_some_and(|limit| since + limit <= now);
             let received = half_received(stream);
-            let since = stream
-                .receive
-                .mark
-                .look(reads && awaits_body(stream), received, 1, now);
+            // More than its window at once is asked of nobody.
+            let least = least.min(u64::from(stream.receive.window.size().bytes())).max(1);
+            let waits = reads && awaits_body(stream);
+            let since = stream.receive.mark.look(waits, received, least, now);
             let no_body = late(since, body);
             let sent = stream.send.credit.sent();
             let blocked = stream.send.window_blocked || stream.send.held_since.is_some();

@@ -300,6 +300,82 @@ fn a_body_waits_for_its_reader_as_long_as_that_takes() {
     faced.lives();
 }
 
+fn with_body_rate(bytes_per_second: u32) -> Config {
+    let mut config = with_body_timeout();
+    config.body_rate = bytes_per_second;
+    config
+}
+
+#[test]
+fn a_body_that_crawls_is_reset() {
+    let mut faced = server(with_body_rate(50));
+    faced.says(&frames::post(1));
+    faced.says(&frames::post(3));
+    // 40 bytes a second on stream 1, 60 on stream 3, and a limit of 50 over 60 s.
+    for round in 0..8 {
+        faced.says(&frames::data(1, 0, &[0; 400]));
+        faced.says(&frames::data(3, 0, &[0; 600]));
+        faced.reads(1);
+        faced.reads(3);
+        if round < 6 {
+            faced.lives();
+        }
+        faced.waits(seconds(10));
+    }
+    faced.reset_with(1, ErrorCode::CANCEL);
+    faced.timed_out(1);
+    faced.says(&frames::data(3, END_STREAM, b""));
+    faced.lives();
+}
+
+#[test]
+fn bodies_at_the_least_rate_go_on_however_they_are_cut() {
+    for (every, bytes) in [(1, 51), (5, 255), (20, 1_020), (50, 3_000)] {
+        let mut faced = server(with_body_rate(50));
+        faced.says(&frames::post(1));
+        for _ in 0..600 / every {
+            faced.says(&frames::data(1, 0, &vec![0; bytes]));
+            faced.reads(1);
+            faced.waits(seconds(every));
+        }
+        faced.lives();
+    }
+}
+
+#[test]
+fn a_small_window_asks_for_no_more_than_it_lets_through() {
+    let mut config = with_body_rate(50);
+    config.adaptive = false;
+    config.stream_window = fullbore_proto::WindowSize::new(10).unwrap();
+    let mut faced = server(config);
+    faced.says(&frames::post(1));
+    for _ in 0..20 {
+        faced.says(&frames::data(1, 0, &[0; 10]));
+        faced.reads(1);
+        faced.waits(seconds(30));
+    }
+    faced.lives();
+}
+
+#[test]
+fn a_body_is_not_waited_for_while_the_connections_window_is_closed() {
+    for rate in [0, 50] {
+        let mut config = with_body_rate(rate);
+        config.adaptive = false;
+        config.connection_window = fullbore_proto::WindowSize::new(65_535).unwrap();
+        let mut faced = server(config);
+        faced.says(&frames::post(1));
+        faced.says(&frames::post(3));
+        // Stream 3's reader has left all of the window unread.
+        for _ in 0..4 {
+            faced.says(&frames::data(3, 0, &[0; 16_000]));
+        }
+        faced.says(&frames::data(3, 0, &[0; 1_535]));
+        faced.waits(seconds(1_000));
+        faced.lives();
+    }
+}
+
 #[test]
 fn a_tunnel_may_be_silent() {
     let mut faced = server(with_body_timeout());
