@@ -10,7 +10,7 @@ use clap::{Args as Options, Parser, Subcommand};
 use fullbore_link::units;
 use http::header::{HeaderName, HeaderValue};
 
-use crate::bytes_arg;
+use crate::bytes_arg::{self, Bytes};
 use crate::exit::{self, Failure};
 
 /// HTTP/2 at the speed of the path: downloads, uploads and a file server.
@@ -268,6 +268,10 @@ pub(crate) struct ServeArgs {
     /// Print a line for each request on standard output
     #[arg(long)]
     pub(crate) log: bool,
+
+    /// How many bytes of such lines may wait to be written; further ones are dropped, and counted in the log [default: 4MiB]
+    #[arg(long, value_name = "BYTES", requires = "log")]
+    pub(crate) log_buffer: Option<Bytes>,
 
     /// How many bytes a client may send ahead on one stream, such as 16MiB
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::stream_window)]

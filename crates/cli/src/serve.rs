@@ -53,7 +53,7 @@ use std::time::Duration;
 
 pub use file_body::ServeBody;
 pub use fullbore::server::PeerAddr;
-pub use log::{Log, LogBody, LogFuture, LogWriter};
+pub use log::{Log, LogBody, LogFuture, LogLimits, LogWriter};
 pub use service::{Files, ServeFuture};
 
 /// What PUT and POST do.

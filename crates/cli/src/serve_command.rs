@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use fullbore::rustls::ServerConfig;
 use fullbore::{DEFAULT_MEMORY_BUDGET, ErrorKind, MemoryBudget, Refill, Server, TcpBuffers, tls};
-use fullbore_cli::serve::{Files, Log, LogWriter, Settings, Uploads};
+use fullbore_cli::serve::{Files, Log, LogLimits, LogWriter, Settings, Uploads};
 use tokio::sync::{oneshot, watch};
 
 use crate::args::ServeArgs;
@@ -259,7 +259,11 @@ fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
     let files =
         Files::open(&args.root, settings).map_err(|error| Failure::from_io("serve", &args.root, &error))?;
     let writer = if args.log {
-        let writer = LogWriter::stdout()
+        let mut limits = LogLimits::default();
+        if let Some(bytes) = args.log_buffer {
+            limits.waiting_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
+        }
+        let writer = LogWriter::stdout(limits)
             .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
         Some(writer)
     } else {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use http_body_util::Full;
 
-use crate::serve::{Log, LogBody, LogWriter, PeerAddr};
+use crate::serve::{Log, LogBody, LogLimits, LogWriter, PeerAddr};
 
 use super::*;
 
@@ -39,7 +39,7 @@ impl Logged {
             ..Settings::default()
         });
         let paper = Paper::default();
-        let writer = LogWriter::new(paper.clone()).unwrap();
+        let writer = LogWriter::new(paper.clone(), LogLimits::default()).unwrap();
         let log = Log::new(site.files.clone(), Some(writer));
         Logged { site, log, paper }
     }
@@ -200,6 +200,28 @@ async fn a_peer_cannot_write_lines_of_its_own() {
     );
 }
 
+/// A request whose path, method and user agent are as long as peers can make them.
+fn long_fields() -> Request<Full<Bytes>> {
+    let method = Method::from_bytes(&[b'M'; 5_000]).unwrap();
+    let mut request = request(method, &format!("/{}", "p".repeat(8_000)), &[], Full::default());
+    let agent = http::HeaderValue::from_bytes(&[0xff; 60_000]).unwrap();
+    request.headers_mut().insert("user-agent", agent);
+    request
+}
+
+#[tokio::test]
+async fn a_line_takes_a_kib_for_each_field_at_most_whatever_the_peer_sends() {
+    let logged = Logged::new();
+    logged.read(long_fields()).await;
+    let lines = logged.lines();
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].len() < 3 * 1024 + 200, "{}", lines[0].len());
+    let method = "M".repeat(1024) + "+3976";
+    let path = format!("\"/{}\"+6977", "p".repeat(1023));
+    let agent = format!("\"{}\"+59744", "\\xff".repeat(256));
+    assert_eq!(steady(&lines[0]), format!("- {method} {path} 405 19 {agent}"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lines_of_requests_at_once_stay_whole() {
     let logged = Logged::new();
@@ -230,6 +252,55 @@ async fn lines_of_requests_at_once_stay_whole() {
         .collect();
     seen.sort_unstable();
     assert_eq!(seen, (0..200).collect::<Vec<_>>());
+}
+
+/// An output that takes nothing before it is told to.
+struct Stalled(std::sync::mpsc::Receiver<()>, Paper);
+
+impl Write for Stalled {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let _ = self.0.recv();
+        self.1.write(octets)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_waits_for_a_stalled_output_is_bounded_in_bytes_and_what_is_dropped_is_counted() {
+    let site = Site::new();
+    let (open, gate) = std::sync::mpsc::channel();
+    let paper = Paper::default();
+    let writer = LogWriter::new(Stalled(gate, paper.clone()), LogLimits::default()).unwrap();
+    let mut log = Log::new(site.files.clone(), Some(writer));
+    let sent = 6_000;
+    for _ in 0..sent {
+        let mut request = request(Method::OPTIONS, "/", &[], Full::default());
+        let agent = http::HeaderValue::from_bytes(&[0xff; 1024]).unwrap();
+        request.headers_mut().insert("user-agent", agent);
+        let Ok::<_, Infallible>(response) = log.call(request).await;
+        drop(response);
+    }
+    drop(open);
+    drop(log);
+    let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
+    let note = "lines dropped: the log was not read fast enough";
+    let told: usize = text
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("... ")?
+                .strip_suffix(note)?
+                .trim()
+                .parse::<usize>()
+                .ok()
+        })
+        .sum();
+    let kept = text.lines().filter(|line| line.contains("OPTIONS")).count();
+    assert!(text.len() < (4 << 20) + 200, "{} bytes waited", text.len());
+    assert!(told > 0);
+    assert_eq!(kept + told, sent);
 }
 
 #[tokio::test]
