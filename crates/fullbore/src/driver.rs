@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use fullbore_proto::{Config, Connection, ErrorCode, StreamId, StreamMap, Time, Transmit};
 use http::{HeaderValue, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -102,6 +102,8 @@ pub(crate) struct Driver<T, A> {
     /// When the engine's time began.
     origin: Instant,
     slab: BytesMut,
+    /// What of the last read is still to be applied: others have their turn before.
+    unapplied: Bytes,
     /// How much the next read asks for.
     read_size: usize,
     out: Transmit,
@@ -183,6 +185,7 @@ where
             spare_cells: Vec::new(),
             origin: Instant::now(),
             slab: BytesMut::new(),
+            unapplied: Bytes::new(),
             read_size: transport::SMALLEST_READ,
             out: Transmit::new(),
             write_files: None,

@@ -18,7 +18,7 @@ mod shutdown;
 mod streams;
 mod transmit;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -34,7 +34,7 @@ use crate::guard::Bucket;
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder, FieldSection};
 use crate::schedule::Schedule;
 use crate::stats::{Report, Stats};
-use crate::stream::{ClosedLog, Key, Store, StreamId};
+use crate::stream::{ClosedLog, Key, Ranked, Store, StreamId};
 use crate::time::Time;
 
 pub(crate) use self::events::Place;
@@ -81,7 +81,7 @@ pub struct Connection {
     /// Streams of ours that are open or half closed.
     active: u32,
     /// Streams of ours that wait for the peer to allow them, in order.
-    waiting: VecDeque<Key>,
+    waiting: Ranked,
     /// Whether the owner keeps more of them back for the same reason.
     requests_kept_back: bool,
     receive_window: ReceiveWindow,
@@ -109,8 +109,8 @@ pub struct Connection {
     schedule: Schedule,
     /// Streams that lack nothing but END_STREAM or trailers.
     ends: Vec<Key>,
-    /// Streams with a frame held back (law 6), and since when the connection's own window holds one back.
-    held: Vec<Key>,
+    /// Streams with a frame held back (law 6), by since when, and since when the connection's own window holds one back.
+    held: BTreeSet<(Time, Key)>,
     held_since: Option<Time>,
     /// Streams whose response is whole and whose request is not, and until when that is borne.
     early: VecDeque<(Time, Key)>,
@@ -125,6 +125,8 @@ pub struct Connection {
     receiving: Ledger,
     /// Streams whose data waits for their own windows.
     window_blocked: usize,
+    /// See [`Self::work`].
+    work: u64,
     stats: Stats,
 }
 
@@ -203,7 +205,7 @@ impl Connection {
             highest_peer_stream: 0,
             finished: 0,
             active: 0,
-            waiting: VecDeque::new(),
+            waiting: Ranked::default(),
             requests_kept_back: false,
             receive_window,
             lease,
@@ -219,7 +221,7 @@ impl Connection {
             owed: 0,
             schedule: Schedule::new(config.scheduling),
             ends: Vec::new(),
-            held: Vec::new(),
+            held: BTreeSet::new(),
             held_since: None,
             early: VecDeque::new(),
             local: LocalSettings::new(now),
@@ -232,6 +234,7 @@ impl Connection {
             sending: Ledger::new(now),
             receiving: Ledger::new(now),
             window_blocked: 0,
+            work: 0,
             stats: Stats::default(),
             config,
         };
@@ -332,6 +335,22 @@ impl Connection {
         }
     }
 
+    /// How much the connection has worked beyond what each frame and each call takes by itself: streams that it went through
+    /// for one frame, or at one look at its limits on time, and entries of its lists that were moved for others.
+    ///
+    /// It is counted where such a walk begins, and costs a frame nothing. A driver that shares its thread with others sees by it
+    /// that a batch was a heavy one, and the tests of the engine that no peer can have much of it for few octets.
+    pub fn work(&self) -> u64 {
+        self.work + self.schedule.moved()
+    }
+
+    /// How many streams were looked up or gone through, in builds with debug assertions: for the tests of what a frame costs.
+    #[cfg(debug_assertions)]
+    #[doc(hidden)]
+    pub fn streams_touched(&self) -> u64 {
+        self.streams.touched()
+    }
+
     /// What the connection has counted.
     pub fn stats(&self) -> Stats {
         self.stats
@@ -379,11 +398,7 @@ impl Connection {
             .held_since
             .map(|since| since + wait)
             .filter(|&until| until > self.now);
-        let stream_hold = self
-            .held
-            .iter()
-            .find_map(|&key| self.streams.get(key)?.send.held_since)
-            .map(|since| since + wait);
+        let stream_hold = self.held.first().map(|&(since, _)| since + wait);
         [
             connection_hold,
             stream_hold,

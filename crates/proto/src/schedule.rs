@@ -3,10 +3,10 @@
 //! The schedule holds the streams that have DATA queued and stream window to send it; `connection::send` puts them in,
 //! asks for the next one frame by frame, and takes them out. It knows no windows and no frames.
 
-use std::collections::VecDeque;
+use core::num::NonZeroU64;
 
 use crate::priority::Priority;
-use crate::stream::Key;
+use crate::stream::{Key, Ranked};
 
 /// How streams of one urgency share the connection when the peer did not ask for anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,12 +22,16 @@ pub enum Scheduling {
 /// Urgencies of RFC 9218: 0 to 7, most urgent first.
 const URGENCIES: usize = 8;
 
+/// Where a stream stands in the schedule. The stream keeps it, so that it is found without a search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn(NonZeroU64);
+
 #[derive(Debug, Default)]
 struct Level {
-    /// By their identifiers. A new stream comes behind all others, and the first is the one that leaves, so that a tree would
-    /// be slower.
-    in_order: VecDeque<Key>,
-    in_turn: VecDeque<Key>,
+    /// By their identifiers. A new stream comes behind all others, and the first is the one that leaves.
+    in_order: Ranked,
+    /// By the numbers of their turns. Who has had one comes behind all others.
+    in_turn: Ranked,
     /// Whose turn it is when both kinds are there.
     turn: bool,
 }
@@ -35,17 +39,6 @@ struct Level {
 impl Level {
     fn is_empty(&self) -> bool {
         self.in_turn.is_empty() && self.in_order.is_empty()
-    }
-
-    fn insert_in_order(&mut self, key: Key) {
-        let id = key.id();
-        if self.in_order.back().is_none_or(|last| last.id() < id) {
-            return self.in_order.push_back(key);
-        }
-        // One that had to wait for its window.
-        if let Err(at) = self.in_order.binary_search_by_key(&id, |other| other.id()) {
-            self.in_order.insert(at, key);
-        }
     }
 }
 
@@ -57,6 +50,10 @@ pub(crate) struct Schedule {
     levels: Vec<Level>,
     /// A bit for each level that holds a stream.
     occupied: u8,
+    /// The number of the next turn.
+    next_turn: NonZeroU64,
+    /// How many entries were moved for others that came or went.
+    moved: u64,
 }
 
 impl Schedule {
@@ -65,11 +62,24 @@ impl Schedule {
             scheduling,
             levels: Vec::new(),
             occupied: 0,
+            next_turn: NonZeroU64::MIN,
+            moved: 0,
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.occupied == 0
+    }
+
+    /// How many entries were moved for others that came or went, since the connection began.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// Lets all streams go.
+    pub(crate) fn clear(&mut self) {
+        self.levels = Vec::new();
+        self.occupied = 0;
     }
 
     /// Gives back the room for streams while there are none.
@@ -79,36 +89,37 @@ impl Schedule {
         }
     }
 
-    /// Puts a stream in; the caller knows that it is not in yet.
-    pub(crate) fn insert(&mut self, key: Key, priority: Priority) {
+    /// Puts a stream in; the caller knows that it is not in yet, and keeps its turn.
+    pub(crate) fn insert(&mut self, key: Key, priority: Priority) -> Turn {
         let (index, in_turn) = self.place(priority);
         if self.levels.is_empty() {
             self.levels.resize_with(URGENCIES, Level::default);
         }
+        let turn = match in_turn {
+            true => self.take_turn(),
+            false => Turn(NonZeroU64::from(key.id())),
+        };
         let level = &mut self.levels[index];
-        if in_turn {
-            level.in_turn.push_back(key);
-        } else {
-            level.insert_in_order(key);
-        }
+        let streams = match in_turn {
+            true => &mut level.in_turn,
+            false => &mut level.in_order,
+        };
+        self.moved += streams.insert(turn.0.get(), key) as u64;
         self.occupied |= 1 << index;
+        turn
     }
 
     /// Takes a stream out, wherever it stands.
-    pub(crate) fn remove(&mut self, key: Key, priority: Priority) {
+    pub(crate) fn remove(&mut self, turn: Turn, priority: Priority) {
         let (index, in_turn) = self.place(priority);
         let Some(level) = self.levels.get_mut(index) else {
             return;
         };
-        if in_turn {
-            if let Some(at) = level.in_turn.iter().position(|&other| other == key) {
-                level.in_turn.remove(at);
-            }
-        } else {
-            if let Ok(at) = level.in_order.binary_search_by_key(&key.id(), |other| other.id()) {
-                level.in_order.remove(at);
-            }
-        }
+        let streams = match in_turn {
+            true => &mut level.in_turn,
+            false => &mut level.in_order,
+        };
+        self.moved += streams.remove(turn.0.get()) as u64;
         if level.is_empty() {
             self.occupied &= !(1 << index);
         }
@@ -117,8 +128,8 @@ impl Schedule {
     /// The stream whose frame is next; it stays in.
     pub(crate) fn peek(&self) -> Option<Key> {
         let level = self.levels.get(self.occupied.trailing_zeros() as usize)?;
-        let in_order = level.in_order.front().copied();
-        let in_turn = level.in_turn.front().copied();
+        let in_order = level.in_order.first();
+        let in_turn = level.in_turn.first();
         match (in_order, in_turn) {
             (Some(_), Some(key)) if level.turn => Some(key),
             (Some(key), _) => Some(key),
@@ -127,25 +138,37 @@ impl Schedule {
     }
 
     /// A frame of the stream that [`Self::peek`] named has left: others of its level have their turn. It stays in only
-    /// when it is `ready` for another.
-    pub(crate) fn served(&mut self, ready: bool) {
+    /// when it is `ready` for another, and by what is returned then.
+    pub(crate) fn served(&mut self, ready: bool) -> Option<Turn> {
         let index = self.occupied.trailing_zeros() as usize;
-        let Some(level) = self.levels.get_mut(index) else {
-            return;
-        };
+        let level = self.levels.get_mut(index)?;
+        let mut stays = None;
         if level.in_order.is_empty() || (level.turn && !level.in_turn.is_empty()) {
-            if let Some(key) = level.in_turn.pop_front() {
+            if let Some(key) = level.in_turn.pop_first() {
                 if ready {
-                    level.in_turn.push_back(key);
+                    let turn = Turn(self.next_turn);
+                    self.next_turn = self.next_turn.saturating_add(1);
+                    level.in_turn.insert(turn.0.get(), key);
+                    stays = Some(turn);
                 }
             }
-        } else if !ready {
-            level.in_order.pop_front();
+        } else if ready {
+            stays = level.in_order.first().map(|key| Turn(NonZeroU64::from(key.id())));
+        } else {
+            level.in_order.pop_first();
         }
         level.turn = !level.turn;
         if level.is_empty() {
             self.occupied &= !(1 << index);
         }
+        stays
+    }
+
+    fn take_turn(&mut self) -> Turn {
+        let turn = Turn(self.next_turn);
+        // 2^64 frames do not leave in the life of any connection.
+        self.next_turn = self.next_turn.saturating_add(1);
+        turn
     }
 
     fn place(&self, priority: Priority) -> (usize, bool) {
@@ -158,26 +181,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::{DEFAULT_WINDOW, ReceiveWindow, Refill, SendCredit};
-    use crate::stream::{State, Store, Stream, StreamId};
-    use crate::time::Time;
-
-    fn keys(count: u32) -> Vec<Key> {
-        let mut store = Store::default();
-        (0..count)
-            .map(|index| {
-                let id = StreamId::new(2 * index + 1).unwrap();
-                let window = ReceiveWindow::new(1, DEFAULT_WINDOW, Refill::default());
-                store.insert(Box::new(Stream::new(
-                    id,
-                    State::Open,
-                    window,
-                    SendCredit::new(1),
-                    Time::ZERO,
-                )))
-            })
-            .collect()
-    }
+    use crate::stream::keys;
 
     fn priority(urgency: u8, incremental: bool) -> Priority {
         Priority::new(urgency, incremental).unwrap()
@@ -197,16 +201,18 @@ mod tests {
     fn streams_that_are_not_incremental_leave_in_the_order_of_their_identifiers() {
         let keys = keys(3);
         let mut schedule = Schedule::new(Scheduling::InOrder);
-        for &key in keys.iter().rev() {
-            schedule.insert(key, Priority::default());
-        }
+        let turns: Vec<Turn> = keys
+            .iter()
+            .rev()
+            .map(|&key| schedule.insert(key, Priority::default()))
+            .collect();
         assert_eq!(serve(&mut schedule, 3), [1, 1, 1]);
-        schedule.remove(keys[0], Priority::default());
+        schedule.remove(turns[2], Priority::default());
         assert_eq!(serve(&mut schedule, 2), [3, 3]);
         schedule.served(false);
-        schedule.insert(keys[1], Priority::default());
+        let turn = schedule.insert(keys[1], Priority::default());
         schedule.insert(keys[0], Priority::default());
-        schedule.remove(keys[1], Priority::default());
+        schedule.remove(turn, Priority::default());
         assert_eq!(serve(&mut schedule, 1), [1]);
         schedule.served(false);
         assert_eq!(serve(&mut schedule, 1), [5]);
@@ -236,17 +242,31 @@ mod tests {
     fn the_more_urgent_go_first_and_mixed_kinds_alternate() {
         let keys = keys(4);
         let mut schedule = Schedule::new(Scheduling::InOrder);
-        schedule.insert(keys[0], priority(7, false));
-        schedule.insert(keys[1], priority(0, true));
-        schedule.insert(keys[2], priority(0, true));
-        schedule.insert(keys[3], priority(0, false));
-        assert_eq!(serve(&mut schedule, 6), [7, 3, 7, 5, 7, 3]);
+        let least = schedule.insert(keys[0], priority(7, false));
         for key in [keys[1], keys[2]] {
-            schedule.remove(key, priority(0, true));
+            schedule.insert(key, priority(0, true));
         }
-        schedule.remove(keys[3], priority(0, false));
+        let first = schedule.insert(keys[3], priority(0, false));
+        assert_eq!(serve(&mut schedule, 6), [7, 3, 7, 5, 7, 3]);
+        schedule.remove(first, priority(0, false));
+        for _ in 0..2 {
+            assert!(schedule.served(false).is_none());
+        }
         assert_eq!(serve(&mut schedule, 1), [1]);
-        schedule.remove(keys[0], priority(7, false));
+        schedule.remove(least, priority(7, false));
         assert!(schedule.is_empty() && schedule.peek().is_none());
+    }
+
+    #[test]
+    fn a_stream_that_had_its_turn_is_taken_out_by_its_new_one() {
+        let keys = keys(3);
+        let mut schedule = Schedule::new(Scheduling::Fair);
+        for &key in &keys {
+            schedule.insert(key, Priority::default());
+        }
+        let turn = schedule.served(true).unwrap();
+        assert_eq!(serve(&mut schedule, 1), [3]);
+        schedule.remove(turn, Priority::default());
+        assert_eq!(serve(&mut schedule, 4), [5, 3, 5, 3]);
     }
 }

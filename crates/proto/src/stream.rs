@@ -2,6 +2,7 @@
 //! send; and the store of all streams of a connection.
 
 mod id;
+mod ranked;
 mod receive_queue;
 mod send_queue;
 mod state;
@@ -10,9 +11,12 @@ mod store;
 pub use self::id::StreamId;
 pub use self::store::{IdHasher, StreamMap};
 
+pub(crate) use self::ranked::Ranked;
 pub(crate) use self::receive_queue::ReceiveQueue;
 pub(crate) use self::send_queue::SendQueue;
 pub(crate) use self::state::{Cause, Phase, State};
+#[cfg(test)]
+pub(crate) use self::store::tests::keys;
 pub(crate) use self::store::{ClosedLog, Key, Past, Store};
 
 use http::HeaderMap;
@@ -20,12 +24,15 @@ use http::HeaderMap;
 use crate::connection::Place;
 use crate::flow::{Ledger, Pace, ReceiveWindow, SendCredit, SendingLedger};
 use crate::priority::Priority;
+use crate::schedule::Turn;
 use crate::time::{Mark, Time};
 
 /// A stream of the connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
+    /// Its place among the streams of the store, which keeps it.
+    pub(crate) place: u32,
     pub(crate) state: State,
     /// Whether the owner above has let go of it. A stream lives until it is closed and released.
     pub(crate) released: bool,
@@ -88,8 +95,8 @@ pub(crate) struct SendHalf {
     /// The request of a stream that waits for the peer to allow it.
     pub(crate) waiting: Option<Box<http::Request<()>>>,
     pub(crate) trailers: Option<Box<HeaderMap>>,
-    /// Whether the schedule knows it as ready.
-    pub(crate) scheduled: bool,
+    /// Its turn, when the schedule knows it as ready.
+    pub(crate) scheduled: Option<Turn>,
     /// Whether data waits for the stream's own window.
     pub(crate) window_blocked: bool,
     /// Whether END_STREAM has left.
@@ -112,6 +119,7 @@ impl Stream {
     ) -> Self {
         Stream {
             id,
+            place: 0,
             state,
             released: false,
             receive: ReceiveHalf {
@@ -137,7 +145,7 @@ impl Stream {
                 phase: Phase::Head,
                 waiting: None,
                 trailers: None,
-                scheduled: false,
+                scheduled: None,
                 window_blocked: false,
                 ended: false,
                 wants_room: None,

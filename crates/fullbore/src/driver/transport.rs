@@ -23,7 +23,8 @@ pub(super) const SMALLEST_READ: usize = 8 << 10;
 const SLAB: usize = 256 << 10;
 
 /// A read that brings more frames than this is work for a millisecond or so, of which a peer may have any amount ready: the
-/// next one is a small one, and whoever else runs on this thread has a turn before it.
+/// next one is a small one, and whoever else runs on this thread has a turn before it. A read of which the engine leaves
+/// something, since a frame in it took much work, is followed by the same, and then by the rest of it.
 const MANY_FRAMES: u64 = 256;
 
 /// And so many lists leave before it rather than one, if there are as many: of 10,000 requests that come at once each read brings
@@ -92,15 +93,16 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     A: Accept,
 {
-    /// Reads one slab and applies it.
+    /// Reads one slab and applies it, or applies what is left of the one before.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Read, Error>> {
         if !self.connection.wants_read() {
             return Poll::Pending;
         }
-        let mut total = 0;
+        let left_over = self.unapplied.len();
+        let mut total = left_over;
         let mut eof = false;
         // Over TLS a read gives a record at most: go on until the slab is full or nothing is there.
-        while total < self.read_size {
+        while left_over == 0 && total < self.read_size {
             if self.slab.capacity() == self.slab.len() {
                 if total > 0 {
                     break;
@@ -125,18 +127,21 @@ where
         }
         if total > 0 {
             self.rest.disturb();
-            let input = self.slab.split().freeze();
+            if left_over == 0 {
+                self.unapplied = self.slab.split().freeze();
+            }
             let now = self.now();
             let frames = self.connection.stats().received_frames.total();
             // An error is kept by the engine: its GOAWAY leaves first, then `ended` reports it.
-            let _ = self.connection.receive(input, now);
-            if self.connection.stats().received_frames.total() - frames > MANY_FRAMES {
+            let _ = self.connection.receive_some(&mut self.unapplied, now);
+            let many = self.connection.stats().received_frames.total() - frames > MANY_FRAMES;
+            if many || !self.unapplied.is_empty() {
                 self.read_size = SMALLEST_READ;
                 self.slab = BytesMut::new();
                 self.yield_first = true;
                 self.others_first = true;
                 self.lists_first = LISTS_BEFORE_MORE;
-            } else if total >= self.read_size {
+            } else if left_over == 0 && total >= self.read_size {
                 self.read_size = (self.read_size * 4).min(SLAB);
                 // There may be any amount more, of which nothing concerns anybody here.
                 self.yield_first = true;
@@ -153,7 +158,7 @@ where
             });
             self.deliver_events(cx);
         }
-        if eof && self.connection.error().is_none() {
+        if eof && self.unapplied.is_empty() && self.connection.error().is_none() {
             return Poll::Ready(self.transport_ended().map(|()| Read::End));
         }
         Poll::Ready(Ok(Read::Some))
@@ -351,5 +356,80 @@ impl Linger {
             sink.clear();
         }
         Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use fullbore_proto::Config;
+    use http::Request;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::body::Incoming;
+    use crate::mailbox::Mailbox;
+    use crate::sender::Sender;
+
+    /// It keeps every request, and answers none.
+    #[derive(Default)]
+    struct Keep(Vec<(Request<Incoming>, Sender)>);
+
+    impl Accept for Keep {
+        fn accept(&mut self, request: Request<Incoming>, sender: Sender, _: &mut Context<'_>) {
+            self.0.push((request, sender));
+        }
+    }
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let [_, high, middle, low] = (payload.len() as u32).to_be_bytes();
+        [
+            &[high, middle, low, kind, flags][..],
+            &stream.to_be_bytes(),
+            payload,
+        ]
+        .concat()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn others_have_their_turn_behind_each_frame_that_took_much_work() {
+        const CHANGES: usize = 9;
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+        let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        octets.extend(frame(4, 0, 0, &[]));
+        octets.extend(frame(4, 1, 0, &[]));
+        for index in 0..5_000 {
+            octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+        }
+        far.write_all(&octets).await.expect("the pipe has room");
+        let _ = timeout(Duration::from_secs(1), poll_fn(|cx| driver.poll(cx))).await;
+        assert_eq!(driver.accept.0.len(), 5_000);
+
+        let mut octets = Vec::new();
+        for change in 1..=CHANGES {
+            octets.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, change as u8]));
+        }
+        octets.extend(frame(6, 0, 0, b"the last"));
+        far.write_all(&octets).await.expect("the pipe has room");
+        let mut turns = 0;
+        let mut most = 0;
+        let run = poll_fn(|cx| {
+            turns += 1;
+            let work = driver.connection.work();
+            let poll = driver.poll(cx);
+            most = most.max(driver.connection.work() - work);
+            poll
+        });
+        let _ = timeout(Duration::from_secs(1), run).await;
+        assert!(turns > CHANGES, "{turns} turns");
+        assert!(most <= 5_000, "{most} streams in a turn");
+        assert!(driver.unapplied.is_empty());
+        let mut heard = vec![0; 1 << 20];
+        let count = far.read(&mut heard).await.expect("there is something");
+        assert!(heard[..count].ends_with(&frame(6, 1, 0, b"the last")));
     }
 }

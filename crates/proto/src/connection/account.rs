@@ -238,7 +238,7 @@ impl Stream {
                 false => Stall::Idle,
             });
         }
-        match (half.queue.is_empty(), half.scheduled, half.phase) {
+        match (half.queue.is_empty(), half.scheduled.is_some(), half.phase) {
             (false, true, _) => None,
             (false, false, _) => Some(Stall::StreamWindow),
             (true, _, Phase::Done) => Some(Stall::Idle),

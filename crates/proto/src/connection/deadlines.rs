@@ -276,6 +276,7 @@ impl Connection {
         let least = self.config.least_body_bytes();
         let (body, send) = (self.config.body_timeout, self.config.send_timeout);
         let mut halted = Vec::new();
+        self.work += self.streams.len() as u64;
         for stream in self.streams.iter_mut() {
             let late = |since: Time, limit: Option<Duration>| limit.is_some_and(|limit| since + limit <= now);
             let received = half_received(stream);

@@ -11,6 +11,10 @@ use crate::time::Time;
 /// What a client sends before its first frame (RFC 9113 section 3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// So many streams gone through, or entries moved, take about a quarter of a millisecond: what follows waits for another call of
+/// [`Connection::receive_some`].
+const MUCH_WORK: u64 = 2_048;
+
 /// Where in the stream of octets the reader stands. Octets of a frame that straddles two slabs wait in `partial`,
 /// never more than a head and one payload.
 #[derive(Debug)]
@@ -69,11 +73,27 @@ impl Connection {
     /// The connection has ended: the peer broke a rule, or a limit on it. GOAWAY waits to be transmitted; events that
     /// came before are still there; nothing more is to be received.
     pub fn receive(&mut self, mut input: Bytes, now: Time) -> Result<(), ConnectionError> {
+        loop {
+            self.receive_some(&mut input, now)?;
+            if input.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As [`Self::receive`], for an owner that shares its thread with others: what is left in `input` then is to be received
+    /// by another call, after others have had their turn. That is so only behind a frame that took much work
+    /// ([`Self::work`]): about a millisecond.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    pub fn receive_some(&mut self, input: &mut Bytes, now: Time) -> Result<(), ConnectionError> {
         self.see(now);
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
         self.stats.received_bytes += input.len() as u64;
+        let work = self.work() + MUCH_WORK;
         self.note_heard();
         if let (Expect::Data(data), false) = (self.reader.expect, input.is_empty()) {
             // A slow link takes long for one frame, and data flows all the while.
@@ -82,12 +102,13 @@ impl Connection {
                 self.account_stream_receiving(key);
             }
         }
-        while !input.is_empty() {
-            if let Err(error) = self.step(&mut input) {
+        while !input.is_empty() && self.work() < work {
+            if let Err(error) = self.step(input) {
                 self.fail(error.clone());
                 return Err(error);
             }
         }
+        self.stats.received_bytes -= input.len() as u64;
         self.note_batch_end();
         self.balance();
         Ok(())

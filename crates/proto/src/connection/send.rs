@@ -55,7 +55,7 @@ impl Connection {
             if let Some(stream) = self.streams.get_mut(key) {
                 stream.send.waiting = Some(Box::new(request.clone()));
             }
-            self.waiting.push_back(key);
+            self.waiting.insert(u64::from(id.value()), key);
             self.account_stream_sending(key);
         }
         Ok(id)
@@ -68,7 +68,7 @@ impl Connection {
             return;
         }
         while self.active < self.peer.max_concurrent_streams {
-            let Some(key) = self.waiting.pop_front() else {
+            let Some(key) = self.waiting.pop_first() else {
                 return;
             };
             let request = self

@@ -18,6 +18,24 @@ pub(super) const PROBE_PING: [u8; 8] = *b"roundtri";
 /// The payload of the PING that asks a silent peer whether it is there.
 pub(super) const KEEP_ALIVE_PING: [u8; 8] = *b"areuthr?";
 
+/// So many streams that a frame has the connection go through cost its sender as much as an entry of SETTINGS. With ten
+/// thousand streams open, one change of the initial window takes about as long as the frames of 128 requests.
+const STREAMS_A_TOKEN: usize = 128;
+
+/// The values of SETTINGS_INITIAL_WINDOW_SIZE in one frame.
+#[derive(Debug, Default)]
+struct InitialWindows {
+    last: Option<u32>,
+    largest: u32,
+}
+
+impl InitialWindows {
+    fn add(&mut self, size: u32) {
+        self.last = Some(size);
+        self.largest = self.largest.max(size);
+    }
+}
+
 /// What we have told the peer.
 #[derive(Debug)]
 pub(super) struct LocalSettings {
@@ -130,9 +148,10 @@ impl Connection {
             }
             Settings::Values(entries) => entries,
         };
-        for _ in 0..=entries.len() {
-            self.guards.settings.charge(self.now, "too many SETTINGS")?;
-        }
+        let reason = "too many SETTINGS";
+        self.guards
+            .settings
+            .charge_many(1 + entries.len(), self.now, reason)?;
         self.apply(entries)?;
         if !self.peer.received {
             self.peer.received = true;
@@ -150,11 +169,12 @@ impl Connection {
             // The peer's first SETTINGS say what it limits; what they leave out is without a limit.
             self.peer.max_concurrent_streams = u32::MAX;
         }
+        let mut windows = InitialWindows::default();
         for setting in entries.iter() {
             let setting = setting.map_err(|error| ConnectionError::peer(error.code, error.reason))?;
             match setting {
                 Setting::HeaderTableSize(size) => self.encoder.set_max_table_size(size as usize),
-                Setting::InitialWindowSize(size) => self.change_initial_window(size)?,
+                Setting::InitialWindowSize(size) => windows.add(size),
                 Setting::MaxFrameSize(size) => self.peer.max_frame_size = size,
                 Setting::MaxConcurrentStreams(count) => self.peer.max_concurrent_streams = count,
                 Setting::EnableConnectProtocol(enabled) => {
@@ -172,30 +192,56 @@ impl Connection {
                 _ => {}
             }
         }
-        Ok(())
+        match windows.last {
+            Some(size) => self.change_initial_window(size, windows.largest),
+            None => Ok(()),
+        }
     }
 
     /// SETTINGS_INITIAL_WINDOW_SIZE changes the send window of every stream by the difference (section 6.9.2).
-    fn change_initial_window(&mut self, size: u32) -> Result<(), ConnectionError> {
-        let delta = i64::from(size) - i64::from(self.peer.initial_window_size);
+    ///
+    /// A frame may have the setting several times, and no other frame is processed between its values (section 6.5.3):
+    /// only the last one is to be seen afterwards. It is an error all the same when a value before it, of which `largest` is
+    /// the largest, puts a window over the limit.
+    fn change_initial_window(&mut self, size: u32, largest: u32) -> Result<(), ConnectionError> {
+        let before = i64::from(self.peer.initial_window_size);
+        let delta = i64::from(size) - before;
+        let rise = i64::from(largest) - before;
         self.peer.initial_window_size = size;
-        if delta == 0 {
+        if delta == 0 && rise <= 0 {
             return Ok(());
         }
-        for key in self.streams.keys() {
+        self.charge_walk()?;
+        for place in 0..self.streams.len() {
+            let Some(key) = self.streams.key_at(place) else {
+                continue;
+            };
             let Some(stream) = self.streams.get_mut(key) else {
                 continue;
             };
             if stream.state.is_closed() {
                 continue;
             }
-            if stream.send.credit.adjust(delta).is_err() {
+            let credit = &mut stream.send.credit;
+            if !credit.has_room_for(rise) || credit.adjust(delta).is_err() {
                 let error = "SETTINGS_INITIAL_WINDOW_SIZE puts a stream's window over 2^31-1";
                 return Err(ConnectionError::peer(ErrorCode::FLOW_CONTROL_ERROR, error).on(key.id()));
             }
-            self.reschedule(key);
+            // Without data it waits for no window.
+            if !stream.send.queue.is_empty() {
+                self.reschedule(key);
+            }
         }
         Ok(())
+    }
+
+    /// A frame has the connection go through all of its streams: that is counted, and the peer pays for it, as for SETTINGS.
+    pub(super) fn charge_walk(&mut self) -> Result<(), ConnectionError> {
+        let streams = self.streams.len();
+        self.work += streams as u64;
+        let reason = "too many changes of SETTINGS_INITIAL_WINDOW_SIZE, or GOAWAY, for so many streams";
+        let tokens = streams / STREAMS_A_TOKEN;
+        self.guards.settings.charge_many(tokens, self.now, reason)
     }
 
     /// Until when the peer's SETTINGS have to come.

@@ -5,7 +5,7 @@ use super::{Connection, Role};
 use crate::error::{ConnectionError, ErrorCode, Side, StreamError};
 use crate::event::Event;
 use crate::frame::{GoAway, Kind, Ping};
-use crate::stream::{State, Store, StreamId};
+use crate::stream::{State, StreamId};
 use crate::time::Time;
 
 /// How far our own end of the connection has come.
@@ -136,15 +136,17 @@ impl Connection {
                 "a GOAWAY with a higher last stream than one before",
             ));
         }
-        self.shutdown.peer_last_stream = Some(frame.last_stream);
+        let before = self.shutdown.peer_last_stream.replace(frame.last_stream);
         self.shutdown.peer_goes = true;
         self.events.push(Event::GoAway {
             last_stream: frame.last_stream,
             code: frame.code,
         });
-        if self.role == Role::Server {
+        // No stream has been opened since the one before, which has ended those that this one ends.
+        if self.role == Role::Server || before == Some(frame.last_stream) {
             return Ok(());
         }
+        self.charge_walk()?;
         for key in self.streams.keys() {
             let waiting = self
                 .streams
@@ -189,9 +191,9 @@ impl Connection {
 
     fn abandon(&mut self, error: ConnectionError) {
         // No call on a stream finds it any more, so that nothing can follow the GOAWAY.
-        self.streams = Store::default();
+        self.streams.clear();
         self.block = None;
-        self.schedule = crate::schedule::Schedule::new(self.config.scheduling);
+        self.schedule.clear();
         self.ends.clear();
         self.held.clear();
         self.held_since = None;

@@ -91,9 +91,8 @@ impl Connection {
         self.control.shrink_to_fit();
         self.refills.shrink_to_fit();
         self.ends.shrink_to_fit();
-        self.held.shrink_to_fit();
         self.early.shrink_to_fit();
-        self.waiting.shrink_to_fit();
+        self.waiting.trim();
     }
 
     /// How many bytes the owner has read and not released.
@@ -274,9 +273,9 @@ impl Connection {
     pub(super) fn set_priority(&mut self, key: Key, priority: Priority) {
         if let Some(stream) = self.streams.get_mut(key) {
             let old = core::mem::replace(&mut stream.priority, priority);
-            if stream.send.scheduled {
-                self.schedule.remove(key, old);
-                self.schedule.insert(key, priority);
+            if let Some(turn) = stream.send.scheduled {
+                self.schedule.remove(turn, old);
+                stream.send.scheduled = Some(self.schedule.insert(key, priority));
             }
         }
     }
@@ -468,20 +467,20 @@ impl Connection {
             Side::Peer if !stream.receive.discard => 0,
             _ => stream.receive.queue.clear() as u64,
         };
-        if core::mem::take(&mut stream.send.scheduled) {
-            self.schedule.remove(key, stream.priority);
+        if let Some(turn) = stream.send.scheduled.take() {
+            self.schedule.remove(turn, stream.priority);
             if self.schedule.is_empty() {
                 self.held_since = None;
             }
         }
-        if stream.send.held_since.take().is_some() {
-            self.held.retain(|&other| other != key);
+        if let Some(since) = stream.send.held_since.take() {
+            self.held.remove(&(since, key));
         }
         self.window_blocked -= usize::from(core::mem::take(&mut stream.send.window_blocked));
         self.credit_connection(unread);
         self.closed.remember(error.stream, error.by);
         if waited {
-            self.waiting.retain(|&other| other != key);
+            self.work += self.waiting.remove(u64::from(key.id().value())) as u64;
         } else if self.role == Role::Client {
             self.active -= 1;
         }

@@ -15,6 +15,10 @@ use crate::transmit::Transmit;
 /// The most slices of one write: what a driver passes to the kernel at once.
 pub(super) const MAX_SLICES: usize = 64;
 
+/// The most streams that have their turn in one list: a peer that opens ten thousand windows by an octet each has as many
+/// frames built, and others have their turn between.
+const MAX_TURNS: usize = 1_024;
+
 /// A list shorter than so many records ends where it ends: it is no part of a long transfer.
 const LEAST_RECORDS: usize = 4;
 
@@ -71,7 +75,9 @@ impl Connection {
         self.owed = 0;
         self.write_ends(out);
         let most = self.config.write_size.max(1);
-        while out.slices() < MAX_SLICES && out.remaining() < most {
+        let mut turns = 0;
+        while out.slices() < MAX_SLICES && out.remaining() < most && turns < MAX_TURNS {
+            turns += 1;
             let Some(key) = self.schedule.peek() else {
                 break;
             };
@@ -200,9 +206,8 @@ impl Connection {
                 if !by_stream {
                     return Turn::ConnectionBlocked;
                 }
-                half.scheduled = false;
-                self.schedule.served(false);
-                self.held.push(key);
+                half.scheduled = self.schedule.served(false);
+                self.held.insert((since, key));
                 self.account_stream_sending(key);
                 return Turn::Held;
             }
@@ -228,10 +233,9 @@ impl Connection {
             self.events.push(Event::Writable(key.id()));
         }
         let ready = !half.queue.is_empty() && half.credit.usable() > 0;
-        half.scheduled = ready;
+        half.scheduled = self.schedule.served(ready);
         half.window_blocked = !ready && !half.queue.is_empty();
         self.window_blocked += usize::from(half.window_blocked);
-        self.schedule.served(ready);
         if end {
             self.send_ended(key);
         } else if last {
@@ -263,16 +267,17 @@ impl Connection {
                 false => self.window_blocked -= 1,
             }
         }
-        if ready != half.scheduled {
-            half.scheduled = ready;
-            match ready {
-                true => self.schedule.insert(key, stream.priority),
-                false => self.schedule.remove(key, stream.priority),
+        match half.scheduled {
+            None if ready => half.scheduled = Some(self.schedule.insert(key, stream.priority)),
+            Some(turn) if !ready => {
+                half.scheduled = None;
+                self.schedule.remove(turn, stream.priority);
             }
+            _ => {}
         }
-        if half.held_since.is_some() && ready {
+        if let Some(since) = half.held_since.filter(|_| ready) {
             // More credit or data has come: judge anew whether the frame is tiny, but keep its time.
-            self.held.retain(|&other| other != key);
+            self.held.remove(&(since, key));
         }
         if stream.only_end_is_missing() {
             self.ends.push(key);
@@ -283,18 +288,12 @@ impl Connection {
     /// Frames that were held back long enough leave as they are.
     pub(super) fn release_held_frames(&mut self) {
         let wait = self.config.tiny_frame_wait;
-        let now = self.now;
-        let mut due = Vec::new();
-        let streams = &self.streams;
-        self.held.retain(|&key| {
-            let since = streams.get(key).and_then(|stream| stream.send.held_since);
-            let keep = since.is_some_and(|since| now.since(since) < wait);
-            if !keep {
-                due.push(key);
+        while let Some(&(since, key)) = self.held.first() {
+            if self.now.since(since) < wait {
+                return;
             }
-            keep
-        });
-        for key in due {
+            self.held.pop_first();
+            self.work += 1;
             self.reschedule(key);
         }
     }

@@ -51,9 +51,14 @@ impl SendCredit {
         self.adjust(i64::from(increment))
     }
 
+    /// Whether the window stays within the limit when it grows by `rise`.
+    pub(crate) fn has_room_for(&self, rise: i64) -> bool {
+        self.available() + rise <= MAX_WINDOW
+    }
+
     /// A change of SETTINGS_INITIAL_WINDOW_SIZE by `delta` bytes.
     pub(crate) fn adjust(&mut self, delta: i64) -> Result<(), CreditOverflow> {
-        if self.available() + delta > MAX_WINDOW {
+        if !self.has_room_for(delta) {
             return Err(CreditOverflow);
         }
         self.allowed += delta;

@@ -1,6 +1,7 @@
 //! Stream identifiers (RFC 9113 section 5.1.1).
 
 use core::fmt;
+use core::num::NonZeroU64;
 
 /// The largest identifier, 2^31-1.
 const MAX: u32 = (1 << 31) - 1;
@@ -35,6 +36,13 @@ impl StreamId {
     /// The next identifier of the same side; none once they are used up, and then only a new connection helps.
     pub const fn next(self) -> Option<StreamId> {
         StreamId::new(self.0 + 2)
+    }
+}
+
+impl From<StreamId> for NonZeroU64 {
+    fn from(id: StreamId) -> Self {
+        // It is not 0.
+        NonZeroU64::MIN.saturating_add(u64::from(id.0) - 1)
     }
 }
 

@@ -1,7 +1,10 @@
 //! The streams of a connection, by identifier and by slot; and what is remembered of closed ones.
 
 use core::hash::{BuildHasherDefault, Hasher};
-use std::collections::{HashMap, VecDeque};
+#[cfg(debug_assertions)]
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use slab::Slab;
 
@@ -10,7 +13,7 @@ use crate::error::Side;
 
 /// The slot of a stream: an index that costs no search. It carries the identifier, so that a slot that was given to
 /// another stream meanwhile is told apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     slot: u32,
     id: StreamId,
@@ -33,8 +36,14 @@ pub type StreamMap<T> = HashMap<StreamId, T, BuildHasherDefault<IdHasher>>;
 pub(crate) struct Store {
     /// In boxes: a stream of some hundred octets is moved once, and taken out where it lies.
     slots: Slab<Box<Stream>>,
+    /// The slots that are taken, in no order: whoever goes through the streams, or through some of them, passes none of
+    /// those that are gone, of which a peer may have left thousands.
+    taken: Vec<u32>,
     by_id: StreamMap<u32>,
     header_memory: usize,
+    /// How many streams were looked up or gone through, for the tests of what a frame costs.
+    #[cfg(debug_assertions)]
+    touched: AtomicU64,
 }
 
 impl Store {
@@ -42,24 +51,50 @@ impl Store {
         self.slots.len()
     }
 
-    pub(crate) fn insert(&mut self, stream: Box<Stream>) -> Key {
+    #[cfg(debug_assertions)]
+    pub(crate) fn touched(&self) -> u64 {
+        self.touched.load(Ordering::Relaxed)
+    }
+
+    /// A stream is looked up or passed.
+    #[inline]
+    fn touch(&self) {
+        #[cfg(debug_assertions)]
+        self.touched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lets all streams go.
+    pub(crate) fn clear(&mut self) {
+        *self = Store {
+            #[cfg(debug_assertions)]
+            touched: AtomicU64::new(self.touched()),
+            ..Store::default()
+        };
+    }
+
+    pub(crate) fn insert(&mut self, mut stream: Box<Stream>) -> Key {
         let id = stream.id;
+        stream.place = self.taken.len() as u32;
         // A slab of 2^32 streams does not fit any memory.
         let slot = self.slots.insert(stream) as u32;
+        self.taken.push(slot);
         self.by_id.insert(id, slot);
         Key { slot, id }
     }
 
     pub(crate) fn find(&self, id: StreamId) -> Option<Key> {
+        self.touch();
         self.by_id.get(&id).map(|&slot| Key { slot, id })
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&Stream> {
+        self.touch();
         let stream = self.slots.get(key.slot as usize)?;
         (stream.id == key.id).then_some(stream)
     }
 
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Stream> {
+        self.touch();
         let stream = self.slots.get_mut(key.slot as usize)?;
         (stream.id == key.id).then_some(stream)
     }
@@ -71,20 +106,32 @@ impl Store {
 
     pub(crate) fn remove(&mut self, key: Key) {
         if let Some(stream) = self.get(key) {
-            self.header_memory -= stream.header_memory;
+            let (place, header_memory) = (stream.place, stream.header_memory);
+            self.header_memory -= header_memory;
             self.by_id.remove(&key.id);
             self.slots.remove(key.slot as usize);
+            self.taken.swap_remove(place as usize);
+            // The last one has its place now.
+            let moved = self.taken.get(place as usize);
+            if let Some(stream) = moved.and_then(|&slot| self.slots.get_mut(slot as usize)) {
+                stream.place = place;
+            }
         }
     }
 
     /// Gives back the room of streams that are gone.
     pub(crate) fn trim(&mut self) {
         self.slots.shrink_to_fit();
+        self.taken.shrink_to_fit();
         self.by_id.shrink_to_fit();
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
-        self.slots.iter().map(|(_, stream)| &**stream)
+        let streams = self.taken.iter().map(|&slot| self.slots.get(slot as usize));
+        streams.flatten().map(|stream| {
+            self.touch();
+            &**stream
+        })
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
@@ -104,8 +151,16 @@ impl Store {
         }
     }
 
+    /// The key of the stream that comes at this place when all are gone through.
+    pub(crate) fn key_at(&self, place: usize) -> Option<Key> {
+        self.touch();
+        let slot = *self.taken.get(place)?;
+        let id = self.slots.get(slot as usize)?.id;
+        Some(Key { slot, id })
+    }
+
     pub(crate) fn keys(&self) -> Vec<Key> {
-        self.by_id.iter().map(|(&id, &slot)| Key { slot, id }).collect()
+        (0..self.len()).filter_map(|place| self.key_at(place)).collect()
     }
 }
 
@@ -150,8 +205,18 @@ pub(crate) enum Past {
 /// [`ClosedLog::GAPS`] gaps, the oldest being forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct ClosedLog {
-    resets: VecDeque<(StreamId, Side)>,
-    /// The first and the last identifier of each run that was left out.
+    /// None before the first reset or gap: most connections have neither.
+    log: Option<Box<Log>>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    /// Oldest first.
+    resets: VecDeque<StreamId>,
+    /// By which side each of them was reset last, and how often it stands among them. A frame on such a stream is looked
+    /// up here, not searched for.
+    sides: BTreeMap<StreamId, (Side, u32)>,
+    /// The first and the last identifier of each run that was left out, in the order of identifiers.
     gaps: VecDeque<(u32, u32)>,
     /// The highest stream whose reset was forgotten; 0 for none.
     forgotten: u32,
@@ -162,12 +227,16 @@ impl ClosedLog {
     const GAPS: usize = 64;
 
     pub(crate) fn remember(&mut self, id: StreamId, by: Side) {
-        if self.resets.len() == Self::RESETS {
-            if let Some((oldest, _)) = self.resets.pop_front() {
-                self.forgotten = self.forgotten.max(oldest.value());
+        let log = self.log.get_or_insert_default();
+        if log.resets.len() == Self::RESETS {
+            if let Some(oldest) = log.resets.pop_front() {
+                log.forget(oldest);
             }
         }
-        self.resets.push_back((id, by));
+        log.resets.push_back(id);
+        let (side, count) = log.sides.entry(id).or_insert((by, 0));
+        *side = by;
+        *count += 1;
     }
 
     /// The peer opened `id` after `highest` (0 for none) and left out what is between.
@@ -176,25 +245,115 @@ impl ClosedLog {
         if id.value() <= next {
             return;
         }
-        if self.gaps.len() == Self::GAPS {
-            self.gaps.pop_front();
+        let log = self.log.get_or_insert_default();
+        if log.gaps.len() == Self::GAPS {
+            log.gaps.pop_front();
         }
-        self.gaps.push_back((next, id.value() - 2));
+        log.gaps.push_back((next, id.value() - 2));
     }
 
     /// What became of a stream that is not stored and not idle.
     pub(crate) fn past(&self, id: StreamId) -> Past {
-        let mut resets = self.resets.iter().rev();
-        if let Some(&(_, by)) = resets.find(|(reset, _)| *reset == id) {
+        let Some(log) = &self.log else {
+            return Past::Finished;
+        };
+        if let Some(&(by, _)) = log.sides.get(&id) {
             return Past::Reset(by);
         }
-        let in_gap = |&(first, last): &(u32, u32)| (first..=last).contains(&id.value());
-        if self.gaps.iter().any(in_gap) {
+        let gap = log.gaps.partition_point(|&(_, last)| last < id.value());
+        if log.gaps.get(gap).is_some_and(|&(first, _)| first <= id.value()) {
             return Past::Skipped;
         }
-        match id.value() <= self.forgotten {
+        match id.value() <= log.forgotten {
             true => Past::Forgotten,
             false => Past::Finished,
         }
+    }
+}
+
+impl Log {
+    fn forget(&mut self, id: StreamId) {
+        self.forgotten = self.forgotten.max(id.value());
+        if let Entry::Occupied(mut entry) = self.sides.entry(id) {
+            let (_, count) = entry.get_mut();
+            *count -= 1;
+            if *count == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::flow::{DEFAULT_WINDOW, ReceiveWindow, Refill, SendCredit};
+    use crate::stream::State;
+    use crate::time::Time;
+
+    fn id(number: u32) -> StreamId {
+        StreamId::new(number).expect("not 0")
+    }
+
+    fn filled(count: u32) -> (Store, Vec<Key>) {
+        let mut store = Store::default();
+        let keys = (0..count).map(|index| {
+            let window = ReceiveWindow::new(1, DEFAULT_WINDOW, Refill::default());
+            let credit = SendCredit::new(1);
+            let stream = Stream::new(id(2 * index + 1), State::Open, window, credit, Time::ZERO);
+            store.insert(Box::new(stream))
+        });
+        let keys = keys.collect();
+        (store, keys)
+    }
+
+    /// The keys of so many streams, of the identifiers 1, 3 and so on.
+    pub(crate) fn keys(count: u32) -> Vec<Key> {
+        filled(count).1
+    }
+
+    #[test]
+    fn going_through_the_streams_passes_each_that_is_there_once() {
+        let (mut store, keys) = filled(10);
+        for gone in [9, 0, 4, 5, 8] {
+            store.remove(keys[gone]);
+        }
+        let mut left: Vec<u32> = store.iter().map(|stream| stream.id.value()).collect();
+        let same: Vec<u32> = store.keys().iter().map(|key| key.id().value()).collect();
+        assert_eq!(left, same);
+        left.sort_unstable();
+        assert_eq!(left, [3, 5, 7, 13, 15]);
+        assert_eq!(store.key_at(5), None);
+        for key in store.keys() {
+            store.remove(key);
+        }
+        assert_eq!((store.len(), store.iter().count()), (0, 0));
+    }
+
+    #[test]
+    fn the_newest_reset_of_a_stream_counts_until_the_last_one_is_forgotten() {
+        let mut log = ClosedLog::default();
+        log.open(0, id(9));
+        log.open(9, id(15));
+        log.remember(id(9), Side::Local);
+        log.remember(id(9), Side::Peer);
+        assert_eq!(log.past(id(9)), Past::Reset(Side::Peer));
+        for (stream, past) in [
+            (1, Past::Skipped),
+            (7, Past::Skipped),
+            (11, Past::Skipped),
+            (13, Past::Skipped),
+            (15, Past::Finished),
+        ] {
+            assert_eq!(log.past(id(stream)), past, "stream {stream}");
+        }
+        for number in 0..ClosedLog::RESETS as u32 - 1 {
+            log.remember(id(101 + 2 * number), Side::Peer);
+        }
+        assert_eq!(log.past(id(9)), Past::Reset(Side::Peer));
+        log.remember(id(99), Side::Local);
+        assert_eq!(log.past(id(9)), Past::Forgotten);
+        let log = log.log.expect("there were resets");
+        assert_eq!(log.sides.len(), log.resets.len());
     }
 }

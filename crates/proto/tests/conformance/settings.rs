@@ -177,6 +177,41 @@ fn an_initial_window_that_puts_a_stream_over_the_limit_is_a_connection_error() {
 }
 
 #[test]
+fn an_initial_window_that_another_one_in_its_frame_takes_back_is_held_to_the_limit_too() {
+    for (values, legal) in [
+        ([65_536, 65_535], false),
+        ([0, 65_536], false),
+        ([0, 65_535], true),
+        ([65_535, 0], true),
+        ([i32::MAX as u32, 0], false),
+    ] {
+        let mut faced = Faced::server(Config::default());
+        faced.says(&frames::post(1));
+        faced.says(&frames::window_update(1, i32::MAX as u32 - 65_535));
+        faced.says(&frames::settings(&values.map(|value| (4, value))));
+        match legal {
+            true => faced.lives(),
+            false => faced.ended_with(ErrorCode::FLOW_CONTROL_ERROR),
+        }
+    }
+}
+
+#[test]
+fn every_value_of_a_frame_is_checked_whatever_follows_it() {
+    for (values, code) in [
+        ([(4, 1 << 31), (4, 1)], ErrorCode::FLOW_CONTROL_ERROR),
+        ([(5, 1), (5, 16_384)], ErrorCode::PROTOCOL_ERROR),
+        ([(8, 1), (8, 0)], ErrorCode::PROTOCOL_ERROR),
+        ([(2, 2), (2, 0)], ErrorCode::PROTOCOL_ERROR),
+    ] {
+        for mut faced in both() {
+            faced.says(&frames::settings(&values));
+            faced.ended_with(code);
+        }
+    }
+}
+
+#[test]
 fn streams_that_are_closed_have_no_window_that_settings_could_put_over_the_limit() {
     let mut faced = Faced::server(Config::default());
     faced.says(&frames::post(1));

@@ -1,0 +1,213 @@
+//! Streams in the order of a rank, of which mostly the first leaves and the last comes: the schedule's, and those that
+//! wait for the peer to allow them.
+//!
+//! A peer decides when a stream leaves from the middle (RST_STREAM, PRIORITY_UPDATE) or comes back into it
+//! (WINDOW_UPDATE). What that costs must not grow with the number of streams, of which there may be ten thousand.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::Key;
+
+/// A stream is put into the middle of a list, or taken out of it, by moving at most so many others.
+const FEW: usize = 64;
+
+/// Streams by rank, the least first.
+///
+/// It is a list while streams come and go near its ends, which is the usual case, and there a tree takes longer. When
+/// the first one comes or goes further inside, the list becomes a tree until all have left. Each stream is moved by
+/// that once, and has come by an insertion of its own.
+#[derive(Debug)]
+pub(crate) enum Ranked {
+    List(VecDeque<(u64, Key)>),
+    Tree(BTreeMap<u64, Key>),
+}
+
+impl Default for Ranked {
+    fn default() -> Self {
+        Ranked::List(VecDeque::new())
+    }
+}
+
+impl Ranked {
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Ranked::List(list) => list.is_empty(),
+            Ranked::Tree(tree) => tree.is_empty(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Ranked::List(list) => list.len(),
+            Ranked::Tree(tree) => tree.len(),
+        }
+    }
+
+    /// The stream of the least rank.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<Key> {
+        match self {
+            Ranked::List(list) => list.front().map(|&(_, key)| key),
+            Ranked::Tree(tree) => tree.first_key_value().map(|(_, &key)| key),
+        }
+    }
+
+    pub(crate) fn pop_first(&mut self) -> Option<Key> {
+        let (key, emptied) = match self {
+            Ranked::List(list) => return list.pop_front().map(|(_, key)| key),
+            Ranked::Tree(tree) => (tree.pop_first().map(|(_, key)| key), tree.is_empty()),
+        };
+        if emptied {
+            *self = Self::default();
+        }
+        key
+    }
+
+    /// Puts a stream in, unless one of that rank is there; how many others were moved.
+    #[inline]
+    pub(crate) fn insert(&mut self, rank: u64, key: Key) -> usize {
+        if let Ranked::List(list) = self {
+            if list.back().is_none_or(|&(last, _)| last < rank) {
+                list.push_back((rank, key));
+                return 0;
+            }
+        }
+        self.insert_inside(rank, key)
+    }
+
+    fn insert_inside(&mut self, rank: u64, key: Key) -> usize {
+        let mut moved = 0;
+        if let Ranked::List(list) = self {
+            let Err(at) = list.binary_search_by_key(&rank, |&(other, _)| other) else {
+                return 0;
+            };
+            let distance = at.min(list.len() - at);
+            if distance <= FEW {
+                list.insert(at, (rank, key));
+                return distance;
+            }
+            moved = self.become_tree();
+        }
+        if let Ranked::Tree(tree) = self {
+            tree.entry(rank).or_insert(key);
+        }
+        moved
+    }
+
+    /// Takes the stream of a rank out, if it is in; how many others were moved.
+    pub(crate) fn remove(&mut self, rank: u64) -> usize {
+        let mut moved = 0;
+        if let Ranked::List(list) = self {
+            let Ok(at) = list.binary_search_by_key(&rank, |&(other, _)| other) else {
+                return 0;
+            };
+            let distance = at.min(list.len() - 1 - at);
+            if distance <= FEW {
+                list.remove(at);
+                return distance;
+            }
+            moved = self.become_tree();
+        }
+        if let Ranked::Tree(tree) = self {
+            tree.remove(&rank);
+            if tree.is_empty() {
+                *self = Self::default();
+            }
+        }
+        moved
+    }
+
+    fn become_tree(&mut self) -> usize {
+        let Ranked::List(list) = self else { return 0 };
+        let count = list.len();
+        *self = Ranked::Tree(core::mem::take(list).into_iter().collect());
+        count
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Gives back room that no stream takes.
+    pub(crate) fn trim(&mut self) {
+        if let Ranked::List(list) = self {
+            list.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::store::tests::keys;
+
+    fn ids(ranked: &mut Ranked) -> Vec<u32> {
+        core::iter::from_fn(|| ranked.pop_first())
+            .map(|key| key.id().value())
+            .collect()
+    }
+
+    #[test]
+    fn streams_leave_in_the_order_of_their_ranks_however_they_came() {
+        // 7 and 1,000 are coprime: every rank comes once, all over the place.
+        for count in [10, 100, 1_000] {
+            let keys = keys(count);
+            let mut ranked = Ranked::default();
+            for step in 0..count {
+                let at = (step * 7 + 3) % count;
+                ranked.insert(u64::from(at), keys[at as usize]);
+            }
+            let removed = |at: u32| at % 3 == 1;
+            for at in (0..count).rev().filter(|&at| removed(at)) {
+                ranked.remove(u64::from(at));
+                ranked.remove(u64::from(at));
+            }
+            let rest: Vec<u32> = (0..count)
+                .filter(|&at| !removed(at))
+                .map(|at| keys[at as usize].id().value())
+                .collect();
+            assert_eq!(ranked.len(), rest.len());
+            assert_eq!(ids(&mut ranked), rest, "of {count}");
+            assert!(ranked.is_empty() && ranked.first().is_none());
+        }
+    }
+
+    #[test]
+    fn a_rank_that_is_taken_keeps_its_stream() {
+        for count in [3, 300] {
+            let keys = keys(count);
+            let mut ranked = Ranked::default();
+            for (rank, &key) in (0..).zip(&keys) {
+                ranked.insert(rank, key);
+            }
+            ranked.insert(u64::from(count / 2), keys[0]);
+            assert_eq!(ranked.len(), count as usize);
+            let all: Vec<u32> = keys.iter().map(|key| key.id().value()).collect();
+            assert_eq!(ids(&mut ranked), all);
+        }
+    }
+
+    #[test]
+    fn few_are_moved_for_each_that_comes_or_goes_whatever_their_number() {
+        for count in [100u32, 10_000] {
+            let keys = keys(count);
+            let mut ranked = Ranked::default();
+            let mut moved = 0;
+            for (rank, &key) in (0..).zip(&keys) {
+                moved += ranked.insert(rank, key);
+            }
+            assert_eq!(moved, 0, "behind all others");
+            for round in 0..3 {
+                let inside = (0..u64::from(count)).filter(|rank| (rank + round) % 3 > 0);
+                for rank in inside.clone() {
+                    moved += ranked.remove(rank);
+                }
+                for rank in inside {
+                    moved += ranked.insert(rank, keys[rank as usize]);
+                }
+            }
+            assert!(moved <= count as usize * 4 * (FEW + 1), "{moved} of {count}");
+            assert!(count < 1_000 || moved <= 2 * count as usize, "{moved} of {count}");
+        }
+    }
+}
