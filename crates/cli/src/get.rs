@@ -1,23 +1,29 @@
 //! `fullbore get`: many URLs, each to its place, with bounded memory and open files, and a verdict at the end.
 //!
 //! This file holds the run: it takes URLs from the list, keeps at most `--parallel` requests under way and hands each
-//! result to the report. One request's way is in `fetch`, and again after a failure by the rules of `resume`; where its bytes go is in `target` and `sink`.
+//! result to the report. One request's way is in `fetch`; `retry` says whether and when it is tried again, and `resume` with
+//! what; where its bytes go is in `target` and `sink`.
 
 mod draft;
 pub(crate) mod fetch;
 mod list;
+mod part_names;
+mod private;
 pub(crate) mod progress;
 pub(crate) mod report;
 mod resume;
+mod retry;
 pub(crate) mod sink;
 pub(crate) mod target;
+mod version;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use http::header::{IF_RANGE, RANGE};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::args::GetArgs;
+use crate::args::{GetArgs, HeaderLine};
 use crate::cause::{Direction, Waited};
 use crate::connect;
 use crate::exit::{Exit, Failure};
@@ -34,6 +40,7 @@ use target::Places;
 /// # Errors
 /// What stops the whole run before the first request: a wrong combination of options, or a folder that cannot be made.
 pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
+    refuse_ranges(&args.connection.headers)?;
     let places = Places::from_args(&args)?;
     places.prepare().await?;
     let progress = Progress::start();
@@ -82,6 +89,20 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let exit = report.finish(waited);
     connect::farewell(&client).await;
     Ok(exit)
+}
+
+/// A range of the user's own would be taken for one of ours, and a part for the whole.
+fn refuse_ranges(lines: &[HeaderLine]) -> Result<(), Failure> {
+    match lines
+        .iter()
+        .find(|line| line.name == RANGE || line.name == IF_RANGE)
+    {
+        Some(line) => Err(Failure::usage(format!(
+            "-H {}: `get` downloads whole files, and asks for ranges by itself to resume them",
+            line.name
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// What became of a URL, even if its task did not live to say so.

@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::TempPath;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::exit::Failure;
 
-use super::target::{self, Target};
+use super::part_names::PartNames;
+use super::private::{self, Identity};
+use super::target::Target;
 
 /// Slices in one gathered write; Linux takes no more than 1,024.
 const MOST_SLICES: usize = 1_024;
@@ -25,22 +27,31 @@ const NAME_IN_TEMPORARY: usize = 100;
 /// A target, and as much of it as is written.
 pub(super) struct Draft {
     target: Target,
-    files: Arc<Semaphore>,
+    shared: Shared,
     /// What tells this version of this body from all others.
-    mark: Option<u64>,
+    mark: Option<Vec<u8>>,
     /// The temporary name follows from the mark.
     findable: bool,
     open: Option<(File, Option<OwnedSemaphorePermit>)>,
-    temporary: Option<TempPath>,
+    temporary: Option<(TempPath, Identity)>,
     began: bool,
 }
 
+/// What the drafts of a run share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    /// The permits to keep a file open between two writes.
+    pub(super) files: Arc<Semaphore>,
+    /// The names of parts that a later run finds.
+    pub(super) names: Arc<PartNames>,
+}
+
 impl Draft {
-    /// Touches nothing yet. `files` are the permits to keep a file open between two writes.
-    pub(super) fn new(target: Target, files: Arc<Semaphore>) -> Self {
+    /// Touches nothing yet.
+    pub(super) fn new(target: Target, shared: Shared) -> Self {
         Self {
             target,
-            files,
+            shared,
             mark: None,
             findable: false,
             open: None,
@@ -56,25 +67,29 @@ impl Draft {
 
     /// Gives the file, when it is made, a temporary name by which a later run finds what this one has left of the same
     /// version of the same body.
-    pub(super) fn mark(&mut self, mark: u64) {
+    pub(super) fn mark(&mut self, mark: Vec<u8>) {
         self.mark = Some(mark);
     }
 
-    /// Takes over what an earlier run has left of a body with this mark; how many bytes that is. None when there is
-    /// nothing, or another run is writing it.
-    pub(super) fn find(&mut self, mark: u64) -> Option<u64> {
+    /// Takes over what an earlier run of this user has left of a body with this mark; how many bytes that is. None when
+    /// there is nothing, another run is writing it, or it may be another user's work.
+    pub(super) fn find(&mut self, mark: Vec<u8>) -> Option<u64> {
         self.mark = Some(mark);
         let Target::File { path, .. } = &self.target else {
             return None;
         };
-        let permit = Arc::clone(&self.files).try_acquire_owned().ok()?;
-        let found = marked_name(path, mark);
-        let file = OpenOptions::new().append(true).open(&found).ok()?;
-        if !lock(&file, &found) {
+        let permit = Arc::clone(&self.shared.files).try_acquire_owned().ok()?;
+        let found = self.marked_name(path)?;
+        if private::is_shared(&folder(path)) {
+            return None;
+        }
+        let file = private::open(&found).ok()?;
+        if !private::lock(&file, &found) {
             return None;
         }
         let bytes = file.metadata().ok()?.len();
-        self.temporary = Some(TempPath::try_from_path(found).ok()?);
+        let identity = Identity::of(&file).ok()?;
+        self.temporary = Some((TempPath::try_from_path(found).ok()?, identity));
         self.findable = true;
         self.open = Some((file, Some(permit)));
         self.began = bytes > 0;
@@ -98,21 +113,30 @@ impl Draft {
         }
         self.temporary
             .take()
-            .is_some_and(|temporary| temporary.keep().is_ok())
+            .is_some_and(|(temporary, _)| temporary.keep().is_ok())
     }
 
     /// A draft that keeps nothing, where a draft has to be.
-    pub(super) fn nowhere() -> Self {
-        Self::new(Target::Discard, Arc::new(Semaphore::new(0)))
+    pub(super) fn nowhere(&self) -> Self {
+        Self::new(Target::Discard, self.shared.clone())
     }
 
     /// Writes the chunks at the end, and opens the file first if need be.
     pub(super) fn append(&mut self, chunks: &[Bytes]) -> Result<(), Failure> {
+        let (file, permit) = self.write(chunks)?;
+        if permit.is_some() || self.temporary.is_none() {
+            self.open = Some((file, permit));
+        }
+        Ok(())
+    }
+
+    /// Writes the chunks at the end; the file, still open.
+    fn write(&mut self, chunks: &[Bytes]) -> Result<(File, Option<OwnedSemaphorePermit>), Failure> {
         self.refuse_binary_on_terminal(chunks)?;
         let (mut file, permit) = match self.open.take() {
             Some(open) => open,
             None => {
-                let permit = Arc::clone(&self.files).try_acquire_owned().ok();
+                let permit = Arc::clone(&self.shared.files).try_acquire_owned().ok();
                 // One that is closed between two writes loses its lock, and is not to be found.
                 match self.create_marked(permit.is_some()) {
                     Some(file) => (file, permit),
@@ -122,61 +146,67 @@ impl Draft {
         };
         self.began = true;
         write_all(&mut file, chunks).map_err(|error| Failure::from_io("write", self.shown(), &error))?;
-        if permit.is_some() || self.temporary.is_none() {
-            self.open = Some((file, permit));
-        }
-        Ok(())
+        Ok((file, permit))
     }
 
     /// Writes the last chunks and gives the file its name.
     pub(super) fn finish(mut self, chunks: &[Bytes]) -> Result<(), Failure> {
         // An empty body makes an empty file, but need not open standard output or a device.
-        if !chunks.is_empty() || matches!(self.target, Target::File { .. }) {
-            self.append(chunks)?;
+        if chunks.is_empty() && !matches!(self.target, Target::File { .. }) {
+            return Ok(());
         }
-        // Locked until it has its name, so that nobody takes it over in between.
-        let open = self.open.take().filter(|_| self.findable);
-        let kept = match (&self.target, self.temporary.take()) {
-            (Target::File { path, force }, Some(temporary)) => keep(temporary, path, *force),
+        // Open, and locked if others may find it, until it has its name.
+        let (file, _permit) = self.write(chunks)?;
+        match (&self.target, self.temporary.take()) {
+            (Target::File { path, force }, Some((temporary, _))) => {
+                private::publish(&file, temporary, path, *force)
+            }
             _ => Ok(()),
-        };
-        drop(open);
-        kept
+        }
     }
 
     /// A new file under the name that follows from the mark, if there is one and nobody has that name.
     fn create_marked(&mut self, stays_open: bool) -> Option<File> {
-        let mark = self.mark.filter(|_| stays_open && self.temporary.is_none())?;
+        if !stays_open || self.temporary.is_some() {
+            return None;
+        }
         let Target::File { path, .. } = &self.target else {
             return None;
         };
-        let name = marked_name(path, mark);
-        let file = OpenOptions::new()
-            .append(true)
-            .create_new(true)
-            .open(&name)
-            .ok()?;
-        if !lock(&file, &name) {
+        let name = self.marked_name(path)?;
+        let file = private::create(&name).ok()?;
+        let identity = Identity::of(&file).ok()?;
+        if !private::lock(&file, &name) {
             return None;
         }
-        self.temporary = Some(TempPath::try_from_path(name).ok()?);
+        self.temporary = Some((TempPath::try_from_path(name).ok()?, identity));
         self.findable = true;
         Some(file)
+    }
+
+    /// The name of the part that a later run finds.
+    fn marked_name(&self, path: &Path) -> Option<PathBuf> {
+        let name = self.shared.names.name(self.mark.as_deref()?)?;
+        Some(folder(path).join(format!("{}{name}.part", prefix(path))))
     }
 
     fn open(&mut self) -> Result<File, Failure> {
         let opened = match (&self.target, &self.temporary) {
             (Target::Discard, _) => Err(io::ErrorKind::Unsupported.into()),
             (Target::Stdout { .. }, _) => stdout(),
-            (Target::Device(path), _) => OpenOptions::new().write(true).open(path),
-            (Target::File { .. }, Some(temporary)) => OpenOptions::new().append(true).open(temporary),
-            (Target::File { path, .. }, None) => create_beside(path).map(|created| {
-                let (file, temporary) = created.into_parts();
-                self.temporary = Some(temporary);
-                file
-            }),
+            (Target::Device(path), _) => open_device(path),
+            (Target::File { .. }, Some((temporary, identity))) => reopen(temporary, *identity),
+            (Target::File { path, .. }, None) => self.create_beside(&path.clone()),
         };
         opened.map_err(|error| Failure::from_io("create", self.shown(), &error))
+    }
+
+    /// A new file in the same folder, so that renaming it never copies.
+    fn create_beside(&mut self, path: &Path) -> io::Result<File> {
+        let created = private::create_unnamed(&folder(path), &prefix(path), ".part")?;
+        let (file, temporary) = created.into_parts();
+        self.temporary = Some((temporary, Identity::of(&file)?));
+        Ok(file)
     }
 
     /// As curl does: binary data would garble a terminal, so it has to be asked for.
@@ -213,41 +243,24 @@ fn stdout() -> io::Result<File> {
     }
 }
 
-/// A new file in the same folder, so that renaming it never copies, with the permissions any new file gets.
-fn create_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let prefix = prefix(path);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(".part");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // The umask takes away what it does from every new file; tempfile alone would leave 0600.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+/// Something that was no regular file when it was looked at. What has taken its place is not overwritten.
+fn open_device(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    if file.metadata()?.is_file() {
+        return Err(io::ErrorKind::AlreadyExists.into());
     }
-    builder.tempfile_in(folder(path))
+    Ok(file)
 }
 
-/// The name of the part of a body that a later run finds.
-fn marked_name(path: &Path, mark: u64) -> PathBuf {
-    folder(path).join(format!("{}{mark:016x}.part", prefix(path)))
-}
-
-/// Locks an open file, unless another process has; false too when the name is another file's by now.
-#[cfg(unix)]
-fn lock(file: &File, name: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    if rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
-        return false;
+/// The draft's own file again, and no other.
+fn reopen(path: &Path, identity: Identity) -> io::Result<File> {
+    let file = private::open(path)?;
+    if Identity::of(&file)? != identity {
+        return Err(io::Error::other(
+            "somebody else has replaced it while it was written",
+        ));
     }
-    match (file.metadata(), std::fs::symlink_metadata(name)) {
-        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
-        _ => false,
-    }
-}
-
-#[cfg(not(unix))]
-fn lock(_: &File, _: &Path) -> bool {
-    false
+    Ok(file)
 }
 
 fn folder(path: &Path) -> PathBuf {
@@ -268,19 +281,6 @@ fn prefix(path: &Path) -> String {
         end -= 1;
     }
     format!(".{}.", name.get(..end).unwrap_or_default())
-}
-
-/// Renames the complete file. Without `force` the kernel refuses if the name was taken meanwhile.
-fn keep(temporary: TempPath, path: &Path, force: bool) -> Result<(), Failure> {
-    let kept = if force {
-        temporary.persist(path)
-    } else {
-        temporary.persist_noclobber(path)
-    };
-    kept.map_err(|refused| match refused.error.kind() {
-        io::ErrorKind::AlreadyExists => target::exists(path),
-        _ => Failure::from_io("rename the complete file to", path, &refused.error),
-    })
 }
 
 /// All chunks, in as few gathered writes as the system takes.
@@ -312,7 +312,11 @@ mod tests {
             path: path.to_owned(),
             force,
         };
-        Draft::new(target, Arc::new(Semaphore::new(files)))
+        let shared = Shared {
+            files: Arc::new(Semaphore::new(files)),
+            names: Arc::new(PartNames::with_key([7; 32])),
+        };
+        Draft::new(target, shared)
     }
 
     fn names(folder: &Path) -> io::Result<Vec<String>> {
@@ -356,19 +360,73 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
         let mut first = draft(&path, false, 1);
-        first.mark(7);
+        first.mark(vec![7]);
         first.append(&[Bytes::from_static(b"half ")])?;
-        assert_eq!(draft(&path, false, 1).find(7), None, "it is being written");
+        assert_eq!(draft(&path, false, 1).find(vec![7]), None, "it is being written");
         assert!(first.leave());
-        assert_eq!(draft(&path, false, 1).find(8), None, "another version");
-        assert_eq!(draft(&path, false, 0).find(7), None, "no file may stay open");
+        assert_eq!(draft(&path, false, 1).find(vec![8]), None, "another version");
+        assert_eq!(
+            draft(&path, false, 0).find(vec![7]),
+            None,
+            "no file may stay open"
+        );
         let mut second = draft(&path, false, 1);
-        assert_eq!(second.find(7), Some(5));
-        assert_eq!(draft(&path, false, 1).find(7), None, "it is being written again");
+        assert_eq!(second.find(vec![7]), Some(5));
+        assert_eq!(
+            draft(&path, false, 1).find(vec![7]),
+            None,
+            "it is being written again"
+        );
         second.append(&[Bytes::from_static(b"and ")])?;
         second.finish(&[Bytes::from_static(b"half")])?;
         assert_eq!(fs::read(&path)?, b"half and half");
         assert_eq!(names(folder.path())?, ["a"]);
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_somebody_replaces_while_it_is_written_never_gets_the_name() -> Result {
+        // One that stays open, and one that is opened for each write.
+        for files in [1, 0] {
+            for by_link in [false, true] {
+                let folder = tempfile::tempdir()?;
+                let elsewhere = tempfile::tempdir()?;
+                let path = folder.path().join("a");
+                let other = elsewhere.path().join("other");
+                fs::write(&other, b"of mine")?;
+                let mut draft = draft(&path, true, files);
+                draft.append(&[Bytes::from_static(b"half ")])?;
+                let temporary = folder.path().join(&names(folder.path())?[0]);
+                fs::remove_file(&temporary)?;
+                if by_link {
+                    std::os::unix::fs::symlink(&other, &temporary)?;
+                } else {
+                    // The inode may be the same again: that others can write to it gives it away then.
+                    use std::os::unix::fs::PermissionsExt;
+                    fs::write(&temporary, b"foreign")?;
+                    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o666))?;
+                }
+                let failure = draft.finish(&[Bytes::from_static(b"and half")]);
+                let failure = failure.err().ok_or("it was published")?;
+                assert_eq!(failure.exit, crate::exit::Exit::LocalIo);
+                assert!(!path.exists());
+                assert_eq!(fs::read(&other)?, b"of mine");
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_takes_the_place_of_a_device_is_not_overwritten() -> Result {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        fs::write(&path, b"of mine")?;
+        let draft = draft(&path, false, 1);
+        let draft = Draft::new(Target::Device(path.clone()), draft.shared.clone());
+        assert!(draft.finish(&[Bytes::from_static(b"new")]).is_err());
+        assert_eq!(fs::read(&path)?, b"of mine");
         Ok(())
     }
 
@@ -377,7 +435,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
         let mut draft = draft(&path, false, 1);
-        draft.mark(7);
+        draft.mark(vec![7]);
         draft.append(&[Bytes::from_static(b"old")])?;
         assert!(draft.restart());
         assert!(names(folder.path())?.is_empty());

@@ -16,12 +16,13 @@ use crate::cause::OfStream;
 use crate::connect::parse_url;
 use crate::exit::{Exit, Failure};
 
-use super::draft::Draft;
 use super::progress::Progress;
 use super::report::Outcome;
-use super::resume::{Failed, Found, Part, Retries};
-use super::sink::{self, Broken, Disk};
+use super::resume::{Found, Part, TakenUp};
+use super::retry::{Failed, Retries};
+use super::sink::{self, Broken, Disk, Received};
 use super::target::Places;
+use super::version::Extent;
 
 /// As many redirects as RFC 9110 section 15.4 leaves to the client's judgement; ten is not yet a loop.
 const MOST_REDIRECTS: usize = 10;
@@ -29,8 +30,19 @@ const MOST_REDIRECTS: usize = 10;
 /// again. A list of 10,000 to a server that retires after 1,000 needs ten.
 const MOST_TRIES: usize = 20;
 
+/// A range that ends before the whole is no failure if it brings as many bytes: the rest is asked for at once.
+const WORTH_A_REQUEST: u64 = 64 << 10;
+
 /// 416: the range begins behind the end (RFC 9110 section 15.5.17).
 const NOTHING_THERE: u16 = 416;
+
+/// A try that failed, and what came before it did.
+type Tried = (Failed, Option<Part>);
+
+/// A failure after which nothing is to be kept.
+fn lasting(failure: Failure) -> Tried {
+    (Failed::lasting(failure), None)
+}
 
 /// What the requests of a run share.
 pub(crate) struct Fetcher {
@@ -66,10 +78,14 @@ impl Fetcher {
         };
         let place = target.path().map(ToOwned::to_owned);
         let mut retries = Retries::new(self.retries);
-        let mut part = Part::new(Draft::new(target, Arc::clone(&self.disk.files)));
+        let mut part = Part::new(self.disk.draft(target));
         loop {
             let (broken, left) = match self.attempt(url.clone(), part, outcome).await {
-                Ok(()) => break,
+                Ok(None) => break,
+                Ok(Some(short)) => {
+                    part = short;
+                    continue;
+                }
                 Err(failed) => failed,
             };
             let Some(wait) = retries.next(&broken) else {
@@ -91,68 +107,109 @@ impl Fetcher {
         Ok(())
     }
 
-    /// One try: the request, for what the part lacks, and the body. What came is handed back with the failure.
-    async fn attempt(
-        &self,
-        url: Url,
-        mut part: Part,
-        outcome: &mut Outcome,
-    ) -> Result<(), (Failed, Option<Part>)> {
-        let asked = match self.response(url.clone(), part.range(), outcome).await {
-            // There is nothing behind what came: it is no beginning of this version.
-            Err(_) if part.offset > 0 && outcome.status == Some(NOTHING_THERE) && part.restart() => {
-                self.response(url.clone(), None, outcome).await
-            }
-            asked => asked,
-        };
-        let mut response = match asked {
+    /// One try: the request, for what the part lacks, and the body. A part that is still short is handed back, to be
+    /// asked for again at once, or with the failure.
+    async fn attempt(&self, url: Url, mut part: Part, outcome: &mut Outcome) -> Result<Option<Part>, Tried> {
+        let mut response = match self.ask(&url, &mut part, outcome).await {
             Ok(response) => response,
             Err(failed) => return Err((failed, Some(part))),
         };
-        match part.find(&outcome.url, &response).await {
-            Ok(Found::Nothing) => {}
-            Ok(Found::All) => {
+        match part.find(&outcome.url, &response).await.map_err(lasting)? {
+            Found::Nothing => {}
+            Found::All => {
                 outcome.bytes = part.offset;
-                let finished = part.finish().await;
-                return finished.map_err(|failure| (Failed::lasting(failure), None));
+                return part.finish().await.map(|()| None).map_err(lasting);
             }
-            Ok(Found::Some) => {
+            Found::Some => {
                 // An earlier run has some of it: the rest is asked for instead.
                 drop(response);
-                response = match self.response(url, part.range(), outcome).await {
+                response = match self.ask(&url, &mut part, outcome).await {
                     Ok(response) => response,
                     Err(failed) => return Err((failed, Some(part))),
                 };
             }
-            Err(failure) => return Err((Failed::lasting(failure), None)),
         }
-        if let Err(failure) = part.take_up(&outcome.url, &response) {
-            return Err((Failed::lasting(failure), None));
+        let mut taken = part.take_up(&outcome.url, &response).map_err(lasting)?;
+        if let TakenUp::Nothing = taken {
+            drop(response);
+            response = match self.response(url, None, outcome).await {
+                Ok(response) => response,
+                Err(failed) => return Err((failed, Some(part))),
+            };
+            taken = part.take_up(&outcome.url, &response).map_err(lasting)?;
         }
-        let Part {
-            draft,
-            offset,
-            validator,
-        } = part;
-        outcome.bytes = offset;
+        let extent = match taken {
+            TakenUp::Rest(extent) => Some(extent),
+            TakenUp::Whole | TakenUp::Nothing => None,
+        };
+        self.receive(part, response, extent, outcome).await
+    }
+
+    /// Asks for what the part lacks. If there is nothing behind what came, that is no beginning of this version, and the
+    /// whole is asked for.
+    async fn ask(
+        &self,
+        url: &Url,
+        part: &mut Part,
+        outcome: &mut Outcome,
+    ) -> Result<Response<Incoming>, Failed> {
+        match self.response(url.clone(), part.range(), outcome).await {
+            Err(_) if part.offset > 0 && outcome.status == Some(NOTHING_THERE) && part.restart() => {
+                self.response(url.clone(), None, outcome).await
+            }
+            asked => asked,
+        }
+    }
+
+    /// Receives a body into the part.
+    async fn receive(
+        &self,
+        mut part: Part,
+        response: Response<Incoming>,
+        extent: Option<Extent>,
+        outcome: &mut Outcome,
+    ) -> Result<Option<Part>, Tried> {
+        let before = part.offset;
+        outcome.bytes = before;
+        let draft = part.take_draft();
         let (disk, progress) = (&self.disk, &self.progress);
         let mut body = response.into_body();
-        let received = sink::receive_into(draft, &mut body, disk, progress, &mut outcome.bytes).await;
+        let received = sink::receive_into(draft, &mut body, disk, progress, &mut outcome.bytes, extent).await;
         if self.tells_streams {
             outcome.waited = body.report().await.map(|report| OfStream::receiving(&report));
         }
-        match received {
-            Ok(()) => Ok(()),
-            Err(Broken::Target(failure)) => Err((Failed::lasting(failure), None)),
-            Err(Broken::Body(error, draft)) => {
-                let part = Part {
-                    draft,
-                    offset: outcome.bytes,
-                    validator,
-                };
-                Err((Failed::of(&outcome.url, &error), Some(part)))
+        let (failed, draft) = match received {
+            Ok(Received::Whole) => return Ok(None),
+            Err(Broken::Target(failure)) => return Err(lasting(failure)),
+            Err(Broken::Body(error, draft)) => (Failed::of(&outcome.url, &error), draft),
+            Err(Broken::Length(draft)) => {
+                part.draft = draft;
+                part.give_up(&outcome.url, "it is not as long as its Content-Range")
+                    .map_err(lasting)?;
+                outcome.bytes = 0;
+                let text = format!(
+                    "{}: the server sent a part that is not as long as its Content-Range; the fault is the server's",
+                    outcome.url
+                );
+                return Err((Failed::passing(Failure::new(Exit::BodyLength, text)), Some(part)));
             }
-        }
+            Ok(Received::Short(draft)) => {
+                if outcome.bytes - before >= WORTH_A_REQUEST {
+                    part.draft = draft;
+                    part.offset = outcome.bytes;
+                    return Ok(Some(part));
+                }
+                let text = format!(
+                    "{}: the server sends only {} bytes of the rest at a time; the fault is the server's",
+                    outcome.url,
+                    outcome.bytes - before
+                );
+                (Failed::passing(Failure::new(Exit::BodyLength, text)), draft)
+            }
+        };
+        part.draft = draft;
+        part.offset = outcome.bytes;
+        Err((failed, Some(part)))
     }
 
     /// The response whose body is wanted: past the redirects, with a status below 400.

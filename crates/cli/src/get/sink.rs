@@ -17,9 +17,11 @@ use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use crate::exit::{Exit, Failure};
 
-use super::draft::Draft;
+use super::draft::{Draft, Shared};
+use super::part_names::PartNames;
 use super::progress::Progress;
 use super::target::Target;
+use super::version::Extent;
 
 /// As much as one write takes. Past a MiB a system call's cost is lost among the copying.
 const FULL: usize = 1 << 20;
@@ -34,15 +36,23 @@ const FILES_KEPT_OPEN: usize = 128;
 /// What the bodies of a run share: memory and file descriptors.
 pub(crate) struct Disk {
     memory: Arc<Semaphore>,
-    pub(super) files: Arc<Semaphore>,
+    shared: Shared,
 }
 
 impl Disk {
     pub(crate) fn new() -> Self {
         Self {
             memory: Arc::new(Semaphore::new(GATHERED_BY_ALL)),
-            files: Arc::new(Semaphore::new(FILES_KEPT_OPEN)),
+            shared: Shared {
+                files: Arc::new(Semaphore::new(FILES_KEPT_OPEN)),
+                names: Arc::new(PartNames::of_user()),
+            },
         }
+    }
+
+    /// A draft of the target, of which nothing is written.
+    pub(super) fn draft(&self, target: Target) -> Draft {
+        Draft::new(target, self.shared.clone())
     }
 }
 
@@ -58,11 +68,16 @@ pub(crate) async fn receive(
     progress: &Progress,
     received: &mut u64,
 ) -> Result<(), Failure> {
-    let draft = Draft::new(target, Arc::clone(&disk.files));
-    match receive_into(draft, body, disk, progress, received).await {
-        Ok(()) => Ok(()),
+    let draft = disk.draft(target);
+    match receive_into(draft, body, disk, progress, received, None).await {
+        Ok(Received::Whole) => Ok(()),
         Err(Broken::Body(error, _)) => Err(Failure::from_library(place, &error)),
         Err(Broken::Target(failure)) => Err(failure),
+        // A body without an extent ends where it ends.
+        Ok(Received::Short(_)) | Err(Broken::Length(_)) => {
+            let text = format!("{place}: the body has another length by a fault of this program");
+            Err(Failure::new(Exit::Other, text))
+        }
     }
 }
 
@@ -70,8 +85,18 @@ pub(crate) async fn receive(
 pub(super) enum Broken {
     /// The body broke off. The draft has all that came.
     Body(fullbore::Error, Draft),
+    /// The body is not as long as its range.
+    Length(Draft),
     /// The target cannot be written.
     Target(Failure),
+}
+
+/// How much of the whole there is after a body has come.
+pub(super) enum Received {
+    /// All, under its name.
+    Whole,
+    /// Less: the range ends before the whole does.
+    Short(Draft),
 }
 
 impl From<Failure> for Broken {
@@ -80,7 +105,7 @@ impl From<Failure> for Broken {
     }
 }
 
-/// Receives the rest of a body, behind what the draft has of it.
+/// Receives a body behind what the draft has of it. `extent` says where the body of a 206 response ends.
 ///
 /// # Errors
 /// See [`Broken`].
@@ -90,7 +115,8 @@ pub(super) async fn receive_into(
     disk: &Disk,
     progress: &Progress,
     received: &mut u64,
-) -> Result<(), Broken> {
+    extent: Option<Extent>,
+) -> Result<Received, Broken> {
     if let Some(length) = body.size_hint().exact() {
         progress.expect(length);
     }
@@ -105,7 +131,15 @@ pub(super) async fn receive_into(
             Step::Write => sink.begin_write(),
             Step::Wrote(draft) => sink.draft = Some(draft?),
             Step::Failed(error) => return Err(Broken::Body(error, sink.keep().await?)),
-            Step::End => return Ok(sink.finish().await?),
+            Step::End => break,
+        }
+    }
+    match extent {
+        Some(extent) if *received != extent.end => Err(Broken::Length(sink.keep().await?)),
+        Some(extent) if extent.end < extent.total => Ok(Received::Short(sink.keep().await?)),
+        _ => {
+            sink.finish().await?;
+            Ok(Received::Whole)
         }
     }
 }

@@ -40,7 +40,11 @@ impl Target {
             return Ok(Self::Stdout { asked: true });
         }
         let link = match tokio::fs::symlink_metadata(path).await {
-            Ok(found) => found.is_symlink(),
+            Ok(found) if found.is_symlink() => {
+                refuse_foreign_link(path, &found)?;
+                true
+            }
+            Ok(_) => false,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Self::File {
                     path: path.to_owned(),
@@ -80,6 +84,28 @@ impl Target {
             Self::Device(path) | Self::File { path, .. } => Some(path),
         }
     }
+}
+
+/// A link of another user's, in a folder that several write to, may lead to any file of this user's. The kernel has the
+/// same rule (`fs.protected_symlinks`), but not for a link whose end is looked up first.
+#[cfg(unix)]
+fn refuse_foreign_link(path: &Path, link: &std::fs::Metadata) -> Result<(), Failure> {
+    use std::os::unix::fs::MetadataExt;
+    if [0, super::private::user()].contains(&link.uid()) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Exit::Exists,
+        format!(
+            "{} is a link of another user; name the file itself",
+            path.display()
+        ),
+    ))
+}
+
+#[cfg(not(unix))]
+fn refuse_foreign_link(_: &Path, _: &std::fs::Metadata) -> Result<(), Failure> {
+    Ok(())
 }
 
 /// The failure for a target that exists already.

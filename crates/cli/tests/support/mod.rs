@@ -5,6 +5,7 @@
 
 pub(crate) mod frames;
 pub(crate) mod peer;
+pub(crate) mod scripted;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -14,11 +15,23 @@ use std::process::{Child, Command, Stdio};
 pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// How one run of the program ended.
-#[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
+}
+
+impl std::fmt::Debug for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A body of a megabyte would bury the rest.
+        let shown = &self.stdout[..self.stdout.len().min(400)];
+        f.debug_struct("Ended")
+            .field("code", &self.code)
+            .field("stdout_length", &self.stdout.len())
+            .field("stdout", &String::from_utf8_lossy(shown))
+            .field("stderr", &self.stderr)
+            .finish()
+    }
 }
 
 impl Ended {
@@ -39,10 +52,13 @@ impl Ended {
     }
 }
 
-/// The program, to be run in `folder`.
+/// The program, to be run in `folder`. It keeps its state in the build's folder, and not in the user's.
 pub(crate) fn program(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullbore"));
-    command.current_dir(folder).stdin(Stdio::null());
+    command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command
 }
 

@@ -1,0 +1,227 @@
+//! Temporary files that nobody else may write: how they are created, opened again, and given their final name.
+//!
+//! A download may go to a folder that others can write to. Whatever stands under a temporary name there may be somebody
+//! else's: a link, a pipe, or a file with octets of their choice. Each check is made on the open descriptor, so that it
+//! holds for the file that is written. Used by `draft`, on blocking threads alone.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use tempfile::{NamedTempFile, TempPath};
+
+use crate::exit::{Exit, Failure};
+
+use super::target;
+
+/// The device and inode of a file, by which it is known again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// Of an open file.
+    #[cfg(unix)]
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        Ok(Self::from(&file.metadata()?))
+    }
+
+    /// Of whatever has this name, links not followed.
+    #[cfg(unix)]
+    fn named(path: &Path) -> io::Result<Self> {
+        Ok(Self::from(&std::fs::symlink_metadata(path)?))
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn of(_: &File) -> io::Result<Self> {
+        Ok(Self { device: 0, inode: 0 })
+    }
+
+    #[cfg(not(unix))]
+    fn named(_: &Path) -> io::Result<Self> {
+        Ok(Self { device: 0, inode: 0 })
+    }
+}
+
+#[cfg(unix)]
+impl From<&std::fs::Metadata> for Identity {
+    fn from(found: &std::fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+        }
+    }
+}
+
+/// A new file under this name, for appending.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // `create_new` is O_EXCL, which follows no link.
+    options.append(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(mode::written());
+    }
+    options.open(path)
+}
+
+/// A new file with a random name that begins and ends so.
+pub(super) fn create_unnamed(folder: &Path, prefix: &str, suffix: &str) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix).suffix(suffix);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(mode::written()));
+    }
+    builder.tempfile_in(folder)
+}
+
+/// Opens a file that this user has left, for appending; an error when it may be another's work.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // A pipe would otherwise wait for a reader.
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    }
+    let file = options.open(path)?;
+    if is_private(&file.metadata()?, 0o022) {
+        Ok(file)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is not a file that only this user can write",
+        ))
+    }
+}
+
+/// Whether this is a regular file of this user's under one name, with none of these permissions.
+#[cfg(unix)]
+pub(super) fn is_private(found: &std::fs::Metadata, permissions: u32) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    found.is_file() && found.uid() == user() && found.nlink() == 1 && found.mode() & permissions == 0
+}
+
+#[cfg(not(unix))]
+pub(super) fn is_private(found: &std::fs::Metadata, _: u32) -> bool {
+    found.is_file()
+}
+
+/// Whether others may rename what this user has in the folder: it is writable by everybody, or by a group that is not
+/// the user's own, and has no sticky bit. A part that is found there may stand under the name of another.
+#[cfg(unix)]
+pub(super) fn is_shared(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    const STICKY: u32 = 0o1000;
+    let Ok(found) = std::fs::metadata(folder) else {
+        return true;
+    };
+    let group = found.mode() & 0o020 != 0 && found.gid() != rustix::process::getegid().as_raw();
+    let strangers = ![user(), 0].contains(&found.uid());
+    strangers || (group || found.mode() & 0o002 != 0) && found.mode() & STICKY == 0
+}
+
+#[cfg(not(unix))]
+pub(super) fn is_shared(_: &Path) -> bool {
+    true
+}
+
+/// The effective user.
+#[cfg(unix)]
+pub(super) fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Locks an open file, unless another process has; false too when the name is another file's by now.
+#[cfg(unix)]
+pub(super) fn lock(file: &File, name: &Path) -> bool {
+    use rustix::fs::{FlockOperation, flock};
+    if flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return false;
+    }
+    is_named(file, name)
+}
+
+#[cfg(not(unix))]
+pub(super) fn lock(_: &File, _: &Path) -> bool {
+    false
+}
+
+fn is_named(file: &File, name: &Path) -> bool {
+    matches!((Identity::of(file), Identity::named(name)), (Ok(open), Ok(named)) if open == named)
+}
+
+/// Gives a complete file its name and the permissions of any new file. Without `force` the kernel refuses if the name
+/// was taken meanwhile.
+///
+/// # Errors
+/// It cannot be renamed, or another file has been put into its place.
+pub(super) fn publish(file: &File, temporary: TempPath, path: &Path, force: bool) -> Result<(), Failure> {
+    let replaced = || {
+        let text = format!(
+            "{}: somebody else has replaced the file while it was written; choose a folder that others cannot write to",
+            path.display()
+        );
+        Failure::new(Exit::LocalIo, text)
+    };
+    if !is_named(file, &temporary) {
+        return Err(replaced());
+    }
+    #[cfg(unix)]
+    if mode::written() != mode::complete() {
+        use std::os::unix::fs::PermissionsExt;
+        file.set_permissions(std::fs::Permissions::from_mode(mode::complete()))
+            .map_err(|error| Failure::from_io("set the permissions of", path, &error))?;
+    }
+    let kept = if force {
+        temporary.persist(path)
+    } else {
+        temporary.persist_noclobber(path)
+    };
+    kept.map_err(|refused| match refused.error.kind() {
+        io::ErrorKind::AlreadyExists => target::exists(path),
+        _ => Failure::from_io("rename the complete file to", path, &refused.error),
+    })?;
+    if is_named(file, path) {
+        Ok(())
+    } else {
+        Err(replaced())
+    }
+}
+
+/// The permissions of new files.
+#[cfg(unix)]
+mod mode {
+    use std::sync::OnceLock;
+
+    /// While a file is written: those of any new file, and none for others to write, whatever the umask.
+    pub(super) fn written() -> u32 {
+        complete() & !0o022
+    }
+
+    /// Once it is complete: those that the umask leaves.
+    pub(super) fn complete() -> u32 {
+        static MODE: OnceLock<u32> = OnceLock::new();
+        *MODE.get_or_init(|| 0o666 & !umask())
+    }
+
+    /// The system only tells it for a new one in exchange, which other threads could see; Linux also has it in a file.
+    #[allow(clippy::useless_conversion, reason = "mode_t has 16 bits on some systems")]
+    fn umask() -> u32 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let told = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        if let Some(mask) = told.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()) {
+            return mask;
+        }
+        let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        rustix::process::umask(mask);
+        u32::from(mask.as_raw_mode())
+    }
+}

@@ -1,0 +1,327 @@
+//! Which version of a body a response carries, and which part of it (RFC 9110 sections 8.8, 14.4 and 15.3.7).
+//!
+//! A 206 response is combined with what an earlier 200 response began only if its fields prove that both are parts of
+//! one representation. `resume` acts on it.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HeaderMap, HeaderName,
+    HeaderValue, LAST_MODIFIED,
+};
+
+/// What a 200 response says of the representation that it carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    validator: Validator,
+    /// The length of the whole in bytes.
+    total: Option<u64>,
+    coding: Option<HeaderValue>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Validator {
+    Tag(HeaderValue),
+    Date(HeaderValue),
+}
+
+/// Where a part that fits ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// How many bytes of the whole there are with this part.
+    pub(super) end: u64,
+    /// How many bytes the whole has.
+    pub(super) total: u64,
+}
+
+impl Version {
+    /// The version of a 200 response's body, if a strong validator tells it from others.
+    pub(super) fn of(headers: &HeaderMap, total: Option<u64>) -> Option<Self> {
+        Some(Self {
+            validator: Validator::of(headers, SystemTime::now())?,
+            total,
+            coding: headers.get(CONTENT_ENCODING).cloned(),
+        })
+    }
+
+    /// What `If-Range` holds.
+    pub(super) fn validator(&self) -> &HeaderValue {
+        match &self.validator {
+            Validator::Tag(value) | Validator::Date(value) => value,
+        }
+    }
+
+    /// How long the whole is, in bytes.
+    pub(super) fn total(&self) -> Option<u64> {
+        self.total
+    }
+
+    /// What tells this version of the body of this URL from all others.
+    pub(super) fn mark(&self, url: &str) -> Vec<u8> {
+        let mut mark = Vec::new();
+        let total = self.total.map(|total| total.to_string()).unwrap_or_default();
+        let coding = self.coding.as_ref().map_or(&[][..], HeaderValue::as_bytes);
+        let kind: &[u8] = match self.validator {
+            Validator::Tag(_) => b"tag",
+            Validator::Date(_) => b"date",
+        };
+        for part in [
+            url.as_bytes(),
+            kind,
+            self.validator().as_bytes(),
+            total.as_bytes(),
+            coding,
+        ] {
+            mark.extend((part.len() as u64).to_be_bytes());
+            mark.extend(part);
+        }
+        mark
+    }
+
+    /// Checks that a 206 response carries the part of this version that begins at `offset`.
+    ///
+    /// # Errors
+    /// Why it cannot be put behind what came.
+    pub(super) fn fit(&self, headers: &HeaderMap, offset: u64) -> Result<Extent, &'static str> {
+        if headers.get(CONTENT_TYPE).is_some_and(|kind| {
+            kind.as_bytes()
+                .to_ascii_lowercase()
+                .starts_with(b"multipart/byteranges")
+        }) {
+            return Err("it has several parts");
+        }
+        let range = single(headers, CONTENT_RANGE)?.ok_or("it does not say which part it is")?;
+        let range = ContentRange::parse(range).ok_or("its Content-Range is wrong")?;
+        if range.first != offset {
+            return Err("it begins elsewhere");
+        }
+        let total = match (range.total, self.total) {
+            (Some(new), Some(old)) if new != old => return Err("it is of a body of another length"),
+            (Some(total), _) | (None, Some(total)) => total,
+            (None, None) => return Err("nobody says how long the whole is"),
+        };
+        if range.last >= total {
+            return Err("it ends behind the whole");
+        }
+        let end = range.last + 1;
+        if let Some(length) = single(headers, CONTENT_LENGTH)? {
+            if number(length.as_bytes()) != Some(end - offset) {
+                return Err("its content-length is not that of its range");
+            }
+        }
+        self.fit_validator(headers)?;
+        match single(headers, CONTENT_ENCODING)? {
+            Some(coding) if Some(coding) != self.coding.as_ref() => Err("it has another content coding"),
+            _ => Ok(Extent { end, total }),
+        }
+    }
+
+    /// A 206 response has the entity tag that a 200 response would have (RFC 9110 section 15.3.7). A date it may leave
+    /// out, since `If-Range` has compared it.
+    fn fit_validator(&self, headers: &HeaderMap) -> Result<(), &'static str> {
+        let tag = single(headers, ETAG)?;
+        let date = single(headers, LAST_MODIFIED)?;
+        let same = match &self.validator {
+            Validator::Tag(old) => tag == Some(old),
+            Validator::Date(old) => tag.is_none() && date.is_none_or(|new| new == old),
+        };
+        if same {
+            Ok(())
+        } else {
+            Err("it is of another version")
+        }
+    }
+}
+
+impl Validator {
+    /// What `If-Range` may hold: a strong entity tag, or without any tag a date that is strong (RFC 9110 section
+    /// 13.1.5).
+    fn of(headers: &HeaderMap, now: SystemTime) -> Option<Self> {
+        match single(headers, ETAG).ok()? {
+            Some(tag) => is_strong(tag.as_bytes()).then(|| Self::Tag(tag.clone())),
+            None => {
+                let date = single(headers, LAST_MODIFIED).ok()??;
+                is_settled(date, headers, now).then(|| Self::Date(date.clone()))
+            }
+        }
+    }
+}
+
+/// `"…"`, and not `W/"…"`.
+fn is_strong(tag: &[u8]) -> bool {
+    tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\"")
+}
+
+/// Whether a date is a strong validator: a second older than the response (RFC 9110 section 8.8.2.2), since what has
+/// changed within a second may change again in it. A response without a date was made now (section 6.6.1).
+fn is_settled(modified: &HeaderValue, headers: &HeaderMap, now: SystemTime) -> bool {
+    let date = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?).ok();
+    let made = match headers.get(DATE) {
+        Some(value) => date(value),
+        None => Some(now),
+    };
+    let settled = date(modified).and_then(|modified| modified.checked_add(Duration::from_secs(1)));
+    matches!((settled, made), (Some(settled), Some(made)) if settled <= made)
+}
+
+/// The only field of its name; one that is repeated says nothing.
+fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, &'static str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err("it repeats a field that may stand only once"),
+    }
+}
+
+/// `bytes 5-9/10` or `bytes 5-9/*` (RFC 9110 section 14.4).
+#[derive(Debug, PartialEq, Eq)]
+struct ContentRange {
+    first: u64,
+    last: u64,
+    total: Option<u64>,
+}
+
+impl ContentRange {
+    fn parse(value: &HeaderValue) -> Option<Self> {
+        let text = value.as_bytes();
+        let unit = text.get(..6)?;
+        if !unit.eq_ignore_ascii_case(b"bytes ") {
+            return None;
+        }
+        let (range, total) = split(text.get(6..)?, b'/')?;
+        let (first, last) = split(range, b'-')?;
+        let (first, last) = (number(first)?, number(last)?);
+        let total = match total {
+            b"*" => None,
+            total => Some(number(total)?),
+        };
+        (first <= last && total.is_none_or(|total| last < total)).then_some(Self { first, last, total })
+    }
+}
+
+fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let place = text.iter().position(|&octet| octet == at)?;
+    Some((text.get(..place)?, text.get(place + 1..)?))
+}
+
+/// Digits alone: no sign and no space.
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_content_range_is_read_or_not_guessed() {
+        let parse = |text: &'static str| {
+            ContentRange::parse(&HeaderValue::from_static(text))
+                .map(|range| (range.first, range.last, range.total))
+        };
+        assert_eq!(parse("bytes 5-9/10"), Some((5, 9, Some(10))));
+        assert_eq!(parse("Bytes 5-9/*"), Some((5, 9, None)));
+        assert_eq!(parse("bytes 5-5/6"), Some((5, 5, Some(6))));
+        for wrong in [
+            "bytes */10",
+            "octets 5-9/10",
+            "bytes 5-4/10",
+            "bytes 5-10/10",
+            "bytes 5-9",
+            "bytes -9/10",
+            "bytes 5-/10",
+            "bytes +5-9/10",
+            "bytes 5 - 9/10",
+            "bytes 5-9/99999999999999999999",
+            "bytes=5-9/10",
+            "",
+            "bytes 0-18446744073709551615/*x",
+        ] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(parse("bytes 0-18446744073709551615/*"), Some((0, u64::MAX, None)));
+    }
+
+    #[test]
+    fn a_range_that_ends_at_the_last_number_there_is_fits_no_body() {
+        let version = Version::of(&headers(&[("etag", "\"a\"")]), None);
+        let fit = |fields| version.as_ref().map(|version| version.fit(&headers(fields), 0));
+        assert_eq!(
+            fit(&[
+                ("etag", "\"a\""),
+                ("content-range", "bytes 0-18446744073709551615/*")
+            ]),
+            Some(Err("nobody says how long the whole is"))
+        );
+        assert_eq!(
+            fit(&[("etag", "\"a\""), ("content-range", "bytes 0-4/9")]),
+            Some(Ok(Extent { end: 5, total: 9 }))
+        );
+    }
+
+    #[test]
+    fn a_date_is_strong_once_it_is_a_second_old() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let strong =
+            |fields: &[(&'static str, &'static str)], now| Validator::of(&headers(fields), now).is_some();
+        assert!(!strong(&[("last-modified", modified)], now));
+        assert!(strong(
+            &[("last-modified", modified)],
+            now + Duration::from_secs(1)
+        ));
+        assert!(strong(
+            &[
+                ("last-modified", modified),
+                ("date", "Sun, 06 Nov 1994 08:49:38 GMT")
+            ],
+            now
+        ));
+        assert!(!strong(
+            &[("last-modified", modified), ("date", "yesterday")],
+            now
+        ));
+        assert!(!strong(
+            &[
+                ("etag", "W/\"a\""),
+                ("last-modified", "Sun, 06 Nov 1990 08:49:37 GMT")
+            ],
+            now
+        ));
+        assert!(!strong(&[("etag", "\"")], now));
+    }
+
+    #[test]
+    fn a_mark_differs_with_each_of_its_parts() {
+        let mark = |url, fields: &[(&'static str, &'static str)], total| {
+            Version::of(&headers(fields), total).map(|version| version.mark(url))
+        };
+        let all = [
+            mark("http://h/a", &[("etag", "\"a\"")], Some(1)),
+            mark("http://h/b", &[("etag", "\"a\"")], Some(1)),
+            mark("http://h/a", &[("etag", "\"b\"")], Some(1)),
+            mark("http://h/a", &[("etag", "\"a\"")], Some(2)),
+            mark("http://h/a", &[("etag", "\"a\"")], None),
+            mark(
+                "http://h/a",
+                &[("etag", "\"a\""), ("content-encoding", "gzip")],
+                Some(1),
+            ),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            assert!(one.is_some());
+            assert!(!all[index + 1..].contains(one), "{index}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Downloads into folders that others can write to: nothing of theirs is taken for ours, and nothing of ours is overwritten.
+#![cfg(unix)]
+
+mod support;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::scripted::{HALF, Server, Then, V1, body, half, rest, whole};
+use support::{Ended, TestResult, ended, names, program, run};
+
+/// Breaks off after half of a body, then sends the rest to whoever asks for it, or else the whole.
+fn server() -> TestResult<Server> {
+    Server::start(|number, asked| match number {
+        1 => (half(asked, V1, &body(1)), Then::Close),
+        _ => match asked.fields.get("range") {
+            Some(_) => {
+                let from = asked.from("\"v1\"").unwrap_or_default();
+                (rest(asked, V1, &body(1), from), Then::Go)
+            }
+            None => (whole(asked, V1, &body(1)), Then::Go),
+        },
+    })
+}
+
+/// A download that broke off, and the part that it left.
+struct Left {
+    server: Server,
+    folder: tempfile::TempDir,
+    part: PathBuf,
+}
+
+impl Left {
+    fn new() -> TestResult<Self> {
+        let server = server()?;
+        let folder = tempfile::tempdir()?;
+        run(folder.path(), ["get", "-o", "out", &server.url()])?.failed_with(10);
+        let left = names(folder.path())?;
+        let [name] = left.as_slice() else {
+            return Err(format!("{left:?}").into());
+        };
+        let part = folder.path().join(name);
+        Ok(Self { server, folder, part })
+    }
+
+    fn again(&self) -> TestResult<Ended> {
+        run(self.folder.path(), ["get", "-o", "out", &self.server.url()])
+    }
+
+    /// Downloads again, and asserts that the whole was had from the server, which nobody was asked the rest of.
+    #[track_caller]
+    fn is_not_taken(&self, why: &str) -> TestResult {
+        let ended = self.again()?;
+        assert_eq!(ended.code, Some(0), "{why}: {ended:?}");
+        assert!(
+            fs::read(self.folder.path().join("out"))? == body(1),
+            "{why}: foreign octets"
+        );
+        assert_eq!(self.server.asked(), 2, "{why}: the rest was asked for");
+        Ok(())
+    }
+}
+
+/// As many octets as the part has, of somebody else's.
+fn foreign() -> Vec<u8> {
+    vec![b'x'; HALF]
+}
+
+fn allow(path: &Path, mode: u32) -> TestResult {
+    Ok(fs::set_permissions(path, Permissions::from_mode(mode))?)
+}
+
+#[test]
+fn a_part_that_others_can_write_is_not_taken() -> TestResult {
+    for mode in [0o666, 0o620, 0o602] {
+        let left = Left::new()?;
+        fs::write(&left.part, foreign())?;
+        allow(&left.part, mode)?;
+        left.is_not_taken(&format!("{mode:o}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_part_of_another_owner_is_not_taken() -> TestResult {
+    let left = Left::new()?;
+    fs::write(&left.part, foreign())?;
+    if std::os::unix::fs::chown(&left.part, Some(65_534), None).is_err() {
+        eprintln!("skipped: only root can give files away");
+        return Ok(());
+    }
+    left.is_not_taken("another owner")
+}
+
+#[test]
+fn a_part_with_two_names_is_not_taken() -> TestResult {
+    let left = Left::new()?;
+    fs::write(&left.part, foreign())?;
+    let other = left.folder.path().join("other");
+    fs::hard_link(&left.part, &other)?;
+    left.is_not_taken("two names")?;
+    assert!(fs::read(&other)? == foreign(), "it was written to");
+    Ok(())
+}
+
+#[test]
+fn a_link_in_the_place_of_a_part_is_not_followed() -> TestResult {
+    let left = Left::new()?;
+    let other = left.folder.path().join("other");
+    fs::write(&other, foreign())?;
+    fs::remove_file(&left.part)?;
+    std::os::unix::fs::symlink(&other, &left.part)?;
+    left.is_not_taken("a link")?;
+    assert!(fs::read(&other)? == foreign(), "it was written to");
+    Ok(())
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_part_holds_nobody_up() -> TestResult {
+    let left = Left::new()?;
+    fs::remove_file(&left.part)?;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &left.part, rustix::fs::FileType::Fifo, mode, 0)?;
+    left.is_not_taken("a pipe")
+}
+
+#[test]
+fn a_part_is_not_taken_where_others_can_rename_it() -> TestResult {
+    let left = Left::new()?;
+    allow(left.folder.path(), 0o777)?;
+    left.is_not_taken("a folder that all can write to")?;
+
+    let left = Left::new()?;
+    allow(left.folder.path(), 0o1777)?;
+    left.again()?.succeeded();
+    assert_eq!(left.server.asked(), 3, "a sticky folder keeps names");
+    assert!(
+        fs::read(left.folder.path().join("out"))? == body(1),
+        "wrong bytes"
+    );
+    Ok(())
+}
+
+/// Downloads with a state folder of its own; the name of the part that is left.
+fn part_name(state: &Path, folder: &Path, url: &str) -> TestResult<String> {
+    ended(
+        program(folder)
+            .args(["get", "-o", "out", url])
+            .env("XDG_STATE_HOME", state),
+    )?
+    .failed_with(10);
+    let left = names(folder)?;
+    let [name] = left.as_slice() else {
+        return Err(format!("{left:?}").into());
+    };
+    fs::remove_file(folder.join(name))?;
+    Ok(name.clone())
+}
+
+#[test]
+fn the_name_of_a_part_follows_from_a_key_that_only_the_user_has() -> TestResult {
+    let server = Server::start(|_, asked| (half(asked, V1, &body(1)), Then::Close))?;
+    let (mine, theirs, folder) = (tempfile::tempdir()?, tempfile::tempdir()?, tempfile::tempdir()?);
+    let name = part_name(mine.path(), folder.path(), &server.url())?;
+    assert_eq!(part_name(mine.path(), folder.path(), &server.url())?, name);
+    assert_ne!(part_name(theirs.path(), folder.path(), &server.url())?, name);
+    let key = fs::metadata(mine.path().join("fullbore/part-key"))?;
+    assert_eq!((key.len(), key.mode() & 0o7777), (32, 0o600));
+    Ok(())
+}
+
+#[test]
+fn without_a_state_folder_a_part_is_not_left_and_the_download_is_tried_again_all_the_same() -> TestResult {
+    let server = server()?;
+    let folder = tempfile::tempdir()?;
+    let get = |more: &[&str]| {
+        ended(
+            program(folder.path())
+                .args(["get", "-o", "out", &server.url()])
+                .args(more)
+                .env_remove("XDG_STATE_HOME")
+                .env_remove("HOME"),
+        )
+    };
+    let broken = get(&[])?;
+    broken.failed_with(10);
+    assert!(!broken.stderr.contains("goes on from there"), "{broken:?}");
+    assert!(names(folder.path())?.is_empty());
+    get(&["--retry", "1"])?.succeeded();
+    assert!(fs::read(folder.path().join("out"))? == body(1), "wrong bytes");
+    Ok(())
+}
+
+#[test]
+fn nobody_else_writes_a_part_whatever_the_umask_and_a_complete_file_has_what_it_leaves() -> TestResult {
+    let server = server()?;
+    let folder = tempfile::tempdir()?;
+    let get = || {
+        let get = format!(
+            "umask 002; exec '{}' get -o out {}",
+            env!("CARGO_BIN_EXE_fullbore"),
+            server.url()
+        );
+        let mut shell = Command::new("sh");
+        let state = concat!(env!("CARGO_TARGET_TMPDIR"), "/state");
+        shell
+            .current_dir(folder.path())
+            .args(["-c", &get])
+            .env("XDG_STATE_HOME", state);
+        ended(&mut shell)
+    };
+    get()?.failed_with(10);
+    let left = names(folder.path())?;
+    let part = fs::metadata(folder.path().join(left.first().ok_or("no part")?))?;
+    assert_eq!(part.mode() & 0o777, 0o644);
+    get()?.succeeded();
+    assert_eq!(server.asked(), 3);
+    assert_eq!(fs::metadata(folder.path().join("out"))?.mode() & 0o777, 0o664);
+    Ok(())
+}
+
+#[test]
+fn a_link_of_another_user_is_not_followed_by_force() -> TestResult {
+    let server = Server::start(|_, asked| (whole(asked, V1, &body(1)), Then::Go))?;
+    let folder = tempfile::tempdir()?;
+    let mine = folder.path().join("mine");
+    fs::write(&mine, "of mine")?;
+    std::os::unix::fs::symlink(&mine, folder.path().join("out"))?;
+    let get = || run(folder.path(), ["get", "--force", "-o", "out", &server.url()]);
+    if std::os::unix::fs::lchown(folder.path().join("out"), Some(65_534), None).is_err() {
+        eprintln!("skipped: only root can give links away");
+        return Ok(());
+    }
+    get()?.failed_with(15);
+    assert_eq!(fs::read_to_string(&mine)?, "of mine");
+    std::os::unix::fs::lchown(
+        folder.path().join("out"),
+        Some(rustix::process::geteuid().as_raw()),
+        None,
+    )?;
+    get()?.succeeded();
+    assert!(fs::read(&mine)? == body(1), "a link of one's own is followed");
+    Ok(())
+}
