@@ -73,7 +73,22 @@ pub(super) struct Connector {
     pub(super) tcp_buffers: TcpBuffers,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
+    /// What stands in for TCP in tests.
+    #[cfg(test)]
+    pub(super) dial: Option<Dial>,
 }
+
+/// Opens a transport of a test's own.
+#[cfg(test)]
+pub(super) type Dial =
+    Arc<dyn Fn() -> futures_util::future::BoxFuture<'static, std::io::Result<Box<dyn Dialed>>> + Send + Sync>;
+
+/// A transport of a test's own.
+#[cfg(test)]
+pub(super) trait Dialed: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
+
+#[cfg(test)]
+impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> Dialed for T {}
 
 impl Connector {
     /// A new connection to the origin; its work goes on in a task of its own.
@@ -82,6 +97,12 @@ impl Connector {
         origin: &Origin<'_>,
         watch: Arc<dyn Watch>,
     ) -> Result<SendRequest, Error> {
+        #[cfg(test)]
+        if let Some(dial) = &self.dial {
+            let opened = dial().await;
+            let io = opened.map_err(|error| Error::with_source(ErrorKind::Connect, "not dialed", error))?;
+            return Ok(start(io, Arc::clone(&self.config), watch));
+        }
         let tcp = connect_tcp(origin, self.tcp_buffers).await?;
         if origin.tls {
             return self.connect_tls(origin, tcp, watch).await;

@@ -10,6 +10,8 @@ mod demand;
 mod lane;
 mod opening;
 mod origin;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -8,8 +8,10 @@ mod body;
 mod faulty;
 mod pair;
 mod raw;
+mod scripted;
 
 pub(crate) use self::body::{Chunks, Guarded, Produced, Taken, empty, full, pattern, take};
 pub(crate) use self::faulty::{Breaks, Choppy, Counter};
 pub(crate) use self::pair::{Pair, Reply, config, get, pair, pair_over, post, refused, soon, windows};
 pub(crate) use self::raw::{Raw, RawFrame, kind};
+pub(crate) use self::scripted::{Counts, End, Observer, Polls, Script, link};

@@ -33,6 +33,11 @@ impl RawFrame {
         payload.get_u32()
     }
 
+    /// The increment of WINDOW_UPDATE.
+    pub(crate) fn increment(&self) -> u32 {
+        self.payload.clone().get_u32()
+    }
+
     pub(crate) fn ends_stream(&self) -> bool {
         self.flags & 1 == 1
     }

@@ -159,6 +159,8 @@ impl ClientBuilder {
             tcp_buffers: self.engine.tcp_buffers,
             #[cfg(feature = "tls")]
             tls: self.tls,
+            #[cfg(test)]
+            dial: None,
         };
         Ok(Client {
             inner: Arc::new(Inner::new(Settings {

@@ -382,4 +382,52 @@ mod tests {
         assert_eq!(demand.take_peak(3), 7);
         assert_eq!(demand.take_peak(0), 3);
     }
+    #[test]
+    fn the_mean_is_of_all_exchanges_at_first_and_of_64_later() {
+        let mut demand = Demand::default();
+        for (took, mean) in [(10, 10), (20, 15), (30, 20)] {
+            demand.exchanged(MS * took);
+            assert_eq!(demand.mean, Some(MS * mean));
+        }
+        for _ in 0..100 {
+            demand.exchanged(MS * 20);
+        }
+        for (took, mean) in [(84, 21), (85, 22)] {
+            demand.exchanged(MS * took);
+            assert_eq!(demand.mean, Some(MS * mean));
+        }
+    }
+
+    #[test]
+    fn a_queue_that_was_empty_for_longer_than_an_exchange_is_a_new_one() {
+        let start = Instant::now();
+        let since = |demand: &Demand| demand.queue.as_ref().map(|queue| queue.since);
+        for (empty, goes_on) in [(MS * 100, true), (MS * 100 + Duration::from_nanos(1), false)] {
+            let mut demand = Demand::default();
+            demand.exchanged(MS * 100);
+            demand.waits(start);
+            demand.emptied(start + MS);
+            demand.waits(start + MS + empty);
+            let expected = if goes_on { start } else { start + MS + empty };
+            assert_eq!(since(&demand), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_queue_that_empties_now_and_then_is_looked_at_anew_after_eight_exchanges() {
+        let start = Instant::now();
+        let mut demand = Demand::default();
+        demand.exchanged(MS * 100);
+        demand.waits(start);
+        let mut began = Vec::new();
+        for turn in 1..=17 {
+            demand.emptied(start + MS * (100 * turn - 1));
+            demand.waits(start + MS * 100 * turn);
+            began.push(demand.queue.as_ref().map(|queue| queue.since == start));
+        }
+        // At 800 ms it is the same still, at 900 ms another one.
+        let same = began.iter().take_while(|&&same| same == Some(true)).count();
+        assert_eq!(same, 8);
+        assert_eq!(demand.queue.map(|queue| queue.since), Some(start + MS * 900));
+    }
 }

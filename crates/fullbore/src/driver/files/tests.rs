@@ -283,3 +283,35 @@ async fn what_cannot_be_mapped_or_has_no_length_is_to_be_read() {
     let expected = octets(&out);
     assert!(write_all(&far, &mut near, &mut out).await.0 == expected);
 }
+
+/// How many mappings of a file the process has.
+fn mappings(file: &File) -> usize {
+    use std::os::unix::fs::MetadataExt as _;
+    let inode = file.metadata().unwrap().ino().to_string();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    // The fifth field of a line is the inode (proc_pid_maps(5)).
+    let of_file = |line: &&str| line.split_whitespace().nth(4) == Some(&inode);
+    maps.lines().filter(of_file).count()
+}
+
+#[tokio::test]
+async fn no_file_stays_mapped_once_a_write_has_ended() {
+    let (mut near, far) = tcp().await;
+    let file = file(300_000);
+    let open = OpenFile::new(file.try_clone().unwrap());
+    let mut out = Answering::new().list([range(&open, 0, 300_000)]);
+    let mut at_once = MOST;
+    assert!(matches!(
+        write_once(&far, &mut out, &mut at_once),
+        Poll::Ready(Ok(Written::Octets(1..)))
+    ));
+    assert_eq!(mappings(&file), 0);
+    write_all(&far, &mut near, &mut out).await;
+    assert_eq!(mappings(&file), 0);
+
+    // Nor when it becomes shorter on the way.
+    let mut out = Answering::new().list([range(&open, 0, 300_000)]);
+    file.set_len(100_000).unwrap();
+    while let Poll::Ready(Ok(_)) = write_once(&far, &mut out, &mut at_once) {}
+    assert_eq!(mappings(&file), 0);
+}

@@ -1,0 +1,276 @@
+//! The pool under a paused clock, over transports in memory, to peers that are scripted frame by frame: which connections
+//! are opened and when, how often the path is measured, and what is forgotten, as counts.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::client::connect::{Dial, Dialed};
+
+#[path = "../../../tests/support/raw.rs"]
+#[allow(dead_code)]
+mod raw;
+#[path = "../../../tests/support/scripted.rs"]
+#[allow(dead_code)]
+mod scripted;
+
+use raw::{Raw, kind};
+use scripted::{End, Script, link};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113 section 6.5.2).
+const MAX_STREAMS: u16 = 3;
+
+/// How the peers of a test behave.
+#[derive(Clone, Copy)]
+struct Plan {
+    /// How long octets take, in each direction.
+    delay: Duration,
+    /// How many streams each connection allows.
+    streams: u32,
+    /// How long a connection takes to be opened.
+    opening: Duration,
+}
+
+/// What the peers of a test have seen.
+#[derive(Default)]
+struct Site {
+    /// When each connection was asked for.
+    dials: Mutex<Vec<Instant>>,
+    /// Connections that have not ended.
+    open: AtomicUsize,
+    pings: AtomicUsize,
+    requests: AtomicUsize,
+    /// Whether connections are refused.
+    refuses: AtomicBool,
+    /// Answers wait while this is set.
+    held: AtomicBool,
+    release: Notify,
+}
+
+impl Site {
+    /// A client to such peers.
+    fn start(plan: Plan, builder: ClientBuilder) -> (Arc<Site>, Client) {
+        let site = Arc::new(Site::default());
+        let dialed = Arc::clone(&site);
+        let dial: Dial = Arc::new(move || {
+            let site = Arc::clone(&dialed);
+            Box::pin(async move {
+                site.dials
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(Instant::now());
+                sleep(plan.opening).await;
+                if site.refuses.load(Ordering::SeqCst) {
+                    return Err(std::io::ErrorKind::ConnectionRefused.into());
+                }
+                let script = Script::delayed(plan.delay);
+                let (near, far) = link(script, script);
+                tokio::spawn(site.serve(far, plan.streams));
+                Ok(Box::new(near) as Box<dyn Dialed>)
+            })
+        });
+        let mut client = builder.build().expect("settings that can be had");
+        let inner = Arc::get_mut(&mut client.inner).expect("nobody else has it yet");
+        let settings = Arc::get_mut(&mut inner.settings).expect("nobody else has them yet");
+        settings.connector.dial = Some(dial);
+        (site, client)
+    }
+
+    fn dials(&self) -> usize {
+        self.dials.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Answers each request at once, unless answers are held.
+    async fn serve(self: Arc<Self>, io: End, streams: u32) {
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let mut peer = Raw::server(io, &[(MAX_STREAMS, streams)]).await;
+        while let Some(frame) = peer.next().await {
+            match frame.kind {
+                kind::SETTINGS if frame.flags & 1 == 0 => peer.send(kind::SETTINGS, 1, 0, &[]).await,
+                kind::PING if frame.flags & 1 == 0 => {
+                    self.pings.fetch_add(1, Ordering::SeqCst);
+                    peer.send(kind::PING, 1, 0, &frame.payload).await;
+                }
+                kind::HEADERS => {
+                    self.requests.fetch_add(1, Ordering::SeqCst);
+                    while self.held.load(Ordering::SeqCst) {
+                        self.release.notified().await;
+                    }
+                    peer.respond(frame.stream, true, &[]).await;
+                }
+                _ => {}
+            }
+        }
+        self.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// So many requests at once, as tasks; those that have begun come first.
+async fn begin(client: &Client, count: usize) -> Vec<JoinHandle<()>> {
+    let requests = (0..count)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let response = client.get("http://one.example/").await.expect("a response");
+                assert_eq!(response.status(), 200);
+            })
+        })
+        .collect();
+    settle().await;
+    requests
+}
+
+async fn all(requests: Vec<JoinHandle<()>>) {
+    for request in requests {
+        request.await.expect("the request succeeded");
+    }
+}
+
+/// Keeps `parallel` requests under way for a time.
+async fn keep_busy(client: &Client, parallel: usize, time: Duration) {
+    let until = Instant::now() + time;
+    let workers: Vec<_> = (0..parallel)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                while Instant::now() < until {
+                    client.get("http://one.example/").await.expect("a response");
+                }
+            })
+        })
+        .collect();
+    all(workers).await;
+}
+
+/// Lets every task that is ready run until none is.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn plan(delay: Duration, streams: u32) -> Plan {
+    Plan {
+        delay,
+        streams,
+        opening: Duration::ZERO,
+    }
+}
+
+fn stats(client: &Client) -> OriginStats {
+    client.stats().pop().expect("one origin")
+}
+
+#[tokio::test(start_paused = true)]
+async fn origins_without_a_connection_are_forgotten_when_64_are_known() {
+    let (site, client) = Site::start(plan(MS, 10), Client::builder());
+    let get = async |number: usize| client.get(&format!("http://{number}.example/")).await;
+    let known = || client.stats().len();
+    get(0).await.expect("a response");
+    site.refuses.store(true, Ordering::SeqCst);
+    for number in 1..FEW_ORIGINS {
+        assert_eq!(get(number).await.expect_err("refused").kind(), ErrorKind::Connect);
+        assert_eq!(known(), number + 1);
+    }
+    get(FEW_ORIGINS).await.expect_err("refused");
+    // The one with a connection, and the one that came last.
+    assert_eq!(known(), 2);
+    assert_eq!(site.dials(), FEW_ORIGINS + 1);
+    get(0).await.expect("on the connection that it has");
+    assert_eq!(site.dials(), FEW_ORIGINS + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn origins_are_looked_through_again_only_when_they_have_doubled() {
+    let (site, client) = Site::start(plan(MS, 10), Client::builder());
+    let get = async |number: usize| client.get(&format!("http://{number}.example/")).await;
+    for number in 0..FEW_ORIGINS {
+        get(number).await.expect("a response");
+    }
+    site.refuses.store(true, Ordering::SeqCst);
+    for number in FEW_ORIGINS..2 * FEW_ORIGINS {
+        get(number).await.expect_err("refused");
+    }
+    assert_eq!(client.stats().len(), 2 * FEW_ORIGINS);
+    get(2 * FEW_ORIGINS).await.expect_err("refused");
+    assert_eq!(client.stats().len(), FEW_ORIGINS + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_path_is_measured_by_three_pings_while_requests_wait_and_by_none_otherwise() {
+    let (site, client) = Site::start(plan(MS * 50, 2), Client::builder().max_connections(1));
+    keep_busy(&client, 2, MS * 2_000).await;
+    assert_eq!(site.pings.load(Ordering::SeqCst), 0, "no request has waited");
+    keep_busy(&client, 5, MS * 5_000).await;
+    assert_eq!(site.pings.load(Ordering::SeqCst), 3);
+    assert_eq!(site.dials(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_path_is_not_measured_again() {
+    let (site, client) = Site::start(plan(MS * 2, 2), Client::builder());
+    keep_busy(&client, 5, MS * 2_000).await;
+    assert_eq!((site.pings.load(Ordering::SeqCst), site.dials()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_grows_while_a_connection_is_opened_waits_anew_before_the_next() {
+    let plan = Plan {
+        opening: MS * 30,
+        ..plan(MS * 50, 2)
+    };
+    let (site, client) = Site::start(plan, Client::builder());
+    let busy = client.clone();
+    let work = tokio::spawn(async move { keep_busy(&busy, 3, MS * 3_000).await });
+    while client.stats().pop().is_none_or(|stats| stats.connections < 2) {
+        sleep(MS).await;
+    }
+    // The second one has been opened, and its SETTINGS are still on their way.
+    assert_eq!(site.dials(), 2);
+    let more = begin(&client, 30).await;
+    assert!(stats(&client).waiting > 30);
+    sleep(MS * 40).await;
+    assert_eq!(site.dials(), 2);
+    all(more).await;
+    assert!(site.dials() > 2, "the queue lasted");
+    work.await.expect("no panic");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_leaves_the_queue_takes_its_waiting_with_it() {
+    let (site, client) = Site::start(plan(MS * 50, 1), Client::builder());
+    all(begin(&client, 1).await).await;
+    // In each round a request waits for 110 ms and gives up: less than the two round trips that justify a connection.
+    for round in 0..6 {
+        let taken = begin(&client, 2).await;
+        let waiting = begin(&client, 1).await;
+        sleep(MS * 110).await;
+        assert_eq!(stats(&client).waiting, 1, "in round {round}");
+        for request in waiting {
+            request.abort();
+        }
+        all(taken).await;
+        assert_eq!(stats(&client).in_flight, 0);
+        sleep(MS * 500).await;
+    }
+    assert_eq!(site.pings.load(Ordering::SeqCst), 3, "the path is known well");
+    assert_eq!(site.dials(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_a_quiet_period_did_not_need_are_closed_but_for_one() {
+    let (site, client) = Site::start(plan(MS * 50, 2), Client::builder().max_connections(4));
+    keep_busy(&client, 40, MS * 5_000).await;
+    assert_eq!(site.dials(), 4);
+    sleep(MS * 61_000).await;
+    assert_eq!(stats(&client).connections, 1);
+    assert_eq!(site.open.load(Ordering::SeqCst), 1);
+    all(begin(&client, 2).await).await;
+    assert_eq!(site.dials(), 4);
+}
