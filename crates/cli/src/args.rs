@@ -265,6 +265,20 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR|discard")]
     pub(crate) uploads: Option<PathBuf>,
 
+    /// The largest upload that is taken; a larger one is answered with 413
+    #[arg(long, value_name = "BYTES", default_value = "16GiB")]
+    pub(crate) max_upload: Bytes,
+
+    /// How many uploads may be stored at once; one more is answered with 503 and Retry-After [default: a quarter of the
+    /// descriptors that the process may have, 4096 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) parallel_uploads: Option<u32>,
+
+    /// How much of the disk uploads leave free; one that would take more is answered with 507 [default: 1GiB, or a
+    /// twentieth of a disk smaller than 20 GiB]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) min_free: Option<Bytes>,
+
     /// Print a line for each request on standard output
     #[arg(long)]
     pub(crate) log: bool,

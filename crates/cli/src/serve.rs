@@ -20,6 +20,8 @@
 //! | `source` | the file that a body reads from, held open or found again |
 //! | `buffers` | the buffers that files are read into |
 //! | `uploads` | PUT and POST |
+//! | `room` | what all uploads together may take |
+//! | `writer` | from the octets of an upload to its file |
 //! | `store` | the file that an upload becomes |
 //! | `respond` | short answers, `date` and `server` |
 //! | `log` | the access log |
@@ -41,12 +43,14 @@ mod range;
 mod representation;
 mod resolve;
 mod respond;
+mod room;
 mod service;
 mod source;
 mod store;
 #[cfg(test)]
 mod tests;
 mod uploads;
+mod writer;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -92,7 +96,7 @@ pub struct Settings {
     /// What files that were read whole come to, in bytes, kept ones and those on their way together; others are read in
     /// chunks while there is no room. Default: 96 MiB, 64 MiB more than are kept.
     pub all_whole_bytes: usize,
-    /// How many files are held open by the responses that they are read for. Those of further responses are opened anew for
+    /// How many files are held open by responses that read them and uploads that write them. Those of further responses are opened anew for
     /// each chunk, and a response ends with an error when its file is not the same any more. Default: 512, half of the
     /// usual limit of a process; `fullbore serve` takes half of its own.
     pub open_files: usize,
@@ -118,11 +122,23 @@ pub struct Settings {
     pub cache_after: Duration,
     /// How many ranges a request may ask for at once; one that asks for more is answered with 416. Default: 16.
     pub max_ranges: usize,
-    /// The largest upload that is taken, in bytes; a larger one is answered with 413. Default: no limit.
+    /// The largest upload that is taken, in bytes; a larger one is answered with 413. Default: 16 GiB.
     pub max_upload_bytes: u64,
+    /// How many uploads may be stored at once; each takes one of [`Self::open_files`] once octets of it have come. One
+    /// more is answered with 503 and `Retry-After`. Default: 256, half of `open_files`.
+    pub max_uploads: usize,
+    /// How many bytes of the disk stay free: an upload that would take more is answered with 507, by its `content-length`
+    /// before anything of it is read, and again while it is written. Unless it is `Some(0)` a twentieth of the disk's
+    /// inodes stays free too. Default: 1 GiB, or a twentieth of a disk smaller than 20 GiB.
+    pub min_free_bytes: Option<u64>,
     /// How many bytes of an upload are gathered for one write; a second lot of the same size may gather while the
     /// first is being written. Default: 256 KiB.
     pub upload_batch_bytes: usize,
+    /// What such lots of all uploads come to, in bytes: each is shorter when there are many, but 4 KiB at least.
+    /// Default: 64 MiB.
+    pub all_batches_bytes: usize,
+    /// How long octets of an upload wait for more to be written with them. Default: 1 s.
+    pub upload_flush_after: Duration,
 }
 
 impl Default for Settings {
@@ -142,8 +158,12 @@ impl Default for Settings {
             cache_bytes: 32 << 20,
             cache_after: Duration::from_secs(2),
             max_ranges: 16,
-            max_upload_bytes: u64::MAX,
+            max_upload_bytes: 16 << 30,
+            max_uploads: 256,
+            min_free_bytes: None,
             upload_batch_bytes: 256 * 1024,
+            all_batches_bytes: 64 << 20,
+            upload_flush_after: Duration::from_secs(1),
         }
     }
 }

@@ -22,6 +22,10 @@ use crate::run::{self, Interrupt};
 /// Threads that read and write files: enough for slow disks, few enough to bound memory.
 const DISK_THREADS: usize = 64;
 
+/// How many uploads are stored at once unless the user says otherwise: with these, what they gather comes to the 64 MiB of
+/// [`Settings::all_batches_bytes`] and no more.
+const MOST_UPLOADS: usize = 4096;
+
 /// Serves until SIGTERM or Ctrl-C, then lets the requests under way end, for as long as `--drain-timeout` says. A second
 /// signal ends it at once.
 ///
@@ -249,12 +253,25 @@ fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
     };
     let mut settings = Settings {
         uploads,
+        max_upload_bytes: args.max_upload.0,
+        min_free_bytes: args.min_free.map(|bytes| bytes.0),
         sends_files: !args.no_sendfile && cfg!(target_os = "linux"),
         ..Settings::default()
     };
     // The other half is for connections.
     if let Some(descriptors) = run::raise_descriptor_limit() {
         settings.open_files = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
+        settings.max_uploads = (settings.open_files / 2).clamp(1, MOST_UPLOADS);
+    }
+    if let Some(uploads) = args.parallel_uploads {
+        settings.max_uploads = usize::try_from(uploads).unwrap_or(usize::MAX);
+        if settings.max_uploads > settings.open_files {
+            return Err(Failure::usage(format!(
+                "--parallel-uploads {uploads} is more than the {} files that this process may hold open, half of its \
+                 descriptors; raise that limit with ulimit -n",
+                settings.open_files
+            )));
+        }
     }
     let files =
         Files::open(&args.root, settings).map_err(|error| Failure::from_io("serve", &args.root, &error))?;

@@ -22,6 +22,7 @@ use tower_service::Service;
 use super::buffers::Buffers;
 use super::cache::Cache;
 use super::file_body::ServeBody;
+use super::room::Room;
 use super::source::Descriptors;
 use super::{Settings, Uploads, files, respond, uploads};
 
@@ -91,6 +92,7 @@ pub(super) struct Shared {
     pub(super) descriptors: Arc<Descriptors>,
     pub(super) cache: Cache,
     pub(super) sink: Sink,
+    pub(super) room: Arc<Room>,
 }
 
 /// Where uploads go.
@@ -114,12 +116,18 @@ impl Files {
             Uploads::Discard => Sink::Discard,
             Uploads::Directory(path) => Sink::Directory(Arc::new(open(path)?)),
         };
+        // Together they hold `open_files` at most.
+        let for_uploads = match sink {
+            Sink::Directory(_) => settings.max_uploads,
+            Sink::Refuse | Sink::Discard => 0,
+        };
         Ok(Files {
             shared: Arc::new(Shared {
                 root: Arc::new(open(root)?),
                 buffers: Buffers::new(settings.chunks(), settings.idle_chunks),
-                descriptors: Descriptors::new(settings.open_files),
+                descriptors: Descriptors::new(settings.open_files.saturating_sub(for_uploads)),
                 cache: Cache::new(settings.cache_bytes, settings.cache_after),
+                room: Room::new(&settings),
                 settings,
                 sink,
             }),
@@ -193,7 +201,9 @@ where
         Method::PUT | Method::POST => match &shared.sink {
             Sink::Refuse => respond::method_not_allowed(allow),
             Sink::Discard => uploads::discard(&shared.settings, &head, body).await,
-            Sink::Directory(directory) => uploads::receive(directory, &shared.settings, &head, body).await,
+            Sink::Directory(directory) => {
+                uploads::receive(directory, &shared.room, &shared.settings, &head, body).await
+            }
         },
         Method::OPTIONS => respond::options(allow),
         _ => respond::method_not_allowed(allow),

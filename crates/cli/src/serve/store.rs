@@ -67,6 +67,11 @@ impl Part {
         })
     }
 
+    /// The file itself, to ask its file system.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Appends `batch`, in as few calls as the system takes.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ mod log;
 mod ranges;
 mod scarce;
 mod traversal;
+mod upload_limits;
 mod uploads;
 
 use std::collections::VecDeque;

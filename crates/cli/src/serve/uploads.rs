@@ -2,7 +2,8 @@
 //!
 //! The file is named by the last segment of the path alone, in one directory. What arrives is gathered into batches
 //! that a blocking job writes while the next gathers, so an upload holds two batches at most, and reads no further
-//! than that: flow control then holds its peer back. The name appears when the body is whole. Called by `service`.
+//! than that: flow control then holds its peer back. The name appears when the body is whole. What all uploads together
+//! may take is `room`'s to say. Called by `service`.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -11,25 +12,27 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, Metadata};
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout_at;
 
 use super::Settings;
 use super::conditional::{self, Validators, Verdict};
 use super::file_body::ServeBody;
 use super::files::random;
-use super::open::{Found, open};
+use super::open::{Found, OpenError, open};
 use super::resolve::{BadPath, MAX_NAME_BYTES, Target, encode};
 use super::respond;
-use super::store::{Part, Published};
+use super::room::Room;
+use super::store::Published;
+use super::writer::{Failure, Place, Writer};
 
-/// How many pieces a batch has at most, so that a peer that sends single octets does not fill memory with their
-/// bookkeeping; as many as one vectored write takes on Linux.
-const MAX_BATCH_SLICES: usize = 1024;
+/// When a client that was told that too much is going on may try again, in seconds.
+const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
 
 /// An answer that ends an upload before its time; boxed, as it is large beside what goes well.
 type Refusal = Box<Response<ServeBody>>;
@@ -45,7 +48,8 @@ where
         while let Some(frame) = next_frame(body.as_mut()).await {
             tally.data(frame)?;
         }
-        tally.end()
+        tally.end()?;
+        Ok::<u64, Refusal>(tally.count)
     };
     match outcome.await {
         Ok(count) => respond::text(StatusCode::OK, &count.to_string()),
@@ -56,6 +60,7 @@ where
 /// Stores the body: 201 for a new file, 200 for one that replaced another, with the count of bytes as the text.
 pub(super) async fn receive<B>(
     directory: &Arc<Dir>,
+    room: &Arc<Room>,
     settings: &Settings,
     head: &Parts,
     body: B,
@@ -63,12 +68,13 @@ pub(super) async fn receive<B>(
 where
     B: Body<Data = Bytes>,
 {
-    let stored = store(directory, settings, head, body).await;
+    let stored = store(directory, room, settings, head, body).await;
     stored.unwrap_or_else(|refusal| *refusal)
 }
 
 async fn store<B>(
     directory: &Arc<Dir>,
+    room: &Arc<Room>,
     settings: &Settings,
     head: &Parts,
     body: B,
@@ -76,7 +82,10 @@ async fn store<B>(
 where
     B: Body<Data = Bytes>,
 {
-    let name = Arc::new(name(head)?);
+    let place = Arc::new(Place {
+        name: name(head)?,
+        directory: Arc::clone(directory),
+    });
     if head.headers.contains_key(CONTENT_RANGE) {
         // RFC 9110 section 14.5: a part must not pass for the whole.
         return Err(refuse(
@@ -88,35 +97,53 @@ where
     // POST never replaces; PUT does, unless it is asked not to.
     let replace = head.method == Method::PUT && !conditional::demands_absence(&head.headers);
 
-    let part = {
-        let (directory, name, head) = (Arc::clone(directory), Arc::clone(&name), head.clone());
-        blocking(move || begin(&directory, &name, &head)).await??
-    };
-    let mut writer = Writer::new(part, settings.upload_batch_bytes);
-    let mut body = pin!(body);
-    let received = async {
-        while let Some(frame) = next_frame(body.as_mut()).await {
-            if let Some(data) = tally.data(frame)? {
-                writer.push(data).await?;
-            }
+    // Before the body is asked for (RFC 9110 section 10.1.1): no more than one that is refused need ever come.
+    if room.is_full() {
+        return Err(busy());
+    }
+    {
+        let (room, place, head) = (Arc::clone(room), Arc::clone(&place), head.clone());
+        let announced = tally.announced.unwrap_or(0);
+        blocking(move || may_begin(&room, &place, &head, announced)).await??;
+    }
+    let mut writer = Writer::new(Arc::clone(room), Arc::clone(&place));
+    if let Err(refusal) = gather(&mut writer, &mut tally, &head.method, pin!(body)).await {
+        writer.abandon().await;
+        return Err(refusal);
+    }
+    match writer.publish(replace).await {
+        Ok(published) => Ok(stored(&place.name, tally.count, &published)),
+        Err(error) => Err(failure(&error, &head.method)),
+    }
+}
+
+/// Reads the body to its end.
+async fn gather<B>(
+    writer: &mut Writer,
+    tally: &mut Tally,
+    method: &Method,
+    mut body: Pin<&mut B>,
+) -> Result<(), Refusal>
+where
+    B: Body<Data = Bytes>,
+{
+    loop {
+        let frame = match writer.flush_at() {
+            None => next_frame(body.as_mut()).await,
+            Some(at) => match timeout_at(at, next_frame(body.as_mut())).await {
+                Ok(frame) => frame,
+                Err(_) => {
+                    writer.flush().await.map_err(|error| failure(&error, method))?;
+                    continue;
+                }
+            },
+        };
+        let Some(frame) = frame else {
+            return tally.end();
+        };
+        if let Some(data) = tally.data(frame)? {
+            writer.push(data).await.map_err(|error| failure(&error, method))?;
         }
-        tally.end()
-    };
-    let count = match received.await {
-        Ok(count) => count,
-        Err(refusal) => {
-            writer.abandon().await;
-            return Err(refusal);
-        }
-    };
-    let part = writer.finish().await?;
-    let published = {
-        let name = Arc::clone(&name);
-        blocking(move || part.publish(&name, replace)).await?
-    };
-    match published {
-        Ok(published) => Ok(stored(&name, count, &published)),
-        Err(error) => Err(io_failure(&error, &head.method)),
     }
 }
 
@@ -128,8 +155,9 @@ async fn next_frame<B: Body>(mut body: Pin<&mut B>) -> Option<Result<Frame<B::Da
     Some(frame.map_err(|_| Broken))
 }
 
-/// Weighs the request against the file that has the name now, and opens the temporary one. Blocks.
-fn begin(directory: &Arc<Dir>, name: &str, head: &Parts) -> Result<Part, Refusal> {
+/// Weighs the request against the file that has the name now, and against the disk. Blocks.
+fn may_begin(room: &Room, place: &Place, head: &Parts, announced: u64) -> Result<(), Refusal> {
+    let Place { directory, name } = place;
     let existing = directory.symlink_metadata(name);
     if existing.as_ref().is_ok_and(Metadata::is_dir) {
         return Err(conflict("a directory has this name"));
@@ -137,6 +165,9 @@ fn begin(directory: &Arc<Dir>, name: &str, head: &Parts) -> Result<Part, Refusal
     // The validators are of the file that GET would find under this name.
     let validators = match open(directory, name) {
         Ok(Found::File(_, metadata)) => Some(Validators::of(&metadata, SystemTime::now())),
+        // Whether there is such a file is not known.
+        Err(OpenError::Exhausted) => return Err(busy()),
+        Err(OpenError::Failed) => return Err(not_stored()),
         _ => None,
     };
     if conditional::evaluate(&head.method, &head.headers, validators.as_ref()) != Verdict::Proceed {
@@ -145,7 +176,8 @@ fn begin(directory: &Arc<Dir>, name: &str, head: &Parts) -> Result<Part, Refusal
     if existing.is_ok() && head.method == Method::POST {
         return Err(conflict("a file has this name; PUT replaces it"));
     }
-    Part::create(directory, name).map_err(|error| io_failure(&error, &head.method))
+    let checked = room.check_new(&**directory, announced);
+    checked.map_err(|error| io_failure(&error, &head.method))
 }
 
 fn stored(name: &str, count: u64, published: &Published) -> Response<ServeBody> {
@@ -237,11 +269,11 @@ impl Tally {
         Ok(Some(data))
     }
 
-    fn end(self) -> Result<u64, Refusal> {
-        if self.announced.is_some_and(|announced| self.count != announced) {
-            return Err(length_mismatch());
+    fn end(&self) -> Result<(), Refusal> {
+        match self.announced {
+            Some(announced) if self.count != announced => Err(length_mismatch()),
+            _ => Ok(()),
         }
-        Ok(self.count)
     }
 }
 
@@ -262,82 +294,18 @@ fn announced_length(headers: &HeaderMap) -> Result<Option<u64>, ()> {
     Ok(announced)
 }
 
-/// Gathers what arrives, and has it written: one batch at the disk, the next one gathering.
-struct Writer {
-    state: WriterState,
-    batch: Vec<Bytes>,
-    batch_bytes: usize,
-    full: usize,
-}
-
-enum WriterState {
-    Ready(Part),
-    Writing(JoinHandle<io::Result<Part>>),
-    /// While one becomes the other; and for good when a write failed.
-    Broken,
-}
-
-impl Writer {
-    fn new(part: Part, full: usize) -> Writer {
-        Writer {
-            state: WriterState::Ready(part),
-            batch: Vec::new(),
-            batch_bytes: 0,
-            full,
-        }
-    }
-
-    async fn push(&mut self, data: Bytes) -> Result<(), Refusal> {
-        self.batch_bytes += data.len();
-        if !data.is_empty() {
-            self.batch.push(data);
-        }
-        if self.batch_bytes >= self.full || self.batch.len() >= MAX_BATCH_SLICES {
-            self.write().await?;
-        }
-        Ok(())
-    }
-
-    /// Starts to write the batch, once the one before is written.
-    async fn write(&mut self) -> Result<(), Refusal> {
-        let mut part = self.ready().await?;
-        let batch = std::mem::take(&mut self.batch);
-        self.batch_bytes = 0;
-        self.state = WriterState::Writing(spawn_blocking(move || {
-            part.write(&batch)?;
-            Ok(part)
-        }));
-        Ok(())
-    }
-
-    async fn finish(mut self) -> Result<Part, Refusal> {
-        if !self.batch.is_empty() {
-            self.write().await?;
-        }
-        self.ready().await
-    }
-
-    /// Removes what was written, so that it is gone before the peer hears of it.
-    async fn abandon(mut self) {
-        drop(self.ready().await);
-    }
-
-    async fn ready(&mut self) -> Result<Part, Refusal> {
-        match std::mem::replace(&mut self.state, WriterState::Broken) {
-            WriterState::Ready(part) => Ok(part),
-            WriterState::Writing(job) => match job.await {
-                Ok(Ok(part)) => Ok(part),
-                Ok(Err(error)) => Err(io_failure(&error, &Method::PUT)),
-                Err(_) => Err(not_stored()),
-            },
-            WriterState::Broken => Err(not_stored()),
-        }
-    }
-}
-
 /// Runs a job on a blocking thread.
 async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     spawn_blocking(job).await.map_err(|_| not_stored())
+}
+
+/// Why an upload is not stored, as an answer.
+fn failure(failure: &Failure, method: &Method) -> Refusal {
+    match failure {
+        Failure::Busy => busy(),
+        Failure::Io(error) => io_failure(error, method),
+        Failure::Lost => not_stored(),
+    }
 }
 
 /// What the disk said, as an answer.
@@ -353,8 +321,27 @@ fn io_failure(error: &io::Error, method: &Method) -> Refusal {
         }
         io::ErrorKind::AlreadyExists => Box::new(respond::status(StatusCode::PRECONDITION_FAILED)),
         io::ErrorKind::IsADirectory => conflict("a directory has this name"),
+        _ if is_short_of_descriptors(error) => busy(),
         _ => not_stored(),
     }
+}
+
+/// Whether the process, or the system, has no descriptor left.
+#[cfg(unix)]
+fn is_short_of_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(not(unix))]
+fn is_short_of_descriptors(_: &io::Error) -> bool {
+    false
+}
+
+fn busy() -> Refusal {
+    let line = "too many uploads are under way; try again later";
+    let response = respond::text(StatusCode::SERVICE_UNAVAILABLE, line);
+    Box::new(respond::with(response, RETRY_AFTER, Some(RETRY_SECONDS)))
 }
 
 fn not_stored() -> Refusal {
@@ -431,6 +418,24 @@ mod tests {
         ] {
             let status = io_failure(&kind.into(), &method).status();
             assert_eq!(status.as_u16(), expected, "{kind:?}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_disk_that_is_full_is_507_and_a_lack_of_descriptors_is_503() {
+        use rustix::io::Errno;
+        for (errno, expected) in [
+            (Errno::NOSPC, 507),
+            (Errno::DQUOT, 507),
+            (Errno::FBIG, 507),
+            (Errno::MFILE, 503),
+            (Errno::NFILE, 503),
+            (Errno::IO, 500),
+        ] {
+            let response = io_failure(&errno.into(), &Method::PUT);
+            assert_eq!(response.status().as_u16(), expected, "{errno:?}");
+            assert_eq!(response.headers().contains_key(RETRY_AFTER), expected == 503);
         }
     }
 

@@ -120,9 +120,25 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn start(folder: &Path, args: &[&str]) -> TestResult<Self> {
-        let mut child = program(folder)
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .args(args)
+        Self::spawn(program(folder).arg("serve").args(args))
+    }
+
+    /// The same in a process that may have only so many descriptors.
+    #[cfg(unix)]
+    pub(crate) fn start_within(descriptors: u32, folder: &Path, args: &[&str]) -> TestResult<Self> {
+        let mut shell = Command::new("sh");
+        shell
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .args(["-c", "ulimit -n $0 && exec \"$@\"", &descriptors.to_string()])
+            .args([env!("CARGO_BIN_EXE_fullbore"), "serve"])
+            .args(args);
+        Self::spawn(&mut shell)
+    }
+
+    fn spawn(command: &mut Command) -> TestResult<Self> {
+        let mut child = command
+            .args(["--listen", "127.0.0.1:0"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;

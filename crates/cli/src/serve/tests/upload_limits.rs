@@ -1,0 +1,224 @@
+//! What uploads may take: slots, memory and the disk have bounds, and what is beyond them is told so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use crate::serve::Uploads;
+use crate::serve::room::{Room, Space};
+
+use super::uploads::{Gated, until};
+use super::*;
+
+fn site(change: impl FnOnce(&mut Settings)) -> Site {
+    Site::with(|root| {
+        let mut settings = Settings {
+            uploads: Uploads::Directory(root.to_owned()),
+            upload_flush_after: Duration::ZERO,
+            min_free_bytes: Some(0),
+            ..Settings::default()
+        };
+        change(&mut settings);
+        settings
+    })
+}
+
+type Upload = JoinHandle<Result<Response<ServeBody>, Infallible>>;
+
+impl Site {
+    fn room(&self) -> Arc<Room> {
+        Arc::clone(&self.files.shared_for_tests().room)
+    }
+
+    /// An upload in a task of its own.
+    fn begin(&self, path: &str, body: impl Body<Data = Bytes> + Send + 'static) -> Upload {
+        let mut files = self.files.clone();
+        tokio::spawn(files.call(request(Method::PUT, path, &[], body)))
+    }
+}
+
+/// Ends an upload whose peer is gone.
+async fn abort(upload: Upload) {
+    upload.abort();
+    assert!(upload.await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test]
+async fn an_upload_of_which_nothing_has_come_takes_no_slot_and_no_descriptor() {
+    let site = site(|_| ());
+    let uploads: Vec<Upload> = (0..20)
+        .map(|number| site.begin(&format!("/{number}"), Script::of([Step::Stall])))
+        .collect();
+    // The last has begun to wait for its body when one behind it is done.
+    assert_eq!(
+        site.send(Method::PUT, "/a", &[], Script::text("a")).await.status,
+        201
+    );
+    assert_eq!((site.room().under_way(), site.under_way()), (0, 0));
+    for upload in uploads {
+        assert!(!upload.is_finished());
+        abort(upload).await;
+    }
+}
+
+#[tokio::test]
+async fn one_upload_more_than_may_be_is_told_to_come_back_later() {
+    let site = site(|settings| settings.max_uploads = 2);
+    let stalled = || Script::of([Step::Data(Bytes::from("x")), Step::Stall]);
+    let first = site.begin("/1", stalled());
+    let second = site.begin("/2", stalled());
+    until(|| site.under_way() == 2).await;
+    assert!(site.room().is_full());
+    for method in [Method::PUT, Method::POST] {
+        // Nothing of its body is needed to say so.
+        let body = Script::of([Step::Stall]);
+        let answer = site.send(method, "/3", &[], body).await;
+        assert_eq!(answer.status, 503);
+        assert_eq!(answer.field("retry-after"), "5");
+        assert_eq!(answer.text(), "too many uploads are under way; try again later\n");
+    }
+    abort(first).await;
+    until(|| site.room().under_way() == 1).await;
+    let answer = site.send(Method::PUT, "/3", &[], Script::text("text")).await;
+    assert_eq!(answer.status, 201);
+    abort(second).await;
+    until(|| site.room().under_way() == 0).await;
+    assert_eq!(site.under_way(), 0);
+    assert_eq!(site.names(), ["3"]);
+}
+
+#[tokio::test]
+async fn an_upload_that_waited_while_the_last_slot_went_is_told_so_with_its_first_octets() {
+    let site = site(|settings| settings.max_uploads = 1);
+    site.write("a", "old");
+    for rest in [vec![], vec![Step::Data(Bytes::from("late"))]] {
+        let (late, release) = Gated::new(Script::of([Step::Stall].into_iter().chain(rest)));
+        let late = site.begin("/late", late);
+        // The late one has passed the first look when another one is done.
+        let answer = site.send(Method::PUT, "/a", &[], Script::text("a")).await;
+        assert_eq!(answer.status, 200);
+        let other = site.begin("/other", Script::of([Step::Data(Bytes::from("x")), Step::Stall]));
+        until(|| site.room().is_full()).await;
+        release.send(()).unwrap();
+        let Ok(response) = late.await.unwrap();
+        assert_eq!(response.status(), 503);
+        abort(other).await;
+        until(|| site.room().under_way() == 0).await;
+        assert_eq!(site.names(), ["a"]);
+    }
+}
+
+#[tokio::test]
+async fn slots_come_back_however_an_upload_ends() {
+    let site = site(|settings| {
+        settings.max_uploads = 1;
+        settings.max_upload_bytes = 1000;
+    });
+    let data = |bytes: usize| Step::Data(Bytes::from(vec![0; bytes]));
+    for (steps, status) in [
+        (vec![data(10)], 201),
+        (vec![data(10)], 200),
+        (vec![data(10), Step::Fail], 400),
+        (vec![data(600), data(600)], 413),
+        (vec![], 200),
+    ] {
+        let answer = site.send(Method::PUT, "/a", &[], Script::of(steps)).await;
+        assert_eq!(answer.status, status);
+        assert_eq!(site.room().under_way(), 0);
+        assert_eq!(site.under_way(), 0);
+    }
+}
+
+#[tokio::test]
+async fn uploads_and_responses_hold_no_more_files_than_there_may_be_open() {
+    let site = site(|settings| {
+        settings.open_files = 5;
+        settings.max_uploads = 2;
+    });
+    site.write("long", pattern(700_000));
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        let request = request(Method::GET, "/long", &[], Empty::<Bytes>::new());
+        held.push(site.call(request).await);
+    }
+    assert_eq!(site.files.shared_for_tests().descriptors.held(), 3);
+}
+
+const MIB: u64 = 1 << 20;
+
+fn disk(free: u64) -> Option<Space> {
+    Some(Space {
+        free,
+        total: 1000 * MIB,
+        free_inodes: 0,
+        inodes: 0,
+    })
+}
+
+#[tokio::test]
+async fn an_upload_that_would_take_the_disk_below_what_stays_free_is_507_at_once() {
+    let site = site(|settings| settings.min_free_bytes = None);
+    *site.room().simulated.lock().unwrap() = disk(51 * MIB);
+    let announced = (MIB + 1).to_string();
+    let fields = [("content-length", announced.as_str())];
+    // Nothing of its body is needed to say so.
+    let answer = site
+        .send(Method::PUT, "/a", &fields, Script::of([Step::Stall]))
+        .await;
+    assert_eq!(answer.status, 507);
+    assert_eq!(answer.text(), "no room for the upload\n");
+    assert_eq!(
+        site.send(Method::PUT, "/a", &[], Script::text("text"))
+            .await
+            .status,
+        201
+    );
+    *site.room().simulated.lock().unwrap() = disk(50 * MIB - 1);
+    let answer = site.send(Method::PUT, "/b", &[], Script::of([Step::Stall])).await;
+    assert_eq!(answer.status, 507);
+    assert_eq!(site.names(), ["a"]);
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_meanwhile_ends_an_upload_with_507_and_nothing_is_left() {
+    let site = site(|settings| {
+        settings.min_free_bytes = Some(10 * MIB);
+        settings.upload_batch_bytes = 100;
+    });
+    let room = site.room();
+    *room.simulated.lock().unwrap() = disk(20 * MIB);
+    let data = || Step::Data(Bytes::from(vec![0; 100]));
+    let (body, release) = Gated::new(Script::of([data(), Step::Stall, data(), data(), Step::Stall]));
+    let upload = site.begin("/a", body);
+    until(|| site.under_way() == 1).await;
+    *room.simulated.lock().unwrap() = disk(10 * MIB + 99);
+    release.send(()).unwrap();
+    let Ok(response) = upload.await.unwrap();
+    assert_eq!(response.status(), 507);
+    assert_eq!((room.under_way(), site.under_way()), (0, 0));
+    assert_eq!(site.names(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_upload_that_has_come_whole_is_stored_though_its_peer_is_gone() {
+    let site = site(|settings| settings.upload_batch_bytes = 100);
+    for round in 0..20 {
+        let name = format!("file-{round}");
+        let (body, release) = Gated::new(Script::of([Step::Data(Bytes::from(vec![7; 150])), Step::Stall]));
+        let mut files = site.files.clone();
+        let mut upload = files.call(request(Method::PUT, &format!("/{name}"), &[], body));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        while site.under_way() == 0 {
+            assert!(Pin::new(&mut upload).poll(&mut cx).is_pending());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        release.send(()).unwrap();
+        // The end of the body is seen now; its peer goes away before the answer.
+        assert!(Pin::new(&mut upload).poll(&mut cx).is_pending());
+        drop(upload);
+        until(|| site.names().contains(&name)).await;
+        assert_eq!(std::fs::read(site.path(&name)).unwrap(), [7; 150]);
+        until(|| site.room().under_way() == 0).await;
+    }
+}
