@@ -340,10 +340,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds_or_time)]
     pub(crate) drain_timeout: Duration,
 
-    /// Read files ahead, rather than have the system send their pages, as sendfile does, or read them as they leave: for
-    /// files that others write to while they are served (Linux)
+    /// Without TLS, have the system send the pages of files without a copy, as sendfile does (Linux) [default: read files as
+    /// they leave]. Only for files that nothing changes while they are served: of a file that is cut short or written in
+    /// place a client may receive zeros, or a mixture of the old and the new content. The server closes the connection when
+    /// it notices a change, but it cannot notice one of what waits in the socket already
     #[arg(long)]
-    pub(crate) no_sendfile: bool,
+    pub(crate) sendfile: bool,
 
     /// How many streams a client may have open at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -194,6 +194,7 @@ impl Options {
         let mut server = server
             .memory_budget(self.budget.clone())
             .peer_addresses(args.log)
+            .sending_files(args.sendfile)
             .tcp_buffers(TcpBuffers {
                 send: args.tcp_send_buffer,
                 receive: args.tcp_receive_buffer,
@@ -255,7 +256,7 @@ fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
         uploads,
         max_upload_bytes: args.max_upload.0,
         min_free_bytes: args.min_free.map(|bytes| bytes.0),
-        sends_files: !args.no_sendfile && cfg!(target_os = "linux"),
+        sends_files: cfg!(target_os = "linux"),
         ..Settings::default()
     };
     // The other half is for connections.

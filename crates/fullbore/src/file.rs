@@ -1,9 +1,9 @@
-//! Bodies of files: ranges that go from the file to the socket without coming here.
+//! Bodies of files: ranges that are read just before they are written, or sent by reference.
 //!
-//! A body may hand over [`Chunk`]s instead of `Bytes`. Where the transport is TCP without TLS, on Linux, the octets of a
-//! [`FileRange`] are not read when many of them leave at once: the driver hands the system's own pages to the socket, which
-//! saves the copy into this process's memory and the one out of it. Everywhere else the driver reads them when they are next
-//! to be written, so that what waits takes no memory. `sender` takes chunks, `driver::files` hands ranges over, `driver::transport` reads them.
+//! A body may hand over [`Chunk`]s instead of `Bytes`. The driver reads the octets of a [`FileRange`] when they are next to
+//! be written, so that what waits takes no memory. A server may choose to send them by reference instead, over TCP without
+//! TLS on Linux: then the driver hands the system's own pages to the socket, which saves a copy. `sender` takes chunks,
+//! `driver::transport` reads them, `driver::files` sends them by reference.
 
 use std::any::Any;
 use std::fmt;
@@ -18,7 +18,29 @@ use fullbore_proto::{Elsewhere, Payload};
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
+    #[cfg(target_os = "linux")]
+    sent: SentByReference,
     _kept: Option<Kept>,
+}
+
+/// What sending by reference remembers of a file.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Default)]
+pub(crate) struct SentByReference {
+    /// Its state when it was first sent so.
+    pub(crate) first: OnceLock<Stamp>,
+    /// The system cannot send it so.
+    pub(crate) is_impossible: std::sync::atomic::AtomicBool,
+}
+
+/// The state of a file as far as it tells whether its content has changed. The time of the last status change (ctime) is no
+/// part of it: renaming a file changes that too.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) length: u64,
+    /// Seconds and nanoseconds.
+    pub(crate) modified: (i64, i64),
 }
 
 struct Kept(#[expect(dead_code, reason = "it is there to be dropped")] Box<dyn Any + Send + Sync>);
@@ -32,13 +54,20 @@ impl fmt::Debug for Kept {
 impl OpenFile {
     /// A file to be shared by ranges of it.
     pub fn new(file: File) -> Arc<Self> {
-        Arc::new(OpenFile { file, _kept: None })
+        Arc::new(OpenFile {
+            file,
+            #[cfg(target_os = "linux")]
+            sent: SentByReference::default(),
+            _kept: None,
+        })
     }
 
     /// The same with something that is dropped when the file is closed, such as a count of open files.
     pub fn keeping(file: File, kept: impl Any + Send + Sync) -> Arc<Self> {
         Arc::new(OpenFile {
             file,
+            #[cfg(target_os = "linux")]
+            sent: SentByReference::default(),
             _kept: Some(Kept(Box::new(kept))),
         })
     }
@@ -47,12 +76,30 @@ impl OpenFile {
     pub fn file(&self) -> &File {
         &self.file
     }
+
+    /// What sending by reference remembers of it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn sent_by_reference(&self) -> &SentByReference {
+        &self.sent
+    }
 }
 
 /// A range of an open file.
 ///
-/// The file is to be as long as the range says until the range has left. One that became shorter ends the connection, since
-/// its frame has begun and cannot be ended.
+/// The file must stay as long as the range says until the range has left. One that became shorter ends the connection: the
+/// length of its frame is fixed by then. When ranges are read, which is the default, the peer never receives an octet that
+/// was not in the file when it was read.
+///
+/// # Sending by reference
+/// With [`Server::sending_files`](crate::Server::sending_files), or `sending_files` of a single connection, the socket refers
+/// to the pages of the file until the peer has acknowledged them. The file must not change meanwhile:
+///
+/// - The driver compares the file's length and time of modification with those at its first range before and after it puts pages
+///   into the pipe, and once more after the socket took them. A difference ends the connection.
+/// - Pages that the socket has taken already are beyond this check. When a file is cut short the kernel clears the rest of the
+///   page, or of the large folio, where the file now ends: the peer may receive zeros for up to as many octets as the two socket
+///   buffers hold. When a file is written in place, the peer may receive new octets among the old. If these are the last of
+///   a response, the peer is not told; otherwise the connection ends at the next check.
 ///
 /// `splice` knows no way to keep SIGPIPE back when the peer is gone. Rust's programs ignore that signal from their start; a
 /// program in another language that has this library in it is to do so too.
@@ -98,16 +145,16 @@ impl From<FileRange> for Payload {
 }
 
 /// The file of a payload that lies elsewhere.
-pub(crate) fn of_payload(elsewhere: &Elsewhere) -> io::Result<&File> {
+pub(crate) fn of_payload(elsewhere: &Elsewhere) -> io::Result<&OpenFile> {
     match elsewhere.owner().downcast_ref::<OpenFile>() {
-        Some(open) => Ok(&open.file),
+        Some(open) => Ok(open),
         None => Err(io::Error::other("a payload is neither octets nor a file's")),
     }
 }
 
 /// Reads a payload that is next to be sent.
 pub(crate) fn read_payload(elsewhere: &Elsewhere, space: &mut [u8]) -> io::Result<()> {
-    match read_exact_at(of_payload(elsewhere)?, space, elsewhere.start()) {
+    match read_exact_at(of_payload(elsewhere)?.file(), space, elsewhere.start()) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(became_shorter()),
         read => read,
     }
@@ -118,6 +165,16 @@ pub(crate) fn became_shorter() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
         "a file became shorter while it was being sent; its frame had begun, so that the connection ends",
+    )
+}
+
+/// Why a connection ends that sends by reference.
+#[cfg(target_os = "linux")]
+pub(crate) fn changed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "a file was changed while it was being sent by reference; what the peer has received of it may be wrong, so that \
+         the connection ends",
     )
 }
 

@@ -137,8 +137,15 @@ async fn ranges_are_read_where_the_transport_does_not_send_them() {
 }
 
 #[tokio::test]
-async fn a_server_has_the_system_send_ranges() {
+async fn a_server_sends_the_same_octets_by_reading_and_by_reference() {
+    for by_reference in [false, true] {
+        serve_ranges(by_reference).await;
+    }
+}
+
+async fn serve_ranges(by_reference: bool) {
     let server = Server::bind("127.0.0.1:0").await.unwrap();
+    let server = server.sending_files(by_reference);
     let address = server.local_addr().unwrap();
     let file = Pattern::new(LENGTH).open();
     let serving = tokio::spawn(server.serve(tower::service_fn(move |_: Request<Incoming>| {
@@ -296,4 +303,69 @@ async fn handlers_that_live_in_their_connection_have_files_sent_by_the_system() 
     });
     let serving = serve_connection_local(far, service, config()).sending_files();
     ends_the_connection(near, 65_535, serving, &file).await;
+}
+
+/// What a client sees of a response whose file is cut short when its first octets have come: the octets, and whether the
+/// stream ended.
+async fn cut_short(address: std::net::SocketAddr, file: &Pattern, length: u64) -> (Vec<u8>, bool) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const DATA: u8 = 0;
+    const END_STREAM: u8 = 1;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // A stream window and a connection window of 1 MiB, and a request.
+    let opening: &[&[u8]] = &[
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x00\x10\x00\x00",
+        b"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x10\x00\x00",
+        b"\x00\x00\x06\x01\x05\x00\x00\x00\x01\x82\x86\x84\x41\x01x",
+    ];
+    stream.write_all(&opening.concat()).await.unwrap();
+    let mut some = vec![0; 60_000];
+    while soon(stream.peek(&mut some)).await.unwrap() < some.len() {
+        tokio::task::yield_now().await;
+    }
+    file.0.set_len(length).unwrap();
+    let mut seen = Vec::new();
+    loop {
+        let mut head = [0; 9];
+        if soon(stream.read_exact(&mut head)).await.is_err() {
+            return (seen, false);
+        }
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        if head[3] != DATA {
+            soon(stream.read_exact(&mut payload)).await.unwrap();
+            continue;
+        }
+        while !payload.is_empty() {
+            match soon(stream.read(&mut payload)).await {
+                Ok(count @ 1..) => {
+                    seen.extend_from_slice(&payload[..count]);
+                    payload.drain(..count);
+                }
+                _ => return (seen, false),
+            }
+        }
+        if head[4] & END_STREAM != 0 {
+            return (seen, true);
+        }
+    }
+}
+
+#[tokio::test]
+async fn octets_that_were_never_in_a_file_are_not_sent_when_it_is_cut_short() {
+    let file = Pattern::new(LENGTH);
+    let server = Server::bind("127.0.0.1:0").await.unwrap();
+    let address = server.local_addr().unwrap();
+    let serving = tokio::spawn(server.serve(all_of!(file)));
+    let (seen, ended) = cut_short(address, &file, 30_001).await;
+    let expected = pattern(0, seen.len());
+    let wrong = seen.iter().zip(&expected).filter(|(is, was)| is != was).count();
+    assert_eq!(wrong, 0, "of {} octets, ended {ended}", seen.len());
+    assert!(
+        !ended || seen.len() == LENGTH,
+        "a short body passed for a whole one"
+    );
+    serving.abort();
 }

@@ -66,8 +66,16 @@ impl Part<'_> {
 
 #[derive(Debug)]
 enum Segment {
-    Arena { start: usize, end: usize },
-    Fetched { start: usize, end: usize },
+    Arena {
+        start: usize,
+        end: usize,
+    },
+    /// And where they came from.
+    Fetched {
+        start: usize,
+        end: usize,
+        from: Elsewhere,
+    },
     Payload(Payload),
 }
 
@@ -159,6 +167,7 @@ impl Transmit {
                 Segment::Fetched {
                     start: end,
                     end: end + length,
+                    from: first.clone(),
                 },
             );
             if rest.len() > 0 {
@@ -182,6 +191,17 @@ impl Transmit {
             Some(run) => read(&run, &mut self.fetched[end - run.len()..end]),
             None => Ok(()),
         }
+    }
+
+    /// Forgets what [`Self::fetch`] has read and nobody has written yet, and gives its memory back. It is read again when it is
+    /// next to be written.
+    pub fn unfetch(&mut self) {
+        for segment in &mut self.segments[self.first..] {
+            if let Segment::Fetched { from, .. } = segment {
+                *segment = Segment::Payload(Payload::Elsewhere(from.clone()));
+            }
+        }
+        self.fetched = Vec::new();
     }
 
     /// Appends to the arena whatever `write` appends.
@@ -234,7 +254,7 @@ impl Segment {
     fn slice<'a>(&'a self, list: &'a Transmit) -> &'a [u8] {
         match self {
             Segment::Arena { start, end } => &list.arena[*start..*end],
-            Segment::Fetched { start, end } => &list.fetched[*start..*end],
+            Segment::Fetched { start, end, .. } => &list.fetched[*start..*end],
             Segment::Payload(Payload::Here(bytes)) => bytes,
             Segment::Payload(Payload::Elsewhere(_)) => &[],
         }
@@ -242,7 +262,7 @@ impl Segment {
 
     fn len(&self) -> usize {
         match self {
-            Segment::Arena { start, end } | Segment::Fetched { start, end } => end - start,
+            Segment::Arena { start, end } | Segment::Fetched { start, end, .. } => end - start,
             Segment::Payload(payload) => payload.len(),
         }
     }
@@ -253,7 +273,11 @@ impl Segment {
 
     fn advance(&mut self, count: usize) {
         match self {
-            Segment::Arena { start, .. } | Segment::Fetched { start, .. } => *start += count,
+            Segment::Arena { start, .. } => *start += count,
+            Segment::Fetched { start, from, .. } => {
+                *start += count;
+                from.advance(count);
+            }
             Segment::Payload(Payload::Here(bytes)) => bytes.advance(count),
             Segment::Payload(Payload::Elsewhere(elsewhere)) => elsewhere.advance(count),
         }
@@ -441,6 +465,33 @@ mod tests {
                     assert_eq!(written, expected, "{most} at a time, written in steps of {step}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_was_fetched_and_not_written_is_given_up_and_fetched_again() {
+        let [place, _] = places();
+        for written in 0..27 {
+            let mut out = Transmit::new();
+            let mut expected = Vec::new();
+            for frame in 0..3 {
+                out.put(|arena| arena.extend_from_slice(b"head"));
+                expected.extend_from_slice(b"head");
+                out.put_payload(Elsewhere::new(Arc::clone(&place) as _, frame * 20, 20).into());
+                expected.extend(frame as u8 * 20..frame as u8 * 20 + 20);
+            }
+            let read = |of: &Elsewhere, space: &mut [u8]| {
+                octets(of, space);
+                Ok::<_, ()>(())
+            };
+            out.fetch(50, read).unwrap();
+            out.advance(written);
+            out.unfetch();
+            assert_eq!(out.fetched.capacity(), 0);
+            assert_eq!(out.remaining(), expected.len() - written);
+            out.fetch(1_000, read).unwrap();
+            let rest = out.copy_to_bytes(out.remaining());
+            assert_eq!(rest, expected[written..], "{written}");
         }
     }
 

@@ -16,12 +16,16 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::Relaxed;
 
 use libc::c_void;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::param::page_size;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+
+use crate::file::{OpenFile, Stamp};
 
 /// Octets that a pipe has room for, when each of its pages is full: what a process may ask for without privileges
 /// (`/proc/sys/fs/pipe-max-size`). A frame of 16 KiB takes up to six of its 256 places.
@@ -154,29 +158,62 @@ impl Window {
     }
 }
 
+/// What has become of a file since it was first sent by reference.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Unchanged,
+    /// It ends before the range does.
+    Shorter,
+    /// Its length or its time of modification is another.
+    Changed,
+    /// It is no regular file, so that nobody can tell.
+    Unknown,
+}
+
+/// Compares a file with what it was when it was first sent by reference.
+///
+/// # Errors
+/// The system does not say.
+pub(super) fn state(open: &OpenFile, end: u64) -> io::Result<State> {
+    let stat = fstat(open.file())?;
+    if !FileType::from_raw_mode(stat.st_mode).is_file() {
+        return Ok(State::Unknown);
+    }
+    // The widths of these differ from one system to the next.
+    #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
+    let now = Stamp {
+        length: u64::try_from(stat.st_size).unwrap_or(0),
+        modified: (
+            stat.st_mtime as i64,
+            i64::try_from(stat.st_mtime_nsec).unwrap_or(i64::MAX),
+        ),
+    };
+    Ok(match *open.sent_by_reference().first.get_or_init(|| now) {
+        _ if now.length < end => State::Shorter,
+        first if first == now => State::Unchanged,
+        _ => State::Changed,
+    })
+}
+
+/// Whether a call failed because the system does not have it, or denies it to this process, and would again.
+pub(super) fn is_denied(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::PERM | Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP | Errno::ACCESS | Errno::NOENT)
+    )
+}
+
 /// A range of a file for as long as its pages go into a pipe.
 #[derive(Clone, Copy)]
 struct Mapping<'a> {
-    file: &'a File,
+    open: &'a OpenFile,
     /// Where the range ends in the file.
     end: u64,
 }
 
-impl Mapping<'_> {
-    /// Whether the file still reaches to the end of the range: what is behind its end on its last page reads as zeros. None for
-    /// what is no regular file, of which nobody can tell.
-    fn is_whole(&self) -> io::Result<Option<bool>> {
-        let stat = fstat(self.file)?;
-        let length = u64::try_from(stat.st_size).unwrap_or(0);
-        Ok(FileType::from_raw_mode(stat.st_mode)
-            .is_file()
-            .then_some(length >= self.end))
-    }
-}
-
 /// A range of a file of which it is not known yet how far it goes.
 struct Run<'a> {
-    file: &'a File,
+    open: &'a OpenFile,
     range: Range<u64>,
     first_piece: usize,
 }
@@ -187,8 +224,12 @@ pub(super) enum Put {
     Some(usize),
     /// Nothing: pages of a file cannot be had so.
     Nothing,
+    /// Nothing: the system denies it.
+    Denied,
     /// A file among them is shorter than its ranges say.
     Shorter,
+    /// A file among them is not what it was.
+    Changed,
 }
 
 /// What is to go into a pipe: a list of pieces in order. Those of files are mapped as long as it is there.
@@ -260,7 +301,7 @@ impl<'a> Gather<'a> {
     ///
     /// # Errors
     /// What was listed before cannot be mapped.
-    pub(super) fn refer(&mut self, file: &'a File, start: u64, length: usize) -> io::Result<usize> {
+    pub(super) fn refer(&mut self, open: &'a OpenFile, start: u64, length: usize) -> io::Result<usize> {
         let page = self.pipe.page;
         let length = length.min(LONGEST.saturating_sub(self.octets));
         let before = (start % page as u64) as usize;
@@ -269,7 +310,7 @@ impl<'a> Gather<'a> {
             return Ok(0);
         }
         match &mut self.run {
-            Some(run) if ptr::eq(run.file, file) && run.range.end == start => {
+            Some(run) if ptr::eq(run.open, open) && run.range.end == start => {
                 run.range.end += length as u64;
             }
             _ => {
@@ -278,7 +319,7 @@ impl<'a> Gather<'a> {
                     return Ok(0);
                 }
                 self.run = Some(Run {
-                    file,
+                    open,
                     range: start - before as u64..start + length as u64,
                     first_piece: self.count,
                 });
@@ -300,6 +341,9 @@ impl<'a> Gather<'a> {
     }
 
     /// Maps the run, and gives its pieces their addresses.
+    ///
+    /// # Errors
+    /// It cannot be mapped. What will not be mapped at another time either is remembered.
     fn end_run(&mut self) -> io::Result<()> {
         let Some(run) = self.run.take() else {
             return Ok(());
@@ -310,13 +354,28 @@ impl<'a> Gather<'a> {
         let length = usize::try_from(run.range.end - run.range.start).map_err(io::Error::other)?;
         let pages = length.next_multiple_of(self.pipe.page);
         let window = &mut self.pipe.window;
-        let mut offset = window.map(run.file, run.range.start, pages)? + length - octets;
+        let impossible = || run.open.sent_by_reference().is_impossible.store(true, Relaxed);
+        // Its state is remembered before any of its pages are taken.
+        if state(run.open, run.range.end)? == State::Unknown {
+            impossible();
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mapped = window.map(run.open.file(), run.range.start, pages);
+        let mapped = mapped.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::PERM | Errno::NOSYS) => error,
+            // Another file may well be mapped.
+            _ => {
+                impossible();
+                io::ErrorKind::Unsupported.into()
+            }
+        });
+        let mut offset = mapped? + length - octets;
         for piece in pieces.iter_mut().filter(|piece| piece.iov_base.is_null()) {
             piece.iov_base = window.room.address(offset);
             offset += piece.iov_len;
         }
         self.mappings[self.mapped] = Some(Mapping {
-            file: run.file,
+            open: run.open,
             end: run.range.end,
         });
         self.mapped += 1;
@@ -326,27 +385,28 @@ impl<'a> Gather<'a> {
     /// Puts all of it into the pipe, or as much as it takes.
     ///
     /// # Errors
-    /// It cannot be told how long a file is. Something may be in the pipe, then as when a file is shorter.
+    /// It cannot be told in which state a file is. Something may be in the pipe, then as when a file is shorter or changed.
     pub(super) fn put(mut self) -> io::Result<Put> {
-        if self.end_run().is_err() {
-            return Ok(Put::Nothing);
+        if let Err(error) = self.end_run() {
+            return Ok(Put::not(&error));
         }
         let put = self.hand_over();
         for mapping in self.mappings[..self.mapped].iter().flatten() {
-            match mapping.is_whole()? {
-                Some(true) => {}
-                Some(false) => return Ok(Put::Shorter),
-                None => {
-                    self.pipe.let_go(put.unwrap_or(0))?;
-                    return Ok(Put::Nothing);
-                }
+            match state(mapping.open, mapping.end)? {
+                State::Unchanged => {}
+                State::Shorter => return Ok(Put::Shorter),
+                State::Changed | State::Unknown => return Ok(Put::Changed),
             }
         }
-        Ok(put.map_or(Put::Nothing, Put::Some))
+        Ok(match put {
+            Ok(0) => Put::Nothing,
+            Ok(octets) => Put::Some(octets),
+            Err(error) => Put::not(&error),
+        })
     }
 
-    /// How many octets went into the pipe, if any did.
-    fn hand_over(&self) -> Option<usize> {
+    /// How many octets went into the pipe.
+    fn hand_over(&self) -> io::Result<usize> {
         let pieces = &self.pieces[..self.count];
         loop {
             // SAFETY: each piece lies within the room for heads, where it is not written again before its page is given up, or
@@ -361,11 +421,22 @@ impl<'a> Gather<'a> {
                     libc::SPLICE_F_NONBLOCK,
                 )
             };
-            match usize::try_from(count) {
-                Ok(count) => return Some(count).filter(|&count| count > 0),
-                Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return None,
+            if let Ok(count) = usize::try_from(count) {
+                return Ok(count);
             }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl Put {
+    fn not(because: &io::Error) -> Put {
+        match is_denied(because) {
+            true => Put::Denied,
+            false => Put::Nothing,
         }
     }
 }

@@ -262,6 +262,72 @@ async fn zeros_behind_the_end_of_a_file_are_never_sent() {
     assert!(write_all(&far, &mut near, &mut out).await.0 == expected);
 }
 
+/// How the rest of a list is written after the first write of it and whatever `change` does to the file.
+async fn changed_meanwhile(change: impl FnOnce(&File)) -> io::Result<()> {
+    let (mut near, far) = tcp().await;
+    let file = file(400_000);
+    let open = OpenFile::new(file.try_clone().unwrap());
+    let mut out = Answering::new().list([range(&open, 0, 400_000)]);
+    let mut at_once = LEAST;
+    let written = write_once(&far, &mut out, &mut at_once);
+    assert!(
+        matches!(written, Poll::Ready(Ok(Written::Octets(_)))),
+        "{written:?}"
+    );
+    assert!(out.leads_elsewhere());
+    change(&file);
+    while out.has_remaining() {
+        match write_once(&far, &mut out, &mut at_once) {
+            Poll::Ready(written) => drop(written?),
+            Poll::Pending => read_some(&mut near, 300_000, &mut Vec::new()).await,
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_that_is_changed_while_it_is_sent_by_reference_ends_the_connection() {
+    let other_time = |file: &File| file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    // Cut short and filled again, so that its length tells nothing.
+    let refilled = changed_meanwhile(|file| {
+        file.set_len(1).unwrap();
+        file.set_len(400_000).unwrap();
+        other_time(file);
+    });
+    let appended = changed_meanwhile(|file| file.set_len(400_001).unwrap());
+    let written = changed_meanwhile(other_time);
+    for ended in [refilled.await, appended.await, written.await] {
+        let error = ended.expect_err("a change is noticed");
+        assert!(error.to_string().contains("was changed"), "{error}");
+    }
+    let error = changed_meanwhile(|file| file.set_len(1).unwrap()).await;
+    let error = error.expect_err("a change is noticed");
+    assert!(error.to_string().contains("became shorter"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_only_gets_other_permissions_is_sent_to_its_end() {
+    let permit = |file: &File| {
+        use std::os::unix::fs::PermissionsExt as _;
+        file.set_permissions(std::fs::Permissions::from_mode(0o640))
+            .unwrap();
+    };
+    changed_meanwhile(permit).await.unwrap();
+}
+
+#[test]
+fn a_change_that_comes_when_the_socket_has_taken_the_octets_is_noticed() {
+    let file = file(300_000);
+    let open = OpenFile::new(file.try_clone().unwrap());
+    let out = Answering::new().list([range(&open, 0, 300_000)]);
+    check_unchanged(&out, out.remaining()).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    // Nothing of the file is among the first octets, which are the head of the response.
+    check_unchanged(&out, 1).unwrap();
+    let error = check_unchanged(&out, out.remaining()).unwrap_err();
+    assert!(error.to_string().contains("was changed"), "{error}");
+}
+
 #[tokio::test]
 async fn what_cannot_be_mapped_or_has_no_length_is_to_be_read() {
     let (mut near, far) = tcp().await;
