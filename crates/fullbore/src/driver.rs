@@ -32,7 +32,7 @@ use tokio_util::io::poll_read_buf;
 
 use crate::body::Incoming;
 use crate::cell::Cell;
-use crate::error::Error;
+use crate::error::{Error, PeerGoAway};
 use crate::mailbox::Mailbox;
 use crate::sender::Sender;
 
@@ -132,6 +132,8 @@ pub(crate) struct Driver<T, A> {
     woken: Woken,
     /// The write came before the read in this turn.
     read_put_off: bool,
+    /// What the peer said when it ended the connection.
+    peer_goes: Option<Box<PeerGoAway>>,
     rest: rest::Rest,
     stage: Stage,
 }
@@ -201,6 +203,7 @@ where
             others_first: false,
             woken: Woken::Nobody,
             read_put_off: false,
+            peer_goes: None,
             rest: rest::Rest::default(),
             stage: Stage::Open,
         }

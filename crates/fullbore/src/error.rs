@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fullbore_proto::{ConnectionError, ErrorCode, Side, StreamError};
 
 /// Any error, boxed: what bodies and services of the caller's may fail with.
@@ -64,6 +65,27 @@ struct Inner {
     code: Option<ErrorCode>,
     message: String,
     source: Option<BoxError>,
+    /// Whether the peer has refused a request, so that the next one waits.
+    pause: bool,
+}
+
+/// What the peer said when it ended the connection (RFC 9113 section 6.8).
+#[derive(Debug, Clone)]
+pub(crate) struct PeerGoAway {
+    pub(crate) last_stream: u32,
+    pub(crate) code: ErrorCode,
+    pub(crate) debug: Bytes,
+}
+
+impl fmt::Display for PeerGoAway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GOAWAY with {}", self.code)?;
+        match self.debug.is_empty() {
+            true => Ok(()),
+            // The peer's own words: nothing in them reaches a terminal as it came.
+            false => write!(f, " and \"{}\"", self.debug.escape_ascii()),
+        }
+    }
 }
 
 impl Error {
@@ -74,6 +96,7 @@ impl Error {
                 code: None,
                 message: message.into(),
                 source: None,
+                pause: false,
             }),
         }
     }
@@ -89,17 +112,23 @@ impl Error {
                 code: None,
                 message: message.into(),
                 source: Some(source.into()),
+                pause: false,
             }),
         }
     }
 
     fn with_code(kind: ErrorKind, code: ErrorCode, message: String) -> Self {
+        Self::refusal(kind, code, message, false)
+    }
+
+    fn refusal(kind: ErrorKind, code: ErrorCode, message: String, pause: bool) -> Self {
         Error {
             inner: Arc::new(Inner {
                 kind,
                 code: Some(code),
                 message,
                 source: None,
+                pause,
             }),
         }
     }
@@ -128,6 +157,27 @@ impl Error {
         Self::with_code(kind, error.code, message)
     }
 
+    /// Whether the peer refused a request in a way that asks for a pause before the next one: by RST_STREAM, or by a
+    /// GOAWAY that is no graceful end of a connection in use.
+    pub(crate) fn wants_pause(&self) -> bool {
+        self.inner.pause
+    }
+
+    /// The peer has ended the connection by GOAWAY without having processed something.
+    pub(crate) fn from_go_away(goes: &PeerGoAway) -> Self {
+        let message = format!(
+            "the peer ended the connection and did not process the request, which may be repeated: it sent {goes}"
+        );
+        let graceful = goes.code == ErrorCode::NO_ERROR && goes.last_stream > 0;
+        Self::refusal(ErrorKind::GoAway, goes.code, message, !graceful)
+    }
+
+    /// The transport ended while something was under way, which the peer had announced.
+    pub(crate) fn closed_after(goes: &PeerGoAway) -> Self {
+        let message = format!("the peer closed the connection before the message was whole: it sent {goes}");
+        Self::with_code(ErrorKind::Closed, goes.code, message)
+    }
+
     /// A stream was reset by either side.
     pub(crate) fn from_stream(error: &StreamError) -> Self {
         let kind = match (error.by, error.code) {
@@ -142,7 +192,7 @@ impl Error {
             ErrorKind::BodyLength => format!("the peer sent {}", error.reason),
             _ => error.to_string(),
         };
-        Self::with_code(kind, error.code, message)
+        Self::refusal(kind, error.code, message, kind == ErrorKind::GoAway)
     }
 
     /// The transport ended while something was under way.

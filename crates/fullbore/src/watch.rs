@@ -28,6 +28,13 @@ pub(crate) trait Watch: Send + Sync {
     /// Whether requests wait for a slot, on this connection or another: what its ledgers cannot know by themselves.
     fn requests_wait(&self) -> bool;
 
+    /// The peer has refused a stream that took its slot then, or with no slot the connection as a whole, and has not
+    /// processed what it refused.
+    fn refused(&self, error: &Error, slot_taken: Option<Instant>);
+
+    /// The peer has answered a request.
+    fn answered(&self);
+
     /// No new streams may be opened. Streams under way go on.
     fn closing(&self);
 
@@ -55,6 +62,11 @@ impl Slot {
             watch: Some(watch),
             taken,
         }
+    }
+
+    /// When it was taken.
+    pub(crate) fn taken(&self) -> Instant {
+        self.taken
     }
 
     /// The exchange ended well.

@@ -1,5 +1,6 @@
 //! The pooled client: how many connections it opens and when, and that no request and no slot is lost on the way.
 
+#[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "pool/raw.rs"]
 mod raw;
 #[path = "pool/relay.rs"]

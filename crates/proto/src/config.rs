@@ -118,6 +118,14 @@ pub struct Config {
     /// its window was open; a window smaller than that amount has to be used up once. 0: one byte within the timeout
     /// is enough.
     pub body_rate: u32,
+    /// How long a server may take for the head of its response once the whole request has left, before the stream is
+    /// reset with CANCEL. None: for ever, since a long poll or a slow computation may take minutes. Of no concern to a
+    /// server.
+    pub response_timeout: Option<Duration>,
+    /// How long requests of ours wait while the peer allows no stream at all (SETTINGS_MAX_CONCURRENT_STREAMS of 0) and
+    /// none is under way, before they fail. 30 s: RFC 9113 section 6.5.2 wants a value of 0 only for short times. None:
+    /// for ever.
+    pub stream_wait_timeout: Option<Duration>,
     /// How long a peer may take for each KiB of what waits for it, by closed windows or by not reading. 300 s; then the
     /// stream ends with CANCEL, or the connection with ENHANCE_YOUR_CALM when it is the connection's window or the
     /// transport (CVE-2019-9517). None: for ever.
@@ -234,6 +242,8 @@ impl Default for Config {
             keep_alive_timeout: Duration::from_secs(60),
             body_timeout: None,
             body_rate: 0,
+            response_timeout: None,
+            stream_wait_timeout: Some(Duration::from_secs(30)),
             send_timeout: Some(Duration::from_secs(300)),
             drain_timeout: None,
             early_response_bytes: 256 << 10,

@@ -160,6 +160,17 @@ pub(crate) const LONG_BODY: &str = "more DATA than content-length says";
 /// What is said of a body that came to a halt.
 pub(crate) const BODY_HALTED: &str = "the peer sent too little of the body in time";
 
+/// The reason when a GOAWAY names a lower stream.
+pub(crate) const NOT_PROCESSED: &str =
+    "its GOAWAY says that the stream was not processed; it may be repeated";
+
+/// The reason when the head of a response does not come.
+pub(crate) const NO_RESPONSE: &str = "the server sent no response to the whole request in time";
+
+/// The reason when the peer allows no streams.
+pub(crate) const NO_STREAMS: &str =
+    "the peer allowed no stream in time (SETTINGS_MAX_CONCURRENT_STREAMS is 0)";
+
 /// What is said of a stream whose window the peer keeps closed.
 pub(crate) const WINDOW_CLOSED: &str = "the peer opened no window for what waits in time";
 
@@ -191,9 +202,14 @@ impl StreamError {
         self.reason == SHORT_BODY || self.reason == LONG_BODY
     }
 
+    /// Whether the peer has not processed the stream because of its GOAWAY, rather than reset it by itself.
+    pub fn is_go_away(&self) -> bool {
+        self.reason == NOT_PROCESSED
+    }
+
     /// Whether the peer took longer than a limit allows.
     pub fn is_timeout(&self) -> bool {
-        self.reason == BODY_HALTED || self.reason == WINDOW_CLOSED
+        [BODY_HALTED, WINDOW_CLOSED, NO_RESPONSE, NO_STREAMS].contains(&self.reason)
     }
 
     pub(crate) const fn local(stream: StreamId, code: ErrorCode, reason: &'static str) -> Self {

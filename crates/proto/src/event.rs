@@ -1,5 +1,6 @@
 //! What a connection tells its owner.
 
+use bytes::Bytes;
 use http::{Request, Response};
 
 use crate::error::{ErrorCode, StreamError};
@@ -51,5 +52,7 @@ pub enum Event {
         last_stream: u32,
         /// Why.
         code: ErrorCode,
+        /// The first 256 octets of what the peer adds for people to read (RFC 9113 section 6.8). They may be anything.
+        debug: Bytes,
     },
 }

@@ -136,6 +136,11 @@ impl SendRequest {
         Arc::ptr_eq(&self.mailbox, &other.mailbox)
     }
 
+    /// A response has come: whoever pools the connection is told that it serves.
+    pub(super) fn note_answer(&self) {
+        self.mailbox.tell(|watch| watch.answered());
+    }
+
     /// Why the connection cannot be had, when it ended before the peer had said anything, as far as whoever pools it
     /// knows.
     pub(super) fn failure(&self) -> Option<Error> {

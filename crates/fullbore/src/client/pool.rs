@@ -3,13 +3,14 @@
 //!
 //! Here is what callers see, and how a request is sent again that met an ending connection. `origin` keeps the
 //! connections and the queue of an origin, `demand` decides when a further connection is justified, `opening` opens one,
-//! `lane` is what a connection's driver reports to.
+//! `lane` is what a connection's driver reports to, `refusal` says how long to wait for an origin that refuses requests.
 
 mod builder;
 mod demand;
 mod lane;
 mod opening;
 mod origin;
+mod refusal;
 #[cfg(test)]
 mod tests;
 
@@ -32,17 +33,16 @@ use crate::error::{BoxError, Error, ErrorKind};
 
 pub use self::builder::ClientBuilder;
 
-/// How often a request without a body is sent again that the peer has not processed.
-const REPEATS: u32 = 3;
-
 /// How many origins may be known before those without a connection are forgotten.
 const FEW_ORIGINS: usize = 64;
 
 /// A client that takes URLs and keeps a connection to each origin, on which requests run in parallel.
 ///
 /// Where the peer's limit on streams holds requests back over a long path it opens further connections, up to
-/// [`ClientBuilder::max_connections`]. A request without a body that a peer refuses unprocessed, because it ends the
-/// connection, is sent again on another one, up to three times.
+/// [`ClientBuilder::max_connections`]. A request without a body that a peer refuses unprocessed, by REFUSED_STREAM or
+/// because it ends the connection, is sent again, up to three times and after a pause
+/// ([`ClientBuilder::max_repeats`], [`ClientBuilder::repeat_pause`]). An origin that refuses everything is not asked
+/// again for each request: they share the pauses, and fail together with what the peer said.
 ///
 /// Cheap to clone; clones share the pool. `https://` negotiates `h2` by ALPN, `http://` speaks HTTP/2 with prior
 /// knowledge (RFC 9113 section 3.3).
@@ -147,11 +147,12 @@ impl Client {
             return exchange(&pool, head, Nothing).await;
         }
         let lease = pool.lease(false).await?;
-        send(lease, head, body).await
+        send(&pool, lease, head, body).await
     }
 
     /// As [`Self::request`], with a body that can be cloned, such as `http_body_util::Full`: a request that the peer
-    /// refuses unprocessed (RFC 9113 section 8.7) is sent again with its body, up to three times.
+    /// refuses unprocessed (RFC 9113 section 8.7) is sent again with its body, as often as
+    /// [`ClientBuilder::max_repeats`] says.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -295,20 +296,31 @@ where
     B: Body<Data = Bytes> + Clone + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    for repeat in 0..REPEATS {
-        let lease = pool.lease(repeat > 0).await?;
-        match send(lease, Arc::clone(&head), body.clone()).await {
-            Err(error) if error.kind() == ErrorKind::GoAway => {}
+    let mut repeats = 0;
+    loop {
+        let lease = pool.lease(repeats > 0).await?;
+        let error = match send(pool, lease, Arc::clone(&head), body.clone()).await {
+            Err(error) if error.kind() == ErrorKind::GoAway => error,
             answered => return answered,
+        };
+        if repeats >= pool.max_repeats() {
+            return Err(pool.refusal(error));
         }
+        if error.wants_pause() {
+            tokio::time::sleep(pool.pause(repeats)).await;
+        }
+        repeats += 1;
     }
-    let lease = pool.lease(true).await?;
-    send(lease, head, body).await
 }
 
 /// Sends a request. [`ErrorKind::GoAway`] says that the peer has done nothing about it: by its own word, or because the
 /// connection ended before anything of the request was sent.
-async fn send<B>(lease: Lease, head: Arc<Request<()>>, body: B) -> Result<Response<Incoming>, Error>
+async fn send<B>(
+    pool: &Arc<OriginPool>,
+    lease: Lease,
+    head: Arc<Request<()>>,
+    body: B,
+) -> Result<Response<Incoming>, Error>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -322,7 +334,12 @@ where
                 Error::with_source(ErrorKind::GoAway, text, error)
             }))
         }
-        answered => answered,
+        Ok(response) => {
+            sender.note_answer();
+            pool.answered();
+            Ok(response)
+        }
+        failed => failed,
     }
 }
 

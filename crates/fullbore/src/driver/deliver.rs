@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use fullbore_proto::{Event, ReadState, StreamId};
+use fullbore_proto::{Event, ReadState, StreamError, StreamId};
 use http::{HeaderMap, Request, Response, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver, Woken};
 use crate::body::Incoming;
 use crate::cell::{Cell, State};
-use crate::error::Error;
+use crate::error::{Error, PeerGoAway};
 use crate::sender::Sender;
+use crate::watch::Slot;
 
 impl<T, A> Driver<T, A>
 where
@@ -30,13 +31,23 @@ where
                 } => self.deliver_head(stream, response, end),
                 Event::Readable(stream) => self.deliver_data(stream),
                 Event::Writable(stream) => self.deliver_room(stream),
-                Event::Reset(error) => {
-                    if let Some(cell) = self.cells.get(&error.stream) {
-                        self.yield_first = true;
-                        cell.fail(Error::from_stream(&error));
-                    }
+                Event::Reset(error) => self.deliver_reset(&error),
+                Event::GoAway {
+                    last_stream,
+                    code,
+                    debug,
+                } => {
+                    let goes = PeerGoAway {
+                        last_stream,
+                        code,
+                        debug,
+                    };
+                    // Before the pool looks for another connection.
+                    self.mailbox
+                        .tell(|watch| watch.refused(&Error::from_go_away(&goes), None));
+                    self.peer_goes = Some(Box::new(goes));
+                    self.mailbox.set_closing();
                 }
-                Event::GoAway { .. } => self.mailbox.set_closing(),
                 Event::PeerSettings => {
                     let streams = self.connection.peer_max_concurrent_streams();
                     self.mailbox.tell(|watch| watch.settings_received(streams));
@@ -45,6 +56,28 @@ where
                 _ => {}
             }
         }
+    }
+
+    /// A stream has ended before its time.
+    fn deliver_reset(&mut self, error: &StreamError) {
+        let Some(cell) = self.cells.get(&error.stream) else {
+            return;
+        };
+        self.yield_first = true;
+        let error = match &self.peer_goes {
+            Some(goes) if error.is_go_away() => Error::from_go_away(goes),
+            _ => Error::from_stream(error),
+        };
+        if error.wants_pause() {
+            // Before the slot is free, so that no other request takes it at once.
+            let taken = cell.lock().slot.as_ref().map(Slot::taken);
+            self.mailbox.tell(|watch| {
+                if taken.is_some() {
+                    watch.refused(&error, taken);
+                }
+            });
+        }
+        cell.fail(error);
     }
 
     /// A server's new request.

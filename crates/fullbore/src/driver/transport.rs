@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use fullbore_proto::ErrorCode;
 use fullbore_proto::frame::Kind;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
@@ -175,7 +176,15 @@ where
                 "the peer closed the connection before it had said anything in HTTP/2",
             ));
         }
-        Err(Error::closed())
+        Err(self.closed_early())
+    }
+
+    /// The peer closed the transport before all was done, perhaps with a reason.
+    fn closed_early(&self) -> Error {
+        match &self.peer_goes {
+            Some(goes) if goes.code != ErrorCode::NO_ERROR => Error::closed_after(goes),
+            _ => Error::closed(),
+        }
     }
 
     fn transport_error(&self, error: &std::io::Error) -> Error {
@@ -186,7 +195,7 @@ where
             | ErrorKind::BrokenPipe
             | ErrorKind::UnexpectedEof => match self.transport_ended() {
                 Err(ended) => ended,
-                Ok(()) => Error::closed(),
+                Ok(()) => self.closed_early(),
             },
             _ => Error::from_transport(error),
         }

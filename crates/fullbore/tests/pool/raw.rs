@@ -4,6 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const PREFACE: usize = 24;
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -61,9 +62,21 @@ impl Raw {
 
     /// Streams above `last_stream` are not processed.
     pub(crate) async fn go_away(&mut self, last_stream: u32) {
+        self.go_away_with(last_stream, 0, b"").await;
+    }
+
+    /// As [`Self::go_away`], with an error code and debug data.
+    pub(crate) async fn go_away_with(&mut self, last_stream: u32, code: u32, debug: &[u8]) {
         let mut payload = last_stream.to_be_bytes().to_vec();
-        payload.extend([0; 4]);
+        payload.extend(code.to_be_bytes());
+        payload.extend(debug);
         self.write(GOAWAY, 0, 0, &payload).await;
+    }
+
+    /// Status 200, and so much of a body that does not end.
+    pub(crate) async fn begin_answer(&mut self, stream: u32, body: &[u8]) {
+        self.write(HEADERS, 0x4, stream, &[0x88]).await;
+        self.write(DATA, 0, stream, body).await;
     }
 
     /// Reads until the client has gone.

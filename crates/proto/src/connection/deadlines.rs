@@ -10,11 +10,11 @@ use core::time::Duration;
 use super::settings::KEEP_ALIVE_PING;
 use super::{Connection, Role};
 use crate::error::{
-    BODY_HALTED, ConnectionError, ErrorCode, HEADERS_DRIBBLE, NOT_TAKEN, PEER_GONE, StreamError,
-    WINDOW_CLOSED,
+    BODY_HALTED, ConnectionError, ErrorCode, HEADERS_DRIBBLE, NO_RESPONSE, NO_STREAMS, NOT_TAKEN, PEER_GONE,
+    StreamError, WINDOW_CLOSED,
 };
 use crate::frame::{Kind, Ping};
-use crate::stream::{Key, Phase, Stream};
+use crate::stream::{Key, Phase, State, Stream};
 use crate::time::{Mark, Time};
 
 /// What counts as progress of what the peer has to take, in bytes: a window opened octet by octet is none.
@@ -33,6 +33,8 @@ pub(super) struct Deadlines {
     busy: Time,
     /// Since when a PING asks whether the peer is there, and what had left by then.
     asked: Option<(Time, u64)>,
+    /// Since when requests wait although no stream is under way: the peer allows none.
+    denied: Option<Time>,
     /// What has left of all that was written, when it last was enough.
     taken: Mark,
     /// How many octets of the last write the transport has not taken.
@@ -47,6 +49,7 @@ impl Deadlines {
             heard: now,
             busy: now,
             asked: None,
+            denied: None,
             taken: Mark::new(now),
             unsent: 0,
         }
@@ -137,8 +140,49 @@ impl Connection {
 
     /// How often streams are looked at.
     fn stream_look(&self) -> Option<Duration> {
-        let limits = [self.config.body_timeout, self.config.send_timeout];
+        let limits = [
+            self.config.body_timeout,
+            self.config.send_timeout,
+            self.response_limit(),
+        ];
         limits.into_iter().flatten().min().map(|limit| limit / 4)
+    }
+
+    /// How long a server may take for the head of a response.
+    fn response_limit(&self) -> Option<Duration> {
+        self.config.response_timeout.filter(|_| self.role == Role::Client)
+    }
+
+    /// A request waits for the peer to allow another stream.
+    pub(super) fn watch_waiting(&mut self) {
+        if let Some(until) = self.note_denied() {
+            self.deadlines.look_at(until);
+        }
+    }
+
+    /// The peer allowed another stream.
+    pub(super) fn note_stream_allowed(&mut self) {
+        self.deadlines.denied = None;
+    }
+
+    /// Takes note whether requests wait although no stream is under way; until when they may.
+    fn note_denied(&mut self) -> Option<Time> {
+        if self.waiting.is_empty() || self.active > 0 {
+            self.deadlines.denied = None;
+            return None;
+        }
+        let since = *self.deadlines.denied.get_or_insert(self.now);
+        Some(since + self.config.stream_wait_timeout?)
+    }
+
+    /// Ends the requests that wait at a peer that allows no stream.
+    fn end_denied_streams(&mut self) {
+        if self.note_denied().is_none_or(|until| until > self.now) {
+            return;
+        }
+        while let Some(key) = self.waiting.pop_first() {
+            self.reset_with(StreamError::local(key.id(), ErrorCode::CANCEL, NO_STREAMS));
+        }
     }
 
     /// When the first limit could pass, as things stand; conditions that begin later look for themselves.
@@ -163,7 +207,11 @@ impl Connection {
         let moving = used || self.deadlines.unsent > 0;
         let streams = self.stream_look().filter(|_| moving).map(|wait| now + wait);
         let drain = self.drain_deadline();
-        [settings, arriving, idle, alive, streams, drain]
+        let denied = self
+            .deadlines
+            .denied
+            .and_then(|since| Some(since + self.config.stream_wait_timeout?));
+        [settings, arriving, idle, alive, streams, drain, denied]
             .into_iter()
             .flatten()
             .min()
@@ -193,6 +241,7 @@ impl Connection {
             }
         }
         self.end_halted_streams();
+        self.end_denied_streams();
         self.end_unused();
         // Never at once again: what is due and was not acted on has to wait for something else.
         let next = self.next_look();
@@ -265,7 +314,7 @@ impl Connection {
         })
     }
 
-    /// Streams whose bodies have come to a halt, or whose windows stay closed.
+    /// Streams whose heads or bodies do not come, or whose windows stay closed.
     fn end_halted_streams(&mut self) {
         if self.stream_look().is_none() {
             return;
@@ -275,20 +324,25 @@ impl Connection {
         let reads = self.wants_read() && self.receive_window.remaining() > 0;
         let least = self.config.least_body_bytes();
         let (body, send) = (self.config.body_timeout, self.config.send_timeout);
+        let response = self.response_limit();
         let mut halted = Vec::new();
         self.work += self.streams.len() as u64;
         for stream in self.streams.iter_mut() {
             let late = |since: Time, limit: Option<Duration>| limit.is_some_and(|limit| since + limit <= now);
+            let (awaits_head, awaits_body) = (awaits_head(stream), awaits_body(stream));
             let received = half_received(stream);
             // More than its window at once is asked of nobody.
             let least = least.min(u64::from(stream.receive.window.size().bytes())).max(1);
-            let waits = reads && awaits_body(stream);
+            let waits = reads && (awaits_body || awaits_head);
             let since = stream.receive.mark.look(waits, received, least, now);
-            let no_body = late(since, body);
+            let no_head = awaits_head && late(since, response);
+            let no_body = awaits_body && late(since, body);
             let sent = stream.send.credit.sent();
             let blocked = stream.send.window_blocked || stream.send.held_since.is_some();
             let since = stream.send.mark.look(blocked, sent, LEAST_PROGRESS, now);
-            if no_body {
+            if no_head {
+                halted.push((stream.id, NO_RESPONSE));
+            } else if no_body {
                 halted.push((stream.id, BODY_HALTED));
             } else if late(since, send) {
                 halted.push((stream.id, WINDOW_CLOSED));
@@ -319,6 +373,11 @@ impl Connection {
 /// The octets of DATA that came on a stream.
 fn half_received(stream: &Stream) -> u64 {
     stream.receive.window.consumed() + stream.receive.window.unconsumed()
+}
+
+/// Whether it is the server's turn to answer: the whole request has left.
+fn awaits_head(stream: &Stream) -> bool {
+    stream.receive.phase == Phase::Head && stream.state == State::HalfClosedLocal
 }
 
 /// Whether it is the peer's turn to go on with a body.

@@ -10,6 +10,7 @@ use crate::hpack::FieldLimits;
 use crate::message::{self, Malformed};
 use crate::priority::Priority;
 use crate::stream::{Cause, Key, Past, Phase, State, Stream, StreamId};
+use crate::time::Mark;
 
 /// What a field takes of memory beside its size by RFC 9113 section 6.5.2, in octets: a map's entry takes about that.
 const FIELD_COST: usize = 64;
@@ -340,6 +341,8 @@ impl Connection {
         };
         let half = &mut stream.receive;
         half.phase = Phase::Body;
+        // The time for the body begins here.
+        half.mark = Mark::new(self.now);
         half.bodiless |= matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         if !half.bodiless {
             let tunnel = half.tunnel && status.is_success();

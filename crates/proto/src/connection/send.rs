@@ -56,6 +56,7 @@ impl Connection {
                 stream.send.waiting = Some(Box::new(request.clone()));
             }
             self.waiting.insert(u64::from(id.value()), key);
+            self.watch_waiting();
             self.account_stream_sending(key);
         }
         Ok(id)
@@ -79,6 +80,7 @@ impl Connection {
                 self.launch(key, &request);
             }
         }
+        self.watch_waiting();
     }
 
     /// Writes a request's HEADERS.
@@ -93,6 +95,7 @@ impl Connection {
             && stream.send.trailers.is_none();
         stream.state = State::Open;
         self.active += 1;
+        self.note_stream_allowed();
         self.write_head(key, end, |encoder, out| {
             message::encode_request(encoder, request, out)
         });

@@ -1,12 +1,17 @@
 //! The end of a connection: GOAWAY in two steps, GOAWAY of the peer, and failure (RFC 9113 sections 5.4.1 and 6.8).
 
+use bytes::Bytes;
+
 use super::settings::SHUTDOWN_PING;
 use super::{Connection, Role};
-use crate::error::{ConnectionError, ErrorCode, Side, StreamError};
+use crate::error::{ConnectionError, ErrorCode, NOT_PROCESSED, Side, StreamError};
 use crate::event::Event;
 use crate::frame::{GoAway, Kind, Ping};
 use crate::stream::{State, StreamId};
 use crate::time::Time;
+
+/// How much of the debug data of a GOAWAY the owner is told, in octets.
+const DEBUG_DATA: usize = 256;
 
 /// How far our own end of the connection has come.
 #[derive(Debug, Default)]
@@ -141,6 +146,7 @@ impl Connection {
         self.events.push(Event::GoAway {
             last_stream: frame.last_stream,
             code: frame.code,
+            debug: Bytes::copy_from_slice(&frame.debug[..frame.debug.len().min(DEBUG_DATA)]),
         });
         // No stream has been opened since the one before, which has ended those that this one ends.
         if self.role == Role::Server || before == Some(frame.last_stream) {
@@ -157,7 +163,7 @@ impl Connection {
                     stream: key.id(),
                     code: ErrorCode::REFUSED_STREAM,
                     by: Side::Peer,
-                    reason: "its GOAWAY says that the stream was not processed; it may be repeated",
+                    reason: NOT_PROCESSED,
                 });
             }
         }

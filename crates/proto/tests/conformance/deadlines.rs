@@ -171,7 +171,7 @@ fn a_connection_with_a_stream_is_not_idle_and_a_clients_never_is() {
     faced.waits(seconds(10_000));
     faced.lives();
     let mut faced = client(Config::default());
-    faced.waits(seconds(100_000));
+    faced.waits(seconds(40_000));
     assert!(faced.connection.takes_new_streams());
     assert_eq!(
         faced.connection.next_deadline(),
@@ -462,4 +462,120 @@ fn a_graceful_end_has_a_limit_when_it_is_given_one() {
         faced.connection.error().map(|error| error.blame),
         Some(Side::Local)
     );
+}
+
+/// A client that has sent a GET on stream 1.
+fn asking(change: impl FnOnce(&mut Config)) -> Faced {
+    let mut limits = Config::default();
+    change(&mut limits);
+    let mut faced = client(limits);
+    ask(&mut faced);
+    faced
+}
+
+fn ask(faced: &mut Faced) {
+    faced.opens("GET", true);
+    faced.heard();
+}
+
+fn response(stream: u32, flags: u8) -> Vec<u8> {
+    let block = frames::response_block("200", &[]);
+    frames::headers(stream, flags | frames::END_HEADERS, &block)
+}
+
+#[test]
+fn a_response_whose_head_does_not_come_is_given_up() {
+    let mut faced = asking(|limits| limits.response_timeout = Some(seconds(40)));
+    faced.waits(seconds(39));
+    faced.lives();
+    faced.waits(seconds(11));
+    faced.reset_with(1, ErrorCode::CANCEL);
+    faced.timed_out(1);
+    faced.lives();
+}
+
+#[test]
+fn a_server_without_a_word_is_waited_for_unless_there_is_a_limit() {
+    let mut faced = asking(|_| {});
+    faced.waits(seconds(40_000));
+    faced.lives();
+    assert_eq!(faced.connection.stream_count(), 1);
+}
+
+#[test]
+fn the_time_for_a_body_begins_with_its_head() {
+    let mut faced = asking(|limits| {
+        limits.response_timeout = Some(seconds(40));
+        limits.body_timeout = Some(seconds(20));
+    });
+    faced.waits(seconds(35));
+    faced.says(&response(1, 0));
+    faced.waits(seconds(19));
+    faced.lives();
+    assert_eq!(faced.connection.stream_count(), 1);
+    faced.waits(seconds(6));
+    faced.reset_with(1, ErrorCode::CANCEL);
+    faced.timed_out(1);
+}
+
+#[test]
+fn the_time_for_a_response_begins_when_the_request_has_left() {
+    let mut limits = Config::default();
+    limits.response_timeout = Some(seconds(40));
+    let mut faced = client(limits);
+    let stream = faced.opens("POST", false);
+    faced.heard();
+    faced.waits(seconds(1_000));
+    faced.lives();
+    faced
+        .connection
+        .send_data(stream, Bytes::from_static(b"late"), true)
+        .unwrap();
+    faced.heard();
+    faced.waits(seconds(29));
+    faced.lives();
+    assert_eq!(faced.connection.stream_count(), 1);
+    faced.waits(seconds(21));
+    faced.reset_with(1, ErrorCode::CANCEL);
+    faced.timed_out(1);
+}
+
+#[test]
+fn requests_that_wait_at_a_peer_that_allows_no_stream_fail() {
+    let mut faced = client(Config::default());
+    faced.says(&frames::settings(&[(3, 0)]));
+    for _ in 0..3 {
+        ask(&mut faced);
+    }
+    faced.waits(seconds(29));
+    assert_eq!(faced.connection.waiting_streams(), 3);
+    faced.waits(seconds(1));
+    assert_eq!(faced.connection.waiting_streams(), 0);
+    let events = faced.events();
+    let late = |event: &Event| matches!(event, Event::Reset(error) if error.is_timeout());
+    assert_eq!(events.iter().filter(|event| late(event)).count(), 3, "{events:?}");
+    faced.lives();
+}
+
+#[test]
+fn a_stream_that_is_allowed_now_and_then_lets_the_others_wait() {
+    let mut faced = client(Config::default());
+    faced.says(&frames::settings(&[(3, 0)]));
+    for _ in 0..3 {
+        ask(&mut faced);
+    }
+    for stream in [1, 3] {
+        faced.waits(seconds(25));
+        faced.says(&frames::settings(&[(3, 1)]));
+        // A long response: the limit counts no time in which a stream is under way.
+        faced.waits(seconds(100));
+        faced.says(&frames::settings(&[(3, 0)]));
+        faced.says(&response(stream, END_STREAM));
+        faced.heard();
+    }
+    faced.waits(seconds(25));
+    assert_eq!(faced.connection.waiting_streams(), 1);
+    faced.waits(seconds(5));
+    assert_eq!(faced.connection.waiting_streams(), 0);
+    faced.lives();
 }

@@ -104,7 +104,7 @@ fn goaway_is_told_with_any_code_and_ends_nothing_by_itself() {
         let payload = [&[0x80, 0, 0, 3][..], &u32::to_be_bytes(code), b"debug"].concat();
         faced.says(&frames::frame(0x7, 0xff, 0, &payload));
         let events = faced.events();
-        assert!(matches!(events[..], [Event::GoAway { last_stream: 3, code: told }] if told.0 == code));
+        assert!(matches!(events[..], [Event::GoAway { last_stream: 3, code: told, .. }] if told.0 == code));
         faced.says(&frames::data(1, frames::END_STREAM, b"x"));
         assert_eq!(faced.reads(1).0, b"x");
         faced.lives();

@@ -156,7 +156,8 @@ fn a_goaway_with_an_error_is_told_with_its_code() {
             events[0],
             Event::GoAway {
                 last_stream: 1,
-                code: ErrorCode::ENHANCE_YOUR_CALM
+                code: ErrorCode::ENHANCE_YOUR_CALM,
+                ..
             }
         ),
         "{events:?}"

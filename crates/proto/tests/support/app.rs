@@ -263,7 +263,9 @@ impl App {
                 assert!(talk.reset.replace(error).is_none(), "reset twice");
                 self.give_up(connection, stream);
             }
-            Event::GoAway { last_stream, code } => self.go_aways.push((last_stream, code)),
+            Event::GoAway {
+                last_stream, code, ..
+            } => self.go_aways.push((last_stream, code)),
             other => panic!("an event that the tests do not know: {other:?}"),
         }
     }

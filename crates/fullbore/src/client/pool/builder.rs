@@ -19,6 +19,15 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// allows 100 streams, eight make 6.2 times the speed of one, and six only 5.0.
 const MAX_CONNECTIONS: u32 = 8;
 
+/// After how long a silence a server with streams under way is asked by PING unless told otherwise.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// How often a request is sent again that the peer has not processed, unless told otherwise.
+const MAX_REPEATS: u32 = 3;
+
+/// How long to wait before the first repeat unless told otherwise.
+const REPEAT_PAUSE: Duration = Duration::from_millis(100);
+
 /// How long further connections are kept unless told otherwise.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -29,6 +38,8 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     max_connections: u32,
     idle_timeout: Duration,
+    max_repeats: u32,
+    repeat_pause: Duration,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -40,6 +51,8 @@ impl Default for ClientBuilder {
             connect_timeout: CONNECT_TIMEOUT,
             max_connections: MAX_CONNECTIONS,
             idle_timeout: IDLE_TIMEOUT,
+            max_repeats: MAX_REPEATS,
+            repeat_pause: REPEAT_PAUSE,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -126,7 +139,9 @@ impl ClientBuilder {
         self
     }
 
-    /// When a server that says nothing is asked by PING whether it is there; see [`KeepAlive`]. Never unless set.
+    /// When a server that says nothing is asked by PING whether it is there; see [`KeepAlive`]. Unless set, after 60 s
+    /// of silence while streams are open; a server that does not answer within [`Config::keep_alive_timeout`] (60 s) is
+    /// gone, and its requests fail with [`crate::ErrorKind::Timeout`]. [`KeepAlive::Never`] turns it off.
     #[must_use]
     pub fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
         self.engine.config.keep_alive = keep_alive;
@@ -138,6 +153,51 @@ impl ClientBuilder {
     #[must_use]
     pub fn body_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.engine.config.body_timeout = timeout;
+        self
+    }
+
+    /// How long a server may take for the head of its response once the whole request has left, before the request
+    /// fails with [`crate::ErrorKind::Timeout`]. It acts up to a quarter later. None, which is the default, waits for
+    /// ever: a long poll is silent for minutes.
+    ///
+    /// ```
+    /// # fn run() -> Result<(), fullbore::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let client = fullbore::Client::builder()
+    ///     .response_timeout(Some(Duration::from_secs(60)))
+    ///     .body_timeout(Some(Duration::from_secs(60)))
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn response_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.engine.config.response_timeout = timeout;
+        self
+    }
+
+    /// How long requests wait for a stream while the peer allows none and none of the origin is under way, before they
+    /// fail with [`crate::ErrorKind::Timeout`]; none for ever. 30 s unless set. Requests that wait behind others have no
+    /// limit of their own: those in front have theirs.
+    #[must_use]
+    pub fn queue_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.engine.config.stream_wait_timeout = timeout;
+        self
+    }
+
+    /// How often a request is sent again that the peer has proven not to have processed (RFC 9113 section 8.7), and how
+    /// often in a row an origin may refuse before the requests that wait for it fail. 3 unless set.
+    #[must_use]
+    pub fn max_repeats(mut self, repeats: u32) -> Self {
+        self.max_repeats = repeats;
+        self
+    }
+
+    /// How long to wait before the first repeat of a refused request: half of this to all of it, at random, and twice as
+    /// much each further time, up to 10 s. 100 ms unless set.
+    #[must_use]
+    pub fn repeat_pause(mut self, pause: Duration) -> Self {
+        self.repeat_pause = pause;
         self
     }
 
@@ -154,6 +214,10 @@ impl ClientBuilder {
     /// [`crate::ErrorKind::Config`] when a window that was set is out of range.
     pub fn build(mut self) -> Result<Client, Error> {
         self.engine.finish()?;
+        if self.engine.config.keep_alive == KeepAlive::ByRole {
+            self.engine.config.keep_alive = KeepAlive::WithStreams(KEEP_ALIVE);
+        }
+        let queue_timeout = self.engine.config.stream_wait_timeout;
         let connector = Connector {
             config: Arc::new(self.engine.config),
             tcp_buffers: self.engine.tcp_buffers,
@@ -168,6 +232,9 @@ impl ClientBuilder {
                 connect_timeout: self.connect_timeout,
                 max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
                 idle_timeout: self.idle_timeout,
+                queue_timeout,
+                max_repeats: self.max_repeats,
+                repeat_pause: self.repeat_pause,
             })),
         })
     }
@@ -180,6 +247,8 @@ impl fmt::Debug for ClientBuilder {
             .field("connect_timeout", &self.connect_timeout)
             .field("max_connections", &self.max_connections)
             .field("idle_timeout", &self.idle_timeout)
+            .field("max_repeats", &self.max_repeats)
+            .field("repeat_pause", &self.repeat_pause)
             .finish_non_exhaustive()
     }
 }

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::demand::{ENOUGH_PROBES, LONG_PATH};
 use super::origin::OriginPool;
 use crate::error::Error;
@@ -23,6 +25,10 @@ pub(super) struct Lane {
     round_trip: AtomicU64,
     /// How many PINGs it was measured by, the last of which may be under way.
     probes: AtomicU32,
+    /// When it began to be opened.
+    begun: Instant,
+    /// Whether the peer has answered a request on it.
+    served: AtomicBool,
     error: OnceLock<Error>,
 }
 
@@ -45,6 +51,8 @@ impl Lane {
             settled: AtomicBool::new(false),
             round_trip: AtomicU64::new(u64::MAX),
             probes: AtomicU32::new(0),
+            begun: Instant::now(),
+            served: AtomicBool::new(false),
             error: OnceLock::new(),
         })
     }
@@ -56,6 +64,16 @@ impl Lane {
 
     pub(super) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
+    }
+
+    /// Whether the peer has answered a request on it.
+    pub(super) fn has_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    /// When it began to be opened.
+    pub(super) fn begun(&self) -> Instant {
+        self.begun
     }
 
     pub(super) fn round_trip(&self) -> Option<Duration> {
@@ -102,6 +120,19 @@ impl Watch for Lane {
 
     fn requests_wait(&self) -> bool {
         self.pool.upgrade().is_some_and(|pool| pool.has_waiting())
+    }
+
+    fn refused(&self, error: &Error, slot_taken: Option<Instant>) {
+        if let Some(pool) = self.pool.upgrade().filter(|_| error.wants_pause()) {
+            pool.refused(error, slot_taken.unwrap_or(self.begun));
+        }
+    }
+
+    fn answered(&self) {
+        // Only the first answer writes to memory that tasks share.
+        if !self.has_served() {
+            self.served.store(true, Ordering::Relaxed);
+        }
     }
 
     fn closing(&self) {

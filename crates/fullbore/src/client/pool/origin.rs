@@ -4,6 +4,8 @@
 //! All of it stands under one short lock, taken once for a request and once for its end. Nothing is sent, woken, opened
 //! or dropped under it that might come back here: what is to be done is collected as [`Work`] and done behind it.
 
+mod refusing;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +22,7 @@ use super::OriginStats;
 use super::demand::{Demand, Load};
 use super::lane::Lane;
 use super::opening;
+use super::refusal::Refusals;
 use crate::client::connect::{Connector, Origin};
 use crate::client::connection::SendRequest;
 use crate::error::{Error, ErrorKind};
@@ -35,6 +38,9 @@ pub(super) struct Settings {
     pub(super) connect_timeout: Duration,
     pub(super) max_connections: usize,
     pub(super) idle_timeout: Duration,
+    pub(super) queue_timeout: Option<Duration>,
+    pub(super) max_repeats: u32,
+    pub(super) repeat_pause: Duration,
 }
 
 /// The right to open one stream on one connection.
@@ -52,6 +58,8 @@ pub(super) struct OriginPool {
     retired: AtomicBool,
     /// Whether requests wait for the number of streams, for drivers to look at without the lock.
     queued: AtomicBool,
+    /// Whether the peer has refused requests since it last answered one, for answers to look at without the lock.
+    refuses: AtomicBool,
 }
 
 #[derive(Default)]
@@ -68,6 +76,12 @@ struct State {
     demand: Demand,
     /// After a failure: until when no further connection is tried, and how long that was.
     pause: Option<(Instant, Duration)>,
+    /// What the peer has refused since it last answered a request.
+    refusals: Option<Refusals>,
+    /// Since when requests wait although nothing is under way: the peer allows no stream.
+    denied: Option<Instant>,
+    /// When the queue is looked at without anything having happened.
+    look_at: Option<Instant>,
     /// How many streams the peer allowed when it last said.
     known_streams: Option<u32>,
     /// Where connections run: the runtime of the request that waited last.
@@ -91,6 +105,8 @@ struct Work {
     failed: Option<(BTreeMap<i64, Waiter>, Error)>,
     /// Connections to open, and where.
     open: Option<(Vec<Arc<Lane>>, Handle)>,
+    /// When to look at the queue again, and where.
+    look: Option<(Instant, Handle)>,
     /// To be let go of.
     removed: Vec<Member>,
 }
@@ -103,6 +119,7 @@ impl OriginPool {
             state: Mutex::default(),
             retired: AtomicBool::new(false),
             queued: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
         })
     }
 
@@ -133,6 +150,9 @@ impl OriginPool {
         let mut state = self.lock();
         if self.is_retired() {
             return Err(shut_down());
+        }
+        if let Some(error) = self.recent_failure(&mut state, now) {
+            return Err(error);
         }
         if state.waiting.is_empty() {
             if let Some(lease) = state.take(now) {
@@ -222,6 +242,7 @@ impl OriginPool {
     /// After any change: slots that are free go to who waits, and connections that are missing are opened.
     fn settle(self: &Arc<Self>, state: &mut State, now: Instant) -> Work {
         let granted = state.grants(now);
+        let failed = self.failure_of_all(state, now);
         self.note_queue(state);
         let missing = match self.is_retired() {
             true => 0,
@@ -229,6 +250,7 @@ impl OriginPool {
         };
         let mut work = Work {
             granted,
+            failed,
             ..Work::default()
         };
         if missing > 0 {
@@ -243,6 +265,7 @@ impl OriginPool {
                 state.opening += missing;
             }
         }
+        work.look = self.next_look(state, now);
         work
     }
 
@@ -263,6 +286,15 @@ impl OriginPool {
                     self.origin.clone(),
                 );
             }
+        }
+        if let Some((at, runtime)) = work.look {
+            let pool = Arc::downgrade(self);
+            runtime.spawn(async move {
+                tokio::time::sleep_until(at).await;
+                if let Some(pool) = pool.upgrade() {
+                    pool.look(at);
+                }
+            });
         }
         let mut granted = VecDeque::from(work.granted);
         while let Some((waiter, lease)) = granted.pop_front() {
@@ -314,6 +346,10 @@ impl OriginPool {
         let now = Instant::now();
         let mut state = self.lock();
         let removed = state.remove(lane);
+        if removed.is_some() && !state.members.is_empty() && state.refusals.is_some() {
+            // The peer may allow no further connection.
+            state.pause_further(now);
+        }
         let mut work = self.settle(&mut state, now);
         work.removed.extend(removed);
         drop(state);
@@ -323,6 +359,9 @@ impl OriginPool {
     /// The connection is over. If the peer never said anything in HTTP/2 it was not opened in the first place.
     pub(super) fn closed(self: &Arc<Self>, lane: &Lane, error: &Error) {
         if lane.is_settled() {
+            if !lane.has_served() && self.has_member(lane) {
+                self.refused(error, lane.begun());
+            }
             return self.closing(lane);
         }
         let mut state = self.lock();
@@ -379,14 +418,12 @@ impl OriginPool {
                 ..Work::default()
             };
         }
-        let pause = match state.pause {
-            // Those that were begun together failed together.
-            Some((until, pause)) if now < until => pause,
-            Some((_, pause)) => (pause * 2).min(LONGEST_PAUSE),
-            None => FIRST_PAUSE,
-        };
-        state.pause = Some((now + pause, pause));
+        state.pause_further(now);
         self.settle(state, now)
+    }
+
+    fn has_member(&self, lane: &Lane) -> bool {
+        self.lock().members.iter().any(|member| member.is(lane))
     }
 }
 
@@ -475,22 +512,46 @@ impl Member {
 impl State {
     /// A slot on the connection that has the most; the oldest of equals, so that the others may fall idle.
     fn take(&mut self, now: Instant) -> Option<Lease> {
-        let in_flight: u64 = self
-            .members
-            .iter()
-            .map(|member| u64::from(member.in_flight))
-            .sum();
-        let carried = in_flight + 1 + self.waiting.len() as u64;
+        if self
+            .refusals
+            .as_ref()
+            .is_some_and(|refusals| !refusals.lets_try(now))
+        {
+            return None;
+        }
+        let carried = self.in_flight() + 1 + self.waiting.len() as u64;
         let member = self.members.iter_mut().rev().max_by_key(|member| member.free())?;
         if member.free() == 0 {
             return None;
         }
         member.in_flight += 1;
         self.demand.seen(carried);
+        if let Some(refusals) = &mut self.refusals {
+            refusals.tries(now);
+        }
         Some(Lease {
             sender: member.sender.clone(),
             slot: Slot::new(Arc::clone(&member.lane) as Arc<dyn Watch>, now),
         })
+    }
+
+    /// Streams under way on connections that take requests.
+    fn in_flight(&self) -> u64 {
+        self.members
+            .iter()
+            .map(|member| u64::from(member.in_flight))
+            .sum()
+    }
+
+    /// Has further connections wait: one could not be opened, or the peer has ended it.
+    fn pause_further(&mut self, now: Instant) {
+        let pause = match self.pause {
+            // Those that were begun together failed together.
+            Some((until, pause)) if now < until => pause,
+            Some((_, pause)) => (pause * 2).min(LONGEST_PAUSE),
+            None => FIRST_PAUSE,
+        };
+        self.pause = Some((now + pause, pause));
     }
 
     /// A slot on a connection, if it is still among those that take requests.
@@ -552,7 +613,14 @@ impl State {
             return 0;
         }
         let wanted = match self.pause {
-            _ if self.members.is_empty() => 1,
+            _ if self
+                .refusals
+                .as_ref()
+                .is_some_and(|refusals| !refusals.lets_try(now)) =>
+            {
+                0
+            }
+            _ if self.members.is_empty() || self.refusals.is_some() => 1,
             Some((until, _)) if now < until => 0,
             _ => self.demand.justified(&self.load(), now),
         };
@@ -629,6 +697,7 @@ impl Drop for Waiting {
         let waiter = state.waiting.remove(&self.number);
         if state.waiting.is_empty() {
             state.demand.emptied(Instant::now());
+            state.denied = None;
         }
         self.pool.note_queue(&state);
         drop(state);

@@ -1,0 +1,152 @@
+//! An origin that refuses requests, or allows no stream: when the queue is looked at again, and when those in it fail.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::{OriginPool, State, Waiter};
+use crate::client::pool::refusal::{self, Refusals};
+use crate::error::{Error, ErrorKind};
+
+impl OriginPool {
+    /// A request that `began` then was refused, or a connection.
+    pub(in crate::client::pool) fn refused(self: &Arc<Self>, error: &Error, began: Instant) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let (first, random) = (self.settings.repeat_pause, refusal::random());
+        match &mut state.refusals {
+            Some(refusals) => refusals.add(error.clone(), began, first, random, now),
+            None => state.refusals = Some(Refusals::new(error.clone(), first, random, now)),
+        }
+        self.refuses.store(true, Ordering::Relaxed);
+        let work = self.settle(&mut state, now);
+        drop(state);
+        self.carry_out(work);
+    }
+
+    /// A response came: whatever was refused before, the origin serves.
+    pub(in crate::client::pool) fn answered(self: &Arc<Self>) {
+        if !self.refuses.load(Ordering::Relaxed) {
+            return;
+        }
+        let now = Instant::now();
+        let mut state = self.lock();
+        self.forget_refusals(&mut state);
+        let work = self.settle(&mut state, now);
+        drop(state);
+        self.carry_out(work);
+    }
+
+    /// How long a request waits before it is repeated, having been repeated so often.
+    pub(in crate::client::pool) fn pause(&self, repeats: u32) -> Duration {
+        refusal::pause(self.settings.repeat_pause, repeats, refusal::random())
+    }
+
+    /// How often a request is repeated.
+    pub(in crate::client::pool) fn max_repeats(&self) -> u32 {
+        self.settings.max_repeats
+    }
+
+    /// What the peer said when it refused requests; `error` if it has not.
+    pub(in crate::client::pool) fn refusal(&self, error: Error) -> Error {
+        match &self.lock().refusals {
+            Some(refusals) if error.code().is_none() => refusals.error(),
+            _ => error,
+        }
+    }
+
+    fn forget_refusals(&self, state: &mut State) {
+        state.refusals = None;
+        self.refuses.store(false, Ordering::Relaxed);
+    }
+
+    /// Why a new request fails at once: the origin has refused so much that nobody waits for it any more.
+    pub(super) fn recent_failure(&self, state: &mut State, now: Instant) -> Option<Error> {
+        let refusals = state.refusals.as_ref()?;
+        if refusals.are_old(now) {
+            self.forget_refusals(state);
+            return None;
+        }
+        refusals.failure(now)
+    }
+
+    /// Fails the requests that wait when the origin serves nothing.
+    pub(super) fn failure_of_all(
+        &self,
+        state: &mut State,
+        now: Instant,
+    ) -> Option<(BTreeMap<i64, Waiter>, Error)> {
+        if state.waiting.is_empty() || state.in_flight() > 0 {
+            state.denied = None;
+            return None;
+        }
+        let error = match &mut state.refusals {
+            Some(refusals) if refusals.exceed(self.settings.max_repeats) && !refusals.lets_try(now) => {
+                refusals.give_up()
+            }
+            Some(_) => return None,
+            None if state.members.is_empty() || state.opening > 0 => {
+                state.denied = None;
+                return None;
+            }
+            None => {
+                let since = *state.denied.get_or_insert(now);
+                let limit = self
+                    .settings
+                    .queue_timeout
+                    .filter(|limit| now >= since + *limit)?;
+                no_stream_allowed(limit)
+            }
+        };
+        state.denied = None;
+        state.demand.emptied(now);
+        Some((std::mem::take(&mut state.waiting), error))
+    }
+
+    /// When the queue has to be looked at though nothing happens, unless that is known already.
+    pub(super) fn next_look(&self, state: &mut State, now: Instant) -> Option<(Instant, Handle)> {
+        if state.waiting.is_empty() {
+            return None;
+        }
+        let allowed = state
+            .denied
+            .and_then(|since| Some(since + self.settings.queue_timeout?));
+        let pause = state.refusals.as_ref().map(Refusals::until);
+        // A pause that is over leaves nothing to wait for but what is under way.
+        let at = [allowed, pause]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > now)
+            .min()?;
+        if state.look_at.is_some_and(|known| known <= at && known > now) {
+            return None;
+        }
+        let runtime = state.runtime.clone()?;
+        state.look_at = Some(at);
+        Some((at, runtime))
+    }
+
+    /// It is time to look at the queue.
+    pub(super) fn look(self: &Arc<Self>, at: Instant) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        if state.look_at == Some(at) {
+            state.look_at = None;
+        }
+        let work = self.settle(&mut state, now);
+        drop(state);
+        self.carry_out(work);
+    }
+}
+
+fn no_stream_allowed(limit: Duration) -> Error {
+    let text = format!(
+        "the server allowed no stream within {} s (its SETTINGS_MAX_CONCURRENT_STREAMS is 0); try again later",
+        limit.as_secs_f64()
+    );
+    Error::new(ErrorKind::Timeout, text)
+}
