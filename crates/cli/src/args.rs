@@ -269,7 +269,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", default_value = "16GiB")]
     pub(crate) max_upload: Bytes,
 
-    /// How many uploads may be stored at once; one more is answered with 503 and Retry-After [default: a quarter of the
+    /// How many uploads may be stored at once; one more is answered with 503 and Retry-After,
+    /// and so is an address that has half of them [default: a quarter of the
     /// descriptors that the process may have, 4096 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) parallel_uploads: Option<u32>,

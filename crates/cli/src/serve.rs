@@ -125,7 +125,8 @@ pub struct Settings {
     /// The largest upload that is taken, in bytes; a larger one is answered with 413. Default: 16 GiB.
     pub max_upload_bytes: u64,
     /// How many uploads may be stored at once; each takes one of [`Self::open_files`] once octets of it have come. One
-    /// more is answered with 503 and `Retry-After`. Default: 256, half of `open_files`.
+    /// more is answered with 503 and `Retry-After`, and so is one of an address ([`PeerAddr`]) that has half of them; an
+    /// IPv6 /64 counts as one address. Default: 256, half of `open_files`.
     pub max_uploads: usize,
     /// How many bytes of the disk stay free: an upload that would take more is answered with 507, by its `content-length`
     /// before anything of it is read, and again while it is written. Unless it is `Some(0)` a twentieth of the disk's

@@ -195,6 +195,7 @@ impl Options {
             .memory_budget(self.budget.clone())
             .peer_addresses(args.log)
             .sending_files(args.sendfile)
+            .upload_addresses(args.uploads.is_some())
             .tcp_buffers(TcpBuffers {
                 send: args.tcp_send_buffer,
                 receive: args.tcp_receive_buffer,

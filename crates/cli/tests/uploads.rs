@@ -91,8 +91,8 @@ fn newcomers_are_answered_while_one_client_uploads_all_that_it_can() -> TestResu
             octets.extend(frames::data(stream, 0, b"x"));
         }
         attacker.say(&octets)?;
-        // A quarter of the descriptors; whoever comes beyond is answered.
-        let most = 16;
+        // A quarter of the descriptors are for uploads, half of those for one address; what is beyond is answered.
+        let most = 8;
         for _ in 0..200 - most {
             attacker.hear(frames::HEADERS)?;
         }

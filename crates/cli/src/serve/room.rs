@@ -1,9 +1,12 @@
 //! What uploads may take: how many are under way at once, the memory that their batches share, and how much of the disk
 //! stays free. Called by `uploads` and `writer`.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Settings;
@@ -24,7 +27,10 @@ pub(super) struct Room {
     all_batches_bytes: usize,
     flush_after: Duration,
     least_free: Option<u64>,
+    /// How many uploads hold memory or a descriptor; changed with `of_address` locked.
     under_way: AtomicUsize,
+    /// How many of them are those of one address, where addresses are known.
+    of_address: Mutex<HashMap<IpAddr, usize>>,
     /// What the disk says, in its place.
     #[cfg(test)]
     pub(super) simulated: std::sync::Mutex<Option<Space>>,
@@ -32,7 +38,10 @@ pub(super) struct Room {
 
 /// One upload's place among those that may be under way. Dropping it gives it back.
 #[derive(Debug)]
-pub(super) struct Slot(Arc<Room>);
+pub(super) struct Slot {
+    room: Arc<Room>,
+    address: Option<IpAddr>,
+}
 
 /// What a file system says of itself.
 #[derive(Clone, Copy, Debug)]
@@ -54,22 +63,43 @@ impl Room {
             flush_after: settings.upload_flush_after,
             least_free: settings.min_free_bytes,
             under_way: AtomicUsize::new(0),
+            of_address: Mutex::new(HashMap::new()),
             #[cfg(test)]
             simulated: std::sync::Mutex::new(None),
         })
     }
 
-    /// Takes an upload in; none when there are as many as there may be.
-    pub(super) fn admit(self: &Arc<Self>) -> Option<Slot> {
-        let one_more = |now: usize| (now < self.most).then_some(now + 1);
-        let order = Ordering::Relaxed;
-        let admitted = self.under_way.fetch_update(order, order, one_more);
-        admitted.ok().map(|_| Slot(Arc::clone(self)))
+    /// Takes an upload from this address in; none when there are as many as there may be, or its address has half of
+    /// that already.
+    pub(super) fn admit(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<Slot> {
+        let address = peer.map(group);
+        let mut of_address = self.lock();
+        if !self.has_slot(&of_address, address) {
+            return None;
+        }
+        if let Some(address) = address {
+            *of_address.entry(address).or_default() += 1;
+        }
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        Some(Slot {
+            room: Arc::clone(self),
+            address,
+        })
     }
 
-    /// Whether no upload would be admitted now.
-    pub(super) fn is_full(&self) -> bool {
-        self.under_way() >= self.most
+    /// Whether no upload from this address would be admitted now.
+    pub(super) fn is_full(&self, peer: Option<IpAddr>) -> bool {
+        !self.has_slot(&self.lock(), peer.map(group))
+    }
+
+    fn has_slot(&self, of_address: &HashMap<IpAddr, usize>, address: Option<IpAddr>) -> bool {
+        let of_this = address.and_then(|address| of_address.get(&address));
+        self.under_way() < self.most && of_this.is_none_or(|&count| count < self.most.div_ceil(2))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        // No code that holds the lock panics, and the counts are sound between any two steps.
+        self.of_address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many uploads hold memory or a descriptor.
@@ -121,7 +151,23 @@ impl Room {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        let mut of_address = self.room.lock();
+        self.room.under_way.fetch_sub(1, Ordering::Relaxed);
+        if let Some(Entry::Occupied(mut count)) = self.address.map(|address| of_address.entry(address)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+/// The addresses that count as one: an IPv4 address, written as IPv6 or not, and the /64 of an IPv6 address, which a
+/// single host usually has.
+fn group(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        v4 => v4,
     }
 }
 
@@ -181,17 +227,41 @@ mod tests {
     #[test]
     fn no_more_are_admitted_than_may_be_and_each_gives_its_place_back() {
         let room = room(|settings| settings.max_uploads = 2);
-        let first = room.admit().unwrap();
-        let second = room.admit().unwrap();
-        assert!(room.is_full());
-        assert!(room.admit().is_none());
+        let first = room.admit(None).unwrap();
+        let second = room.admit(None).unwrap();
+        assert!(room.is_full(None));
+        assert!(room.admit(None).is_none());
         assert_eq!(room.under_way(), 2);
         drop(first);
-        assert!(!room.is_full());
-        let third = room.admit().unwrap();
-        assert!(room.admit().is_none());
+        assert!(!room.is_full(None));
+        let third = room.admit(None).unwrap();
+        assert!(room.admit(None).is_none());
         drop((second, third));
         assert_eq!(room.under_way(), 0);
+    }
+
+    #[test]
+    fn one_address_has_half_of_the_slots_at_most() {
+        let room = room(|settings| settings.max_uploads = 5);
+        let at = |address: &str| Some(address.parse().unwrap());
+        let mut slots = Vec::new();
+        // The addresses of a row are one host's.
+        for row in [
+            ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1"],
+            ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:1::1"],
+        ] {
+            let before = slots.len();
+            slots.extend(row.iter().filter_map(|address| room.admit(at(address))));
+            assert_eq!(slots.len() - before, (5 - before).min(3));
+            assert!(room.is_full(at(row[0])));
+        }
+        assert!(room.is_full(at("192.0.2.2")) && room.is_full(None));
+        slots.pop();
+        assert!(!room.is_full(at("192.0.2.2")) && !room.is_full(at("2001:db8:0:1::1")));
+        assert!(room.is_full(at("192.0.2.1")));
+        slots.clear();
+        assert_eq!(room.under_way(), 0);
+        assert!(room.lock().is_empty());
     }
 
     #[test]
@@ -199,7 +269,7 @@ mod tests {
         let room = room(|settings| settings.max_uploads = 10_000);
         let mut slots = Vec::new();
         for _ in 0..10_000 {
-            slots.extend(room.admit());
+            slots.extend(room.admit(None));
             let batches = 2 * room.batch_bytes() * slots.len();
             let least = 2 * SMALLEST_BATCH * slots.len();
             assert!(batches <= least.max(64 << 20), "{batches} for {}", slots.len());

@@ -20,7 +20,6 @@ use http_body_util::BodyExt as _;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
-use super::Settings;
 use super::conditional::{self, Validators, Verdict};
 use super::file_body::ServeBody;
 use super::files::random;
@@ -30,6 +29,7 @@ use super::respond;
 use super::room::Room;
 use super::store::Published;
 use super::writer::{Failure, Place, Writer};
+use super::{PeerAddr, Settings};
 
 /// When a client that was told that too much is going on may try again, in seconds.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
@@ -85,6 +85,7 @@ where
     let place = Arc::new(Place {
         name: name(head)?,
         directory: Arc::clone(directory),
+        peer: head.extensions.get::<PeerAddr>().map(|peer| peer.0.ip()),
     });
     if head.headers.contains_key(CONTENT_RANGE) {
         // RFC 9110 section 14.5: a part must not pass for the whole.
@@ -98,7 +99,7 @@ where
     let replace = head.method == Method::PUT && !conditional::demands_absence(&head.headers);
 
     // Before the body is asked for (RFC 9110 section 10.1.1): no more than one that is refused need ever come.
-    if room.is_full() {
+    if room.is_full(place.peer) {
         return Err(busy());
     }
     {
@@ -157,7 +158,7 @@ async fn next_frame<B: Body>(mut body: Pin<&mut B>) -> Option<Result<Frame<B::Da
 
 /// Weighs the request against the file that has the name now, and against the disk. Blocks.
 fn may_begin(room: &Room, place: &Place, head: &Parts, announced: u64) -> Result<(), Refusal> {
-    let Place { directory, name } = place;
+    let Place { directory, name, .. } = place;
     let existing = directory.symlink_metadata(name);
     if existing.as_ref().is_ok_and(Metadata::is_dir) {
         return Err(conflict("a directory has this name"));

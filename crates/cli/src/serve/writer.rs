@@ -4,6 +4,7 @@
 //! takes neither. Called by `uploads`; `store` is the file.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,12 +19,14 @@ use super::store::{Part, Published};
 /// bookkeeping; as many as one vectored write takes on Linux.
 const MAX_BATCH_SLICES: usize = 1024;
 
-/// Where an upload goes.
+/// Where an upload goes, and where it comes from.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) directory: Arc<Dir>,
     /// A single segment that may be stored.
     pub(super) name: String,
+    /// Where it comes from, if that is known.
+    pub(super) peer: Option<IpAddr>,
 }
 
 /// Why an upload cannot be stored.
@@ -143,7 +146,7 @@ impl Writer {
 
     fn begin(&mut self) -> Result<(), Failure> {
         if matches!(self.state, State::New) {
-            let slot = self.room.admit().ok_or(Failure::Busy)?;
+            let slot = self.room.admit(self.place.peer).ok_or(Failure::Busy)?;
             self.state = State::Ready(Begun { part: None, slot });
         }
         Ok(())
@@ -202,6 +205,7 @@ mod tests {
         let place = Arc::new(Place {
             directory: Arc::new(Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap()),
             name: "a".to_owned(),
+            peer: None,
         });
         let mut writer = Writer::new(Room::new(&settings), place);
         assert_eq!(writer.flush_at(), None);

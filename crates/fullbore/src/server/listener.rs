@@ -56,6 +56,7 @@ pub struct Server {
     sending_files: bool,
     handshake_timeout: Duration,
     shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    upload_addresses: bool,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ServerConfig>>,
 }
@@ -95,6 +96,7 @@ impl Server {
             sending_files: false,
             handshake_timeout: HANDSHAKE_TIMEOUT,
             shutdown: None,
+            upload_addresses: false,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -204,6 +206,14 @@ impl Server {
         self
     }
 
+    /// The same for requests with a body only, which costs nothing for others: for services that bound what one address
+    /// may upload. Off unless set.
+    #[must_use]
+    pub fn upload_addresses(mut self, wanted: bool) -> Self {
+        self.upload_addresses = wanted;
+        self
+    }
+
     /// How long a client may take for the TLS handshake, and then for its preface and SETTINGS. 10 s each unless set.
     #[must_use]
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
@@ -298,6 +308,7 @@ impl Server {
                     let service = WithPeer {
                         service: service.clone(),
                         peer: self.peer_addresses.then_some(PeerAddr(peer)),
+                        uploader: self.upload_addresses.then_some(PeerAddr(peer)),
                     };
                     self.start(&tracker, stream, service, &config, stopped.clone());
                 }
@@ -423,12 +434,15 @@ fn is_connection_error(error: &std::io::Error) -> bool {
 #[derive(Clone)]
 struct WithPeer<S> {
     service: S,
+    /// For every request.
     peer: Option<PeerAddr>,
+    /// For those with a body.
+    uploader: Option<PeerAddr>,
 }
 
-impl<S, B> Service<Request<B>> for WithPeer<S>
+impl<S> Service<Request<Incoming>> for WithPeer<S>
 where
-    S: Service<Request<B>>,
+    S: Service<Request<Incoming>>,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -438,8 +452,9 @@ where
         self.service.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<B>) -> S::Future {
-        if let Some(peer) = self.peer {
+    fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
+        let uploader = self.uploader.filter(|_| !request.body().is_end_stream());
+        if let Some(peer) = self.peer.or(uploader) {
             request.extensions_mut().insert(peer);
         }
         self.service.call(request)

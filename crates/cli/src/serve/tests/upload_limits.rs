@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::serve::Uploads;
 use crate::serve::room::{Room, Space};
+use crate::serve::{PeerAddr, Uploads};
 
 use super::uploads::{Gated, until};
 use super::*;
@@ -69,7 +69,7 @@ async fn one_upload_more_than_may_be_is_told_to_come_back_later() {
     let first = site.begin("/1", stalled());
     let second = site.begin("/2", stalled());
     until(|| site.under_way() == 2).await;
-    assert!(site.room().is_full());
+    assert!(site.room().is_full(None));
     for method in [Method::PUT, Method::POST] {
         // Nothing of its body is needed to say so.
         let body = Script::of([Step::Stall]);
@@ -89,6 +89,34 @@ async fn one_upload_more_than_may_be_is_told_to_come_back_later() {
 }
 
 #[tokio::test]
+async fn an_address_that_has_half_of_the_slots_is_told_so_and_others_upload() {
+    let site = site(|settings| settings.max_uploads = 4);
+    let from = |address: &str, path: &str, body: Script| {
+        let mut request = request(Method::PUT, path, &[], body);
+        let peer = PeerAddr(format!("{address}:1").parse().unwrap());
+        request.extensions_mut().insert(peer);
+        tokio::spawn(site.files.clone().call(request))
+    };
+    let held: Vec<Upload> = (0..2)
+        .map(|number| {
+            let body = Script::of([Step::Data(Bytes::from("x")), Step::Stall]);
+            from("192.0.2.1", &format!("/{number}"), body)
+        })
+        .collect();
+    until(|| site.room().under_way() == 2).await;
+    let Ok(response) = from("192.0.2.1", "/more", Script::text("text")).await.unwrap();
+    assert_eq!(response.status(), 503);
+    assert!(response.headers().contains_key("retry-after"));
+    let Ok(response) = from("192.0.2.2", "/other", Script::text("text")).await.unwrap();
+    assert_eq!(response.status(), 201);
+    for upload in held {
+        abort(upload).await;
+    }
+    until(|| site.room().under_way() == 0).await;
+    assert_eq!(site.names(), ["other"]);
+}
+
+#[tokio::test]
 async fn an_upload_that_waited_while_the_last_slot_went_is_told_so_with_its_first_octets() {
     let site = site(|settings| settings.max_uploads = 1);
     site.write("a", "old");
@@ -99,7 +127,7 @@ async fn an_upload_that_waited_while_the_last_slot_went_is_told_so_with_its_firs
         let answer = site.send(Method::PUT, "/a", &[], Script::text("a")).await;
         assert_eq!(answer.status, 200);
         let other = site.begin("/other", Script::of([Step::Data(Bytes::from("x")), Step::Stall]));
-        until(|| site.room().is_full()).await;
+        until(|| site.room().is_full(None)).await;
         release.send(()).unwrap();
         let Ok(response) = late.await.unwrap();
         assert_eq!(response.status(), 503);
