@@ -1,5 +1,7 @@
 //! PUT and POST: what is stored, what is refused, and that nothing is left of what did not succeed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::serve::Uploads;
@@ -423,12 +425,15 @@ async fn discarded_uploads_are_counted() {
 pub(super) struct Gated {
     body: Script,
     gate: tokio::sync::oneshot::Receiver<()>,
+    /// Whether its reader has come to the stall.
+    pub(super) stalled: Arc<AtomicBool>,
 }
 
 impl Gated {
     pub(super) fn new(body: Script) -> (Gated, tokio::sync::oneshot::Sender<()>) {
         let (release, gate) = tokio::sync::oneshot::channel();
-        (Gated { body, gate }, release)
+        let stalled = Arc::default();
+        (Gated { body, gate, stalled }, release)
     }
 }
 
@@ -440,6 +445,7 @@ impl Body for Gated {
         if let ready @ Poll::Ready(_) = Pin::new(&mut self.body).poll_frame(cx) {
             return ready;
         }
+        self.stalled.store(true, Ordering::Relaxed);
         if Pin::new(&mut self.gate).poll(cx).is_pending() {
             return Poll::Pending;
         }
