@@ -4,8 +4,7 @@
 //! on the connection's list when the driver has to know. `body` and `sender` are the handles.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -15,6 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::mailbox::Mailbox;
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::watch::Slot;
 
 /// How many bytes of a body may wait in a stream at most before its producer is asked to pause. 384 KiB: of one that hands

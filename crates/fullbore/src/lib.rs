@@ -37,6 +37,7 @@ mod mailbox;
 mod sender;
 pub mod server;
 mod settings;
+mod sync;
 #[cfg(feature = "tls")]
 pub mod tls;
 mod watch;

@@ -5,17 +5,15 @@
 //! at most once; the count is an atomic. The driver is woken when the list was empty and it sleeps, or when the count
 //! makes a WINDOW_UPDATE due.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 
-use atomic_waker::AtomicWaker;
-use crossbeam_queue::SegQueue;
 use fullbore_proto::{Report, WindowSize};
 use tokio::sync::oneshot;
 
 use crate::cell::Cell;
 use crate::error::Error;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard, Ordering, SegQueue};
 use crate::watch::Watch;
 
 /// What a handle asks of the connection as a whole.

@@ -1,0 +1,294 @@
+//! The wake protocol between handles and driver, in every order that threads and memory can bring about (loom).
+//!
+//! The mailbox and the cells are those of the library, compiled here over loom's types (`wakes/sync.rs`). The driver is
+//! reduced to how it takes from the mailbox and falls asleep (`Driver::poll_open`). A wake that is lost is a deadlock, which
+//! loom reports.
+
+#![allow(dead_code, unreachable_pub, reason = "the models use a part of each file")]
+
+#[path = "../src/cell.rs"]
+mod cell;
+#[path = "../src/error.rs"]
+mod error;
+#[path = "../src/mailbox.rs"]
+mod mailbox;
+#[path = "wakes/sync.rs"]
+mod sync;
+#[path = "../src/watch.rs"]
+mod watch;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use loom::thread;
+
+use cell::{Cell, Outgoing, State};
+use error::Error;
+use mailbox::{Command, Mailbox};
+
+/// The count of consumed octets at which the driver wants to be woken.
+const DUE: u64 = 2;
+
+/// What a driver does with its mailbox.
+struct Driver {
+    mailbox: Arc<Mailbox>,
+    /// Wishes that it has found in cells.
+    wishes: usize,
+    commands: usize,
+    credited: u64,
+}
+
+impl Driver {
+    fn new(mailbox: &Arc<Mailbox>) -> Self {
+        Driver {
+            mailbox: Arc::clone(mailbox),
+            wishes: 0,
+            commands: 0,
+            credited: 0,
+        }
+    }
+
+    /// Turns until `enough`, asleep in between.
+    fn run(mut self, enough: impl Fn(&Driver) -> bool) -> Self {
+        loom::future::block_on(poll_fn(|cx| self.poll(cx, &enough)));
+        self
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, enough: &impl Fn(&Driver) -> bool) -> Poll<()> {
+        self.mailbox.begin_turn(cx.waker());
+        loop {
+            let progress = self.take();
+            if enough(self) {
+                return Poll::Ready(());
+            }
+            if !progress {
+                if self.mailbox.end_turn() && (self.credited >= DUE || self.mailbox.set_due(DUE)) {
+                    return Poll::Pending;
+                }
+                self.mailbox.begin_turn(cx.waker());
+            }
+        }
+    }
+
+    /// Whether there was anything.
+    fn take(&mut self) -> bool {
+        let mut any = false;
+        while let Some(cell) = self.mailbox.take() {
+            any = true;
+            cell.unlist();
+            let mut state = cell.lock();
+            while state.outbound.wishes.pop_front().is_some() {
+                self.wishes += 1;
+            }
+        }
+        let commands = self.mailbox.take_commands().len();
+        self.commands += commands;
+        let consumed = self.mailbox.consumed();
+        any |= commands > 0 || consumed != self.credited;
+        self.credited = consumed;
+        any
+    }
+}
+
+impl Drop for Driver {
+    /// As the library's: what is posted later is not left on the list, where it would never be freed. Loom reports that.
+    fn drop(&mut self) {
+        self.mailbox.close(&Error::connection_gone());
+    }
+}
+
+/// All orders with at most so many preemptions, which is all that matter in practice (loom's documentation).
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(body);
+}
+
+fn cell(mailbox: &Arc<Mailbox>) -> Arc<Cell> {
+    Cell::new(Arc::clone(mailbox), State::default())
+}
+
+fn wish(cell: &Arc<Cell>) {
+    let data = Outgoing::Data(Bytes::new().into(), false);
+    cell.lock().outbound.wishes.push_back(data);
+    cell.post();
+}
+
+#[test]
+fn a_driver_that_falls_asleep_hears_of_every_wish() {
+    model(4, || {
+        let mailbox = Mailbox::new();
+        let cell = cell(&mailbox);
+        let handle = thread::spawn(move || {
+            wish(&cell);
+            wish(&cell);
+        });
+        Driver::new(&mailbox).run(|driver| driver.wishes == 2);
+        handle.join().unwrap();
+    });
+}
+
+#[test]
+fn a_driver_that_falls_asleep_hears_of_two_streams() {
+    model(2, || {
+        let mailbox = Mailbox::new();
+        let handles: Vec<_> = (0..2)
+            .map(|_| {
+                let cell = cell(&mailbox);
+                thread::spawn(move || wish(&cell))
+            })
+            .collect();
+        Driver::new(&mailbox).run(|driver| driver.wishes == 2);
+        for handle in handles {
+            handle.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_stream_that_two_handles_post_stands_on_the_list_once() {
+    model(3, || {
+        let mailbox = Mailbox::new();
+        let cell = cell(&mailbox);
+        let other = Arc::clone(&cell);
+        let handle = thread::spawn(move || other.post());
+        cell.post();
+        handle.join().unwrap();
+        assert!(mailbox.take().is_some());
+        assert!(mailbox.take().is_none());
+    });
+}
+
+#[test]
+fn a_driver_that_falls_asleep_hears_when_credit_falls_due() {
+    model(4, || {
+        let mailbox = Mailbox::new();
+        let reader = Arc::clone(&mailbox);
+        let handle = thread::spawn(move || {
+            for _ in 0..DUE {
+                reader.consume(1);
+            }
+        });
+        Driver::new(&mailbox).run(|driver| driver.credited == DUE);
+        handle.join().unwrap();
+    });
+}
+
+#[test]
+fn a_driver_that_falls_asleep_hears_when_two_readers_bring_credit_due_together() {
+    model(2, || {
+        let mailbox = Mailbox::new();
+        let handles: Vec<_> = (0..DUE)
+            .map(|_| {
+                let reader = Arc::clone(&mailbox);
+                thread::spawn(move || reader.consume(1))
+            })
+            .collect();
+        Driver::new(&mailbox).run(|driver| driver.credited == DUE);
+        for handle in handles {
+            handle.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_driver_that_falls_asleep_hears_that_the_last_opener_has_gone() {
+    model(4, || {
+        let mailbox = Mailbox::new();
+        mailbox.add_opener();
+        let opener = Arc::clone(&mailbox);
+        let handle = thread::spawn(move || opener.remove_opener());
+        Driver::new(&mailbox).run(|driver| driver.mailbox.is_abandoned());
+        handle.join().unwrap();
+    });
+}
+
+#[test]
+fn the_last_of_two_openers_wakes_whichever_it_is() {
+    model(2, || {
+        let mailbox = Mailbox::new();
+        let handles: Vec<_> = (0..2)
+            .map(|_| {
+                mailbox.add_opener();
+                let opener = Arc::clone(&mailbox);
+                thread::spawn(move || opener.remove_opener())
+            })
+            .collect();
+        Driver::new(&mailbox).run(|driver| driver.mailbox.is_abandoned());
+        for handle in handles {
+            handle.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn no_mailbox_is_abandoned_before_the_last_openers_wish_is_taken() {
+    model(4, || {
+        let mailbox = Mailbox::new();
+        mailbox.add_opener();
+        let opener = Arc::clone(&mailbox);
+        let cell = cell(&mailbox);
+        let handle = thread::spawn(move || {
+            wish(&cell);
+            opener.remove_opener();
+        });
+        let driver = Driver::new(&mailbox).run(|driver| driver.mailbox.is_abandoned());
+        assert_eq!(driver.wishes, 1);
+        handle.join().unwrap();
+    });
+}
+
+#[test]
+fn a_driver_that_falls_asleep_hears_of_a_shutdown() {
+    model(4, || {
+        let mailbox = Mailbox::new();
+        let owner = Arc::clone(&mailbox);
+        let handle = thread::spawn(move || owner.shut_down());
+        Driver::new(&mailbox).run(|driver| driver.mailbox.wants_shutdown());
+        handle.join().unwrap();
+        assert!(!mailbox.takes_new_streams());
+    });
+}
+
+#[test]
+fn a_driver_that_falls_asleep_hears_of_a_command() {
+    model(4, || {
+        let mailbox = Mailbox::new();
+        let owner = Arc::clone(&mailbox);
+        let handle = thread::spawn(move || {
+            let (answer, _) = tokio::sync::oneshot::channel();
+            owner.command(Command::Report(answer));
+        });
+        Driver::new(&mailbox).run(|driver| driver.commands == 1);
+        handle.join().unwrap();
+    });
+}
+
+#[test]
+fn a_stream_that_is_posted_while_the_driver_ends_is_told_why() {
+    model(4, || {
+        let mailbox = Mailbox::new();
+        let cell = cell(&mailbox);
+        let posted = Arc::clone(&cell);
+        let handle = thread::spawn(move || wish(&posted));
+        mailbox.close(&Error::closed());
+        handle.join().unwrap();
+        assert!(cell.lock().error.is_some());
+    });
+}
+
+#[test]
+fn a_command_that_is_given_while_the_driver_ends_is_answered_by_nobody() {
+    model(4, || {
+        let mailbox = Mailbox::new();
+        let (answer, mut answered) = tokio::sync::oneshot::channel();
+        let owner = Arc::clone(&mailbox);
+        let handle = thread::spawn(move || owner.command(Command::Report(answer)));
+        mailbox.close(&Error::closed());
+        handle.join().unwrap();
+        let nobody = tokio::sync::oneshot::error::TryRecvError::Closed;
+        assert_eq!(answered.try_recv().err(), Some(nobody));
+    });
+}
