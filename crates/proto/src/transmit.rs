@@ -368,6 +368,21 @@ mod tests {
     }
 
     #[test]
+    fn the_first_chunks_are_as_many_octets_as_asked_for_of_whatever_slices() {
+        let (out, expected) = filled();
+        for most in (0..40).chain([2_000, 2_007, 2_016, 2_030, 4_200, usize::MAX]) {
+            let mut slices = [IoSlice::new(&[]); 16];
+            let count = out.first_chunks(most, &mut slices);
+            let octets: Vec<u8> = slices[..count]
+                .iter()
+                .flat_map(|slice| slice.iter().copied())
+                .collect();
+            assert_eq!(octets, expected[..most.min(expected.len())], "{most} octets");
+            assert!(slices[..count].iter().all(|slice| !slice.is_empty()));
+        }
+    }
+
+    #[test]
     fn long_payloads_stay_where_they_are() {
         let payload = Bytes::from(vec![1; INLINE_PAYLOAD + 1]);
         let mut out = Transmit::new();

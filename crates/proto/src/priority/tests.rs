@@ -64,6 +64,22 @@ fn an_incremental_that_is_no_boolean_is_ignored() {
 }
 
 #[test]
+fn spaces_may_stand_before_a_parameter_and_nothing_else_may() {
+    parses("u=1; a=2, i", 1, true);
+    parses("u=1;a;   b=\"c\"; d, i", 1, true);
+    parses("u=1, a=(1; b  2;  c=?0); d, i", 1, true);
+    for field_value in [
+        "u=1;\ta=2, i",
+        "u=1; , i",
+        "u=1 ;a=2, i",
+        "u=1; a =2, i",
+        "u=1; a= 2, i",
+    ] {
+        parses(field_value, 3, false);
+    }
+}
+
+#[test]
 fn the_last_of_repeated_keys_counts() {
     parses("u=1, u=2", 2, false);
     parses("i, i=?0", 3, false);

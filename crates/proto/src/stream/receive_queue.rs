@@ -64,7 +64,36 @@ impl ReceiveQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    /// Octets of which it is known whether anybody still holds them.
+    struct Slab(Arc<()>);
+
+    impl AsRef<[u8]> for Slab {
+        fn as_ref(&self) -> &[u8] {
+            &[7; 5_000]
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_takes_no_memory() {
+        let held = Arc::new(());
+        let slab = Bytes::from_owner(Slab(Arc::clone(&held)));
+        let mut queue = ReceiveQueue::default();
+        queue.push(slab.slice(..3_000));
+        queue.push(slab.slice(3_000..));
+        queue.push(slab.slice(..1_000));
+        drop(slab);
+        assert_eq!(Arc::strong_count(&held), 2);
+        assert_eq!(queue.clear(), 6_000);
+        assert_eq!(Arc::strong_count(&held), 1, "the chunks are gone");
+        assert_eq!(queue.tail.capacity(), 0, "and so is what was gathered");
+        assert!(queue.is_empty());
+        let mut chunks = VecDeque::new();
+        assert_eq!((queue.drain_into(&mut chunks), chunks.len()), (0, 0));
+    }
 
     #[test]
     fn short_payloads_are_gathered_and_long_ones_kept_as_slices() {

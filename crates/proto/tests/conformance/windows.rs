@@ -1,8 +1,8 @@
 //! RFC 9113 sections 5.2 and 6.9: flow-control windows, on both sides of the rule.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use fullbore_proto::frame::Kind;
-use fullbore_proto::{Config, ErrorCode, WindowSize};
+use fullbore_proto::{Config, ErrorCode, Event, Transmit, WindowSize};
 
 use crate::support::fixed;
 use crate::support::frames;
@@ -194,4 +194,48 @@ fn a_larger_window_counts_from_the_moment_it_was_advertised() {
     faced.says(&frames::post(1));
     faced.says(&body(1, 1 << 20));
     faced.lives();
+}
+
+#[test]
+fn padding_that_is_credited_has_the_owner_ask_anew_what_it_is_to_report() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    faced.events();
+    let readable = |faced: &mut Faced| {
+        let events = faced.events();
+        events
+            .iter()
+            .filter(|event| matches!(event, Event::Readable(stream) if *stream == id(1)))
+            .count()
+    };
+    let before = faced.connection.stream_release_until_due(id(1)).unwrap();
+    faced.says(&frames::data(1, frames::PADDED, &[&[99][..], &[0; 99]].concat()));
+    assert_eq!(readable(&mut faced), 1, "padding alone");
+    let after = faced.connection.stream_release_until_due(id(1)).unwrap();
+    assert_eq!(after + 100, before);
+    faced.reads(1);
+    faced.says(&frames::data(1, frames::PADDED, &[0]));
+    assert_eq!(readable(&mut faced), 1, "the length of no padding is padding too");
+    faced.reads(1);
+    faced.says(&frames::data(1, 0, b""));
+    assert_eq!(readable(&mut faced), 0, "nothing was credited");
+}
+
+#[test]
+fn a_refill_that_waits_for_company_does_not_leave_alone() {
+    let config = crate::support::fixed(|config| config.stream_window = WindowSize::new(1 << 20).unwrap());
+    let mut faced = Faced::server(config);
+    faced.says(&frames::post(1));
+    for _ in 0..10 {
+        faced.says(&frames::data(1, 0, &[0; 16_384]));
+    }
+    faced.reads(1);
+    assert!(faced.heard().is_empty(), "less than a quarter of the window");
+    let mut out = Transmit::new();
+    faced.connection.transmit(&mut out, faced.now);
+    assert_eq!(out.remaining(), 0, "a write of nothing is no company");
+    faced.says(&frames::ping(0, b"together"));
+    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    assert_eq!(updates.len(), 1, "{updates:?}");
+    assert_eq!((updates[0].stream(), updates[0].word(0)), (1, 163_840));
 }

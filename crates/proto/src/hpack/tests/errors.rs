@@ -261,6 +261,56 @@ fn references_past_the_limit_are_still_held_to_the_tables() {
 }
 
 #[test]
+fn references_past_the_limit_to_a_large_table_are_read_by_their_integers() {
+    // More entries than an index of one octet reaches, and more than an octet counts.
+    for entries in [60usize, 64, 65, 66, 130, 193, 194, 195, 300] {
+        let mut decoder = Decoder::new(32_768);
+        let mut section = FieldSection::new();
+        let limits = FieldLimits {
+            max_bytes: 65_536,
+            max_fields: 1,
+        };
+        let begin: Vec<u8> = (0..entries)
+            .flat_map(|_| [0x40, 0x01, b'a', 0x01, b'1'])
+            .collect();
+        let last = 61 + entries;
+        // The greatest index of one octet, the least of two, and the table's last.
+        let mut indexes = vec![126, 127, 128, 126, last];
+        indexes.retain(|&index| index <= last);
+        let mut rest = Vec::new();
+        for &index in &indexes {
+            match index.checked_sub(127) {
+                None => rest.push(0x80 | index as u8),
+                Some(over) if over < 128 => rest.extend([0xff, over as u8]),
+                Some(over) => rest.extend([0xff, over as u8 | 0x80, (over >> 7) as u8]),
+            }
+        }
+        for repeats in [1, 40, 200] {
+            let block = [&begin, &[0x82][..], &rest.repeat(repeats)].concat();
+            let decoded = decoder.decode(&block, &limits, &mut section);
+            assert_eq!(decoded, Ok(()), "{entries} entries");
+            assert_eq!(
+                section.lines(),
+                entries + 1 + repeats * indexes.len(),
+                "{entries} entries"
+            );
+            // Of a reference that was only stepped over the size is not known: those of one octet are none of it.
+            assert!(section.size() >= 34 * entries);
+            decoder = Decoder::new(32_768);
+        }
+        // One more than the table has.
+        let beyond = match (last + 1).checked_sub(127) {
+            None => vec![0x80 | (last + 1) as u8],
+            Some(over) if over < 128 => vec![0xff, over as u8],
+            Some(over) => vec![0xff, over as u8 | 0x80, (over >> 7) as u8],
+        };
+        let block = [&begin, &[0x82][..], &rest, &beyond].concat();
+        let decoded = decoder.decode(&block, &limits, &mut section);
+        assert_eq!(decoded, Err(DecodeError::InvalidIndex), "{entries} entries");
+    }
+}
+
+#[test]
 fn malformed_names_and_values_pass_through_the_table() {
     let mut decoder = Decoder::new(4096);
     let section = decode(&mut decoder, b"\x40\x04Host\x03a\0b\xbe").unwrap();
