@@ -76,6 +76,6 @@ pub use self::payload::{Elsewhere, Payload};
 pub use self::priority::Priority;
 pub use self::schedule::Scheduling;
 pub use self::stats::{FrameCounts, Report, Stats, StreamReport};
-pub use self::stream::{IdHasher, StreamId, StreamMap};
+pub use self::stream::{IdHasher, IdHashing, StreamId, StreamMap};
 pub use self::time::Time;
 pub use self::transmit::{Part, Transmit};

@@ -9,7 +9,7 @@ mod state;
 mod store;
 
 pub use self::id::StreamId;
-pub use self::store::{IdHasher, StreamMap};
+pub use self::store::{IdHasher, IdHashing, StreamMap};
 
 pub(crate) use self::ranked::Ranked;
 pub(crate) use self::receive_queue::ReceiveQueue;

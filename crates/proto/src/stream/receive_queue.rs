@@ -69,7 +69,9 @@ mod tests {
     use super::*;
 
     /// Octets of which it is known whether anybody still holds them.
-    struct Slab(Arc<()>);
+    struct Slab {
+        _held: Arc<()>,
+    }
 
     impl AsRef<[u8]> for Slab {
         fn as_ref(&self) -> &[u8] {
@@ -80,7 +82,9 @@ mod tests {
     #[test]
     fn what_is_dropped_takes_no_memory() {
         let held = Arc::new(());
-        let slab = Bytes::from_owner(Slab(Arc::clone(&held)));
+        let slab = Bytes::from_owner(Slab {
+            _held: Arc::clone(&held),
+        });
         let mut queue = ReceiveQueue::default();
         queue.push(slab.slice(..3_000));
         queue.push(slab.slice(3_000..));

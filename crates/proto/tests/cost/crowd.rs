@@ -88,7 +88,7 @@ pub(crate) struct Cost {
     pub(crate) allocated: u64,
 }
 
-/// Counts from now on.
+/// Counts from now on. Every test of this program has one, so that it does not disturb another one's count.
 pub(crate) struct Counting {
     _alone: MutexGuard<'static, ()>,
 }

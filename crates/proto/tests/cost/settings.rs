@@ -61,6 +61,7 @@ fn changes_of_the_initial_window_are_paid_for_by_the_streams_that_they_concern()
 
 #[test]
 fn what_comes_behind_much_work_waits_for_another_call_and_nothing_is_lost() {
+    let _alone = Counting::begin();
     let mut faced = server(10_000, Wait::Windows);
     let before = faced.connection.stats();
     let octets: Vec<u8> = (0..10u32)
@@ -85,6 +86,7 @@ fn what_comes_behind_much_work_waits_for_another_call_and_nothing_is_lost() {
 
 #[test]
 fn what_took_little_work_is_received_at_once() {
+    let _alone = Counting::begin();
     let mut faced = server(1_000, Wait::Bodies);
     let octets: Vec<u8> = (0..1_000)
         .flat_map(|index| frames::data(2 * index + 1, 0, b"x"))
