@@ -2,8 +2,8 @@
 //!
 //! What lives here: the settings, and the list of the rooms below. Listening, TLS and HTTP/2 are not: [`Files`] is a
 //! [`tower_service::Service`] that takes an [`http::Request`] and gives an [`http::Response`], and whoever holds a
-//! connection calls it. It must be called within a tokio runtime, since files are read and written by its blocking
-//! threads.
+//! connection calls it. It must be called within a tokio runtime with its timers on, since files are read and written by
+//! its blocking threads, and uploads have times.
 //!
 //! | room | subject |
 //! |---|---|
@@ -135,7 +135,8 @@ pub struct Settings {
     /// How many bytes of an upload are gathered for one write; a second lot of the same size may gather while the
     /// first is being written. Default: 256 KiB.
     pub upload_batch_bytes: usize,
-    /// What such lots of all uploads come to, in bytes: each is shorter when there are many, but 4 KiB at least.
+    /// What such lots of all uploads come to, in bytes: each is shorter when there are many, but 4 KiB
+    /// at least, and as much longer as the frame is that fills it.
     /// Default: 64 MiB.
     pub all_batches_bytes: usize,
     /// How long octets of an upload wait for more to be written with them. Default: 1 s.

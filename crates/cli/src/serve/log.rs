@@ -539,6 +539,43 @@ mod tests {
         assert_eq!(kept.len() + lost, sent);
     }
 
+    /// Waits until what the thread has written and what waits for it are as they should be.
+    fn until(condition: impl Fn() -> bool) {
+        for _ in 0..3000 {
+            if condition() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it never came true");
+    }
+
+    #[test]
+    fn an_output_that_goes_on_gets_each_line_at_once_and_has_all_its_room_again() {
+        let (open, gate) = sync_channel(0);
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let limits = LogLimits {
+            waiting_bytes: 100,
+            ..LogLimits::default()
+        };
+        let writer = LogWriter::new(Gate(gate, Arc::clone(&written)), limits).unwrap();
+        let line = "x".repeat(99) + "\n";
+        for round in 1..5 {
+            // One fills the queue while it is being written; then the note takes a write of its own.
+            writer.line(&line);
+            until(|| writer.queue.shared.lock().writing == 100);
+            writer.line(&line);
+            open.send(()).unwrap();
+            open.send(()).unwrap();
+            let note = "... 1 lines dropped: the log was not read fast enough\n";
+            let all = (line.clone() + note).repeat(round);
+            until(|| *written.lock().unwrap() == all.as_bytes());
+            until(|| writer.queue.shared.lock().idle);
+            assert_eq!(writer.queue.shared.lock().writing, 0);
+        }
+        drop(open);
+    }
+
     #[test]
     fn an_output_that_never_goes_on_does_not_hold_up_the_end() {
         let (open, gate) = sync_channel(1);
