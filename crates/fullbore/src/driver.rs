@@ -134,6 +134,8 @@ pub(crate) struct Driver<T, A> {
     read_put_off: bool,
     /// What the peer said when it ended the connection.
     peer_goes: Option<Box<PeerGoAway>>,
+    /// Whether the peer ended the transport within a message, though others are still answered.
+    cut_short: bool,
     rest: rest::Rest,
     stage: Stage,
 }
@@ -204,6 +206,7 @@ where
             woken: Woken::Nobody,
             read_put_off: false,
             peer_goes: None,
+            cut_short: false,
             rest: rest::Rest::default(),
             stage: Stage::Open,
         }
@@ -290,6 +293,10 @@ where
         }
         let written = match self.poll_write(cx) {
             Ok(written) => written,
+            Err(_) if self.connection.is_half_closed() && self.transport_ended().is_ok() => {
+                // All was answered, and nobody is there to hear the rest.
+                return ControlFlow::Break(Poll::Ready(Ok(())));
+            }
             Err(error) => {
                 // A peer that closed early may have answered first, and what it said is still here to be read.
                 while let Poll::Ready(Ok(Read::Some)) = self.poll_read(cx) {}
@@ -356,6 +363,7 @@ where
                 let settled = self.connection.peer_settings_received();
                 Err(Error::from_connection(error, settled))
             }
+            None if self.cut_short => Err(Error::closed()),
             None => Ok(()),
         })
     }

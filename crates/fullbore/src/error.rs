@@ -180,6 +180,9 @@ impl Error {
 
     /// A stream was reset by either side.
     pub(crate) fn from_stream(error: &StreamError) -> Self {
+        if error.is_end_of_transport() {
+            return Self::closed();
+        }
         let kind = match (error.by, error.code) {
             _ if error.is_body_length() => ErrorKind::BodyLength,
             _ if error.is_timeout() => ErrorKind::Timeout,

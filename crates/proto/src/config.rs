@@ -39,9 +39,13 @@ pub struct Config {
     pub stream_refill: Refill,
     /// When the connection's window is refilled. A quarter.
     pub connection_refill: Refill,
-    /// How many streams the peer may have open (SETTINGS_MAX_CONCURRENT_STREAMS). 10,000; a stream that was reset
-    /// counts until its owner has released it, so that a peer that opens and resets gains nothing (CVE-2023-44487).
+    /// How many streams the peer may have open (SETTINGS_MAX_CONCURRENT_STREAMS). 10,000.
     pub max_concurrent_streams: u32,
+    /// How many streams that were reset and that their owner has not released yet may be held beyond
+    /// [`Self::max_concurrent_streams`] together with those that are open. 100: RFC 9113 section 5.1.2 counts no closed
+    /// streams, so that a client may cancel requests and send others in their place at once, while a handler takes a
+    /// moment to go. Past it streams are refused, so that a peer that opens and resets gains nothing (CVE-2023-44487).
+    pub reset_stream_grace: u32,
     /// The largest frame that we accept (SETTINGS_MAX_FRAME_SIZE), in octets. 16,384. Values out of
     /// the range 16,384 to 2^24-1 count as the nearest in it.
     pub max_frame_size: u32,
@@ -133,6 +137,9 @@ pub struct Config {
     /// How long streams under way may take once the last stream is named in a graceful shutdown. None: as long as they
     /// need; `Server` of the library above has a limit of its own.
     pub drain_timeout: Option<Duration>,
+    /// How long the answers to a client may take that has ended its half of the transport behind its last request. 30 s;
+    /// then the connection ends. A client that is gone altogether is noticed sooner, by a PING each second.
+    pub half_close_timeout: Duration,
     /// How many octets of a request are still taken and dropped once its response is whole, before the stream is reset
     /// with NO_ERROR (RFC 9113 section 8.1). 256 KiB: an upload that was almost done may end by itself, and many clients
     /// take a reset for a failure.
@@ -214,6 +221,7 @@ impl Default for Config {
             stream_refill: Refill::default(),
             connection_refill: Refill::default(),
             max_concurrent_streams: 10_000,
+            reset_stream_grace: 100,
             max_frame_size: 16_384,
             send_frame_size: 16_384,
             max_header_list_size: 64 << 10,
@@ -246,6 +254,7 @@ impl Default for Config {
             stream_wait_timeout: Some(Duration::from_secs(30)),
             send_timeout: Some(Duration::from_secs(300)),
             drain_timeout: None,
+            half_close_timeout: Duration::from_secs(30),
             early_response_bytes: 256 << 10,
             early_response_wait: Duration::from_secs(1),
             peer_resets: Limit::new(10_000, 1_000),

@@ -78,6 +78,8 @@ pub struct Connection {
     highest_peer_stream: u32,
     /// Streams that have finished well and are not released: they count against no limit.
     finished: usize,
+    /// Streams that were reset and are not released: they count against [`Config::reset_stream_grace`].
+    reset_held: u32,
     /// Streams of ours that are open or half closed.
     active: u32,
     /// Streams of ours that wait for the peer to allow them, in order.
@@ -204,6 +206,7 @@ impl Connection {
             next_stream: (role == Role::Client).then_some(StreamId::FIRST_CLIENT),
             highest_peer_stream: 0,
             finished: 0,
+            reset_held: 0,
             active: 0,
             waiting: Ranked::default(),
             requests_kept_back: false,
@@ -258,17 +261,22 @@ impl Connection {
         self.failed.as_ref()
     }
 
-    /// Whether the owner should read from the transport: not while the peer leaves replies that it made us owe, or
+    /// Whether the owner should read from the transport: not behind its end, and not while the peer leaves replies that it made us owe, or
     /// too many heads, unread.
     pub fn wants_read(&self) -> bool {
         let may_owe =
             self.owed <= self.config.max_owed_replies && self.control.len() <= self.config.max_unsent_control;
-        self.failed.is_none() && may_owe
+        self.failed.is_none() && may_owe && !self.shutdown.is_half_closed()
     }
 
     /// Whether a graceful shutdown has come to its end: nothing is under way and nothing waits to be written.
     pub fn is_drained(&self) -> bool {
         self.shutdown.is_final() && self.streams.len() == 0 && self.control.is_empty()
+    }
+
+    /// Whether the peer has ended its half of the transport, by [`Self::end_of_transport`].
+    pub fn is_half_closed(&self) -> bool {
+        self.shutdown.is_half_closed()
     }
 
     /// How many streams are under way or not released.

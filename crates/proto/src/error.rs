@@ -160,6 +160,13 @@ pub(crate) const LONG_BODY: &str = "more DATA than content-length says";
 /// What is said of a body that came to a halt.
 pub(crate) const BODY_HALTED: &str = "the peer sent too little of the body in time";
 
+/// The reason when the transport ends within a message.
+pub(crate) const TRANSPORT_ENDED: &str = "it ended the transport before the message was whole";
+
+/// The reason when a client that has ended its half of the transport waits too long for the rest.
+pub(crate) const HALF_CLOSED: &str =
+    "the responses to a client that had ended its half of the transport took too long";
+
 /// The reason when a GOAWAY names a lower stream.
 pub(crate) const NOT_PROCESSED: &str =
     "its GOAWAY says that the stream was not processed; it may be repeated";
@@ -200,6 +207,11 @@ impl StreamError {
     /// Whether a body was shorter or longer than its `content-length` (RFC 9113 section 8.1.1).
     pub fn is_body_length(&self) -> bool {
         self.reason == SHORT_BODY || self.reason == LONG_BODY
+    }
+
+    /// Whether the transport ended within the message.
+    pub fn is_end_of_transport(&self) -> bool {
+        self.reason == TRANSPORT_ENDED
     }
 
     /// Whether the peer has not processed the stream because of its GOAWAY, rather than reset it by itself.

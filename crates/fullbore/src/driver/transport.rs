@@ -116,6 +116,10 @@ where
                     break;
                 }
                 Poll::Ready(Ok(count)) => total += count,
+                Poll::Ready(Err(error)) if self.is_end(&error) => {
+                    eof = true;
+                    break;
+                }
                 Poll::Ready(Err(error)) => {
                     if total == 0 {
                         return Poll::Ready(Err(self.transport_error(&error)));
@@ -160,14 +164,42 @@ where
             self.deliver_events(cx);
         }
         if eof && self.unapplied.is_empty() && self.connection.error().is_none() {
+            if self.goes_on_half_closed(cx) {
+                return Poll::Ready(Ok(Read::Some));
+            }
             return Poll::Ready(self.transport_ended().map(|()| Read::End));
         }
         Poll::Ready(Ok(Read::Some))
     }
 
+    /// Whether an error of reading means no more to a server than that nothing follows: over TLS a client may end its half
+    /// without close_notify, and the requests before it are authentic.
+    fn is_end(&self, error: &std::io::Error) -> bool {
+        !self.is_client() && error.kind() == std::io::ErrorKind::UnexpectedEof
+    }
+
+    /// The client has ended its half of the transport: whether there is something left to say to it. Requests that are
+    /// whole are still answered.
+    fn goes_on_half_closed(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.is_client() || !self.connection.peer_settings_received() {
+            return false;
+        }
+        let unsent = self.connection.wants_transmit() || self.out.has_remaining() || self.unflushed;
+        if !unsent && !self.connection.has_unfinished_streams() {
+            return false;
+        }
+        let now = self.now();
+        self.cut_short = self.connection.end_of_transport(now);
+        self.deliver_events(cx);
+        unsent || self.connection.has_unfinished_streams()
+    }
+
     /// The transport ended in good order.
-    fn transport_ended(&self) -> Result<(), Error> {
-        if !self.connection.has_unfinished_streams() && self.connection.peer_settings_received() {
+    pub(super) fn transport_ended(&self) -> Result<(), Error> {
+        if self.connection.peer_settings_received()
+            && !self.cut_short
+            && !self.connection.has_unfinished_streams()
+        {
             return Ok(());
         }
         if !self.connection.peer_settings_received() {

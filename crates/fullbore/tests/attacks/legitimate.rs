@@ -122,6 +122,53 @@ async fn a_client_that_resets_each_stream_after_the_headers_of_the_answer() {
     }
 }
 
+/// Two requests are cancelled and two others sent, in one segment and at the limit of streams.
+#[tokio::test]
+async fn requests_in_the_place_of_cancelled_ones_at_the_limit_of_streams() {
+    for tls in [false, true] {
+        let mut config = Config::default();
+        config.max_concurrent_streams = 2;
+        let site = Site::start(tls, config).await;
+        let mut refused = 0;
+        for round in 1..=5 {
+            let mut peer = site.attacker().await;
+            peer.say(&[get(1, "/hang"), get(3, "/hang")].concat()).await;
+            soon(async {
+                // Three of a bystander's came before.
+                while site.seen.begun.load(Ordering::SeqCst) < 3 + 4 * round - 2 {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+            let cancel = ErrorCode::CANCEL.0.to_be_bytes();
+            let resets = [1, 3]
+                .map(|stream| frame(RST_STREAM, 0, stream, &cancel))
+                .concat();
+            peer.say(&[resets, get(5, "/none"), get(7, "/none")].concat())
+                .await;
+            let mut answers = 0;
+            while answers < 2 {
+                let heard = peer.next().await.expect("the connection lives");
+                assert_ne!(heard.kind, GOAWAY, "{heard:?}");
+                let refusal = heard.kind == RST_STREAM;
+                answers += u32::from(refusal || heard.kind == HEADERS);
+                refused += u32::from(refusal);
+            }
+            soon(async {
+                while site.seen.begun.load(Ordering::SeqCst) < 3 + 4 * round && refused == 0 {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+            if refused > 0 {
+                break;
+            }
+        }
+        assert_eq!(refused, 0, "requests were refused");
+        site.is_free().await;
+    }
+}
+
 #[tokio::test]
 async fn two_hundred_cookies() {
     for tls in [false, true] {

@@ -10,8 +10,8 @@ use core::time::Duration;
 use super::settings::KEEP_ALIVE_PING;
 use super::{Connection, Role};
 use crate::error::{
-    BODY_HALTED, ConnectionError, ErrorCode, HEADERS_DRIBBLE, NO_RESPONSE, NO_STREAMS, NOT_TAKEN, PEER_GONE,
-    StreamError, WINDOW_CLOSED,
+    BODY_HALTED, ConnectionError, ErrorCode, HALF_CLOSED, HEADERS_DRIBBLE, NO_RESPONSE, NO_STREAMS,
+    NOT_TAKEN, PEER_GONE, StreamError, WINDOW_CLOSED,
 };
 use crate::frame::{Kind, Ping};
 use crate::stream::{Key, Phase, State, Stream};
@@ -19,6 +19,9 @@ use crate::time::{Mark, Time};
 
 /// What counts as progress of what the peer has to take, in bytes: a window opened octet by octet is none.
 const LEAST_PROGRESS: u64 = 1_024;
+
+/// How often a PING is written to a client that has ended its half of the transport.
+const HALF_CLOSE_PROBE: Duration = Duration::from_secs(1);
 
 /// What the limits on time have to know.
 #[derive(Debug)]
@@ -134,6 +137,13 @@ impl Connection {
         }
     }
 
+    /// The peer has ended its half of the transport.
+    pub(super) fn watch_half_closed(&mut self) {
+        if let Some(until) = self.half_close_deadline() {
+            self.deadlines.look_at(until.min(self.now + HALF_CLOSE_PROBE));
+        }
+    }
+
     fn keep_alive(&self) -> Option<(Duration, bool)> {
         self.config.keep_alive.resolve(self.role == Role::Server)
     }
@@ -211,10 +221,22 @@ impl Connection {
             .deadlines
             .denied
             .and_then(|since| Some(since + self.config.stream_wait_timeout?));
-        [settings, arriving, idle, alive, streams, drain, denied]
-            .into_iter()
-            .flatten()
-            .min()
+        let half_closed = self
+            .half_close_deadline()
+            .map(|at| at.min(now + HALF_CLOSE_PROBE));
+        [
+            settings,
+            arriving,
+            idle,
+            alive,
+            streams,
+            drain,
+            denied,
+            half_closed,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// How long a client may leave its connection unused.
@@ -234,6 +256,7 @@ impl Connection {
             Self::peer_is_gone,
             Self::output_is_stuck,
             Self::drain_overdue,
+            Self::half_close_overdue,
         ];
         for check in checks {
             if let Some(error) = check(self) {
@@ -277,12 +300,7 @@ impl Connection {
         let used = self.streams.len() > 0 || always;
         // Unless we read, it may have spoken.
         if used && self.deadlines.heard + silence <= self.now && self.wants_read() {
-            let ping = Ping {
-                ack: false,
-                opaque: KEEP_ALIVE_PING,
-            };
-            ping.write(&mut self.control);
-            self.stats.sent_frames.add(Kind::PING);
+            self.write_keep_alive_ping();
             self.deadlines.asked = Some((self.now, self.taken()));
         }
         None
@@ -301,6 +319,29 @@ impl Connection {
     /// The octets that the transport has taken.
     fn taken(&self) -> u64 {
         self.stats.sent_bytes.saturating_sub(self.deadlines.unsent)
+    }
+
+    /// Writes to a peer that has ended its half of the transport: one that is gone altogether makes a write fail.
+    fn half_close_overdue(&mut self) -> Option<ConnectionError> {
+        if self.half_close_deadline()? <= self.now {
+            return Some(ConnectionError {
+                blame: crate::error::Side::Local,
+                ..ConnectionError::peer(ErrorCode::NO_ERROR, HALF_CLOSED)
+            });
+        }
+        if self.deadlines.unsent == 0 {
+            self.write_keep_alive_ping();
+        }
+        None
+    }
+
+    fn write_keep_alive_ping(&mut self) {
+        let ping = Ping {
+            ack: false,
+            opaque: KEEP_ALIVE_PING,
+        };
+        ping.write(&mut self.control);
+        self.stats.sent_frames.add(Kind::PING);
     }
 
     fn drain_overdue(&mut self) -> Option<ConnectionError> {

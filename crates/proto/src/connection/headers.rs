@@ -151,8 +151,15 @@ impl Connection {
         if on_itself {
             return error(ErrorCode::PROTOCOL_ERROR, "a stream that depends on itself");
         }
-        if self.streams.len() - self.finished >= self.config.max_concurrent_streams as usize {
+        // Section 5.1.2 counts no closed streams, but the owner may not have let go of them yet.
+        let held = self.streams.len() - self.finished;
+        let (limit, grace) = (self.config.max_concurrent_streams, self.config.reset_stream_grace);
+        if held - self.reset_held as usize >= limit as usize {
             return error(ErrorCode::REFUSED_STREAM, "more streams than are allowed at once");
+        }
+        if held >= (limit as usize).saturating_add(grace as usize) {
+            let reason = "streams were reset faster than their handlers could end";
+            return error(ErrorCode::REFUSED_STREAM, reason);
         }
         if self.section.over_limit() {
             return self.answer_431(id, end_stream);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::settings::SHUTDOWN_PING;
 use super::{Connection, Role};
-use crate::error::{ConnectionError, ErrorCode, NOT_PROCESSED, Side, StreamError};
+use crate::error::{ConnectionError, ErrorCode, NOT_PROCESSED, Side, StreamError, TRANSPORT_ENDED};
 use crate::event::Event;
 use crate::frame::{GoAway, Kind, Ping};
 use crate::stream::{State, StreamId};
@@ -20,8 +20,9 @@ pub(super) struct Shutdown {
     /// Whether the peer has sent GOAWAY, and the last stream that it named.
     pub(super) peer_goes: bool,
     peer_last_stream: Option<u32>,
-    /// Since when the last stream is named.
+    /// Since when the last stream is named, or the peer has ended its half of the transport.
     final_since: Option<Time>,
+    half_closed: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,11 @@ impl Shutdown {
 
     pub(super) fn takes_new_streams(&self) -> bool {
         self.stage == Stage::None && !self.peer_goes
+    }
+
+    /// Whether the transport brings nothing more.
+    pub(super) fn is_half_closed(&self) -> bool {
+        self.half_closed
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
@@ -82,6 +88,39 @@ impl Connection {
         }
     }
 
+    /// The peer has ended its half of the transport in good order, and may still read. Of a server the requests that are
+    /// whole are seen to, and [`Connection::is_drained`] says when all has been answered; those that are not whole end
+    /// with an error. Whether there were any.
+    pub fn end_of_transport(&mut self, now: Time) -> bool {
+        self.see(now);
+        if self.failed.is_some() || self.shutdown.is_half_closed() {
+            return false;
+        }
+        self.shutdown.half_closed = true;
+        let mut cut_short = false;
+        for key in self.streams.keys() {
+            if self
+                .streams
+                .get(key)
+                .is_some_and(|stream| stream.state.can_receive())
+            {
+                cut_short = true;
+                self.close_with(StreamError {
+                    stream: key.id(),
+                    code: ErrorCode::CANCEL,
+                    by: Side::Peer,
+                    reason: TRANSPORT_ENDED,
+                });
+            }
+        }
+        if !self.shutdown.is_final() {
+            self.finalize_shutdown();
+        }
+        self.shutdown.final_since = Some(self.now);
+        self.watch_half_closed();
+        cut_short
+    }
+
     /// Whether [`Connection::shutdown`] was called.
     pub fn is_shutting_down(&self) -> bool {
         self.shutdown.stage != Stage::None
@@ -115,6 +154,12 @@ impl Connection {
     /// Until when streams under way may take.
     pub(super) fn drain_deadline(&self) -> Option<Time> {
         Some(self.shutdown.final_since? + self.config.drain_timeout?)
+    }
+
+    /// Until when the responses to a client may take that has ended its half of the transport.
+    pub(super) fn half_close_deadline(&self) -> Option<Time> {
+        let since = self.shutdown.final_since.filter(|_| self.shutdown.half_closed)?;
+        Some(since + self.config.half_close_timeout)
     }
 
     fn write_go_away(&mut self, last_stream: u32, code: ErrorCode, debug: &[u8]) {
@@ -210,6 +255,7 @@ impl Connection {
         self.refills_due = 0;
         self.window_blocked = 0;
         self.finished = 0;
+        self.reset_held = 0;
         self.failed = Some(error);
     }
 }

@@ -230,7 +230,10 @@ impl Connection {
             return;
         };
         if stream.state.is_closed() {
-            self.finished -= usize::from(stream.state == State::Closed(Cause::Finished));
+            match stream.state == State::Closed(Cause::Finished) {
+                true => self.finished -= 1,
+                false => self.reset_held -= 1,
+            }
             self.streams.remove(key);
             self.rest();
         } else if stream.send.phase != Phase::Done {
@@ -494,8 +497,10 @@ impl Connection {
                     .is_some_and(|place| self.events.withdraw(place))
             {
                 // The peer gave up what nobody has heard of, and nobody will.
+                self.reset_held += 1;
                 self.release(error.stream);
             } else {
+                self.reset_held += 1;
                 self.events.push(Event::Reset(error));
             }
         }

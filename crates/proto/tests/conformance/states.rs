@@ -265,6 +265,73 @@ fn streams_over_the_limit_are_refused() {
     faced.lives();
 }
 
+/// Section 5.1.2 counts no closed streams.
+#[test]
+fn streams_that_the_peer_reset_make_room_for_new_ones_at_once() {
+    let mut faced = Faced::server(config(|config| config.max_concurrent_streams = 2));
+    faced.says(&[frames::get(1), frames::get(3)].concat());
+    assert_eq!(faced.events().len(), 2);
+    // Nobody has released the first two.
+    let resets = [1, 3]
+        .map(|stream| frames::reset(stream, ErrorCode::CANCEL))
+        .concat();
+    faced.says(&[resets, frames::get(5), frames::get(7)].concat());
+    faced.lives();
+    let events = faced.events();
+    assert!(
+        matches!(
+            events[..],
+            [
+                Event::Reset(_),
+                Event::Reset(_),
+                Event::Request { .. },
+                Event::Request { .. }
+            ]
+        ),
+        "{events:?}"
+    );
+    faced.says(&frames::get(9));
+    faced.reset_with(9, ErrorCode::REFUSED_STREAM);
+}
+
+#[test]
+fn streams_that_were_reset_and_are_held_have_a_limit_of_their_own() {
+    let mut faced = Faced::server(config(|config| {
+        config.max_concurrent_streams = 2;
+        config.reset_stream_grace = 3;
+    }));
+    // Five are held, none of them open.
+    for stream in [1, 3, 5, 7, 9] {
+        faced.says(&frames::get(stream));
+        assert!(
+            matches!(faced.events()[..], [Event::Request { .. }]),
+            "stream {stream}"
+        );
+        faced.says(&frames::reset(stream, ErrorCode::CANCEL));
+        assert!(matches!(faced.events()[..], [Event::Reset(_)]));
+    }
+    faced.says(&frames::get(11));
+    faced.reset_with(11, ErrorCode::REFUSED_STREAM);
+    faced.connection.release(id(1));
+    faced.says(&frames::get(13));
+    assert!(matches!(faced.events()[..], [Event::Request { .. }]));
+    faced.says(&frames::get(15));
+    faced.reset_with(15, ErrorCode::REFUSED_STREAM);
+    // Those that are given up before their owner hears of them are not held.
+    for stream in [3, 5, 7, 9] {
+        faced.connection.release(id(stream));
+    }
+    let unheard = (0..50).flat_map(|round| {
+        let stream = 17 + 2 * round;
+        [frames::get(stream), frames::reset(stream, ErrorCode::CANCEL)].concat()
+    });
+    faced.says(&unheard.collect::<Vec<_>>());
+    assert!(faced.events().is_empty());
+    faced.says(&frames::get(201));
+    assert!(matches!(faced.events()[..], [Event::Request { .. }]));
+    faced.lives();
+}
+
 #[test]
 fn data_of_a_refused_stream_is_dropped_and_its_credit_returned() {
     let mut faced = Faced::server(config(|config| config.max_concurrent_streams = 0));
