@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::flow::{DEFAULT_WINDOW, MemoryBudget, Refill, WindowSize};
+use crate::flow::{DEFAULT_WINDOW, MemoryBudget, Refill, Share, StreamBudget, WindowSize};
 use crate::guard::Limit;
 use crate::schedule::Scheduling;
 
@@ -35,6 +35,12 @@ pub struct Config {
     /// The budget that this connection leases its windows from, with any number of others. None: the connection's
     /// window is its own bound.
     pub budget: Option<MemoryBudget>,
+    /// The budget that a server leases the streams of its clients from, with any number of other connections. None:
+    /// [`Self::max_concurrent_streams`] is the only bound.
+    pub stream_budget: Option<StreamBudget>,
+    /// Whose connection this is: all connections with one share have, together, only a part of the two budgets. None: a
+    /// connection may take all that is left.
+    pub share: Option<Share>,
     /// When a stream's window is refilled. A quarter.
     pub stream_refill: Refill,
     /// When the connection's window is refilled. A quarter.
@@ -218,6 +224,8 @@ impl Default for Config {
             adaptive: true,
             largest_window: WindowSize::from_mebibytes(256),
             budget: None,
+            stream_budget: None,
+            share: None,
             stream_refill: Refill::default(),
             connection_refill: Refill::default(),
             max_concurrent_streams: 10_000,

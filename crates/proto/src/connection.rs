@@ -29,7 +29,7 @@ use crate::event::Event;
 use crate::flow::{
     DEFAULT_WINDOW, Lease, Ledger, Pace, Promise, ReceiveWindow, RoundTrip, SendCredit, WindowSize,
 };
-use crate::frame::{DEFAULT_MAX_FRAME_SIZE, LARGEST_MAX_FRAME_SIZE};
+use crate::frame::{DEFAULT_MAX_FRAME_SIZE, Kind, LARGEST_MAX_FRAME_SIZE};
 use crate::guard::Bucket;
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder, FieldSection};
 use crate::schedule::Schedule;
@@ -43,6 +43,7 @@ pub use self::streams::ReadState;
 use self::deadlines::Deadlines;
 use self::events::Events;
 use self::headers::Block;
+use self::memory::Overhead;
 use self::receive::Reader;
 use self::settings::{LocalSettings, PeerSettings};
 use self::shutdown::Shutdown;
@@ -89,6 +90,10 @@ pub struct Connection {
     receive_window: ReceiveWindow,
     /// What the connection has leased from the budget.
     lease: Lease,
+    /// What it has leased for frames and field sections, and how it stands with that.
+    overhead: Overhead,
+    /// How many streams it has leased.
+    stream_lease: Lease,
     /// The window that streams begin with, as our SETTINGS say.
     stream_window: WindowSize,
     /// The largest window that a stream of ours has grown to.
@@ -133,7 +138,7 @@ pub struct Connection {
 }
 
 // Ten thousand that are idle are to cost little: what is only needed at work is in boxes that `trim` gives back.
-const _: () = assert!(size_of::<Connection>() <= 1_984);
+const _: () = assert!(size_of::<Connection>() <= 2_088);
 
 /// The state of the limits on the peer.
 #[derive(Debug)]
@@ -185,7 +190,7 @@ impl Connection {
             config.max_frame_size = config.max_frame_size.clamp(*sizes.start(), *sizes.end());
             config.send_frame_size = config.send_frame_size.max(1);
         }
-        let mut lease = Lease::new(config.budget.clone());
+        let mut lease = Lease::of_memory(&config);
         let (window, stream_window) = memory::open(&config, &mut lease);
         let receive_window = ReceiveWindow::new(DEFAULT_WINDOW.bytes(), window, config.connection_refill);
         let receive_window = match config.adaptive {
@@ -212,6 +217,8 @@ impl Connection {
             requests_kept_back: false,
             receive_window,
             lease,
+            overhead: Overhead::new(&config),
+            stream_lease: Lease::of_streams(&config),
             stream_window,
             largest_stream_window: stream_window,
             pace: Pace::default(),
@@ -261,12 +268,12 @@ impl Connection {
         self.failed.as_ref()
     }
 
-    /// Whether the owner should read from the transport: not behind its end, and not while the peer leaves replies that it made us owe, or
-    /// too many heads, unread.
+    /// Whether the owner should read from the transport: not behind its end, and not while the peer leaves replies that
+    /// it made us owe, or too many heads, unread, nor while frames and field sections take more memory than the budget has for them.
     pub fn wants_read(&self) -> bool {
         let may_owe =
             self.owed <= self.config.max_owed_replies && self.control.len() <= self.config.max_unsent_control;
-        self.failed.is_none() && may_owe && !self.shutdown.is_half_closed()
+        self.failed.is_none() && may_owe && !self.shutdown.is_half_closed() && self.overhead.is_covered()
     }
 
     /// Whether a graceful shutdown has come to its end: nothing is under way and nothing waits to be written.
@@ -319,10 +326,10 @@ impl Connection {
         self.receive_window.promise()
     }
 
-    /// What it has leased from the budget, in bytes: never less than it promises, unless that is nothing at all; see
-    /// [`MemoryBudget`](crate::MemoryBudget).
+    /// What it has leased from the budget, in bytes, for windows and for what frames and field sections take beyond 16 KiB:
+    /// never less than it promises, unless that is nothing at all; see [`MemoryBudget`](crate::MemoryBudget).
     pub fn leased(&self) -> u64 {
-        self.lease.held()
+        self.lease.held() + self.overhead.leased()
     }
 
     /// The connection as it is now.
@@ -362,6 +369,12 @@ impl Connection {
     /// What the connection has counted.
     pub fn stats(&self) -> Stats {
         self.stats
+    }
+
+    /// A measure of what the connection has got done: octets of DATA both ways, and 1 KiB for each head that was sent.
+    pub fn progress(&self) -> u64 {
+        let heads = self.stats.sent_frames.of(Kind::HEADERS);
+        self.stats.sent_data_bytes + self.stats.received_data_bytes + (heads << 10)
     }
 
     /// The receive window of the connection, as refills restore it.
@@ -426,6 +439,7 @@ impl Connection {
         if self.failed.is_some() {
             return;
         }
+        self.cover_again();
         self.release_held_frames();
         self.reset_early_answered();
         self.shutdown_timeout();

@@ -9,7 +9,7 @@ mod receive;
 mod stall;
 mod tuner;
 
-pub use self::budget::{MemoryBudget, Promise};
+pub use self::budget::{MemoryBudget, Promise, Share, StreamBudget};
 pub use self::receive::Refill;
 pub use self::stall::{Ledger, Stall};
 pub use self::tuner::RoundTrip;

@@ -69,7 +69,9 @@ pub use self::config::{Config, KeepAlive};
 pub use self::connection::{Connection, ReadState, Role};
 pub use self::error::{ConnectionError, ErrorCode, Side, StreamError, UsageError};
 pub use self::event::Event;
-pub use self::flow::{DEFAULT_WINDOW, Ledger, MemoryBudget, Promise, Refill, RoundTrip, Stall, WindowSize};
+pub use self::flow::{
+    DEFAULT_WINDOW, Ledger, MemoryBudget, Promise, Refill, RoundTrip, Share, Stall, StreamBudget, WindowSize,
+};
 pub use self::guard::Limit;
 pub use self::message::Protocol;
 pub use self::payload::{Elsewhere, Payload};

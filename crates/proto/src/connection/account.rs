@@ -42,6 +42,8 @@ impl Connection {
     /// The transport has taken all that [`Self::transmit`] gave, and there is no more.
     pub fn socket_idle(&mut self, now: Time) {
         self.see(now);
+        self.overhead.listed = 0;
+        self.cover_again();
         self.account_sending(false);
     }
 

@@ -31,6 +31,13 @@ pub(super) struct Block {
     fragments: Vec<u8>,
 }
 
+impl Block {
+    /// How many octets of it have come.
+    pub(super) fn len(&self) -> usize {
+        self.fragments.len()
+    }
+}
+
 impl Connection {
     pub(super) fn on_headers(&mut self, headers: Headers<'_>) -> Result<(), Fault> {
         let on_itself = headers.priority.is_some_and(|fields| fields.on_itself);
@@ -161,12 +168,20 @@ impl Connection {
             let reason = "streams were reset faster than their handlers could end";
             return error(ErrorCode::REFUSED_STREAM, reason);
         }
+        if !self.can_have_a_stream() {
+            let reason = "the streams of all connections, or of this peer's, are as many as they may be";
+            return error(ErrorCode::REFUSED_STREAM, reason);
+        }
         if self.section.over_limit() {
             return self.answer_431(id, end_stream);
         }
         let memory = self.section_memory();
         if self.streams.header_memory() + memory > self.config.max_header_memory {
             let reason = "the requests under way have more header fields than the connection may hold";
+            return error(ErrorCode::REFUSED_STREAM, reason);
+        }
+        if !self.can_hold_headers(memory) {
+            let reason = "the memory budget has no room for the header fields of a request";
             return error(ErrorCode::REFUSED_STREAM, reason);
         }
         // Looked up where they are cheap to find: few requests have them.

@@ -11,6 +11,57 @@ use crate::time::Time;
 /// Below this an adaptive connection window is not shrunk, however scarce the budget: a few frames under way.
 const SMALLEST_WINDOW: u32 = 256 << 10;
 
+/// How many streams a connection leases at once, so that most requests cost no atomic operation.
+const STREAM_BLOCK: u64 = 16;
+
+/// What a connection's frames and field sections take that is not leased, in octets.
+const FREE_OVERHEAD: u64 = 16 << 10;
+
+/// What is beyond that is leased in steps of so many octets.
+const OVERHEAD_STEP: u64 = 16 << 10;
+
+/// The memory of a connection that is no body: frames that wait to be sent, a header block that is arriving, and field
+/// sections of streams under way.
+#[derive(Debug)]
+pub(super) struct Overhead {
+    lease: Lease,
+    /// Octets of such frames on the list that the transport is writing.
+    pub(super) listed: u64,
+    /// Whether all of it could be leased.
+    is_covered: bool,
+}
+
+impl Overhead {
+    pub(super) fn new(config: &Config) -> Self {
+        Overhead {
+            lease: Lease::of_memory(config),
+            listed: 0,
+            is_covered: true,
+        }
+    }
+
+    pub(super) fn is_covered(&self) -> bool {
+        self.is_covered
+    }
+
+    pub(super) fn leased(&self) -> u64 {
+        self.lease.held()
+    }
+
+    fn cover(&mut self, octets: u64) {
+        let needed = octets.saturating_sub(FREE_OVERHEAD);
+        if needed > self.lease.held() {
+            let more = (needed - self.lease.held()).next_multiple_of(OVERHEAD_STEP);
+            self.is_covered = self.lease.grow(more);
+            return;
+        }
+        self.is_covered = true;
+        if self.lease.held() - needed >= 2 * OVERHEAD_STEP || needed == 0 {
+            self.lease.shrink_to(needed.next_multiple_of(OVERHEAD_STEP));
+        }
+    }
+}
+
 /// The windows that a new connection opens with: wide while the budget has room, less when it has little.
 pub(super) fn open(config: &Config, lease: &mut Lease) -> (WindowSize, WindowSize) {
     let wanted = config.effective_connection_window();
@@ -58,6 +109,60 @@ pub(super) fn double(window: &mut ReceiveWindow, most: WindowSize) {
 }
 
 impl Connection {
+    /// Leases memory for frames and field sections, or gives it back, as there are more or fewer of them.
+    pub(super) fn cover_overhead(&mut self) {
+        let listed = self.overhead.listed.min(self.deadlines.unsent);
+        let block = self.block.as_ref().map_or(0, |block| block.len());
+        let octets = self.control.len() + self.streams.header_memory() + block;
+        self.overhead.cover(listed + octets as u64);
+    }
+
+    /// Frames have left or field sections are gone: what could not be leased before may be now.
+    pub(super) fn cover_again(&mut self) {
+        if !self.overhead.is_covered || self.overhead.leased() > 0 {
+            self.cover_overhead();
+        }
+    }
+
+    /// Whether there is memory for a field section of so many octets beyond what is free to each.
+    pub(super) fn can_hold_headers(&mut self, octets: usize) -> bool {
+        if octets == 0 {
+            return true;
+        }
+        let held = self.control.len() + self.streams.header_memory();
+        self.overhead.cover((held + octets) as u64);
+        let can = self.overhead.is_covered;
+        self.cover_again();
+        can
+    }
+
+    /// Whether one more stream of the peer may begin beside those that are there.
+    pub(super) fn can_have_a_stream(&mut self) -> bool {
+        let lease = &mut self.stream_lease;
+        (self.streams.len() as u64) < lease.held() || lease.grow(STREAM_BLOCK) || lease.grow(1)
+    }
+
+    /// Gives back the leases of streams that are gone, but for `spare` ones.
+    fn return_streams(&mut self, spare: u64) {
+        let streams = self.streams.len() as u64;
+        if self.stream_lease.held() > streams + 2 * spare {
+            self.stream_lease.shrink_to(streams + spare);
+        }
+    }
+
+    /// Nothing happens for a while: what was leased ahead goes back.
+    pub(super) fn return_spare_leases(&mut self) {
+        self.return_streams(0);
+        self.cover_overhead();
+    }
+
+    /// The connection has failed, and holds nothing any more.
+    pub(super) fn return_all_leases(&mut self) {
+        self.lease.shrink_to(0);
+        self.stream_lease.shrink_to(0);
+        self.overhead.cover(0);
+    }
+
     /// Whether the connection has memory for what a peer may send. One that holds none, since it opened late or rests, asks
     /// again.
     pub(super) fn can_hold_a_body(&mut self) -> bool {
@@ -67,6 +172,8 @@ impl Connection {
     /// A stream is gone: a connection that opened without a lease and has no stream left gives back what it leased for
     /// them. What a peer may still send is dropped as it comes, and costs nothing.
     pub(super) fn rest(&mut self) {
+        self.return_streams(STREAM_BLOCK);
+        self.cover_again();
         let unread = self.receive_window.promise().buffered;
         let smallest = self.receive_window.size() <= DEFAULT_WINDOW;
         if self.config.adaptive && smallest && unread == 0 && self.streams.len() == 0 {
@@ -77,6 +184,7 @@ impl Connection {
 
     /// Leases memory for what slow readers leave lying, so that others keep their credit; gives it back once it is read.
     pub(super) fn balance(&mut self) {
+        self.cover_overhead();
         if !self.config.adaptive || self.lease.held() == 0 {
             return;
         }

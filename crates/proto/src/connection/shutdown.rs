@@ -249,7 +249,7 @@ impl Connection {
         self.held.clear();
         self.held_since = None;
         self.early.clear();
-        self.lease.shrink_to(0);
+        self.return_all_leases();
         self.waiting.clear();
         self.refills.clear();
         self.refills_due = 0;

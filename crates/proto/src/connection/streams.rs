@@ -93,6 +93,7 @@ impl Connection {
         self.ends.shrink_to_fit();
         self.early.shrink_to_fit();
         self.waiting.trim();
+        self.return_spare_leases();
     }
 
     /// How many bytes the owner has read and not released.

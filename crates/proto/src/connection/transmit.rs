@@ -71,6 +71,8 @@ impl Connection {
         let before = out.remaining();
         let data_before = self.stats.sent_data_bytes;
         self.write_refills();
+        self.overhead.listed = self.control.len() as u64;
+        self.cover_overhead();
         out.put_drained(&mut self.control);
         self.owed = 0;
         self.write_ends(out);

@@ -1,11 +1,14 @@
-//! The memory that windows promise, and the budget over any number of connections that bounds it: law 5.
+//! What connections may hold together: memory (law 5) and streams. Three types bound it: [`MemoryBudget`] and
+//! [`StreamBudget`] for all connections of a server, and [`Share`] for those of one peer among them.
 //!
-//! A connection leases what its window may cost before it advertises it, so that the sum over all connections never
-//! passes the budget, whatever the peers do. The lease is given back as bytes are consumed, and wholly when the
-//! connection ends.
+//! A connection leases what it may hold before it does: the bytes of a window before it advertises them, a stream before
+//! it takes it. So the sum over all connections never passes a budget, whatever the peers do. A lease is given back as
+//! bytes are consumed and streams end, and wholly when the connection ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::config::Config;
 
 /// The memory that a peer may make us hold, in bytes, by the credit that it has.
 ///
@@ -52,81 +55,240 @@ impl Promise {
 /// ```
 #[derive(Debug, Clone)]
 pub struct MemoryBudget {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    limit: u64,
-    leased: AtomicU64,
+    pool: Arc<Pool>,
 }
 
 impl MemoryBudget {
     /// A budget of `bytes`.
     pub fn new(bytes: u64) -> Self {
         MemoryBudget {
-            shared: Arc::new(Shared {
-                limit: bytes,
-                leased: AtomicU64::new(0),
-            }),
+            pool: Pool::new(bytes),
         }
     }
 
     /// Its size in bytes.
     pub fn limit(&self) -> u64 {
-        self.shared.limit
+        self.pool.limit
     }
 
     /// How many bytes connections have leased.
     pub fn leased(&self) -> u64 {
-        self.shared.leased.load(Ordering::Acquire)
+        self.pool.leased()
     }
 
     /// How many bytes are left.
     pub fn free(&self) -> u64 {
-        self.limit().saturating_sub(self.leased())
+        self.pool.free()
     }
 
     /// Whether so little is left that windows are to shrink: an eighth.
     pub fn is_scarce(&self) -> bool {
-        self.free() < self.limit() / 8
+        self.pool.is_scarce()
+    }
+}
+
+/// A bound on the streams that any number of connections of a server may have at once, all together. A stream counts
+/// from its HEADERS until it is closed and its owner has released it. A request beyond the bound is refused with
+/// REFUSED_STREAM, so that the client may repeat it. Clones are one budget.
+///
+/// ```
+/// use fullbore_proto::{Config, StreamBudget};
+///
+/// let budget = StreamBudget::new(100_000);
+/// let mut config = Config::default();
+/// config.stream_budget = Some(budget.clone());
+/// assert_eq!((budget.limit(), budget.leased()), (100_000, 0));
+/// ```
+#[derive(Debug, Clone)]
+pub struct StreamBudget {
+    pool: Arc<Pool>,
+}
+
+impl StreamBudget {
+    /// A budget of so many streams.
+    pub fn new(streams: u64) -> Self {
+        StreamBudget {
+            pool: Pool::new(streams),
+        }
     }
 
-    /// Takes `bytes`, all or nothing.
-    fn take(&self, bytes: u64) -> bool {
+    /// Its size.
+    pub fn limit(&self) -> u64 {
+        self.pool.limit
+    }
+
+    /// How many streams connections have leased. They lease a few ahead.
+    pub fn leased(&self) -> u64 {
+        self.pool.leased()
+    }
+
+    /// Whether less than an eighth of it is left.
+    pub fn is_scarce(&self) -> bool {
+        self.pool.is_scarce()
+    }
+}
+
+/// The connections of one peer, such as all that come from one address. Clones are one share.
+///
+/// All connections with one share may hold, together, no more of a [`MemoryBudget`] and of a [`StreamBudget`] than is
+/// left to all others: a share that is alone has half, and a newcomer always finds as much as any other may still take.
+///
+/// ```
+/// use fullbore_proto::{Config, Connection, MemoryBudget, Share, Time};
+///
+/// let budget = MemoryBudget::new(64 << 20);
+/// let share = Share::new();
+/// let mut config = Config::default();
+/// config.budget = Some(budget.clone());
+/// config.share = Some(share.clone());
+/// let connect = |_| Connection::server(config.clone(), Time::ZERO);
+/// let connections: Vec<_> = (0..1_000).map(connect).collect();
+/// assert!(share.leased_bytes() <= budget.limit() / 2);
+/// drop(connections);
+/// assert_eq!(share.leased_bytes(), 0);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Share {
+    held: Arc<Held>,
+}
+
+/// What the connections of a share have leased.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: AtomicU64,
+    streams: AtomicU64,
+}
+
+impl Share {
+    /// A share that holds nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many bytes of a [`MemoryBudget`] its connections have leased.
+    pub fn leased_bytes(&self) -> u64 {
+        self.held.bytes.load(Ordering::Acquire)
+    }
+
+    /// How many streams of a [`StreamBudget`] its connections have leased.
+    pub fn leased_streams(&self) -> u64 {
+        self.held.streams.load(Ordering::Acquire)
+    }
+}
+
+/// A number of things of which a part can be taken.
+#[derive(Debug)]
+struct Pool {
+    limit: u64,
+    leased: AtomicU64,
+}
+
+impl Pool {
+    fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Pool {
+            limit,
+            leased: AtomicU64::new(0),
+        })
+    }
+
+    fn leased(&self) -> u64 {
+        self.leased.load(Ordering::Acquire)
+    }
+
+    fn free(&self) -> u64 {
+        self.limit.saturating_sub(self.leased())
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.free() < self.limit / 8
+    }
+
+    /// Takes `count`, all or nothing. `share` counts what its holder has, which never passes what is left.
+    fn take(&self, count: u64, share: Option<&AtomicU64>) -> bool {
+        // The share is charged first: of two that take at once neither misses the other.
+        let held = share.map_or(0, |share| {
+            share.fetch_add(count, Ordering::AcqRel).saturating_add(count)
+        });
         let taken = self
-            .shared
             .leased
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |leased| {
-                leased.checked_add(bytes).filter(|&sum| sum <= self.limit())
+                let sum = leased.checked_add(count)?;
+                let left = self.limit.checked_sub(sum)?;
+                (held <= left).then_some(sum)
             });
+        if let (Err(_), Some(share)) = (taken, share) {
+            share.fetch_sub(count, Ordering::AcqRel);
+        }
         taken.is_ok()
     }
 
-    fn give(&self, bytes: u64) {
-        self.shared.leased.fetch_sub(bytes, Ordering::AcqRel);
+    fn give(&self, count: u64, share: Option<&AtomicU64>) {
+        self.leased.fetch_sub(count, Ordering::AcqRel);
+        if let Some(share) = share {
+            share.fetch_sub(count, Ordering::AcqRel);
+        }
+    }
+
+    /// How much of what is left beyond `reserve` a holder of `share` may take.
+    fn headroom(&self, reserve: u64, share: Option<&AtomicU64>) -> u64 {
+        let spare = self.free().saturating_sub(reserve);
+        match share {
+            Some(share) => {
+                let held = share.load(Ordering::Acquire);
+                spare.min(self.free().saturating_sub(held) / 2)
+            }
+            None => spare,
+        }
     }
 }
 
-/// What one connection has leased; given back when it is dropped.
+/// What one connection has leased of a budget; given back when it is dropped. Without a budget everything is granted.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    budget: Option<MemoryBudget>,
+    pool: Option<Arc<Pool>>,
+    share: Option<Share>,
+    what: What,
     held: u64,
 }
 
+/// What is leased.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Bytes,
+    Streams,
+}
+
 impl Lease {
-    /// A lease of nothing. Without a budget everything is granted.
-    pub(crate) fn new(budget: Option<MemoryBudget>) -> Self {
-        Lease { budget, held: 0 }
+    /// A lease of nothing yet, of the memory of the settings' budget.
+    pub(crate) fn of_memory(config: &Config) -> Self {
+        Lease {
+            pool: config.budget.as_ref().map(|budget| Arc::clone(&budget.pool)),
+            share: config.share.clone(),
+            what: What::Bytes,
+            held: 0,
+        }
+    }
+
+    /// As [`Self::of_memory`], of streams.
+    pub(crate) fn of_streams(config: &Config) -> Self {
+        let budget = config.stream_budget.as_ref();
+        Lease {
+            pool: budget.map(|budget| Arc::clone(&budget.pool)),
+            share: config.share.clone(),
+            what: What::Streams,
+            held: 0,
+        }
     }
 
     /// Takes what a new connection may have: `wanted`, but not more than a quarter of what is free of the budget's first
     /// half, so that it opens wide while there is room and leaves some to those that come after; and at least `least`,
     /// or nothing at all. The other half is for connections that are in use: idle ones, however many, have none of it.
     pub(crate) fn open(&mut self, wanted: u64, least: u64) -> u64 {
-        let share = match &self.budget {
-            Some(budget) => wanted.min(budget.free().saturating_sub(budget.limit() / 2) / 4),
+        let share = match &self.pool {
+            Some(pool) => {
+                let first_half = pool.headroom(pool.limit / 2, self.counter());
+                wanted.min(first_half / 4)
+            }
             None => wanted,
         };
         if share >= least && self.grow(share) {
@@ -136,45 +298,60 @@ impl Lease {
         }
     }
 
-    /// Takes `bytes` more, all or nothing.
-    pub(crate) fn grow(&mut self, bytes: u64) -> bool {
-        let granted = self.budget.as_ref().is_none_or(|budget| budget.take(bytes));
+    /// Takes `count` more, all or nothing.
+    pub(crate) fn grow(&mut self, count: u64) -> bool {
+        let granted = match &self.pool {
+            Some(pool) => pool.take(count, self.counter()),
+            None => true,
+        };
         if granted {
-            self.held += bytes;
+            self.held += count;
         }
         granted
     }
 
     /// How much of `bytes` may be leased without making the budget scarce.
     pub(crate) fn affordable(&self, bytes: u32) -> u32 {
-        let spare = self.budget.as_ref().map_or(u64::MAX, |budget| {
-            budget.free().saturating_sub(budget.limit() / 8)
-        });
+        let spare = self
+            .pool
+            .as_ref()
+            .map_or(u64::MAX, |pool| pool.headroom(pool.limit / 8, self.counter()));
         u32::try_from(spare).map_or(bytes, |spare| spare.min(bytes))
     }
 
-    /// Gives back what is over `bytes`.
-    pub(crate) fn shrink_to(&mut self, bytes: u64) {
-        let surplus = self.held.saturating_sub(bytes);
+    /// Gives back what is over `count`.
+    pub(crate) fn shrink_to(&mut self, count: u64) {
+        let surplus = self.held.saturating_sub(count);
+        if surplus == 0 {
+            return;
+        }
         self.held -= surplus;
-        if let Some(budget) = &self.budget {
-            budget.give(surplus);
+        if let Some(pool) = &self.pool {
+            pool.give(surplus, self.counter());
         }
     }
 
-    /// Bytes leased.
+    /// How much is leased.
     pub(crate) fn held(&self) -> u64 {
         self.held
     }
 
     /// Whether there is a budget, and it is scarce.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.budget.as_ref().is_some_and(MemoryBudget::is_scarce)
+        self.pool.as_ref().is_some_and(|pool| pool.is_scarce())
     }
 
     /// Whether there is a budget to lease more from.
     pub(crate) fn has_budget(&self) -> bool {
-        self.budget.is_some()
+        self.pool.is_some()
+    }
+
+    fn counter(&self) -> Option<&AtomicU64> {
+        let held = &self.share.as_ref()?.held;
+        Some(match self.what {
+            What::Bytes => &held.bytes,
+            What::Streams => &held.streams,
+        })
     }
 }
 
@@ -188,11 +365,19 @@ impl Drop for Lease {
 mod tests {
     use super::*;
 
+    fn lease(budget: &MemoryBudget, share: Option<&Share>) -> Lease {
+        Lease::of_memory(&Config {
+            budget: Some(budget.clone()),
+            share: share.cloned(),
+            ..Config::default()
+        })
+    }
+
     #[test]
     fn leases_never_pass_the_budget_and_all_of_it_comes_back() {
         let budget = MemoryBudget::new(1_000);
-        let mut first = Lease::new(Some(budget.clone()));
-        let mut second = Lease::new(Some(budget.clone()));
+        let mut first = lease(&budget, None);
+        let mut second = lease(&budget, None);
         assert_eq!(first.open(600, 100), 125);
         assert_eq!(second.open(600, 90), 93);
         assert!(!second.grow(800));
@@ -209,8 +394,63 @@ mod tests {
     #[test]
     fn a_connection_that_cannot_have_the_least_has_nothing() {
         let budget = MemoryBudget::new(100);
-        let mut lease = Lease::new(Some(budget));
+        let mut lease = lease(&budget, None);
         assert_eq!(lease.open(600, 101), 0);
         assert_eq!(lease.held(), 0);
+    }
+
+    #[test]
+    fn a_share_holds_no_more_than_it_leaves_to_all_others() {
+        let budget = MemoryBudget::new(1_000);
+        let (one, two) = (Share::new(), Share::new());
+        let mut first = lease(&budget, Some(&one));
+        let mut again = lease(&budget, Some(&one));
+        assert!(!first.grow(501));
+        assert_eq!(
+            (one.leased_bytes(), budget.leased()),
+            (0, 0),
+            "nothing is kept of it"
+        );
+        assert!(first.grow(300) && again.grow(200));
+        assert!(!again.grow(1), "alone it has half");
+        let mut other = lease(&budget, Some(&two));
+        assert!(!other.grow(251));
+        assert!(other.grow(250));
+        assert_eq!(budget.free(), 250);
+        drop(again);
+        assert_eq!((one.leased_bytes(), budget.free()), (300, 450));
+        drop((first, other));
+        assert_eq!(
+            (one.leased_bytes(), two.leased_bytes(), budget.leased()),
+            (0, 0, 0)
+        );
+    }
+
+    #[test]
+    fn what_is_affordable_to_a_share_can_be_had() {
+        let budget = MemoryBudget::new(1_000);
+        let share = Share::new();
+        let mut held = lease(&budget, Some(&share));
+        assert!(held.grow(200));
+        let affordable = held.affordable(1_000);
+        assert_eq!(affordable, 300);
+        assert!(held.grow(u64::from(affordable)));
+        assert_eq!(held.affordable(1_000), 0);
+    }
+
+    #[test]
+    fn streams_and_bytes_of_a_share_are_counted_apart() {
+        let config = Config {
+            budget: Some(MemoryBudget::new(100)),
+            stream_budget: Some(StreamBudget::new(10)),
+            share: Some(Share::new()),
+            ..Config::default()
+        };
+        let mut streams = Lease::of_streams(&config);
+        let mut bytes = Lease::of_memory(&config);
+        assert!(!streams.grow(6));
+        assert!(streams.grow(5) && bytes.grow(50));
+        let share = config.share.as_ref().unwrap();
+        assert_eq!((share.leased_streams(), share.leased_bytes()), (5, 50));
     }
 }

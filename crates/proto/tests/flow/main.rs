@@ -10,6 +10,7 @@ mod few;
 mod grow;
 mod records;
 mod reports;
+mod shares;
 mod silly;
 mod stalled;
 mod truth;

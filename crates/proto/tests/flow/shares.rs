@@ -1,0 +1,185 @@
+//! What the connections of one peer take of the budgets for memory and streams, and what that leaves to others.
+
+use fullbore_proto::{Config, ErrorCode, MemoryBudget, Share, StreamBudget};
+
+use crate::support::config;
+use crate::support::frames;
+use crate::support::pair::Pair;
+use crate::support::peer::{Faced, id};
+
+const RST_STREAM: u8 = 0x3;
+
+/// The settings of one peer's connections.
+fn of(share: &Share, change: impl FnOnce(&mut Config)) -> Config {
+    config(|config| {
+        config.share = Some(share.clone());
+        change(config);
+    })
+}
+
+/// Opens so many streams from the first one on; how many of them were refused.
+fn opens(faced: &mut Faced, streams: u32) -> usize {
+    let requests: Vec<u8> = (0..streams).flat_map(|n| frames::get(2 * n + 1)).collect();
+    faced.says(&requests);
+    let resets = faced
+        .heard()
+        .into_iter()
+        .filter(|frame| frame.head.kind.0 == RST_STREAM);
+    let codes: Vec<u32> = resets.map(|frame| frame.word(0)).collect();
+    assert!(
+        codes.iter().all(|&code| code == ErrorCode::REFUSED_STREAM.0),
+        "{codes:?}"
+    );
+    codes.len()
+}
+
+#[test]
+fn one_peer_has_half_of_all_streams_however_many_connections_it_opens() {
+    let budget = StreamBudget::new(200);
+    let settings = |share: &Share| of(share, |config| config.stream_budget = Some(budget.clone()));
+    let (one, two) = (Share::new(), Share::new());
+    let mut faced: Vec<Faced> = (0..10).map(|_| Faced::server(settings(&one))).collect();
+    let refused: usize = faced.iter_mut().map(|faced| opens(faced, 50)).sum();
+    // A connection leases up to 15 streams ahead.
+    assert!((400..=415).contains(&refused), "{refused}");
+    assert_eq!((one.leased_streams(), budget.leased()), (100, 100));
+    // Another peer is served beside it.
+    let mut other = Faced::server(settings(&two));
+    assert_eq!(opens(&mut other, 50), 0);
+    drop(other);
+    // Streams that end make room for others.
+    faced[0].answers(1);
+    faced.iter_mut().for_each(|faced| faced.connection.trim());
+    assert_eq!(budget.leased(), 500 - 1 - refused as u64);
+    drop(faced);
+    assert_eq!(
+        (one.leased_streams(), two.leased_streams(), budget.leased()),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn a_connection_that_fails_or_rests_gives_its_streams_back() {
+    let budget = StreamBudget::new(1_000);
+    let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
+    assert_eq!(opens(&mut faced, 100), 0);
+    assert!((100..=116).contains(&budget.leased()), "{}", budget.leased());
+    (0..100).for_each(|n| faced.answers(2 * n + 1));
+    assert!(budget.leased() <= 32, "{}", budget.leased());
+    faced.connection.trim();
+    assert_eq!(budget.leased(), 0);
+    let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
+    assert_eq!(opens(&mut faced, 100), 0);
+    faced.tries(&frames::frame(0x6, 0, 1, &[0; 8])).unwrap_err();
+    assert_eq!(budget.leased(), 0);
+}
+
+#[test]
+fn a_client_may_have_ten_thousand_streams_at_once_by_default() {
+    let budget = StreamBudget::new(65_536);
+    let share = Share::new();
+    for _ in 0..2 {
+        let config = of(&share, |config| config.stream_budget = Some(budget.clone()));
+        let mut faced = Faced::server(config);
+        assert_eq!(opens(&mut faced, 10_000), 0);
+    }
+    assert_eq!(share.leased_streams(), 0);
+}
+
+#[test]
+fn uploads_of_one_peer_leave_memory_for_those_of_others() {
+    let budget = MemoryBudget::new(2 << 20);
+    let settings = |share: &Share| of(share, |config| config.budget = Some(budget.clone()));
+    let (one, two) = (Share::new(), Share::new());
+    // Of each connection a stream is open, and its peer says nothing more.
+    let mut hoard: Vec<Faced> = (0..100).map(|_| Faced::server(settings(&one))).collect();
+    for faced in &mut hoard {
+        faced.says(&frames::post(1));
+    }
+    assert!(one.leased_bytes() <= budget.limit() / 2, "{}", one.leased_bytes());
+    assert!(one.leased_bytes() > budget.limit() / 3, "{}", one.leased_bytes());
+    let mut pair = Pair::connected_with(Config::default(), settings(&two)).with_apps();
+    let upload = pair.post(3 << 20, 10);
+    pair.run();
+    assert_eq!(pair.server.app().talk(upload).received, 3 << 20);
+    drop((hoard, pair));
+    assert_eq!(
+        (one.leased_bytes(), two.leased_bytes(), budget.leased()),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn header_fields_and_unread_heads_are_leased_from_the_budget_and_come_back() {
+    let budget = MemoryBudget::new(1 << 20);
+    let share = Share::new();
+    let settings = || of(&share, |config| config.budget = Some(budget.clone()));
+    let value: &'static str = Box::leak("v".repeat(30_000).into_boxed_str());
+    let block = frames::request_block_with("GET", &[("x-long", value)]);
+    let request = |stream| {
+        let flags = frames::END_STREAM;
+        let (first, rest) = block.split_at(16_000);
+        let mut octets = frames::headers(stream, flags, first);
+        octets.extend(frames::continuation(stream, frames::END_HEADERS, rest));
+        octets
+    };
+    let mut hoard: Vec<Faced> = (0..20).map(|_| Faced::server(settings())).collect();
+    let before = share.leased_bytes();
+    let mut refused = 0;
+    for faced in &mut hoard {
+        for n in 0..10 {
+            faced.says(&request(2 * n + 1));
+        }
+        let resets = faced
+            .heard()
+            .into_iter()
+            .filter(|frame| frame.head.kind.0 == RST_STREAM);
+        refused += resets.count();
+    }
+    // 20 connections of 10 streams of 28 KB each come to 5.6 MB.
+    assert!(refused > 150, "{refused} were refused");
+    assert!(share.leased_bytes() > before, "nothing was leased for them");
+    assert!(
+        share.leased_bytes() <= budget.limit() / 2,
+        "{}",
+        share.leased_bytes()
+    );
+    drop(hoard);
+    assert_eq!(budget.leased(), 0);
+}
+
+#[test]
+fn frames_that_nobody_reads_are_leased_or_no_more_is_read() {
+    let budget = MemoryBudget::new(100_000);
+    let settings = config(|config| config.budget = Some(budget.clone()));
+    // Heads are made, and not written, until they are more than can be leased.
+    let mut connection = Faced::server(settings).connection;
+    let octets: Vec<u8> = (0..2_000).flat_map(|n| frames::get(2 * n + 1)).collect();
+    connection
+        .receive(octets.into(), fullbore_proto::Time::ZERO)
+        .unwrap();
+    let mut answered = 0;
+    for n in 0..2_000 {
+        let mut response = http::Response::new(());
+        response.headers_mut().insert(
+            "x-fill",
+            format!("{n}-{}", "0123456789".repeat(10)).parse().unwrap(),
+        );
+        connection.send_response(id(2 * n + 1), &response, true).unwrap();
+        answered += 1;
+        connection
+            .receive(frames::priority(1, 3).into(), fullbore_proto::Time::ZERO)
+            .unwrap();
+        if !connection.wants_read() {
+            break;
+        }
+    }
+    assert!((100..1_999).contains(&answered), "{answered} heads wait");
+    assert!(budget.leased() <= budget.limit());
+    // Once they have been written it reads on.
+    let mut out = fullbore_proto::Transmit::new();
+    connection.transmit(&mut out, fullbore_proto::Time::ZERO);
+    connection.socket_idle(fullbore_proto::Time::ZERO);
+    assert!(connection.wants_read());
+    assert_eq!(budget.leased(), 0);
+}
