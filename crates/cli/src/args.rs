@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args as Options, Parser, Subcommand};
+use fullbore::server::DEFAULT_MAX_TOTAL_STREAMS;
 use fullbore_link::units;
 use http::header::{HeaderName, HeaderValue};
 
@@ -348,9 +349,18 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) sendfile: bool,
 
-    /// How many streams a client may have open at once
+    /// How many streams a client may have open at once on a connection
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_streams: Option<u32>,
+
+    /// How many streams all clients together may have open at once; one address has half of them at most
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_TOTAL_STREAMS, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_total_streams: u64,
+
+    /// How many connections there may be at once; then one that is idle, or makes the least progress, ends for a newcomer
+    /// [default: 4096, or as many as the limit of descriptors leaves beside those for files]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections: Option<u32>,
 }
 
 /// A time with its unit, or a number of seconds, as the other limits of `serve` are.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore::rustls::ServerConfig;
+use fullbore::server::Shares;
 use fullbore::{DEFAULT_MEMORY_BUDGET, ErrorKind, MemoryBudget, Refill, Server, TcpBuffers, tls};
 use fullbore_cli::serve::{Files, Log, LogLimits, LogWriter, Settings, Uploads};
 use tokio::sync::{oneshot, watch};
@@ -25,6 +26,10 @@ const DISK_THREADS: usize = 64;
 /// How many uploads are stored at once unless the user says otherwise: with these, what they gather comes to the 64 MiB of
 /// [`Settings::all_batches_bytes`] and no more.
 const MOST_UPLOADS: usize = 4096;
+
+/// How many connections there are at once unless told otherwise. What each may hold unread over TLS, beside streams and
+/// windows, is some 200 KiB: SECURITY.md has the sum.
+const MAX_CONNECTIONS: usize = 4_096;
 
 /// Serves until SIGTERM or Ctrl-C, then lets the requests under way end, for as long as `--drain-timeout` says. A second
 /// signal ends it at once.
@@ -172,6 +177,7 @@ fn address(server: &Server, args: &ServeArgs) -> Result<SocketAddr, Failure> {
 struct Options {
     args: ServeArgs,
     budget: MemoryBudget,
+    shares: Shares,
     tls: Option<Arc<ServerConfig>>,
 }
 
@@ -179,6 +185,7 @@ impl Options {
     fn new(args: ServeArgs, address: SocketAddr) -> Result<Self, Failure> {
         Ok(Self {
             budget: MemoryBudget::new(args.budget.unwrap_or(DEFAULT_MEMORY_BUDGET)),
+            shares: Shares::new(max_connections(&args), args.max_total_streams),
             tls: match args.plaintext {
                 true => None,
                 false => Some(Arc::new(tls_config(&args, address)?)),
@@ -193,6 +200,7 @@ impl Options {
         // How long clients may take is named, and by default, as users of nginx know it.
         let mut server = server
             .memory_budget(self.budget.clone())
+            .shares(self.shares.clone())
             .peer_addresses(args.log)
             .sending_files(args.sendfile)
             .upload_addresses(args.uploads.is_some())
@@ -241,6 +249,20 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// How many connections there may be: as many as there are descriptors for, beside those for files and for the program.
+fn max_connections(args: &ServeArgs) -> usize {
+    /// What the program itself has open, with pipes of its threads, and connections that are being ended.
+    const OTHERS: u64 = 64;
+    let wanted = args
+        .max_connections
+        .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    wanted.unwrap_or_else(|| {
+        let descriptors = run::raise_descriptor_limit().unwrap_or(u64::MAX);
+        let left = (descriptors - descriptors / 2).saturating_sub(OTHERS).max(1);
+        usize::try_from(left).map_or(MAX_CONNECTIONS, |left| left.min(MAX_CONNECTIONS))
+    })
 }
 
 /// The HTTP service: files, uploads and the access log.

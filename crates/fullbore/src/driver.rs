@@ -212,8 +212,13 @@ where
         }
     }
 
+    /// The engine, for whoever serves several connections.
+    pub(crate) fn engine(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
     /// The time as the engine knows it.
-    fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         let nanos = self.origin.elapsed().as_nanos();
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }

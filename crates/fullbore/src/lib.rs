@@ -44,7 +44,7 @@ mod watch;
 
 pub use fullbore_proto::{
     Config, ErrorCode, KeepAlive, Ledger, Limit, MemoryBudget, Priority, Protocol, Refill, Report,
-    Scheduling, Stall, StreamReport, WindowSize,
+    Scheduling, Share, Stall, StreamBudget, StreamReport, WindowSize,
 };
 
 pub use fullbore_proto::FrameCounts;

@@ -19,6 +19,9 @@ mod floods;
 mod headers;
 #[path = "attacks/legitimate.rs"]
 mod legitimate;
+#[cfg(target_os = "linux")]
+#[path = "attacks/shares.rs"]
+mod shares;
 #[path = "attacks/site.rs"]
 mod site;
 #[path = "attacks/smuggling.rs"]

@@ -26,33 +26,53 @@ pub(super) struct Rest {
     timer: Option<Pin<Box<Sleep>>>,
     /// Whether anything came since the timer was set.
     disturbed: bool,
+    /// How many octets came since then.
+    octets: usize,
+}
+
+/// How long nothing has come.
+#[derive(Debug, PartialEq, Eq)]
+enum Quiet {
+    /// Not long.
+    No,
+    /// Little has come since the timer was set: less than the smallest read asks for.
+    Nearly,
+    /// Nothing has.
+    Yes,
 }
 
 impl Rest {
-    /// Something came.
-    pub(super) fn disturb(&mut self) {
+    /// So many octets came.
+    pub(super) fn disturb(&mut self, octets: usize) {
         self.disturbed = true;
+        self.octets = self.octets.saturating_add(octets);
     }
 
     /// Whether the connection has just come to rest. Called before the driver sleeps.
-    fn begins(&mut self, cx: &mut Context<'_>) -> bool {
+    fn begins(&mut self, cx: &mut Context<'_>) -> Quiet {
+        let mut quiet = Quiet::No;
         loop {
             let Some(timer) = &mut self.timer else {
                 if !self.disturbed {
-                    return false;
+                    return quiet;
                 }
                 self.disturbed = false;
+                self.octets = 0;
                 self.timer = Some(Box::pin(tokio::time::sleep(REST)));
                 continue;
             };
             if timer.as_mut().poll(cx).is_pending() {
-                return false;
+                return quiet;
             }
             if !self.disturbed {
                 self.timer = None;
-                return true;
+                return Quiet::Yes;
+            }
+            if self.octets < transport::SMALLEST_READ {
+                quiet = Quiet::Nearly;
             }
             self.disturbed = false;
+            self.octets = 0;
             timer.as_mut().reset(Instant::now() + REST);
         }
     }
@@ -70,9 +90,13 @@ where
 {
     /// Lets go of what only a busy connection needs, once nothing has come for a while.
     pub(super) fn rest(&mut self, cx: &mut Context<'_>) {
-        if self.rest.begins(cx) {
+        let quiet = self.rest.begins(cx);
+        if quiet != Quiet::No {
+            // A peer that says little, but often, does not keep what a burst took.
             self.slab = bytes::BytesMut::new();
             self.read_size = transport::SMALLEST_READ;
+        }
+        if quiet == Quiet::Yes {
             self.spare_cells = Vec::new();
             if self.cells.is_empty() {
                 self.cells = StreamMap::default();
@@ -105,6 +129,40 @@ mod tests {
     use super::*;
     use crate::driver::NoAccept;
     use crate::mailbox::Mailbox;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_says_little_but_often_does_not_keep_what_a_burst_took() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), NoAccept);
+        far.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0")
+            .await
+            .expect("the pipe has room");
+        // Frames of a type that is not known, as many as fill the largest read.
+        let unknown = [&b"\0\x40\0\x77\0\0\0\0\0"[..], &[0; 16_384]].concat();
+        far.write_all(&unknown.repeat(40))
+            .await
+            .expect("the pipe has room");
+        let ended = timeout(Duration::from_millis(1), poll_fn(|cx| driver.poll(cx))).await;
+        assert!(ended.is_err(), "the connection ended: {ended:?}");
+        let largest = driver.read_size;
+        assert!(largest > transport::SMALLEST_READ, "{largest}");
+        for _ in 0..10 {
+            far.write_all(&unknown[..9]).await.expect("the pipe has room");
+            far.write_all(&unknown[9..]).await.expect("the pipe has room");
+            let ended = timeout(REST / 2, poll_fn(|cx| driver.poll(cx))).await;
+            assert!(ended.is_err(), "the connection ended: {ended:?}");
+        }
+        assert_eq!(driver.read_size, largest, "what comes still is much");
+        for _ in 0..10 {
+            far.write_all(b"\0\0\0\x77\0\0\0\0\0")
+                .await
+                .expect("the pipe has room");
+            let ended = timeout(REST / 2, poll_fn(|cx| driver.poll(cx))).await;
+            assert!(ended.is_err(), "the connection ended: {ended:?}");
+        }
+        assert_eq!(driver.read_size, transport::SMALLEST_READ);
+        assert!(driver.slab.capacity() <= transport::SMALLEST_READ);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn timers_that_wake_a_connection_at_rest_leave_it_without_a_slab() {

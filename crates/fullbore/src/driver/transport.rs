@@ -131,7 +131,7 @@ where
             }
         }
         if total > 0 {
-            self.rest.disturb();
+            self.rest.disturb(total);
             if left_over == 0 {
                 self.unapplied = self.slab.split().freeze();
             }

@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use fullbore_proto::Config;
+use fullbore_proto::{Config, ErrorCode};
 use http::{Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
 use super::exchange::Handlers;
+use super::shares::Guest;
 use crate::body::Incoming;
 use crate::driver::Driver;
 use crate::error::{BoxError, Error};
@@ -22,6 +23,29 @@ use crate::mailbox::Mailbox;
 /// Serves one connection over `io`, which speaks HTTP/2 from its first octet. The future does the work, and ends with
 /// the connection. Handlers that do not answer at once run in tasks of their own, so that it is to be polled within a
 /// tokio runtime; [`serve_connection_local`](super::serve_connection_local) keeps them in the future.
+///
+/// Whoever accepts connections and knows their addresses bounds what all of them, and those of one address, may hold by
+/// the settings, as [`Server`](crate::Server) does:
+///
+/// ```
+/// use std::{collections::HashMap, net::IpAddr, sync::Arc};
+///
+/// use fullbore::{Config, MemoryBudget, Share, StreamBudget, server::address_group};
+///
+/// let mut config = Config::default();
+/// config.budget = Some(MemoryBudget::new(512 << 20));
+/// config.stream_budget = Some(StreamBudget::new(50_000));
+///
+/// let mut shares: HashMap<IpAddr, Share> = HashMap::new();
+/// let mut config_for = |peer: IpAddr| {
+///     let mut config = config.clone();
+///     config.share = Some(shares.entry(address_group(peer)).or_default().clone());
+///     Arc::new(config)
+/// };
+/// // For each connection: serve_connection(io, service, config_for(peer))
+/// let config = config_for("192.0.2.1".parse().unwrap());
+/// assert_eq!(config.share.as_ref().unwrap().leased_streams(), 0);
+/// ```
 pub fn serve_connection<T, S, B>(io: T, service: S, config: impl Into<Arc<Config>>) -> ServeConnection<T, S>
 where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -61,6 +85,29 @@ impl<S> ServeConnection<tokio_rustls::server::TlsStream<tokio::net::TcpStream>, 
     pub(crate) fn leaving_sealed(mut self) -> Self {
         self.driver.leave_sealed();
         self
+    }
+}
+
+impl<T, S, B> ServeConnection<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    /// Tells the server how the connection stands.
+    pub(super) fn stand(&mut self, guest: &mut Guest) {
+        let engine = self.driver.engine();
+        guest.note(engine.stream_count() as u64, engine.leased(), engine.progress());
+    }
+
+    /// Ends it at once, by a GOAWAY that says why.
+    pub(super) fn give_way(&mut self, code: ErrorCode, reason: &'static str) {
+        let now = self.driver.now();
+        self.driver.engine().abort(code, reason, now);
     }
 }
 

@@ -1,22 +1,25 @@
 //! A listening server: accept, TLS, one task a connection, and a graceful end.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use fullbore_proto::{Config, KeepAlive, MemoryBudget, Refill};
+use fullbore_proto::{Config, ErrorCode, KeepAlive, MemoryBudget, Refill};
 use http::{Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use super::connection::{ServeConnection, serve_connection};
+use super::shares::{DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_TOTAL_STREAMS, Guest, Shares};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::file::Chunk;
@@ -27,6 +30,20 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a graceful end waits for what is under way, unless told otherwise.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often the server looks whether memory or streams are short.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a connection that gives way may take to say so.
+const GIVE_WAY: Duration = Duration::from_millis(250);
+
+/// How long accepting pauses when too many connections are about to give way.
+const CROWDED_PAUSE: Duration = Duration::from_millis(5);
+
+/// Why a connection without a request gives way, and one with requests.
+const UNUSED: &str = "the server has as many connections as it may have, and this one was not used";
+const SHORT: &str =
+    "the server is short of connections, streams or memory, and this connection made the least progress";
 
 /// How long accepting pauses when the system has no more descriptors or memory to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -54,6 +71,9 @@ pub struct Server {
     drain_timeout: Duration,
     peer_addresses: bool,
     sending_files: bool,
+    max_connections: usize,
+    max_total_streams: u64,
+    shares: Option<Shares>,
     handshake_timeout: Duration,
     shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     upload_addresses: bool,
@@ -75,7 +95,7 @@ impl Server {
     /// Listens on an address on which others that ask for it this way listen too (`SO_REUSEPORT`): the system gives each
     /// new connection to one of them. With one server and one current-thread runtime on each core nothing is shared
     /// between cores; few connections may meet on one of them while others have none. They should have one
-    /// [`Self::memory_budget`] together, or each has 512 MiB of its own.
+    /// [`Self::memory_budget`] and one [`Self::shares`] together, or each has its own.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] when that is not possible; always on systems other than Linux, which do not share
@@ -94,6 +114,9 @@ impl Server {
             drain_timeout: DRAIN_TIMEOUT,
             peer_addresses: false,
             sending_files: false,
+            max_connections: DEFAULT_MAX_CONNECTIONS,
+            max_total_streams: DEFAULT_MAX_TOTAL_STREAMS,
+            shares: None,
             handshake_timeout: HANDSHAKE_TIMEOUT,
             shutdown: None,
             upload_addresses: false,
@@ -139,6 +162,30 @@ impl Server {
     #[must_use]
     pub fn memory_budget(mut self, budget: MemoryBudget) -> Self {
         self.engine.config.budget = Some(budget);
+        self
+    }
+
+    /// How many connections there may be at once, of all clients. 16,384 unless set. When all are taken a connection that is
+    /// not used, or makes the least progress, ends by GOAWAY for a newcomer: see [`Shares`].
+    #[must_use]
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// How many streams all clients together may have open at once; each takes some KiB. 65,536 unless set, of which one
+    /// address has half at most: see [`Shares`]. A request beyond it is refused with REFUSED_STREAM.
+    #[must_use]
+    pub fn max_total_streams(mut self, streams: u64) -> Self {
+        self.max_total_streams = streams;
+        self
+    }
+
+    /// What bounds connections and streams of this server and of others together, in place of
+    /// [`Self::max_connections`] and [`Self::max_total_streams`].
+    #[must_use]
+    pub fn shares(mut self, shares: Shares) -> Self {
+        self.shares = Some(shares);
         self
     }
 
@@ -291,6 +338,10 @@ impl Server {
             self.engine.config.record_size = crate::tls::RECORD;
         }
         let config = Arc::new(self.engine.config.clone());
+        let own = || Shares::new(self.max_connections, self.max_total_streams);
+        let shares = self.shares.take().unwrap_or_else(own);
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let tracker = TaskTracker::new();
         let (stop, stopped) = watch::channel(false);
         let mut signal = self
@@ -301,7 +352,12 @@ impl Server {
             let accepted = tokio::select! {
                 biased;
                 () = &mut signal => break,
-                accepted = self.listener.accept() => accepted,
+                _ = look.tick(), if shares.connections() > 0 => {
+                    shares.relieve(&config);
+                    continue;
+                }
+                () = tokio::time::sleep(CROWDED_PAUSE), if shares.is_crowded() => continue,
+                accepted = self.listener.accept(), if !shares.is_crowded() => accepted,
             };
             match accepted {
                 Ok((stream, peer)) => {
@@ -310,7 +366,9 @@ impl Server {
                         peer: self.peer_addresses.then_some(PeerAddr(peer)),
                         uploader: self.upload_addresses.then_some(PeerAddr(peer)),
                     };
-                    self.start(&tracker, stream, service, &config, stopped.clone());
+                    if let Some(guest) = shares.admit(peer.ip(), &config) {
+                        self.start(&tracker, stream, service, guest, stopped.clone());
+                    }
                 }
                 // The peer is gone already, or the system is short of something: the others go on.
                 Err(error) if is_connection_error(&error) => {}
@@ -335,7 +393,7 @@ impl Server {
         tracker: &TaskTracker,
         stream: TcpStream,
         service: S,
-        config: &Arc<Config>,
+        guest: Guest,
         stopped: watch::Receiver<bool>,
     ) where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
@@ -346,17 +404,21 @@ impl Server {
         B::Error: Into<BoxError>,
     {
         self.engine.tcp_buffers.apply(&stream);
-        let config = Arc::clone(config);
+        let config = guest.config();
         #[cfg(feature = "tls")]
         if let Some(tls) = self.tls.clone() {
             let handshake = Box::pin(tokio_rustls::TlsAcceptor::from(tls).accept(stream));
             let handshake = tokio::time::timeout(self.handshake_timeout, handshake);
             tracker.spawn(async move {
                 // There is nobody to tell of a handshake that failed: the peer has its alert, or is gone.
-                if let Ok(Ok(mut stream)) = handshake.await {
+                let shaken = tokio::select! {
+                    shaken = handshake => shaken,
+                    () = poll_fn(|cx| guest.poll_told(cx)) => return,
+                };
+                if let Ok(Ok(mut stream)) = shaken {
                     stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
                     let connection = serve_connection(stream, service, config).leaving_sealed();
-                    run(Box::pin(connection), stopped).await;
+                    run(Box::pin(connection), guest, stopped).await;
                 }
             });
             return;
@@ -367,7 +429,7 @@ impl Server {
             true => connection.sending_files(),
             false => connection,
         };
-        tracker.spawn(run(Box::pin(connection), stopped));
+        tracker.spawn(run(Box::pin(connection), guest, stopped));
     }
 }
 
@@ -393,8 +455,56 @@ fn listen_shared(_: SocketAddr) -> std::io::Result<TcpListener> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Serves one connection until it ends, telling it when the server stops.
-async fn run<T, S, B>(mut connection: Pin<Box<ServeConnection<T, S>>>, mut stopped: watch::Receiver<bool>)
+/// Why a connection is not simply served any more.
+enum Turn {
+    Ended,
+    /// It gives way to others.
+    GivesWay,
+    /// What was waited for beside it has come.
+    Other,
+}
+
+/// Serves one connection until it ends, telling it when the server stops, and when it is to give way.
+async fn run<T, S, B>(
+    mut connection: Pin<Box<ServeConnection<T, S>>>,
+    mut guest: Guest,
+    mut stopped: watch::Receiver<bool>,
+) where
+    T: AsyncRead + AsyncWrite + Unpin,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    let stop = async {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let mut turn = serve_beside(&mut connection, &mut guest, stop).await;
+    if let Turn::Other = turn {
+        connection.graceful_shutdown();
+        // The other end of the channel goes when the time to drain is over, or with the server itself.
+        turn = serve_beside(&mut connection, &mut guest, gone(&mut stopped)).await;
+    }
+    if let Turn::GivesWay = turn {
+        match guest.is_idle() {
+            true => connection.give_way(ErrorCode::NO_ERROR, UNUSED),
+            false => connection.give_way(ErrorCode::ENHANCE_YOUR_CALM, SHORT),
+        }
+        let _ = tokio::time::timeout(GIVE_WAY, &mut connection).await;
+    }
+    // Its place is free once all that it holds is.
+    drop(connection);
+    drop(guest);
+}
+
+/// Serves a connection until it ends, has to give way, or `other` is ready.
+async fn serve_beside<T, S, B>(
+    connection: &mut Pin<Box<ServeConnection<T, S>>>,
+    guest: &mut Guest,
+    other: impl Future<Output = ()>,
+) -> Turn
 where
     T: AsyncRead + AsyncWrite + Unpin,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
@@ -404,16 +514,19 @@ where
     B::Data: Into<Chunk> + Send,
     B::Error: Into<BoxError>,
 {
-    tokio::select! {
-        _ = &mut connection => return,
-        _ = stopped.wait_for(|stopped| *stopped) => {}
-    }
-    connection.graceful_shutdown();
-    // The other end of the channel goes when the time to drain is over, or with the server itself.
-    tokio::select! {
-        _ = &mut connection => {}
-        () = gone(&mut stopped) => {}
-    }
+    let mut other = pin!(other);
+    poll_fn(|cx| {
+        let polled = connection.as_mut().poll(cx);
+        connection.stand(guest);
+        if polled.is_ready() {
+            return Poll::Ready(Turn::Ended);
+        }
+        if guest.poll_told(cx).is_ready() {
+            return Poll::Ready(Turn::GivesWay);
+        }
+        other.as_mut().poll(cx).map(|()| Turn::Other)
+    })
+    .await
 }
 
 /// Waits until the server is gone.

@@ -166,6 +166,18 @@ impl Attacker {
         }
     }
 
+    /// Says octets while what is answered is read; nothing can be said behind them.
+    pub(crate) fn lets_requests_go(&mut self, octets: Vec<u8>) {
+        let mut write = self.write.take().expect("nothing was ended before");
+        tokio::spawn(async move {
+            let _ = write.write_all(&octets).await;
+            let _ = write.flush().await;
+            // Open for as long as the test runs.
+            std::future::pending::<()>().await;
+            drop(write);
+        });
+    }
+
     /// Says octets up to so many of them, for as long as they are taken; how many were.
     pub(crate) async fn press(&mut self, octets: &[u8], most: usize) -> usize {
         let mut said = 0;

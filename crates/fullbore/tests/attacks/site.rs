@@ -1,6 +1,6 @@
 //! The server that is attacked, and somebody else who uses it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ use fullbore::{BoxError, Client, Config, Error, Incoming, Limit, Server};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
@@ -166,7 +166,16 @@ impl Site {
 
     /// A raw connection, of which nothing is said yet.
     pub(crate) async fn transport(&self) -> Box<dyn Transport> {
-        let stream = TcpStream::connect(self.address).await.expect("a connection");
+        self.transport_from(Ipv4Addr::LOCALHOST.into()).await
+    }
+
+    /// One from this address.
+    pub(crate) async fn transport_from(&self, address: IpAddr) -> Box<dyn Transport> {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket
+            .bind((address, 0).into())
+            .expect("an address of the loopback");
+        let stream = socket.connect(self.address).await.expect("a connection");
         stream.set_nodelay(true).expect("small writes leave at once");
         match &self.tls {
             Some(certificate) => Box::new(over_tls(stream, certificate).await),
