@@ -91,7 +91,8 @@ where
     /// Lets go of what only a busy connection needs, once nothing has come for a while.
     pub(super) fn rest(&mut self, cx: &mut Context<'_>) {
         let quiet = self.rest.begins(cx);
-        if quiet != Quiet::No {
+        let grown = self.read_size > transport::SMALLEST_READ;
+        if quiet == Quiet::Yes || (quiet == Quiet::Nearly && grown) {
             // A peer that says little, but often, does not keep what a burst took.
             self.slab = bytes::BytesMut::new();
             self.read_size = transport::SMALLEST_READ;

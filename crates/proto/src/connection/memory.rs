@@ -1,8 +1,8 @@
 //! What windows cost, and whether they are right: leases from the budget, windows that follow the path and the pressure
 //! (laws 4 and 5).
 
-use super::Connection;
 use super::settings::PROBE_PING;
+use super::{Connection, Role};
 use crate::config::Config;
 use crate::flow::{DEFAULT_WINDOW, Lease, ReceiveWindow, WindowSize};
 use crate::frame::{Kind, Ping};
@@ -109,8 +109,12 @@ pub(super) fn double(window: &mut ReceiveWindow, most: WindowSize) {
 }
 
 impl Connection {
-    /// Leases memory for frames and field sections, or gives it back, as there are more or fewer of them.
+    /// Leases memory for frames and field sections, or gives it back, as there are more or fewer of them. A client has chosen
+    /// its server, and is not stopped from reading by that.
     pub(super) fn cover_overhead(&mut self) {
+        if self.role == Role::Client {
+            return;
+        }
         let listed = self.overhead.listed.min(self.deadlines.unsent);
         let block = self.block.as_ref().map_or(0, |block| block.len());
         let octets = self.control.len() + self.streams.header_memory() + block;
