@@ -12,6 +12,9 @@ use crate::payload::Payload;
 use crate::priority::Priority;
 use crate::stream::{Key, Phase, State, StreamId};
 
+/// So many requests that waited leave at once. A server lets ten thousand of them go by one entry of SETTINGS.
+const LAUNCHES_AT_ONCE: u32 = 512;
+
 impl Connection {
     /// A client's request. It leaves with the next write, or when the peer allows another stream. With `end` it is
     /// whole: no body follows.
@@ -62,13 +65,15 @@ impl Connection {
         Ok(id)
     }
 
-    /// Requests that waited, as far as the peer's limit allows now.
+    /// Requests that waited, as far as the peer's limit allows now, and as many as take about a millisecond: the next write is
+    /// followed by more.
     pub(super) fn open_waiting(&mut self) {
         // After its GOAWAY the peer would not process them; `on_go_away` ends them instead.
         if self.shutdown.peer_goes || self.failed.is_some() {
             return;
         }
-        while self.active < self.peer.max_concurrent_streams {
+        let most = self.active.saturating_add(LAUNCHES_AT_ONCE);
+        while self.active < self.peer.max_concurrent_streams.min(most) {
             let Some(key) = self.waiting.pop_first() else {
                 return;
             };

@@ -90,6 +90,10 @@ impl Connection {
             }
         }
         self.stats.sent_bytes += (out.remaining() - before) as u64;
+        if !self.waiting.is_empty() {
+            // Their heads leave with the next list, before their bodies.
+            self.open_waiting();
+        }
         self.account_sending(self.stats.sent_data_bytes > data_before);
     }
 

@@ -1,11 +1,13 @@
 //! What a server's frames cost a client, of whose requests many are under way and many wait.
 
+use bytes::Bytes;
+use fullbore_proto::frame::Kind;
 use fullbore_proto::{Config, ErrorCode};
 use http::Request;
 
 use super::crowd::{CROWDS, Counting};
 use crate::support::frames::{self, END_HEADERS, END_STREAM};
-use crate::support::peer::{Faced, id};
+use crate::support::peer::{Faced, Heard, id};
 
 const FRAMES: u32 = 100;
 
@@ -71,6 +73,23 @@ fn requests_that_wait_are_given_up_for_the_same_however_many_they_are() {
             "{touched} with {streams} streams"
         );
     }
+    drop(counting);
+}
+
+#[test]
+fn requests_that_a_server_allows_all_at_once_leave_a_part_at_a_time_and_in_order() {
+    let counting = Counting::begin();
+    let mut faced = client(10_000);
+    let touched = faced.connection.streams_touched();
+    let frame = frames::settings(&[(3, 20_000)]);
+    faced.connection.receive(Bytes::from(frame), faced.now).unwrap();
+    let touched = faced.connection.streams_touched() - touched;
+    assert!(touched <= 30 * 512, "{touched}");
+    assert!(faced.connection.waiting_streams() > 9_000);
+    let heads: Vec<u32> = faced.heard_of(Kind::HEADERS).iter().map(Heard::stream).collect();
+    let expected: Vec<u32> = (10_000..20_000).map(|index| 2 * index + 1).collect();
+    assert_eq!(heads, expected);
+    assert_eq!(faced.connection.waiting_streams(), 0);
     drop(counting);
 }
 
