@@ -286,7 +286,8 @@ impl Config {
 
     /// How many bytes of a body that is waited for have to arrive within `body_timeout`.
     pub(crate) fn least_body_bytes(&self) -> u64 {
-        let seconds = self.body_timeout.map_or(0, |timeout| timeout.as_secs());
-        u64::from(self.body_rate).saturating_mul(seconds).max(1)
+        let timeout = self.body_timeout.unwrap_or_default();
+        let bytes = u128::from(self.body_rate) * timeout.as_millis() / 1_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 }

@@ -88,6 +88,30 @@ async fn a_body_that_never_comes() {
 }
 
 #[tokio::test]
+async fn a_body_that_crawls() {
+    for tls in [false, true] {
+        let site = Site::start_with(tls, |server| {
+            server.body_timeout(Some(SHORT)).body_rate(1_000_000)
+        })
+        .await;
+        let mut attacker = site.attacker().await;
+        attacker.say(&post(1, "/")).await;
+        let reset = loop {
+            attacker.say(&frame(DATA, 0, 1, b"x")).await;
+            attacker.say(&frame(PING, 0, 0, b"answered")).await;
+            let heard = soon(attacker.next()).await.expect("the connection lives");
+            if heard.kind == RST_STREAM {
+                break heard;
+            }
+            tokio::time::sleep(SHORT / 30).await;
+        };
+        assert_eq!((reset.stream, reset.reset_code()), (1, ErrorCode::CANCEL));
+        site.answers().await;
+        site.is_free().await;
+    }
+}
+
+#[tokio::test]
 async fn a_connection_that_nobody_uses() {
     for tls in [false, true] {
         let site = Site::start_with(tls, |server| server.idle_timeout(Some(SHORT))).await;
