@@ -134,9 +134,22 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
     pub(crate) tcp_unsent: Option<u32>,
 
-    /// Give up on connecting after this many seconds
+    /// Give up on connecting after this many seconds [default: 30]
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) connect_timeout: Option<u64>,
+
+    /// Give up when for this many seconds the server sends no response, nothing of a body, takes nothing of one, or allows
+    /// no stream; 0 never
+    #[arg(long, value_name = "SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub(crate) speed_time: u64,
+
+    /// Give up on a response's body that brings fewer bytes a second than this over --speed-time; 0: any byte counts
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub(crate) speed_limit: u32,
+
+    /// Give up on a try that takes longer than this many seconds in all [default: no limit]
+    #[arg(short = 'm', long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) max_time: Option<u64>,
 }
 
 /// `fullbore get`.
@@ -174,13 +187,23 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) connections: u32,
 
-    /// Try again this many times what failed in passing, after 1, 2, 4 seconds and so on, or when the server says so
+    /// Try again this many times what failed in passing, after about 1, 2, 4 seconds and so on, or when the server says so;
+    /// all URLs of an origin wait together
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub(crate) retry: u32,
 
-    /// Follow redirects, at most 10; credentials stay with the origin they were meant for
+    /// Follow redirects, at most 10; the fields of -H are not sent to another origin, and no redirect leads from https to
+    /// http
     #[arg(short = 'L', long)]
     pub(crate) location: bool,
+
+    /// Like -L, and send the fields of -H to every origin, also to all of a list
+    #[arg(long)]
+    pub(crate) location_trusted: bool,
+
+    /// Like -L, and follow redirects from https to http, where anybody on the path may read and change what is sent
+    #[arg(long)]
+    pub(crate) location_insecure: bool,
 
     /// Replace files that exist
     #[arg(short, long)]
@@ -216,6 +239,11 @@ pub(crate) struct PutArgs {
     /// Write the answer's body to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    /// Try again this many times what failed in passing, after about 1, 2, 4 seconds and so on, or when the server says so:
+    /// a PUT of a regular file, and of other methods only what the server did nothing about
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub(crate) retry: u32,
 
     /// Replace the file of -o if it exists
     #[arg(short, long, requires = "output")]
@@ -530,6 +558,21 @@ mod tests {
             let args = [&["fullbore"], &serve[..], &["--tcp-unsent", wrong]].concat();
             assert!(Args::try_parse_from(args).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_dead_transfer_ends_after_a_minute_unless_told_otherwise() {
+        let of =
+            |args: &[&str]| match Args::try_parse_from([&["fullbore", "get", "http://a/"], args].concat())
+                .ok()?
+                .command
+            {
+                Command::Get(get) => Some((get.connection.speed_time, get.connection.max_time)),
+                _ => None,
+            };
+        assert_eq!(of(&[]), Some((60, None)));
+        assert_eq!(of(&["--speed-time", "0", "-m", "9"]), Some((0, Some(9))));
+        assert_eq!(of(&["--max-time", "0"]), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore::tls::{self, Roots};
-use fullbore::{Client, MemoryBudget, Refill, TcpBuffers};
+use fullbore::{Client, Config, MemoryBudget, Refill, TcpBuffers};
 use http::HeaderMap;
 use http::header::{HeaderValue, USER_AGENT};
 use url::Url;
@@ -20,7 +20,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// A URL that the library can be given: absolute, http or https, with a host, without credentials or fragment.
 pub(crate) fn parse_url(text: &str) -> Result<Url, Failure> {
     let wrong = |why: &str| {
-        let shown: String = text.chars().take(200).collect();
+        let shown: String = without_credentials(text).chars().take(200).collect();
         Failure::new(Exit::BadUrl, format!("{shown:?} is not a URL to request: {why}"))
     };
     let mut url = Url::parse(text).map_err(|error| match error {
@@ -44,9 +44,37 @@ pub(crate) fn parse_url(text: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
+/// A URL as it may be shown: a user's name and password become `***`, whether or not it is a URL that can be requested.
+pub(crate) fn without_credentials(text: &str) -> String {
+    // As the parser reads it: any number of slashes and backslashes may follow the scheme.
+    let scheme = text.find(':').filter(|&colon| {
+        let name = text.get(..colon).unwrap_or_default().trim();
+        name.eq_ignore_ascii_case("http") || name.eq_ignore_ascii_case("https")
+    });
+    let begin = text
+        .find("://")
+        .map(|place| place + 3)
+        .or(scheme.map(|colon| colon + 1))
+        .unwrap_or_default();
+    let after = text.get(begin..).unwrap_or_default();
+    let slashes = after.len() - after.trim_start_matches(['/', '\\']).len();
+    let begin = begin + slashes;
+    let authority = text.get(begin..).unwrap_or_default();
+    let authority = authority.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    match authority.rfind('@') {
+        None => text.to_owned(),
+        Some(at) => {
+            let (before, after) = (text.get(..begin), text.get(begin + at..));
+            format!("{}***{}", before.unwrap_or_default(), after.unwrap_or_default())
+        }
+    }
+}
+
 /// The client that the options ask for, with at most so many connections to an origin.
 pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Client, Failure> {
-    let mut builder = Client::builder().max_connections(connections);
+    let mut builder = Client::builder()
+        .config(engine(args))
+        .max_connections(connections);
     if let Some(roots) = roots(args).await? {
         let config = tls::client_config(roots).map_err(|error| match &args.cacert {
             Some(path) => Failure::usage(format!("--cacert {}: {error}", path.display())),
@@ -75,6 +103,18 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
         builder = builder.connect_timeout(Duration::from_secs(seconds));
     }
     builder.build().map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// How long the server may say nothing, in all that it can be waited for, and how little a body may bring.
+fn engine(args: &ConnectionArgs) -> Config {
+    let silence = (args.speed_time > 0).then(|| Duration::from_secs(args.speed_time));
+    let mut config = Config::default();
+    config.response_timeout = silence;
+    config.stream_wait_timeout = silence;
+    config.body_timeout = silence;
+    config.body_rate = args.speed_limit;
+    config.send_timeout = silence;
+    config
 }
 
 async fn roots(args: &ConnectionArgs) -> Result<Option<Roots>, Failure> {
@@ -137,6 +177,25 @@ mod tests {
                 .as_deref(),
             Some("http://example.org/a%20b")
         );
+    }
+
+    #[test]
+    fn credentials_in_a_url_are_never_shown() {
+        for (text, shown) in [
+            ("https://u:p@h/x?y=@z", "https://***@h/x?y=@z"),
+            ("https://u@h", "https://***@h"),
+            ("https:u:p@h/", "https:***@h/"),
+            ("https:\\\\u:p@h", "https:\\\\***@h"),
+            ("ftp://u:p@a@h/", "ftp://***@h/"),
+            ("//u:p@h/x", "//***@h/x"),
+            ("u:p@h/x", "***@h/x"),
+            ("https://h/a@b", "https://h/a@b"),
+            ("https://h?a@b", "https://h?a@b"),
+        ] {
+            assert_eq!(without_credentials(text), shown);
+            let failure = parse_url(text).err().map(|failure| failure.message);
+            assert!(!failure.is_some_and(|message| message.contains("u:p")), "{text}");
+        }
     }
 
     #[test]

@@ -194,7 +194,7 @@ fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
         ErrorKind::BodyLength => (Exit::BodyLength, "; the fault is the peer's"),
         ErrorKind::Timeout => (
             Exit::Timeout,
-            "; run it again, or allow more time with --connect-timeout",
+            "; run it again, or allow more time with --speed-time, or for connecting with --connect-timeout",
         ),
         ErrorKind::Body | ErrorKind::Io => (Exit::LocalIo, ""),
         ErrorKind::Config => (Exit::Usage, ""),

@@ -6,19 +6,21 @@
 
 mod draft;
 pub(crate) mod fetch;
+pub(crate) mod fields;
 mod list;
 mod part_names;
 mod private;
 pub(crate) mod progress;
 pub(crate) mod report;
 mod resume;
-mod retry;
+pub(crate) mod retry;
 pub(crate) mod sink;
 pub(crate) mod target;
 mod version;
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{IF_RANGE, RANGE};
 use tokio::task::{JoinError, JoinSet};
@@ -28,10 +30,12 @@ use crate::cause::{Direction, Waited};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 
-use fetch::Fetcher;
+use fetch::{Fetcher, Redirects};
+use fields::Fields;
 use list::UrlList;
 use progress::Progress;
 use report::{Format, Outcome, Report};
+use retry::Pauses;
 use sink::Disk;
 use target::Places;
 
@@ -51,9 +55,14 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let client = connect::client(&args.connection, args.connections).await?;
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),
-        headers: connect::request_headers(&args.connection.headers),
-        follow: args.location,
+        fields: Fields::new(&args.connection.headers, args.location_trusted, &args.urls),
+        redirects: Redirects {
+            follow: args.location || args.location_trusted || args.location_insecure,
+            insecure: args.location_insecure,
+        },
         retries: args.retry,
+        pauses: Pauses::default(),
+        max_time: args.connection.max_time.map(Duration::from_secs),
         places,
         disk: Disk::new(),
         progress: Arc::clone(&progress),
@@ -76,6 +85,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
             Some(ended) = under_way.join_next() => report.add(outcome(ended)),
             next = list.next(), if more && under_way.len() < parallel => match next {
                 Some(Ok(url)) => {
+                    fetcher.fields.next(&url);
                     let fetcher = Arc::clone(&fetcher);
                     under_way.spawn(async move { fetcher.fetch(url).await });
                 }

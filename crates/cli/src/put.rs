@@ -10,22 +10,25 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{CONTENT_LENGTH, HeaderValue};
+use fullbore::{Client, Incoming};
+use http::header::{CONTENT_LENGTH, HeaderValue, LOCATION};
+use http::{Request, Response};
 use serde::Serialize;
 use url::Url;
 
 use crate::args::PutArgs;
 use crate::cause::{Direction, Waited};
-use crate::connect;
+use crate::connect::{self, without_credentials};
 use crate::exit::{Exit, Failure};
 use crate::get::fetch::check_status;
 use crate::get::progress::Progress;
 use crate::get::report::{Format, moved, rate};
+use crate::get::retry::{Failed, Retries};
 use crate::get::sink::{self, Disk};
 use crate::get::target::Target;
 use crate::run;
 
-use upload_body::{Sent, UploadBody};
+use upload_body::{Sent, UploadSource};
 
 /// After the answer, how long the peer may take in nothing of what is still to be sent.
 const MOST_SILENCE: Duration = Duration::from_secs(30);
@@ -50,7 +53,15 @@ pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
         received: 0,
         waited: None,
     };
-    let result = upload.run(args, target).await;
+    let limit = args.connection.max_time.map(Duration::from_secs);
+    let run = upload.run(args, target);
+    let result = match limit {
+        None => run.await,
+        Some(limit) => match tokio::time::timeout(limit, run).await {
+            Ok(result) => result,
+            Err(_) => Err(Failed::too_long(upload.url.as_str(), "the answer was not there", limit).failure),
+        },
+    };
     progress.clear();
     upload.report(format, result.as_ref().err());
     Ok(result.map_or_else(|failure| failure.exit.into(), |()| ExitCode::SUCCESS))
@@ -67,26 +78,12 @@ struct Upload {
 
 impl Upload {
     async fn run(&mut self, args: PutArgs, target: Target) -> Result<(), Failure> {
-        let (body, sent) = UploadBody::open(&args.file, Arc::clone(&self.progress))?;
-        let client = connect::client(&args.connection, 1).await?;
-        let mut request = http::Request::builder()
-            .method(args.method)
-            .uri(self.url.as_str())
-            .body(())
-            .map_err(|error| Failure::new(Exit::BadUrl, format!("{}: {error}", self.url)))?;
-        *request.headers_mut() = connect::request_headers(&args.connection.headers);
+        let (body, sent) = upload_body::open(&args.file, Arc::clone(&self.progress))?;
         if let Some(length) = sent.length() {
             self.progress.expect(length);
-            request
-                .headers_mut()
-                .insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
-        let response = client
-            .request(request.map(|()| body))
-            .await
-            .map_err(|error| self.blame(&sent, &error))?;
-        self.status = Some(response.status().as_u16());
-        check_status(self.url.as_str(), response.status())?;
+        let client = connect::client(&args.connection, 1).await?;
+        let response = self.send(&client, &args, body, &sent).await?;
         // What is received is counted apart: the line on the terminal tells how far the upload is.
         let unseen = Progress::hidden();
         sink::receive(
@@ -105,10 +102,68 @@ impl Upload {
         Ok(())
     }
 
+    /// Sends the request, and again what failed in passing and may be repeated, until there is an answer.
+    async fn send(
+        &mut self,
+        client: &Client,
+        args: &PutArgs,
+        mut body: UploadSource,
+        sent: &Sent,
+    ) -> Result<Response<Incoming>, Failure> {
+        let mut retries = Retries::new(args.retry);
+        loop {
+            let head = self.head(args, sent)?;
+            let (answered, again) = match body {
+                UploadSource::File(file) => {
+                    let request = client.request_repeatable(head.map(|()| file.clone()));
+                    (request.await, Some(UploadSource::File(file)))
+                }
+                UploadSource::Stream(stream) => (client.request(head.map(|()| stream)).await, None),
+            };
+            let failed = match answered {
+                Ok(response) => {
+                    self.status = Some(response.status().as_u16());
+                    match check_answer(&self.url, &response) {
+                        Ok(()) => return Ok(response),
+                        Err(failure) => Failed::by_status(failure, &response),
+                    }
+                }
+                Err(error) => self.blame(sent, &error),
+            };
+            // RFC 9110 section 9.2.2: what is not idempotent is sent again only if the server did nothing about it.
+            let repeatable = args.method.is_idempotent() || failed.unprocessed;
+            let pause = retries.next(&failed).filter(|_| repeatable);
+            match (again, pause) {
+                (Some(again), Some(pause)) => {
+                    body = again;
+                    self.status = None;
+                    tokio::time::sleep(pause).await;
+                }
+                _ => return Err(failed.failure),
+            }
+        }
+    }
+
+    fn head(&self, args: &PutArgs, sent: &Sent) -> Result<Request<()>, Failure> {
+        let mut request = Request::builder()
+            .method(args.method.clone())
+            .uri(self.url.as_str())
+            .body(())
+            .map_err(|error| Failure::new(Exit::BadUrl, format!("{}: {error}", self.url)))?;
+        let fields = request.headers_mut();
+        *fields = connect::request_headers(&args.connection.headers);
+        if let Some(length) = sent.length() {
+            fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        Ok(request)
+    }
+
     /// If the file could not be read, that is why the request failed, whatever the library made of it.
-    fn blame(&self, sent: &Sent, error: &fullbore::Error) -> Failure {
-        sent.fault()
-            .unwrap_or_else(|| Failure::from_library(self.url.as_str(), error))
+    fn blame(&self, sent: &Sent, error: &fullbore::Error) -> Failed {
+        match sent.fault() {
+            Some(fault) => Failed::lasting(fault),
+            None => Failed::of(self.url.as_str(), error),
+        }
     }
 
     /// Waits for the end of the upload: a peer may answer before it has taken in the whole request (RFC 9113 section
@@ -184,6 +239,31 @@ impl Upload {
             Format::JsonOut => writeln!(io::stdout(), "{text}"),
             Format::JsonErr | Format::Text => writeln!(io::stderr(), "{text}"),
         };
+    }
+}
+
+/// A status of 400 or above is a failure, and so is a redirect after which nothing has been done (RFC 9110 sections 15.4.8
+/// and 15.4.9): it is not followed, since the body and its fields were meant for this origin.
+fn check_answer(url: &Url, response: &Response<Incoming>) -> Result<(), Failure> {
+    let status = response.status();
+    check_status(url.as_str(), status)?;
+    let Some(location) = response.headers().get(LOCATION) else {
+        return Ok(());
+    };
+    let to = without_credentials(&String::from_utf8_lossy(location.as_bytes()));
+    match status.as_u16() {
+        307 | 308 => Err(Failure::new(
+            Exit::Status,
+            format!(
+                "{url}: status {} points to {to:?}, and nothing was stored; put follows no redirect, so name that URL",
+                status.as_u16()
+            ),
+        )),
+        301..=303 => {
+            run::complain(&format!("{url}: status {} points to {to:?}", status.as_u16()));
+            Ok(())
+        }
+        _ => Ok(()),
     }
 }
 

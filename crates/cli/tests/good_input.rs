@@ -407,7 +407,10 @@ fn redirects_are_followed_on_demand_and_credentials_stay_with_their_origin() -> 
     assert_eq!(same.stdout, b"Some(\"secret\") Some(\"yes\")");
     let other = get("/away", &["-L"])?;
     other.succeeded();
-    assert_eq!(other.stdout, b"None Some(\"yes\")");
+    assert_eq!(other.stdout, b"None None", "a field of any name may be a secret");
+    let trusted = get("/away", &["--location-trusted"])?;
+    trusted.succeeded();
+    assert_eq!(trusted.stdout, b"Some(\"secret\") Some(\"yes\")");
     let unfollowed = get("/away", &[])?;
     unfollowed.succeeded();
     assert!(

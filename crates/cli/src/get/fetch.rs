@@ -3,33 +3,30 @@
 //! `get::run` spawns `Fetcher::fetch` once a URL. Everything shared by the requests of a run stands in `Fetcher`.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore::{Client, ErrorKind, Incoming};
-use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
+use fullbore::{Client, Incoming};
+use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body_util::Empty;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::cause::OfStream;
-use crate::connect::parse_url;
+use crate::connect::{parse_url, without_credentials};
 use crate::exit::{Exit, Failure};
 
+use super::fields::Fields;
 use super::progress::Progress;
 use super::report::Outcome;
 use super::resume::{Found, Part, TakenUp};
-use super::retry::{Failed, Retries};
-use super::sink::{self, Broken, Disk, Received};
+use super::retry::{Failed, Pauses, Retries};
+use super::sink::{self, Bounds, Broken, Disk, Received};
 use super::target::Places;
-use super::version::Extent;
 
 /// As many redirects as RFC 9110 section 15.4 leaves to the client's judgement; ten is not yet a loop.
 const MOST_REDIRECTS: usize = 10;
-/// A server that retires a connection refuses the requests it did not reach (RFC 9113 section 6.8): they are sent
-/// again. A list of 10,000 to a server that retires after 1,000 needs ten.
-const MOST_TRIES: usize = 20;
-
 /// A range that ends before the whole is no failure if it brings as many bytes: the rest is asked for at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
 
@@ -47,10 +44,13 @@ fn lasting(failure: Failure) -> Tried {
 /// What the requests of a run share.
 pub(crate) struct Fetcher {
     pub(crate) client: Client,
-    pub(crate) headers: HeaderMap,
-    pub(crate) follow: bool,
+    pub(crate) fields: Fields,
+    pub(crate) redirects: Redirects,
     /// How often what failed in passing is tried again.
     pub(crate) retries: u32,
+    pub(crate) pauses: Pauses,
+    /// How long a try may take.
+    pub(crate) max_time: Option<Duration>,
     pub(crate) places: Places,
     pub(crate) disk: Disk,
     pub(crate) progress: Arc<Progress>,
@@ -58,12 +58,25 @@ pub(crate) struct Fetcher {
     pub(crate) tells_streams: bool,
 }
 
+/// What is done about redirects.
+#[derive(Clone, Copy)]
+pub(crate) struct Redirects {
+    /// `-L`.
+    pub(crate) follow: bool,
+    /// From https to http too.
+    pub(crate) insecure: bool,
+}
+
 impl Fetcher {
     /// Downloads one URL. What goes wrong is part of the outcome.
     pub(crate) async fn fetch(&self, text: String) -> Outcome {
-        let begun = Instant::now();
-        let mut outcome = Outcome::new(text);
-        if let Err(failure) = self.try_fetch(&mut outcome).await {
+        let begun = std::time::Instant::now();
+        let mut outcome = Outcome::new(without_credentials(&text));
+        let fetched = match parse_url(&text) {
+            Ok(url) => self.try_fetch(url, &mut outcome).await,
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = fetched {
             outcome.file = None;
             outcome.failure = Some(failure);
         }
@@ -71,8 +84,7 @@ impl Fetcher {
         outcome
     }
 
-    async fn try_fetch(&self, outcome: &mut Outcome) -> Result<(), Failure> {
-        let url = parse_url(&outcome.url)?;
+    async fn try_fetch(&self, url: Url, outcome: &mut Outcome) -> Result<(), Failure> {
         let Some(target) = self.places.target(&url).await? else {
             return Ok(());
         };
@@ -80,6 +92,10 @@ impl Fetcher {
         let mut retries = Retries::new(self.retries);
         let mut part = Part::new(self.disk.draft(target));
         loop {
+            if let (true, Some(until)) = (self.retries > 0, self.pauses.until(&url)) {
+                tokio::time::sleep_until(until).await;
+            }
+            let begun = Instant::now();
             let (broken, left) = match self.attempt(url.clone(), part, outcome).await {
                 Ok(None) => break,
                 Ok(Some(short)) => {
@@ -101,7 +117,8 @@ impl Fetcher {
                 return Err(broken.failure);
             };
             part = left;
-            tokio::time::sleep(wait).await;
+            let until = self.pauses.after(&url, &broken, begun, Instant::now(), wait);
+            tokio::time::sleep_until(until).await;
         }
         outcome.file = place;
         Ok(())
@@ -110,7 +127,8 @@ impl Fetcher {
     /// One try: the request, for what the part lacks, and the body. A part that is still short is handed back, to be
     /// asked for again at once, or with the failure.
     async fn attempt(&self, url: Url, mut part: Part, outcome: &mut Outcome) -> Result<Option<Part>, Tried> {
-        let mut response = match self.ask(&url, &mut part, outcome).await {
+        let deadline = self.max_time.map(|limit| Instant::now() + limit);
+        let mut response = match self.ask(&url, &mut part, deadline, outcome).await {
             Ok(response) => response,
             Err(failed) => return Err((failed, Some(part))),
         };
@@ -123,7 +141,7 @@ impl Fetcher {
             Found::Some => {
                 // An earlier run has some of it: the rest is asked for instead.
                 drop(response);
-                response = match self.ask(&url, &mut part, outcome).await {
+                response = match self.ask(&url, &mut part, deadline, outcome).await {
                     Ok(response) => response,
                     Err(failed) => return Err((failed, Some(part))),
                 };
@@ -132,7 +150,7 @@ impl Fetcher {
         let mut taken = part.take_up(&outcome.url, &response).map_err(lasting)?;
         if let TakenUp::Nothing = taken {
             drop(response);
-            response = match self.response(url, None, outcome).await {
+            response = match self.response(url, None, deadline, outcome).await {
                 Ok(response) => response,
                 Err(failed) => return Err((failed, Some(part))),
             };
@@ -142,7 +160,8 @@ impl Fetcher {
             TakenUp::Rest(extent) => Some(extent),
             TakenUp::Whole | TakenUp::Nothing => None,
         };
-        self.receive(part, response, extent, outcome).await
+        self.receive(part, response, Bounds { extent, deadline }, outcome)
+            .await
     }
 
     /// Asks for what the part lacks. If there is nothing behind what came, that is no beginning of this version, and the
@@ -151,11 +170,12 @@ impl Fetcher {
         &self,
         url: &Url,
         part: &mut Part,
+        deadline: Option<Instant>,
         outcome: &mut Outcome,
     ) -> Result<Response<Incoming>, Failed> {
-        match self.response(url.clone(), part.range(), outcome).await {
+        match self.response(url.clone(), part.range(), deadline, outcome).await {
             Err(_) if part.offset > 0 && outcome.status == Some(NOTHING_THERE) && part.restart() => {
-                self.response(url.clone(), None, outcome).await
+                self.response(url.clone(), None, deadline, outcome).await
             }
             asked => asked,
         }
@@ -166,7 +186,7 @@ impl Fetcher {
         &self,
         mut part: Part,
         response: Response<Incoming>,
-        extent: Option<Extent>,
+        bounds: Bounds,
         outcome: &mut Outcome,
     ) -> Result<Option<Part>, Tried> {
         let before = part.offset;
@@ -174,7 +194,7 @@ impl Fetcher {
         let draft = part.take_draft();
         let (disk, progress) = (&self.disk, &self.progress);
         let mut body = response.into_body();
-        let received = sink::receive_into(draft, &mut body, disk, progress, &mut outcome.bytes, extent).await;
+        let received = sink::receive_into(draft, &mut body, disk, progress, &mut outcome.bytes, bounds).await;
         if self.tells_streams {
             outcome.waited = body.report().await.map(|report| OfStream::receiving(&report));
         }
@@ -182,6 +202,11 @@ impl Fetcher {
             Ok(Received::Whole) => return Ok(None),
             Err(Broken::Target(failure)) => return Err(lasting(failure)),
             Err(Broken::Body(error, draft)) => (Failed::of(&outcome.url, &error), draft),
+            Err(Broken::Late(draft)) => {
+                let limit = self.max_time.unwrap_or_default();
+                let failed = Failed::too_long(&outcome.url, "the body had not come to its end", limit);
+                (failed, draft)
+            }
             Err(Broken::Length(draft)) => {
                 part.draft = draft;
                 part.give_up(&outcome.url, "it is not as long as its Content-Range")
@@ -217,12 +242,15 @@ impl Fetcher {
         &self,
         mut url: Url,
         range: Option<[(HeaderName, HeaderValue); 2]>,
+        deadline: Option<Instant>,
         outcome: &mut Outcome,
     ) -> Result<Response<Incoming>, Failed> {
-        let mut headers = self.headers.clone();
-        headers.extend(range.into_iter().flatten());
+        let mut fields = self.fields.of(&url);
+        outcome.note = outcome.note.take().or_else(|| self.fields.note(&url));
         for _ in 0..=MOST_REDIRECTS {
-            let response = self.request(&url, &headers).await?;
+            let mut headers = fields.clone();
+            headers.extend(range.iter().flatten().cloned());
+            let response = self.request(&url, headers, deadline).await?;
             let status = response.status();
             outcome.status = Some(status.as_u16());
             if let Err(failure) = check_status(url.as_str(), status) {
@@ -231,18 +259,23 @@ impl Fetcher {
             let Some(next) = redirect(&url, &response).map_err(Failed::lasting)? else {
                 return Ok(response);
             };
-            if !self.follow {
+            if !self.redirects.follow {
                 outcome.note = Some(format!(
                     "{url}: status {} points to {next}; -L follows it",
                     status.as_u16()
                 ));
                 return Ok(response);
             }
-            if next.origin() != url.origin() {
-                for name in [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE] {
-                    headers.remove(name);
-                }
+            if url.scheme() == "https" && next.scheme() == "http" && !self.redirects.insecure {
+                return Err(Failed::lasting(Failure::new(
+                    Exit::BadUrl,
+                    format!(
+                        "{url}: the server redirects to {next} without TLS, where anybody on the path may read and \
+                         change what is sent; --location-insecure follows it all the same"
+                    ),
+                )));
             }
+            self.fields.after_redirect(&mut fields, &url, &next);
             url = next;
         }
         Err(Failed::lasting(Failure::new(
@@ -254,22 +287,29 @@ impl Fetcher {
         )))
     }
 
-    /// Sends a GET, and again while the peer refuses it unseen because it retires the connection.
-    async fn request(&self, url: &Url, headers: &HeaderMap) -> Result<Response<Incoming>, Failed> {
-        let mut tries = 1;
-        loop {
-            let mut request = http::Request::builder()
-                .method(Method::GET)
-                .uri(url.as_str())
-                .body(Empty::<Bytes>::new())
-                .map_err(|error| Failed::lasting(Failure::new(Exit::BadUrl, format!("{url}: {error}"))))?;
-            *request.headers_mut() = headers.clone();
-            match self.client.request(request).await {
-                Err(error) if error.kind() == ErrorKind::GoAway && tries < MOST_TRIES => tries += 1,
-                Err(error) => return Err(Failed::of(url.as_str(), &error)),
-                Ok(response) => return Ok(response),
-            }
-        }
+    /// Sends a GET. The client repeats what the peer refuses unprocessed, after pauses that all requests to the origin
+    /// share.
+    async fn request(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        deadline: Option<Instant>,
+    ) -> Result<Response<Incoming>, Failed> {
+        let mut request = http::Request::builder()
+            .method(Method::GET)
+            .uri(url.as_str())
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| Failed::lasting(Failure::new(Exit::BadUrl, format!("{url}: {error}"))))?;
+        *request.headers_mut() = headers;
+        let answer = self.client.request(request);
+        let answered = match deadline {
+            None => answer.await,
+            Some(at) => timeout_at(at, answer).await.map_err(|_| {
+                let limit = self.max_time.unwrap_or_default();
+                Failed::too_long(url.as_str(), "the response had not begun", limit)
+            })?,
+        };
+        answered.map_err(|error| Failed::of(url.as_str(), &error))
     }
 }
 
@@ -305,7 +345,10 @@ fn redirect(url: &Url, response: &Response<Incoming>) -> Result<Option<Url>, Fai
     let wrong = |why: &str| {
         Failure::new(
             Exit::BadUrl,
-            format!("{url}: the server's redirect to {text:?} is wrong: {why}"),
+            format!(
+                "{url}: the server's redirect to {:?} is wrong: {why}",
+                without_credentials(&text)
+            ),
         )
     };
     let next = url.join(&text).map_err(|error| wrong(&error.to_string()))?;

@@ -57,6 +57,11 @@ impl Progress {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// All is to be moved once more.
+    pub(crate) fn begin_anew(&self) {
+        self.moved.store(0, Ordering::Relaxed);
+    }
+
     /// What has moved so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)

@@ -1,50 +1,72 @@
 //! Which failures may pass, and how long to wait before the next try.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use fullbore::{ErrorKind, Incoming};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Response};
+use tokio::time::Instant;
+use url::{Origin, Url};
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
-/// The first wait; each further one is twice as long.
+/// The first wait, of which a random half may be left out; each further one is twice as long.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait of our own, and the longest that a server is obeyed in.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// A try that failed.
-pub(super) struct Failed {
-    pub(super) failure: Failure,
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
     /// Whether it may be another time.
-    pub(super) transient: bool,
+    pub(crate) transient: bool,
+    /// Whether the peer has done nothing about the request, so that it may be sent again whatever its method.
+    pub(crate) unprocessed: bool,
+    /// Whether other requests to the origin would fail as well.
+    of_origin: bool,
     /// What the server said about when.
     after: Option<Duration>,
 }
 
 impl Failed {
     /// It would fail again.
-    pub(super) fn lasting(failure: Failure) -> Self {
+    pub(crate) fn lasting(failure: Failure) -> Self {
         Self {
             failure,
             transient: false,
+            unprocessed: false,
+            of_origin: false,
             after: None,
         }
     }
 
     /// It may be another time.
-    pub(super) fn passing(failure: Failure) -> Self {
+    pub(crate) fn passing(failure: Failure) -> Self {
         Self {
             failure,
             transient: true,
+            unprocessed: false,
+            of_origin: false,
             after: None,
         }
     }
 
-    /// What the library reported. A GET changes nothing on the server, so that even one that it may have seen is sent
-    /// again.
-    pub(super) fn of(place: &str, error: &fullbore::Error) -> Self {
+    /// A try took longer than `--max-time`; `doing` says what was waited for.
+    pub(crate) fn too_long(place: &str, doing: &str, limit: Duration) -> Self {
+        let text = format!(
+            "{place}: {doing} when --max-time {} was over; run it again, or allow more time",
+            limit.as_secs()
+        );
+        Self::passing(Failure::new(Exit::Timeout, text))
+    }
+
+    /// What the library reported. Whether it may be sent again though the peer may have seen it is for the method to say.
+    pub(crate) fn of(place: &str, error: &fullbore::Error) -> Self {
         let transient = matches!(
             error.kind(),
             ErrorKind::Connect
@@ -57,16 +79,20 @@ impl Failed {
         Self {
             failure: Failure::from_library(place, error),
             transient,
+            unprocessed: matches!(error.kind(), ErrorKind::Connect | ErrorKind::GoAway),
+            of_origin: transient && error.kind() != ErrorKind::Reset,
             after: None,
         }
     }
 
     /// A status that is a failure: some say that it passes.
-    pub(super) fn by_status(failure: Failure, response: &Response<Incoming>) -> Self {
+    pub(crate) fn by_status(failure: Failure, response: &Response<Incoming>) -> Self {
         let after = response.headers().get(RETRY_AFTER);
         Self {
             failure,
             transient: matches!(response.status().as_u16(), 408 | 429 | 500 | 502 | 503 | 504),
+            unprocessed: false,
+            of_origin: matches!(response.status().as_u16(), 429 | 503),
             after: after.and_then(|value| retry_after(value, SystemTime::now())),
         }
     }
@@ -86,13 +112,13 @@ fn retry_after(value: &HeaderValue, now: SystemTime) -> Option<Duration> {
 }
 
 /// How many more tries there are, and how long each waits.
-pub(super) struct Retries {
+pub(crate) struct Retries {
     left: u32,
     wait: Duration,
 }
 
 impl Retries {
-    pub(super) fn new(tries: u32) -> Self {
+    pub(crate) fn new(tries: u32) -> Self {
         Self {
             left: tries,
             wait: FIRST_WAIT,
@@ -100,14 +126,74 @@ impl Retries {
     }
 
     /// How long to wait before the next try; none when there is to be none.
-    pub(super) fn next(&mut self, failed: &Failed) -> Option<Duration> {
+    pub(crate) fn next(&mut self, failed: &Failed) -> Option<Duration> {
         if !failed.transient {
             return None;
         }
         self.left = self.left.checked_sub(1)?;
         let wait = self.wait;
         self.wait = (wait * 2).min(LONGEST_WAIT);
-        Some(failed.after.unwrap_or(wait))
+        Some(failed.after.unwrap_or_else(|| some_of(wait)))
+    }
+}
+
+/// Half of it to all of it, at random, so that many clients that failed together do not come back together.
+fn some_of(wait: Duration) -> Duration {
+    const STEPS: u32 = 1 << 10;
+    let drawn = RandomState::new().hash_one(0_u8) % u64::from(STEPS);
+    wait / 2 + wait / 2 * u32::try_from(drawn).unwrap_or(STEPS) / STEPS
+}
+
+/// The pauses that all requests of a run to one origin make together: one that is down, or asks for patience, is not asked
+/// anew for each URL of a list.
+#[derive(Default)]
+pub(crate) struct Pauses {
+    any: AtomicBool,
+    origins: Mutex<HashMap<Origin, Pause>>,
+}
+
+#[derive(Clone, Copy)]
+struct Pause {
+    /// When it was begun.
+    from: Instant,
+    until: Instant,
+}
+
+impl Pauses {
+    /// A try that began at `begun` has failed and is to be repeated after `wait`: until when. Failures of tries that
+    /// began before a pause of their origin are part of what it was made for, and make it no longer.
+    pub(crate) fn after(
+        &self,
+        url: &Url,
+        failed: &Failed,
+        begun: Instant,
+        now: Instant,
+        wait: Duration,
+    ) -> Instant {
+        let own = now + wait;
+        if !failed.of_origin {
+            return own;
+        }
+        self.any.store(true, Ordering::Relaxed);
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let pause = origins.entry(url.origin()).or_insert(Pause {
+            from: now,
+            until: own,
+        });
+        if pause.from < begun || failed.after.is_some() {
+            pause.until = pause.until.max(own);
+            pause.from = now;
+        }
+        pause.until
+    }
+
+    /// Until when a request to this URL waits.
+    pub(crate) fn until(&self, url: &Url) -> Option<Instant> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        origins.get(&url.origin()).map(|pause| pause.until)
     }
 }
 
@@ -130,19 +216,65 @@ mod tests {
         assert_eq!(after("soon"), None);
     }
 
+    fn failure() -> Failure {
+        Failure::new(Exit::Closed, "it broke off")
+    }
+
     #[test]
-    fn waits_double_up_to_a_minute_and_end_with_the_tries() {
-        let failure = || Failure::new(Exit::Closed, "it broke off");
-        let passing = Failed {
-            failure: failure(),
-            transient: true,
-            after: None,
-        };
+    fn waits_double_up_to_a_minute_by_half_of_them_at_random_and_end_with_the_tries() {
+        let passing = Failed::passing(failure());
         let mut retries = Retries::new(8);
-        let waits: Vec<u64> = std::iter::from_fn(|| retries.next(&passing))
-            .map(|wait| wait.as_secs())
-            .collect();
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+        let mut waits = std::iter::from_fn(|| retries.next(&passing));
+        for most in [1, 2, 4, 8, 16, 32, 60, 60].map(Duration::from_secs) {
+            let wait = waits.next();
+            assert!(
+                wait.is_some_and(|wait| most / 2 <= wait && wait <= most),
+                "{wait:?} of {most:?}"
+            );
+        }
+        assert_eq!(waits.next(), None);
         assert_eq!(Retries::new(8).next(&Failed::lasting(failure())), None);
+        let drawn: std::collections::HashSet<_> = (0..20).map(|_| some_of(FIRST_WAIT)).collect();
+        assert!(drawn.len() > 1, "everybody comes back at once");
+    }
+
+    #[test]
+    fn what_fails_together_pauses_once_and_others_of_the_origin_wait_with_it() -> Result<(), url::ParseError>
+    {
+        let pauses = Pauses::default();
+        let (url, other) = (Url::parse("https://a/x")?, Url::parse("https://b/")?);
+        let down = Failed {
+            of_origin: true,
+            ..Failed::passing(failure())
+        };
+        let begun = Instant::now();
+        let second = |count| begun + Duration::from_secs(count);
+        assert_eq!(pauses.until(&url), None);
+        let first = pauses.after(&url, &down, begun, second(1), Duration::from_secs(1));
+        assert_eq!(first, second(2));
+        // A thousand that were under way too.
+        for wait in 1..=1_000 {
+            let until = pauses.after(&url, &down, begun, second(1), Duration::from_secs(wait));
+            assert_eq!(until, first);
+        }
+        assert_eq!(pauses.until(&Url::parse("https://a/y")?), Some(first));
+        assert_eq!(pauses.until(&other), None);
+        // One that began afterwards.
+        let again = pauses.after(&url, &down, second(2), second(3), Duration::from_secs(2));
+        assert_eq!(again, second(5));
+        // One that the server told when, though it was under way.
+        let told = Failed {
+            of_origin: true,
+            after: Some(Duration::from_secs(7)),
+            ..Failed::passing(failure())
+        };
+        let until = pauses.after(&url, &told, begun, second(3), Duration::from_secs(7));
+        assert_eq!(until, second(10));
+        // What concerns one URL alone.
+        let reset = Failed::passing(failure());
+        let own = pauses.after(&other, &reset, begun, second(3), Duration::from_secs(4));
+        assert_eq!(own, second(7));
+        assert_eq!(pauses.until(&other), None);
+        Ok(())
     }
 }

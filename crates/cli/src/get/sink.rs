@@ -14,6 +14,7 @@ use fullbore::Incoming;
 use http_body::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Exit, Failure};
 
@@ -69,12 +70,12 @@ pub(crate) async fn receive(
     received: &mut u64,
 ) -> Result<(), Failure> {
     let draft = disk.draft(target);
-    match receive_into(draft, body, disk, progress, received, None).await {
+    match receive_into(draft, body, disk, progress, received, Bounds::default()).await {
         Ok(Received::Whole) => Ok(()),
         Err(Broken::Body(error, _)) => Err(Failure::from_library(place, &error)),
         Err(Broken::Target(failure)) => Err(failure),
-        // A body without an extent ends where it ends.
-        Ok(Received::Short(_)) | Err(Broken::Length(_)) => {
+        // A body without bounds ends where it ends.
+        Ok(Received::Short(_)) | Err(Broken::Length(_) | Broken::Late(_)) => {
             let text = format!("{place}: the body has another length by a fault of this program");
             Err(Failure::new(Exit::Other, text))
         }
@@ -85,6 +86,8 @@ pub(crate) async fn receive(
 pub(super) enum Broken {
     /// The body broke off. The draft has all that came.
     Body(fullbore::Error, Draft),
+    /// The deadline has passed.
+    Late(Draft),
     /// The body is not as long as its range.
     Length(Draft),
     /// The target cannot be written.
@@ -105,7 +108,16 @@ impl From<Failure> for Broken {
     }
 }
 
-/// Receives a body behind what the draft has of it. `extent` says where the body of a 206 response ends.
+/// What ends a body beside itself.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Bounds {
+    /// Where the body of a 206 response ends.
+    pub(super) extent: Option<Extent>,
+    /// When the try has taken too long.
+    pub(super) deadline: Option<Instant>,
+}
+
+/// Receives a body behind what the draft has of it.
 ///
 /// # Errors
 /// See [`Broken`].
@@ -115,7 +127,7 @@ pub(super) async fn receive_into(
     disk: &Disk,
     progress: &Progress,
     received: &mut u64,
-    extent: Option<Extent>,
+    bounds: Bounds,
 ) -> Result<Received, Broken> {
     if let Some(length) = body.size_hint().exact() {
         progress.expect(length);
@@ -127,14 +139,22 @@ pub(super) async fn receive_into(
     };
     let mut sink = Sink::new(draft, disk);
     loop {
-        match poll_fn(|cx| sink.poll_step(cx, body, &mut count)).await {
+        let step = poll_fn(|cx| sink.poll_step(cx, body, &mut count));
+        let step = match bounds.deadline {
+            None => step.await,
+            Some(at) => match timeout_at(at, step).await {
+                Ok(step) => step,
+                Err(_) => return Err(Broken::Late(sink.keep().await?)),
+            },
+        };
+        match step {
             Step::Write => sink.begin_write(),
             Step::Wrote(draft) => sink.draft = Some(draft?),
             Step::Failed(error) => return Err(Broken::Body(error, sink.keep().await?)),
             Step::End => break,
         }
     }
-    match extent {
+    match bounds.extent {
         Some(extent) if *received != extent.end => Err(Broken::Length(sink.keep().await?)),
         Some(extent) if extent.end < extent.total => Ok(Received::Short(sink.keep().await?)),
         _ => {

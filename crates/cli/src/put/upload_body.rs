@@ -1,7 +1,8 @@
 //! A file, or standard input, as a request body.
 //!
 //! A thread reads 256 KiB at a time, one chunk ahead of the one being sent. It is a thread of its own, and not one of
-//! the runtime's, so that a silent pipe on standard input never holds up the end of the program.
+//! the runtime's, so that a silent pipe on standard input never holds up the end of the program. A regular file is read
+//! at offsets of its own, so that its body can be cloned and sent again.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -21,21 +23,23 @@ const CHUNK: usize = 256 * 1024;
 /// A chunk that fills less than this of its buffer is copied, so that a slow pipe does not hold 256 KiB for a line.
 const WORTH_ITS_BUFFER: usize = CHUNK / 4;
 
-/// The body. Its length is that of the file when it was opened; what is appended later is not sent.
-pub(super) struct UploadBody {
-    chunks: mpsc::Receiver<Result<Bytes, Failure>>,
-    left: Option<u64>,
-    progress: Arc<Progress>,
-    fault: Arc<Mutex<Option<Failure>>>,
-    _ended: oneshot::Sender<()>,
+/// What is to be uploaded.
+pub(super) enum UploadSource {
+    /// A regular file: its body can be had again.
+    File(FileBody),
+    /// A pipe or a device: what was read is gone.
+    Stream(StreamBody),
 }
 
 /// What remains known of a body after it was given to the library.
 pub(super) struct Sent {
     length: Option<u64>,
-    fault: Arc<Mutex<Option<Failure>>>,
+    fault: Fault,
     ended: oneshot::Receiver<()>,
 }
+
+/// Why a body could not be read.
+type Fault = Arc<Mutex<Option<Failure>>>;
 
 impl Sent {
     /// How long the body is, if that was known at the start.
@@ -48,32 +52,171 @@ impl Sent {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until the body was sent or given up.
+    /// Waits until the body, and each of its clones, was sent or given up.
     pub(super) async fn ended(&mut self) {
-        // Nothing is ever sent: the other half goes with the body.
+        // Nothing is ever sent: the other half goes with the last body.
         let _ = (&mut self.ended).await;
     }
 }
 
-impl UploadBody {
-    /// Opens the file (`-` is standard input) and begins to read.
-    pub(super) fn open(path: &Path, progress: Arc<Progress>) -> Result<(Self, Sent), Failure> {
-        let (source, length): (Box<dyn Read + Send>, _) = if path == Path::new("-") {
-            (Box::new(io::stdin()), None)
-        } else {
-            let wrong = |error| Failure::from_io("read", path, &error);
-            let file = File::open(path).map_err(wrong)?;
-            let found = file.metadata().map_err(wrong)?;
-            if found.is_dir() {
-                return Err(wrong(io::ErrorKind::IsADirectory.into()));
-            }
-            // A FIFO or a device says nothing about how much is to come.
-            let length = found.is_file().then_some(found.len());
-            (Box::new(file), length)
-        };
-        Self::begin(source, path.to_owned(), length, progress)
+/// Opens the file; `-` is standard input.
+pub(super) fn open(path: &Path, progress: Arc<Progress>) -> Result<(UploadSource, Sent), Failure> {
+    if path == Path::new("-") {
+        let (body, sent) = StreamBody::begin(Box::new(io::stdin()), path.to_owned(), None, progress)?;
+        return Ok((UploadSource::Stream(body), sent));
+    }
+    let wrong = |error| Failure::from_io("read", path, &error);
+    let file = File::open(path).map_err(wrong)?;
+    let found = file.metadata().map_err(wrong)?;
+    if found.is_dir() {
+        return Err(wrong(io::ErrorKind::IsADirectory.into()));
+    }
+    if !found.is_file() {
+        // A FIFO or a device says nothing about how much is to come.
+        let (body, sent) = StreamBody::begin(Box::new(file), path.to_owned(), None, progress)?;
+        return Ok((UploadSource::Stream(body), sent));
+    }
+    let (ending, ended) = oneshot::channel();
+    let body = FileBody {
+        source: Arc::new(Source {
+            file,
+            path: path.to_owned(),
+            length: found.len(),
+            modified: found.modified().ok(),
+        }),
+        progress,
+        fault: Fault::default(),
+        reading: None,
+        _ended: Arc::new(ending),
+    };
+    let sent = Sent {
+        length: Some(found.len()),
+        fault: Arc::clone(&body.fault),
+        ended,
+    };
+    Ok((UploadSource::File(body), sent))
+}
+
+/// The body of a regular file. Its length is that of the file when it was opened; what is appended later is not sent.
+/// A clone begins anew.
+pub(super) struct FileBody {
+    source: Arc<Source>,
+    progress: Arc<Progress>,
+    fault: Fault,
+    /// None until the body is first polled.
+    reading: Option<StreamBody>,
+    _ended: Arc<oneshot::Sender<()>>,
+}
+
+/// An open file, as it was then.
+struct Source {
+    file: File,
+    path: PathBuf,
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Clone for FileBody {
+    fn clone(&self) -> Self {
+        Self {
+            source: Arc::clone(&self.source),
+            progress: Arc::clone(&self.progress),
+            fault: Arc::clone(&self.fault),
+            reading: None,
+            _ended: Arc::clone(&self._ended),
+        }
+    }
+}
+
+impl FileBody {
+    fn begin(&self) -> Result<StreamBody, Failure> {
+        let source = Arc::clone(&self.source);
+        let wrong = |error| Failure::from_io("read", &source.path, &error);
+        let found = source.file.metadata().map_err(wrong)?;
+        if found.modified().ok() != source.modified || found.len() < source.length {
+            return Err(Failure::new(
+                Exit::LocalIo,
+                format!(
+                    "{} was changed before it was sent; run it again once nobody writes to it",
+                    source.path.display()
+                ),
+            ));
+        }
+        self.progress.begin_anew();
+        let (path, length) = (source.path.clone(), source.length);
+        let from_its_beginning = Box::new(At { source, offset: 0 });
+        let (mut body, _) =
+            StreamBody::begin(from_its_beginning, path, Some(length), Arc::clone(&self.progress))?;
+        body.fault = Arc::clone(&self.fault);
+        Ok(body)
     }
 
+    fn left(&self) -> u64 {
+        let left = self.reading.as_ref().and_then(|reading| reading.left);
+        left.unwrap_or(self.source.length)
+    }
+}
+
+impl Body for FileBody {
+    type Data = Bytes;
+    type Error = Failure;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        if self.reading.is_none() {
+            match self.begin() {
+                Ok(reading) => self.reading = Some(reading),
+                Err(failure) => {
+                    keep_fault(&self.fault, &failure);
+                    return Poll::Ready(Some(Err(failure)));
+                }
+            }
+        }
+        match &mut self.reading {
+            Some(reading) => Pin::new(reading).poll_frame(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left())
+    }
+}
+
+/// A file that is read from an offset on, whoever else reads it.
+struct At {
+    source: Arc<Source>,
+    offset: u64,
+}
+
+impl Read for At {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        #[cfg(unix)]
+        let count = std::os::unix::fs::FileExt::read_at(&self.source.file, buffer, self.offset)?;
+        #[cfg(windows)]
+        let count = std::os::windows::fs::FileExt::seek_read(&self.source.file, buffer, self.offset)?;
+        self.offset += u64::try_from(count).unwrap_or(u64::MAX);
+        Ok(count)
+    }
+}
+
+/// What a thread reads, chunk by chunk.
+pub(super) struct StreamBody {
+    chunks: mpsc::Receiver<Result<Bytes, Failure>>,
+    left: Option<u64>,
+    progress: Arc<Progress>,
+    fault: Fault,
+    _ended: oneshot::Sender<()>,
+}
+
+impl StreamBody {
+    /// Begins to read; `length` bytes, or to the end.
     fn begin(
         source: Box<dyn Read + Send>,
         path: PathBuf,
@@ -85,7 +228,7 @@ impl UploadBody {
             .name("upload".to_owned())
             .spawn(move || read(source, &path, length, &sender))
             .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
-        let fault = Arc::new(Mutex::new(None));
+        let fault = Fault::default();
         let (ending, ended) = oneshot::channel();
         let body = Self {
             chunks,
@@ -98,7 +241,7 @@ impl UploadBody {
     }
 }
 
-impl Body for UploadBody {
+impl Body for StreamBody {
     type Data = Bytes;
     type Error = Failure;
 
@@ -115,7 +258,7 @@ impl Body for UploadBody {
                 Some(Ok(Frame::data(chunk)))
             }
             Some(Err(failure)) => {
-                *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure.clone());
+                keep_fault(&self.fault, &failure);
                 Some(Err(failure))
             }
         })
@@ -128,6 +271,10 @@ impl Body for UploadBody {
     fn size_hint(&self) -> SizeHint {
         self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
+}
+
+fn keep_fault(fault: &Fault, failure: &Failure) {
+    *fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure.clone());
 }
 
 /// Sends chunk after chunk; stops when the body is gone.
@@ -187,7 +334,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     async fn send(content: &'static [u8], length: Option<u64>) -> (Result<Bytes, Exit>, Option<Exit>) {
-        let begun = UploadBody::begin(
+        let begun = StreamBody::begin(
             Box::new(content),
             PathBuf::from("file"),
             length,
@@ -229,5 +376,32 @@ mod tests {
         let (got, fault) = send(b"hello", Some(6)).await;
         assert_eq!(got, Err(Exit::LocalIo));
         assert_eq!(fault, Some(Exit::LocalIo));
+    }
+
+    #[tokio::test]
+    async fn a_file_can_be_sent_again_from_its_beginning_but_not_once_it_was_changed() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("file");
+        std::fs::write(&path, "hello")?;
+        let progress = Progress::hidden();
+        let (body, mut sent) = match open(&path, Arc::clone(&progress)) {
+            Ok((UploadSource::File(body), sent)) => (body, sent),
+            _ => return Err(io::Error::other("no file")),
+        };
+        for again in [body.clone(), body.clone()] {
+            let got = again.collect().await.map(http_body_util::Collected::to_bytes);
+            assert_eq!(got.map_err(|failure| failure.exit), Ok(Bytes::from("hello")));
+            assert_eq!(progress.bytes(), 5, "what was sent before counts no more");
+        }
+        let half = body.clone();
+        std::fs::write(&path, "hallo")?;
+        let later = SystemTime::now() + std::time::Duration::from_secs(10);
+        File::options().append(true).open(&path)?.set_modified(later)?;
+        let got = half.collect().await.map(http_body_util::Collected::to_bytes);
+        assert_eq!(got.map_err(|failure| failure.exit), Err(Exit::LocalIo));
+        assert_eq!(sent.fault().map(|failure| failure.exit), Some(Exit::LocalIo));
+        drop(body);
+        sent.ended().await;
+        Ok(())
     }
 }

@@ -85,7 +85,7 @@ pub(crate) fn http2(
 }
 
 /// A frame's type, flags and stream; its payload is read and forgotten.
-fn receive_frame(stream: &mut TcpStream) -> io::Result<(u8, u8, u32)> {
+pub(crate) fn receive_frame(stream: &mut TcpStream) -> io::Result<(u8, u8, u32)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head)?;
     let [a, b, c, kind, flags, s0, s1, s2, s3] = head;

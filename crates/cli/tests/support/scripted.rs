@@ -35,6 +35,24 @@ impl Asked {
         range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
     }
 
+    fn read(stream: u32, decoder: &mut Decoder, block: &[u8]) -> io::Result<Self> {
+        let limits = FieldLimits {
+            max_bytes: 1 << 16,
+            max_fields: 100,
+        };
+        let mut section = FieldSection::new();
+        decoder
+            .decode(block, &limits, &mut section)
+            .map_err(io::Error::other)?;
+        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        let fields = section.fields().iter();
+        let fields = fields.map(|field| (text(field.name.as_bytes()), text(field.value.as_bytes())));
+        Ok(Asked {
+            stream,
+            fields: fields.collect(),
+        })
+    }
+
     pub(crate) fn is_whole(&self) -> bool {
         !self.fields.contains_key("range") && !self.fields.contains_key("if-range")
     }
@@ -54,17 +72,38 @@ type Script = dyn Fn(usize, &Asked) -> (Vec<u8>, Then) + Send + Sync;
 pub(crate) struct Server {
     address: String,
     asked: Arc<Mutex<usize>>,
+    body: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Server {
     pub(crate) fn start(
         script: impl Fn(usize, &Asked) -> (Vec<u8>, Then) + Send + Sync + 'static,
     ) -> TestResult<Self> {
+        Self::listen(false, script)
+    }
+
+    /// As [`Self::start`], but each request is answered once its body has come.
+    pub(crate) fn of_uploads(
+        script: impl Fn(usize, &Asked) -> (Vec<u8>, Then) + Send + Sync + 'static,
+    ) -> TestResult<Self> {
+        Self::listen(true, script)
+    }
+
+    fn listen(
+        whole: bool,
+        script: impl Fn(usize, &Asked) -> (Vec<u8>, Then) + Send + Sync + 'static,
+    ) -> TestResult<Self> {
         let asked = Arc::new(Mutex::new(0));
+        let body = Arc::new(Mutex::new(Vec::new()));
         let script: Arc<Script> = Arc::new(script);
-        let count = Arc::clone(&asked);
-        let address = peer::listen(move |stream| talk(stream, &*script, &count))?;
-        Ok(Server { address, asked })
+        let (count, octets) = (Arc::clone(&asked), Arc::clone(&body));
+        let address = peer::listen(move |stream| talk(stream, whole, &*script, &count, &octets))?;
+        Ok(Server { address, asked, body })
+    }
+
+    /// The body of the last request.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        self.body.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -76,37 +115,41 @@ impl Server {
     }
 }
 
-fn talk(stream: &mut TcpStream, script: &Script, count: &Mutex<usize>) -> io::Result<()> {
+fn talk(
+    stream: &mut TcpStream,
+    whole: bool,
+    script: &Script,
+    count: &Mutex<usize>,
+    body: &Mutex<Vec<u8>>,
+) -> io::Result<()> {
     stream.read_exact(&mut [0; 24])?;
     stream.write_all(&frames::settings())?;
     stream.write_all(&frames::settings_ack())?;
     let mut decoder = Decoder::new(4_096);
+    let mut asked: Option<Asked> = None;
     loop {
         let mut head = [0; 9];
         stream.read_exact(&mut head)?;
-        let [a, b, c, kind, _, s0, s1, s2, s3] = head;
+        let [a, b, c, kind, flags, s0, s1, s2, s3] = head;
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         stream.read_exact(&mut payload)?;
-        if kind != frames::HEADERS {
+        match kind {
+            frames::HEADERS => {
+                let id = u32::from_be_bytes([s0, s1, s2, s3]);
+                asked = Some(Asked::read(id, &mut decoder, &payload)?);
+                body.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+            frames::DATA => {
+                body.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend(&payload);
+            }
+            _ => continue,
+        }
+        if whole && flags & END_STREAM == 0 {
             continue;
         }
-        let limits = FieldLimits {
-            max_bytes: 1 << 16,
-            max_fields: 100,
-        };
-        let mut section = FieldSection::new();
-        decoder
-            .decode(&payload, &limits, &mut section)
-            .map_err(io::Error::other)?;
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-        let asked = Asked {
-            stream: u32::from_be_bytes([s0, s1, s2, s3]),
-            fields: section
-                .fields()
-                .iter()
-                .map(|field| (text(field.name.as_bytes()), text(field.value.as_bytes())))
-                .collect(),
-        };
+        let Some(asked) = asked.take() else { continue };
         let number = {
             let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
             *count += 1;

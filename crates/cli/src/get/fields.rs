@@ -1,0 +1,132 @@
+//! Which header fields a request carries: those that the user gave go to the origins that the user named, and no further.
+//!
+//! A field of any name may be a secret. A redirect, or a list that somebody else has written, does not decide who is told.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use http::HeaderMap;
+use url::{Origin, Url};
+
+use crate::args::HeaderLine;
+use crate::connect;
+
+/// The fields of a run's requests.
+pub(crate) struct Fields {
+    /// With those of `-H`.
+    all: HeaderMap,
+    /// Without them.
+    own: HeaderMap,
+    /// Whether `-H` was given at all.
+    given: bool,
+    /// `--location-trusted`.
+    everywhere: bool,
+    origins: Mutex<HashSet<Origin>>,
+    told: AtomicBool,
+}
+
+impl Fields {
+    /// The fields of `-H` go to the origins of the URLs that were typed.
+    pub(crate) fn new(lines: &[HeaderLine], everywhere: bool, typed: &[String]) -> Self {
+        let origins = typed
+            .iter()
+            .filter_map(|text| Some(Url::parse(text).ok()?.origin()));
+        Self {
+            all: connect::request_headers(lines),
+            own: connect::request_headers(&[]),
+            given: !lines.is_empty(),
+            everywhere,
+            origins: Mutex::new(origins.collect()),
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// A URL is next; when none was typed, the first of the list names the origin.
+    pub(crate) fn next(&self, text: &str) {
+        if !self.given || self.everywhere {
+            return;
+        }
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (true, Ok(url)) = (origins.is_empty(), Url::parse(text)) {
+            origins.insert(url.origin());
+        }
+    }
+
+    /// What a request to a URL of the run carries.
+    pub(crate) fn of(&self, url: &Url) -> HeaderMap {
+        if self.may_know(url) {
+            self.all.clone()
+        } else {
+            self.own.clone()
+        }
+    }
+
+    /// What a request carries after this redirect.
+    pub(crate) fn after_redirect(&self, fields: &mut HeaderMap, from: &Url, to: &Url) {
+        if !self.everywhere && from.origin() != to.origin() {
+            fields.clone_from(&self.own);
+        }
+    }
+
+    /// Says once that the fields were not sent, with the first URL that did not get them.
+    pub(crate) fn note(&self, url: &Url) -> Option<String> {
+        if self.may_know(url) || self.told.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        Some(format!(
+            "{url}: the fields of -H are sent only to the origins typed on the command line, or to the first of a list; \
+             --location-trusted sends them to all"
+        ))
+    }
+
+    fn may_know(&self, url: &Url) -> bool {
+        if !self.given || self.everywhere {
+            return true;
+        }
+        let origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        origins.contains(&url.origin())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(everywhere: bool, typed: &[&str]) -> Fields {
+        let lines = ["X-Api-Key: secret".parse()];
+        let lines: Vec<HeaderLine> = lines.into_iter().flatten().collect();
+        let typed: Vec<String> = typed.iter().map(ToString::to_string).collect();
+        Fields::new(&lines, everywhere, &typed)
+    }
+
+    fn told(fields: &Fields, url: &str) -> Option<bool> {
+        Some(fields.of(&Url::parse(url).ok()?).contains_key("x-api-key"))
+    }
+
+    #[test]
+    fn every_origin_that_was_typed_is_told_and_no_other() {
+        let some = fields(false, &["https://a/x", "https://b:444/y"]);
+        some.next("https://c/");
+        for (url, is_told) in [
+            ("https://a/z", true),
+            ("https://a:443/", true),
+            ("https://b:444/", true),
+            ("https://b/", false),
+            ("http://a/", false),
+            ("https://c/", false),
+        ] {
+            assert_eq!(told(&some, url), Some(is_told), "{url}");
+        }
+        assert_eq!(told(&fields(true, &["https://a/"]), "http://c/"), Some(true));
+    }
+
+    #[test]
+    fn the_first_url_of_a_list_names_the_origin_when_none_was_typed() {
+        let list = fields(false, &[]);
+        list.next("https://a/1");
+        list.next("https://b/1");
+        assert_eq!(told(&list, "https://a/2"), Some(true));
+        assert_eq!(told(&list, "https://b/1"), Some(false));
+    }
+}

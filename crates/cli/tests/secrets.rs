@@ -1,0 +1,187 @@
+//! What only the user and the origin that the user named are to know: where it is sent, and where it is shown.
+
+mod support;
+
+use std::convert::Infallible;
+use std::fs;
+use std::future::{Ready, ready};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use fullbore::Incoming;
+use http::{Request, Response};
+use http_body_util::Full;
+use support::frames::END_STREAM;
+use support::scripted::{Server, Then, data, head};
+use support::{TestResult, run};
+use tower_service::Service;
+
+/// The keys that came, one for each request.
+type Keys = Arc<Mutex<Vec<Option<String>>>>;
+
+/// A server that answers every request with the same short body, or a redirect, and notes the keys that it was sent.
+fn noting(redirect: Option<String>) -> TestResult<(Server, Keys)> {
+    let keys = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&keys);
+    let server = Server::start(move |_, asked| {
+        let key = asked.fields.get("x-api-key").cloned();
+        noted.lock().unwrap_or_else(PoisonError::into_inner).push(key);
+        let out = match &redirect {
+            Some(to) => head(asked.stream, END_STREAM, &[(":status", "302"), ("location", to)]),
+            None => {
+                let mut out = head(asked.stream, 0, &[(":status", "200")]);
+                out.extend(data(asked.stream, b"body", true));
+                out
+            }
+        };
+        (out, Then::Go)
+    })?;
+    Ok((server, keys))
+}
+
+fn keys(noted: &Mutex<Vec<Option<String>>>) -> Vec<Option<String>> {
+    noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+const KEY: [&str; 2] = ["-H", "X-Api-Key: secret"];
+
+#[test]
+fn a_field_of_any_name_stays_with_the_origin_that_redirects() -> TestResult {
+    let (away, told) = noting(None)?;
+    let (near, first) = noting(Some(away.url()))?;
+    let folder = tempfile::tempdir()?;
+    let url = near.url();
+    run(folder.path(), [&["get", "-L", &url][..], &KEY].concat())?.succeeded();
+    assert_eq!(keys(&first), [Some("secret".to_owned())]);
+    assert_eq!(keys(&told), [None]);
+    let trusted = [&["get", "--location-trusted", &url][..], &KEY].concat();
+    run(folder.path(), trusted)?.succeeded();
+    assert_eq!(keys(&told), [None, Some("secret".to_owned())]);
+    Ok(())
+}
+
+#[test]
+fn a_list_tells_the_fields_to_its_first_origin_and_says_so() -> TestResult {
+    let (near, first) = noting(None)?;
+    let (away, told) = noting(None)?;
+    let folder = tempfile::tempdir()?;
+    fs::write(
+        folder.path().join("list"),
+        format!("{}\n{}\n", near.url(), away.url()),
+    )?;
+    let args = [&["get", "--discard", "-i", "list"][..], &KEY].concat();
+    let ended = run(folder.path(), args)?;
+    ended.succeeded();
+    assert_eq!(
+        (keys(&first), keys(&told)),
+        (vec![Some("secret".to_owned())], vec![None])
+    );
+    assert!(ended.stderr.contains("--location-trusted"), "{ended:?}");
+
+    // Whoever types both means both.
+    let (one, two) = (near.url(), away.url());
+    run(
+        folder.path(),
+        [&["get", "--discard", &one, &two][..], &KEY].concat(),
+    )?
+    .succeeded();
+    assert_eq!(keys(&told), [None, Some("secret".to_owned())]);
+    Ok(())
+}
+
+/// Redirects every request.
+#[derive(Clone)]
+struct Redirecting(String);
+
+impl Service<Request<Incoming>> for Redirecting {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Incoming>) -> Self::Future {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = http::StatusCode::FOUND;
+        if let Ok(to) = self.0.parse() {
+            response.headers_mut().insert("location", to);
+        }
+        ready(Ok(response))
+    }
+}
+
+#[test]
+fn a_redirect_from_https_to_http_is_refused_unless_it_is_asked_for() -> TestResult {
+    let (away, _) = noting(None)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let signed = fullbore::tls::self_signed(&["localhost"])?;
+    let tls = fullbore::tls::server_config(signed.cert_pem.as_bytes(), signed.key_pem.as_bytes())?;
+    let origin = runtime.block_on(async {
+        let server = fullbore::Server::bind("127.0.0.1:0")
+            .await?
+            .tls_config(Arc::new(tls));
+        let origin = format!("https://{}", server.local_addr()?);
+        tokio::spawn(server.serve(Redirecting(away.url())));
+        TestResult::Ok(origin)
+    })?;
+    let folder = tempfile::tempdir()?;
+    let get = |option| run(folder.path(), ["get", "--insecure", option, &origin]);
+    let refused = get("-L")?;
+    refused.failed_with(3);
+    assert!(refused.stderr.contains("--location-insecure"), "{refused:?}");
+    assert_eq!(away.asked(), 0, "{refused:?}");
+    let followed = get("--location-insecure")?;
+    followed.succeeded();
+    assert_eq!(followed.stdout, b"body");
+    Ok(())
+}
+
+#[test]
+fn a_password_in_a_url_is_printed_nowhere() -> TestResult {
+    let (redirecting, _) = noting(Some("http://user:hunter2@127.0.0.1:1/".to_owned()))?;
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("file"), "content")?;
+    fs::write(folder.path().join("list"), "http://user:hunter2@h/\n")?;
+    let url = redirecting.url();
+    for args in [
+        &["get", "--discard", "--json", "http://user:hunter2@h/"][..],
+        &["get", "--discard", "--json", "ftp://user:hunter2@h/"],
+        &["get", "--discard", "--json", "user:hunter2@h"],
+        &["get", "--discard", "--json", "-i", "list"],
+        &["get", "--discard", "--json", "-L", &url],
+        &["put", "file", "--json", "https://user:hunter2@h/"],
+    ] {
+        let ended = run(folder.path(), args)?;
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        let shown = String::from_utf8_lossy(&ended.stdout).into_owned() + &ended.stderr;
+        assert!(!shown.contains("hunter2"), "{args:?}: {ended:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_put_that_is_redirected_is_not_taken_for_done_and_follows_nothing() -> TestResult {
+    let (away, told) = noting(None)?;
+    let to = away.url();
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("file"), "content")?;
+    for status in ["307", "308"] {
+        let location = to.clone();
+        let server = Server::start(move |_, asked| {
+            let fields = [(":status", status), ("location", location.as_str())];
+            (head(asked.stream, END_STREAM, &fields), Then::Go)
+        })?;
+        let url = server.url();
+        let ended = run(folder.path(), [&["put", "file", &url][..], &KEY].concat())?;
+        ended.failed_with(14);
+        assert!(ended.stderr.contains(&to), "{ended:?}");
+    }
+    assert!(keys(&told).is_empty());
+    Ok(())
+}

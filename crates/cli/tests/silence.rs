@@ -1,0 +1,144 @@
+//! Servers that say nothing, or too little: what is waited for, how long, and with what words it ends.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use support::frames::{self, END_STREAM};
+use support::peer::{self, Then as After};
+use support::scripted::{HALF, Server, Then, V1, body, half, holds, rest};
+use support::{TestResult, names, run};
+
+fn url(address: &str) -> String {
+    format!("http://{address}/file")
+}
+
+#[test]
+fn a_server_that_sends_no_head_exits_with_13() -> TestResult {
+    let address = peer::http2(|_| Vec::new(), After::Wait)?;
+    let folder = tempfile::tempdir()?;
+    let ended = run(folder.path(), ["get", "--speed-time", "1", &url(&address)])?;
+    ended.failed_with(13);
+    assert!(ended.stderr.contains("no response"), "{ended:?}");
+    assert!(ended.stderr.contains("--speed-time"), "{ended:?}");
+    Ok(())
+}
+
+#[test]
+fn a_server_that_stops_in_the_body_exits_with_13_and_retry_resumes() -> TestResult {
+    let server = Server::start(|_, asked| match asked.from("\"v1\"") {
+        None => (half(asked, V1, &body(1)), Then::Go),
+        Some(from) => (rest(asked, V1, &body(1), from), Then::Go),
+    })?;
+    let folder = tempfile::tempdir()?;
+    let get = |more: &[&str]| {
+        let url = server.url();
+        let args = [&["get", "--speed-time", "1", "-o", "out", &url][..], more].concat();
+        run(folder.path(), args)
+    };
+    let ended = get(&[])?;
+    ended.failed_with(13);
+    assert!(ended.stderr.contains("body"), "{ended:?}");
+    for name in names(folder.path())? {
+        std::fs::remove_file(folder.path().join(name))?;
+    }
+    get(&["--retry", "1"])?.succeeded();
+    holds(folder.path(), &body(1))
+}
+
+#[test]
+fn a_body_slower_than_the_limit_exits_with_13_and_one_that_is_not_limited_goes_on() -> TestResult {
+    let address = peer::listen(|stream| {
+        stream.read_exact(&mut [0; 24])?;
+        stream.write_all(&frames::settings())?;
+        stream.write_all(&frames::settings_ack())?;
+        stream.write_all(&frames::ok(1, None))?;
+        for _ in 0..150 {
+            stream.write_all(&frames::data(1, 0, b"x"))?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        stream.write_all(&frames::data(1, END_STREAM, b""))?;
+        std::io::copy(stream, &mut std::io::sink()).map(|_| ())
+    })?;
+    let folder = tempfile::tempdir()?;
+    let get = |limit| {
+        let url = url(&address);
+        run(
+            folder.path(),
+            ["get", "--speed-time", "1", "--speed-limit", limit, &url],
+        )
+    };
+    get("100000")?.failed_with(13);
+    let ended = get("0")?;
+    ended.succeeded();
+    assert_eq!(ended.stdout.len(), 150);
+    Ok(())
+}
+
+#[test]
+fn a_try_that_takes_longer_than_max_time_exits_with_13_and_what_came_is_resumed() -> TestResult {
+    let silent = peer::http2(|_| Vec::new(), After::Wait)?;
+    let folder = tempfile::tempdir()?;
+    let patient = ["get", "--speed-time", "0", "--max-time", "1", "-o", "out"];
+    let url = url(&silent);
+    let ended = run(folder.path(), [&patient[..], &[&url]].concat())?;
+    ended.failed_with(13);
+    assert!(
+        ended.stderr.contains("the response had not begun") && ended.stderr.contains("--max-time"),
+        "{ended:?}"
+    );
+
+    let server = Server::start(|_, asked| match asked.from("\"v1\"") {
+        None => (half(asked, V1, &body(1)), Then::Go),
+        Some(from) => {
+            assert_eq!(from, HALF);
+            (rest(asked, V1, &body(1), from), Then::Go)
+        }
+    })?;
+    let url = server.url();
+    let ended = run(folder.path(), [&patient[..], &["--retry", "1", &url]].concat())?;
+    ended.succeeded();
+    assert_eq!(server.asked(), 2);
+    holds(folder.path(), &body(1))?;
+
+    std::fs::write(folder.path().join("file"), "content")?;
+    let url = format!("http://{silent}/up");
+    let args = ["put", "--speed-time", "0", "--max-time", "1", "file", &url];
+    run(folder.path(), args)?.failed_with(13);
+    Ok(())
+}
+
+#[test]
+fn a_server_that_takes_nothing_of_an_upload_exits_with_13() -> TestResult {
+    // It never opens its window of 65,535 bytes again.
+    let address = peer::http2(|_| Vec::new(), After::Wait)?;
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("file"), vec![7; 1 << 20])?;
+    run(
+        folder.path(),
+        ["put", "--speed-time", "1", "file", &url(&address)],
+    )?
+    .failed_with(13);
+    Ok(())
+}
+
+#[test]
+fn a_server_that_refuses_with_an_error_is_asked_a_few_times_and_its_words_are_shown() -> TestResult {
+    let server = Server::start(|_, _| {
+        let mut payload = vec![0; 4];
+        payload.extend(11_u32.to_be_bytes());
+        payload.extend(b"slow down");
+        (frames::frame(frames::GOAWAY, 0, 0, &payload), Then::Go)
+    })?;
+    let folder = tempfile::tempdir()?;
+    let ended = run(folder.path(), ["get", "-o", "out", &server.url()])?;
+    ended.failed_with(18);
+    assert!(
+        ended.stderr.contains("ENHANCE_YOUR_CALM") && ended.stderr.contains("slow down"),
+        "{ended:?}"
+    );
+    // It was 80 times in a tenth of a second.
+    assert!(server.asked() <= 4, "{} requests", server.asked());
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Uploads that fail: which are sent again, and with what.
+
+mod support;
+
+use std::fs;
+
+use support::frames::{self, END_STREAM};
+use support::scripted::{Asked, Server, Then, head};
+use support::{TestResult, program, run};
+
+/// Three times as much fits into the window that a connection begins with.
+const CONTENT: &[u8] = &[7; 20_000];
+
+fn status(asked: &Asked, code: &str) -> Vec<u8> {
+    head(
+        asked.stream,
+        END_STREAM,
+        &[(":status", code), ("retry-after", "0")],
+    )
+}
+
+/// A folder with a file to upload.
+fn folder() -> TestResult<tempfile::TempDir> {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("file"), CONTENT)?;
+    Ok(folder)
+}
+
+#[test]
+fn an_upload_that_a_server_going_away_did_not_process_is_sent_again() -> TestResult {
+    for method in ["PUT", "POST"] {
+        let server = Server::of_uploads(|number, asked| match number {
+            1 => (frames::go_away(0, 0), Then::Go),
+            _ => (status(asked, "201"), Then::Go),
+        })?;
+        let folder = folder()?;
+        let args = [
+            "put",
+            "-X",
+            method,
+            "file",
+            &server.url(),
+            "--json",
+            "-o",
+            "answer",
+        ];
+        let ended = run(folder.path(), args)?;
+        ended.succeeded();
+        assert_eq!(server.asked(), 2);
+        assert!(server.body() == CONTENT, "another body");
+        let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
+        assert_eq!(document["sent"], CONTENT.len());
+    }
+    Ok(())
+}
+
+#[test]
+fn with_retry_a_put_is_sent_again_and_a_post_that_may_have_been_processed_is_not() -> TestResult {
+    for (method, tries, code) in [("PUT", 3, 0), ("POST", 1, 14)] {
+        let server = Server::of_uploads(|number, asked| match number {
+            1 | 2 => (status(asked, "503"), Then::Go),
+            _ => (status(asked, "201"), Then::Go),
+        })?;
+        let folder = folder()?;
+        let args = ["put", "-X", method, "--retry", "2", "file", &server.url()];
+        let ended = run(folder.path(), args)?;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert_eq!(server.asked(), tries, "{method}");
+        assert!(server.body() == CONTENT, "another body");
+    }
+    for (method, tries, code) in [("PUT", 2, 0), ("POST", 1, 10)] {
+        let server = Server::of_uploads(|number, asked| match number {
+            1 => (Vec::new(), Then::Close),
+            _ => (status(asked, "201"), Then::Go),
+        })?;
+        let folder = folder()?;
+        let args = ["put", "-X", method, "--retry", "1", "file", &server.url()];
+        let ended = run(folder.path(), args)?;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert_eq!(server.asked(), tries, "{method}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_status_that_does_not_pass_and_a_try_that_was_not_asked_for_are_not_repeated() -> TestResult {
+    for (code, retry) in [("403", "5"), ("503", "0")] {
+        let server = Server::of_uploads(move |_, asked| (status(asked, code), Then::Go))?;
+        let folder = folder()?;
+        run(folder.path(), ["put", "--retry", retry, "file", &server.url()])?.failed_with(14);
+        assert_eq!(server.asked(), 1);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_read_from_a_pipe_is_not_sent_again() -> TestResult {
+    let server = Server::of_uploads(|_, asked| (status(asked, "503"), Then::Go))?;
+    let folder = folder()?;
+    let ended = support::ended(
+        program(folder.path())
+            .args(["put", "--retry", "5", "-", &server.url()])
+            .stdin(fs::File::open(folder.path().join("file"))?),
+    )?;
+    ended.failed_with(14);
+    assert_eq!(server.asked(), 1);
+    Ok(())
+}
