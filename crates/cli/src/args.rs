@@ -370,6 +370,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds_or_time)]
     pub(crate) drain_timeout: Duration,
 
+    /// Serve paths with names that begin with a dot too, such as /.git/config [default: 404, except below /.well-known]
+    #[arg(long)]
+    pub(crate) hidden: bool,
+
     /// Without TLS, have the system send the pages of files without a copy, as sendfile does (Linux) [default: read files as
     /// they leave]. Only for files that nothing changes while they are served: of a file that is cut short or written in
     /// place a client may receive zeros, or a mixture of the old and the new content. The server closes the connection when

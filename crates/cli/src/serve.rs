@@ -12,6 +12,8 @@
 //! | `open` | names become an open file that is inside the root |
 //! | `files` | GET and HEAD: the file's answer |
 //! | `disk` | reading with and without the patience to wait |
+//! | `jobs` | blocking jobs, a share for each peer |
+//! | `optional` | system calls that may be denied |
 //! | `cache`, `identity` | files that were asked for lately, and whether they are still what they were |
 //! | `representation` | the fields that describe a file |
 //! | `conditional` | RFC 9110 section 13 |
@@ -26,8 +28,9 @@
 //! | `respond` | short answers, `date` and `server` |
 //! | `log` | the access log |
 //!
-//! What is served: every regular file under the root that the process may read, names that begin with a dot included,
-//! and whatever symbolic links lead to as long as it is under the root too. Directories answer with their index file,
+//! What is served: every regular file under the root that the process may read, and whatever symbolic links lead to as long as
+//! it is under the root too. Paths with a name that begins with a dot are not found unless [`Settings::hidden`] is set,
+//! `/.well-known` excepted. Directories answer with their index file,
 //! and are never listed.
 
 mod buffers;
@@ -37,8 +40,11 @@ mod disk;
 mod file_body;
 mod files;
 mod identity;
+mod jobs;
 mod log;
 mod open;
+#[cfg(target_os = "linux")]
+mod optional;
 mod range;
 mod representation;
 mod resolve;
@@ -86,6 +92,13 @@ pub enum Uploads {
 pub struct Settings {
     /// What PUT and POST do. Default: [`Uploads::Refuse`].
     pub uploads: Uploads,
+    /// Whether paths with names that begin with a dot are served too, such as `/.git/config`; those below `/.well-known` always
+    /// are (RFC 8615). Default: no.
+    pub hidden: bool,
+    /// How many blocking jobs one peer may have queued or running at once: an address, or an IPv6 network of 64 bits. Others of
+    /// its requests wait for their turn. It holds where the peer is known: under [`fullbore::Server`]. Default: 8, of the 64
+    /// threads that `fullbore serve` has for them.
+    pub jobs_per_peer: usize,
     /// The file that answers for a directory. Default: `index.html`.
     pub index: String,
     /// A file of at most so many bytes is read whole, to be kept in memory. Default: 64 KiB.
@@ -108,8 +121,8 @@ pub struct Settings {
     /// What the chunks of all responses come to, in bytes, before all are as short as the first: none is longer than an
     /// eighth of what is left of this. Default: 2 MiB.
     pub all_chunks_bytes: usize,
-    /// Whether files that the system has in memory are handed over as ranges of `chunk_bytes` ([`fullbore::FileRange`]) rather
-    /// than read ahead: for fullbore's own server, on Linux. Default: no.
+    /// Whether files are handed over as ranges of `chunk_bytes` ([`fullbore::FileRange`]) once the system has them in memory,
+    /// rather than read ahead: for fullbore's own server, on Linux. Default: no.
     pub sends_files: bool,
     /// How many buffers of `chunk_bytes` are kept for the next reader once they are free, for all responses together.
     /// Default: 8, which is 2 MiB at the default `chunk_bytes`.
@@ -147,6 +160,8 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             uploads: Uploads::Refuse,
+            hidden: false,
+            jobs_per_peer: 8,
             index: "index.html".to_owned(),
             whole_body_bytes: 64 * 1024,
             one_frame_bytes: 16 * 1024,

@@ -279,6 +279,7 @@ fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
         uploads,
         max_upload_bytes: args.max_upload.0,
         min_free_bytes: args.min_free.map(|bytes| bytes.0),
+        hidden: args.hidden,
         sends_files: cfg!(target_os = "linux"),
         ..Settings::default()
     };

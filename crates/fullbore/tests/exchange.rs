@@ -6,6 +6,7 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use fullbore::client::handshake;
+use fullbore::server::PeerAddr;
 use fullbore::{BoxError, Client, Incoming, Server};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame};
@@ -412,15 +413,17 @@ async fn a_pooled_client_makes_one_connection_for_a_crowd() {
     let server = Server::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", server.local_addr().unwrap());
     let server = server.peer_addresses(true);
-    let serving = tokio::spawn(
-        server.serve(tower::service_fn(|request: Request<Incoming>| async move {
-            let peer = request
-                .extensions()
-                .get::<fullbore::server::PeerAddr>()
-                .map(|peer| peer.0.port());
-            Ok::<_, BoxError>(Response::new(full(peer.ok_or("no address")?.to_string())))
-        })),
-    );
+    let serving = tokio::spawn(server.serve(tower::service_fn(|request: Request<Incoming>| {
+        let handed_over_by = PeerAddr::current();
+        async move {
+            let peer = request.extensions().get::<PeerAddr>().copied();
+            if handed_over_by != peer || PeerAddr::current().is_some() {
+                return Err("the peer is known while its request is handed over, and then no more".into());
+            }
+            let port = peer.ok_or("no address")?.0.port();
+            Ok::<_, BoxError>(Response::new(full(port.to_string())))
+        }
+    })));
     let client = Client::new().unwrap();
     let tasks: Vec<_> = (0..50)
         .map(|_| {

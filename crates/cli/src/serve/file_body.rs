@@ -1,12 +1,13 @@
-//! The body of a response: nothing, a few octets in memory, or parts of a file read a chunk at a time.
+//! The body of a response: nothing, a few octets in memory, or parts of a file a chunk at a time.
 //!
-//! A chunk is read when it is asked for, as long as the system has it in memory, or is not read at all where the transport
-//! sends from files. From where it would have to wait for a disk, chunks are read one ahead of the one given out, by blocking
-//! jobs where they must, so a body holds one chunk itself beside the one that its reader has: two, however long the file is.
-//! Each is as long as all before it together, so that a stream whose peer takes nothing holds little, and chunks end where
-//! full frames do. The length is announced from the file as it was when opened. A file that grew is cut there; one that
-//! shrank makes the body fail, so that its stream is reset, or, once a chunk is the transport's to send, ends the connection:
-//! no short body passes for a whole one. Made by `files` and `respond`, polled by the transport.
+//! A chunk of a file is a range, which the transport reads just before it writes it, when the octets are in the system's memory. From
+//! where they are not, blocking jobs bring long stretches of the file there, one ahead of what is given out. Such a body holds
+//! no memory. Where the transport takes no ranges, or reading may wait at any time (FUSE), chunks are read into memory, one ahead
+//! of the one given out, by blocking jobs where they must, so a body holds one chunk itself beside the one that its reader
+//! has: two, however long the file is. Each is as long as all before it together, so that a stream whose peer takes nothing
+//! holds little, and chunks end where full frames do. The length is announced from the file as it was when opened. A file that
+//! grew is cut there; one that shrank makes the body fail, so that its stream is reset, or, once a chunk is the transport's to send,
+//! ends the connection: no short body passes for a whole one. Made by `files` and `respond`, polled by the transport.
 
 use std::collections::VecDeque;
 use std::future::Future as _;
@@ -15,16 +16,25 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fullbore::Chunk;
 use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 
 use super::buffers::Buffers;
 use super::disk::Patience;
+use super::jobs::{Job, Jobs, Peer};
 use super::source::Source;
+
+/// How much of a file one job brings into memory: as much as before that together, between these. Of 100 MiB that makes 29
+/// jobs, where chunks of 256 KiB were 404.
+const FIRST_STRETCH: u64 = 256 << 10;
+const LONGEST_STRETCH: u64 = 4 << 20;
+
+/// For how long what was brought into memory is taken to be there. Then it is looked at, or brought, anew.
+const WARM_FOR: Duration = Duration::from_secs(1);
 
 /// The body of every response that [`Files`](super::Files) gives. Its size hint is exact.
 #[derive(Debug)]
@@ -48,10 +58,21 @@ pub(super) enum Segment {
     File(Range<u64>),
 }
 
+/// What a body is read with.
+#[derive(Debug)]
+pub(super) struct Means {
+    pub(super) source: Source,
+    pub(super) buffers: Arc<Buffers>,
+    pub(super) jobs: Arc<Jobs>,
+    /// For whom.
+    pub(super) peer: Option<Peer>,
+    /// Whether the transport takes ranges of files.
+    pub(super) hands_over_ranges: bool,
+}
+
 #[derive(Debug)]
 struct FileBody {
-    source: Source,
-    buffers: Arc<Buffers>,
+    means: Means,
     runtime: Handle,
     segments: VecDeque<Segment>,
     /// Bytes not yet given out, those read ahead included.
@@ -61,15 +82,25 @@ struct FileBody {
     asked: usize,
     /// Whether a read had to wait: then the next ones may, and are begun early.
     cold: bool,
-    /// Whether the transport sends from files.
-    sends_files: bool,
+    warmth: Warmth,
+}
+
+/// What of the file jobs have brought into memory.
+#[derive(Debug)]
+struct Warmth {
+    range: Range<u64>,
+    since: Instant,
+    /// What is being brought.
+    coming: Option<(Job<io::Result<()>>, Range<u64>)>,
+    /// How long the last stretch was.
+    stretch: u64,
 }
 
 #[derive(Debug)]
 enum Ahead {
     Idle,
     Ready(Chunk),
-    Reading(JoinHandle<io::Result<Bytes>>),
+    Reading(Job<io::Result<Bytes>>),
     /// A read failed and was reported; nothing more comes, and `remaining` stays, so this is no end of stream.
     Failed,
 }
@@ -94,38 +125,64 @@ impl ServeBody {
         ServeBody(Kind::Memory(segments))
     }
 
-    /// A body of `segments`, the file's parts among them read from `source` in chunks. The first chunk is read here, if it
+    /// A body of `segments`, the file's parts among them got with these means. The first chunk is got here, if it
     /// is what comes first. To be called within a runtime's context.
     ///
     /// # Errors
     /// The first read failed, or was not possible with this patience.
     pub(super) fn file(
-        source: Source,
+        means: Means,
         segments: VecDeque<Segment>,
-        buffers: Arc<Buffers>,
-        sends_files: bool,
         patience: Patience,
     ) -> io::Result<ServeBody> {
         let remaining = segments.iter().map(Segment::len).sum();
         let mut body = FileBody {
-            source,
+            means,
             asked: 0,
-            buffers,
             runtime: Handle::current(),
             segments,
             remaining,
             ahead: Ahead::Idle,
             cold: patience == Patience::Wait,
-            sends_files,
+            warmth: Warmth {
+                range: 0..0,
+                since: Instant::now(),
+                coming: None,
+                stretch: 0,
+            },
         };
         if body.find_range() {
             return Ok(ServeBody(Kind::File(Box::new(body))));
         }
+        if patience == Patience::Wait && body.can_be_warmed() {
+            if let Some(range) = body.next_stretch() {
+                body.means.source.warm(&range)?;
+                body.warmth.came(range);
+                body.find_range();
+            }
+            return Ok(ServeBody(Kind::File(Box::new(body))));
+        }
         if let Some(range) = body.next_read() {
-            let chunk = read(&body.source, &body.buffers, &range, patience)?;
+            let chunk = read(&body.means.source, &body.means.buffers, &range, patience)?;
             body.ahead = Ahead::Ready(chunk.into());
         }
         Ok(ServeBody(Kind::File(Box::new(body))))
+    }
+}
+
+impl Warmth {
+    /// A stretch is in memory.
+    fn came(&mut self, range: Range<u64>) {
+        match self.range.end == range.start {
+            true => self.range.end = range.end,
+            false => self.range = range,
+        }
+        self.since = Instant::now();
+    }
+
+    /// Whether this is in memory, as far as anybody knows.
+    fn has(&self, range: &Range<u64>) -> bool {
+        self.range.start <= range.start && range.end <= self.range.end && self.since.elapsed() < WARM_FOR
     }
 }
 
@@ -144,7 +201,8 @@ impl FileBody {
         let Some(Segment::File(range)) = self.segments.front_mut() else {
             return None;
         };
-        let length = self.asked.clamp(self.buffers.first(), self.buffers.most());
+        let buffers = &self.means.buffers;
+        let length = self.asked.clamp(buffers.first(), buffers.most());
         self.asked = self.asked.saturating_add(length);
         let end = range.start.saturating_add(length as u64).min(range.end);
         let next = range.start..end;
@@ -158,12 +216,25 @@ impl FileBody {
     /// Has the next chunk sent as a range, if it can be; whether so. Such a chunk takes no memory, so that the first is as
     /// long as any.
     fn find_range(&mut self) -> bool {
-        let Some(Segment::File(range)) = self.segments.front_mut().filter(|_| self.sends_files) else {
+        let Means {
+            source,
+            buffers,
+            hands_over_ranges: true,
+            ..
+        } = &self.means
+        else {
             return false;
         };
-        let end = range.start.saturating_add(self.buffers.longest() as u64);
+        let Some(Segment::File(range)) = self.segments.front_mut() else {
+            return false;
+        };
+        let end = range.start.saturating_add(buffers.longest() as u64);
         let next = range.start..end.min(range.end);
-        let Some(found) = self.source.range(&next) else {
+        let found = match self.warmth.has(&next) {
+            true => source.range(&next),
+            false => source.range_in_memory(&next),
+        };
+        let Some(found) = found else {
             return false;
         };
         range.start = next.end;
@@ -174,16 +245,87 @@ impl FileBody {
         true
     }
 
-    /// Reads the next chunk, here if it is in memory.
-    fn read_next(&mut self) {
+    /// Whether jobs can bring the file into memory for ranges of it.
+    fn can_be_warmed(&self) -> bool {
+        self.means.hands_over_ranges && self.means.source.can_be_warmed()
+    }
+
+    /// What a job is to bring into memory next, if the front is of the file: what follows what is there.
+    fn next_stretch(&mut self) -> Option<Range<u64>> {
+        let Some(Segment::File(front)) = self.segments.front() else {
+            return None;
+        };
+        let warm = &mut self.warmth;
+        let start = match warm.has(&(front.start..front.start)) {
+            true => warm.range.end,
+            false => front.start,
+        };
+        if start >= front.end {
+            return None;
+        }
+        warm.stretch = (warm.stretch * 2).clamp(FIRST_STRETCH, LONGEST_STRETCH);
+        Some(start..start.saturating_add(warm.stretch).min(front.end))
+    }
+
+    /// Begins to bring the next stretch into memory.
+    fn begin_to_warm(&mut self) {
+        if let Some(range) = self.next_stretch() {
+            let (source, stretch) = (self.means.source.clone(), range.clone());
+            let job = self.begin(move || source.warm(&stretch));
+            self.warmth.coming = Some((job, range));
+        }
+    }
+
+    fn begin<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Job<T> {
+        self.means.jobs.begin(&self.runtime, self.means.peer, work)
+    }
+
+    /// Waits until the next chunk is in memory.
+    fn poll_warm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.warmth.coming.is_none() {
+            self.cold = true;
+            self.begin_to_warm();
+        }
+        let Some((job, range)) = &mut self.warmth.coming else {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        };
+        let range = range.clone();
+        let came = std::task::ready!(Pin::new(job).poll(cx));
+        self.warmth.coming = None;
+        came??;
+        self.warmth.came(range);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Begins with what comes next while what is given out leaves.
+    fn go_ahead(&mut self) {
         if self.find_range() {
             return;
         }
+        if !self.can_be_warmed() {
+            self.read_next();
+        }
+    }
+
+    /// Begins with the next stretch when half of the last one has been given out.
+    fn warm_ahead(&mut self) {
+        let Some(Segment::File(front)) = self.segments.front() else {
+            return;
+        };
+        let left = self.warmth.range.end.saturating_sub(front.start);
+        if self.warmth.coming.is_none() && left <= self.warmth.stretch / 2 && self.can_be_warmed() {
+            self.begin_to_warm();
+        }
+    }
+
+    /// Reads the next chunk, here if it is in memory.
+    fn read_next(&mut self) {
         let Some(range) = self.next_read() else {
             return;
         };
+        let Means { source, buffers, .. } = &self.means;
         if Patience::AT_ONCE_IS_POSSIBLE {
-            match read(&self.source, &self.buffers, &range, Patience::AtOnce) {
+            match read(source, buffers, &range, Patience::AtOnce) {
                 Ok(chunk) => {
                     self.ahead = Ahead::Ready(chunk.into());
                     return;
@@ -192,9 +334,9 @@ impl FileBody {
                 Err(_) => self.cold = true,
             }
         }
-        let (source, buffers) = (self.source.clone(), Arc::clone(&self.buffers));
-        let job = move || read(&source, &buffers, &range, Patience::Wait);
-        self.ahead = Ahead::Reading(self.runtime.spawn_blocking(job));
+        let (source, buffers) = (source.clone(), Arc::clone(buffers));
+        let job = self.begin(move || read(&source, &buffers, &range, Patience::Wait));
+        self.ahead = Ahead::Reading(job);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Chunk>>> {
@@ -217,7 +359,17 @@ impl FileBody {
                     if self.segments.is_empty() {
                         break Err(io::ErrorKind::UnexpectedEof.into());
                     }
-                    self.read_next();
+                    if !self.find_range() {
+                        if self.can_be_warmed() {
+                            match self.poll_warm(cx) {
+                                Poll::Pending => return Poll::Pending,
+                                Poll::Ready(Ok(())) => {}
+                                Poll::Ready(Err(error)) => break Err(error),
+                            }
+                        } else {
+                            self.read_next();
+                        }
+                    }
                 }
                 Ahead::Reading(mut job) => match Pin::new(&mut job).poll(cx) {
                     Poll::Pending => {
@@ -225,7 +377,7 @@ impl FileBody {
                         return Poll::Pending;
                     }
                     Poll::Ready(Ok(result)) => break result.map(Chunk::from),
-                    Poll::Ready(Err(lost)) => break Err(io::Error::other(lost)),
+                    Poll::Ready(Err(lost)) => break Err(lost),
                 },
             }
         };
@@ -233,7 +385,8 @@ impl FileBody {
             Ok(chunk) => {
                 self.remaining = self.remaining.saturating_sub(chunk.len() as u64);
                 if self.cold || !Patience::AT_ONCE_IS_POSSIBLE {
-                    self.read_next();
+                    self.warm_ahead();
+                    self.go_ahead();
                 }
                 Poll::Ready(Some(Ok(chunk)))
             }

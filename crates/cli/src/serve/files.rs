@@ -20,9 +20,10 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use super::buffers::Buffer;
 use super::cache::Cached;
 use super::conditional::{self, Verdict};
-use super::disk::{Patience, read_exact_at};
-use super::file_body::{Segment, ServeBody};
+use super::disk::{Patience, Volume, volume_of};
+use super::file_body::{Means, Segment, ServeBody};
 use super::identity::Identity;
+use super::jobs::Peer;
 use super::open::{Found, OpenError, open, open_at_once};
 use super::range::{self, Wanted};
 use super::representation::{OCTETS, Representation};
@@ -35,6 +36,7 @@ use super::source::{Place, Source};
 struct Opened<'a> {
     shared: &'a Shared,
     patience: Patience,
+    peer: Option<Peer>,
     content: Content,
     representation: &'a Representation,
 }
@@ -42,7 +44,7 @@ struct Opened<'a> {
 /// Where its octets are.
 enum Content {
     /// On disk, with what is needed to keep them when they are few, or to find them again.
-    File(File, Option<Place>, Described),
+    File(File, Volume, Option<Place>, Described),
     Memory(Bytes),
 }
 
@@ -54,16 +56,20 @@ enum Described {
 }
 
 /// Answers GET or HEAD without waiting for anything; `None` when that is not possible.
-pub(super) fn answer_at_once(shared: &Shared, head: &Parts) -> Option<Response<ServeBody>> {
+pub(super) fn answer_at_once(
+    shared: &Shared,
+    head: &Parts,
+    peer: Option<Peer>,
+) -> Option<Response<ServeBody>> {
     if let Some(cached) = shared.cache.get(&shared.root, head.uri.path()) {
-        if let Some(answered) = answer_cached(shared, &cached, head) {
+        if let Some(answered) = answer_cached(shared, &cached, head, peer) {
             return at_once(answered);
         }
     }
     if !Patience::AT_ONCE_IS_POSSIBLE {
         return None;
     }
-    at_once(try_answer(shared, head, Patience::AtOnce))
+    at_once(try_answer(shared, head, peer, Patience::AtOnce))
 }
 
 fn at_once(answered: io::Result<Response<ServeBody>>) -> Option<Response<ServeBody>> {
@@ -75,13 +81,18 @@ fn at_once(answered: io::Result<Response<ServeBody>>) -> Option<Response<ServeBo
 }
 
 /// Answers GET or HEAD. Blocks.
-pub(super) fn answer(shared: &Shared, head: &Parts) -> Response<ServeBody> {
-    let answered = try_answer(shared, head, Patience::Wait);
+pub(super) fn answer(shared: &Shared, head: &Parts, peer: Option<Peer>) -> Response<ServeBody> {
+    let answered = try_answer(shared, head, peer, Patience::Wait);
     answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
 /// Answers from an entry of the cache; `None` when that is not possible, or not right any more.
-fn answer_cached(shared: &Shared, cached: &Cached, head: &Parts) -> Option<io::Result<Response<ServeBody>>> {
+fn answer_cached(
+    shared: &Shared,
+    cached: &Cached,
+    head: &Parts,
+    peer: Option<Peer>,
+) -> Option<io::Result<Response<ServeBody>>> {
     let content = match &cached.body {
         Some(body) => Content::Memory(body.clone()),
         None => match open_at_once(&shared.root, &cached.path)? {
@@ -90,7 +101,8 @@ fn answer_cached(shared: &Shared, cached: &Cached, head: &Parts) -> Option<io::R
                     path: Arc::clone(&cached.path),
                     identity: cached.identity,
                 };
-                Content::File(file, Some(place), Described::Kept)
+                let volume = volume_of(&file, &metadata);
+                Content::File(file, volume, Some(place), Described::Kept)
             }
             _ => {
                 shared.cache.forget(head.uri.path());
@@ -101,6 +113,7 @@ fn answer_cached(shared: &Shared, cached: &Cached, head: &Parts) -> Option<io::R
     let opened = Opened {
         shared,
         patience: Patience::AtOnce,
+        peer,
         content,
         representation: &cached.representation,
     };
@@ -109,12 +122,20 @@ fn answer_cached(shared: &Shared, cached: &Cached, head: &Parts) -> Option<io::R
 
 /// # Errors
 /// `WouldBlock` when there is no patience for what it takes; otherwise a read failed.
-fn try_answer(shared: &Shared, head: &Parts, patience: Patience) -> io::Result<Response<ServeBody>> {
+fn try_answer(
+    shared: &Shared,
+    head: &Parts,
+    peer: Option<Peer>,
+    patience: Patience,
+) -> io::Result<Response<ServeBody>> {
     let target = match Target::parse(head.uri.path()) {
         Ok(target) => target,
         Err(BadPath::TooLong) => return Ok(respond::status(StatusCode::NOT_FOUND)),
         Err(BadPath::Malformed) => return Ok(respond::status(StatusCode::BAD_REQUEST)),
     };
+    if target.is_hidden() && !shared.settings.hidden {
+        return Ok(respond::status(StatusCode::NOT_FOUND));
+    }
     let (path, name) = if target.is_directory() {
         let index = shared.settings.index.as_str();
         (target.child(index), index)
@@ -127,6 +148,7 @@ fn try_answer(shared: &Shared, head: &Parts, patience: Patience) -> io::Result<R
     };
     match found {
         Ok(Found::File(file, metadata)) => {
+            let volume = volume_of(&file, &metadata);
             let place = Identity::of(&metadata).map(|identity| Place {
                 path: path.into(),
                 identity,
@@ -134,7 +156,8 @@ fn try_answer(shared: &Shared, head: &Parts, patience: Patience) -> io::Result<R
             let opened = Opened {
                 shared,
                 patience,
-                content: Content::File(file, place, Described::Anew),
+                peer,
+                content: Content::File(file, volume, place, Described::Anew),
                 representation: &Representation::of(&metadata, name),
             };
             opened.answer(head)
@@ -191,13 +214,13 @@ impl Opened<'_> {
     /// now, of a long one what describes it.
     fn whole(self, request_path: &str) -> io::Result<Response<ServeBody>> {
         let mut response = self.head();
-        let Some((file, mut buffer)) = self.whole_buffer() else {
+        let Some((file, volume, mut buffer)) = self.whole_buffer() else {
             self.keep(request_path, None);
             let length = self.representation.length;
             *response.body_mut() = self.body(0..length)?;
             return Ok(response);
         };
-        read_exact_at(file, buffer.space(), 0, self.patience)?;
+        volume.read_exact_at(file, buffer.space(), 0, self.patience)?;
         let body = buffer.freeze();
         self.keep(request_path, Some(&body));
         *response.body_mut() = ServeBody::full(body);
@@ -205,7 +228,7 @@ impl Opened<'_> {
     }
 
     fn keep(&self, request_path: &str, body: Option<&Bytes>) {
-        let Content::File(_, Some(place), described) = &self.content else {
+        let Content::File(_, _, Some(place), described) = &self.content else {
             return;
         };
         let is_news = body.is_some() || *described == Described::Anew;
@@ -218,9 +241,9 @@ impl Opened<'_> {
     }
 
     /// The file and a buffer for all of it, when it is one to be read whole.
-    fn whole_buffer(&self) -> Option<(&File, Buffer)> {
+    fn whole_buffer(&self) -> Option<(&File, Volume, Buffer)> {
         let (shared, length) = (self.shared, self.representation.length);
-        let Content::File(file, Some(place), _) = &self.content else {
+        let Content::File(file, volume, Some(place), _) = &self.content else {
             return None;
         };
         // What fits one frame would not fit one in pieces; what is longer is read so for the sake of the next only.
@@ -230,7 +253,7 @@ impl Opened<'_> {
             return None;
         }
         let buffer = shared.buffers.take_whole(usize::try_from(length).ok()?)?;
-        Some((file, buffer))
+        Some((file, *volume, buffer))
     }
 
     fn one(self, range: Range<u64>) -> io::Result<Response<ServeBody>> {
@@ -300,16 +323,23 @@ impl Opened<'_> {
     /// A body of many octets, read as they leave.
     fn stream(self, mut segments: VecDeque<Segment>) -> io::Result<ServeBody> {
         match self.content {
-            Content::File(file, place, _) => {
+            Content::File(file, volume, place, _) => {
                 let Shared {
                     root,
                     buffers,
                     descriptors,
+                    jobs,
+                    settings,
                     ..
                 } = self.shared;
-                let source = Source::new(file, place, root, descriptors);
-                let sends_files = self.shared.settings.sends_files;
-                ServeBody::file(source, segments, Arc::clone(buffers), sends_files, self.patience)
+                let means = Means {
+                    source: Source::new(file, volume, place, root, descriptors),
+                    buffers: Arc::clone(buffers),
+                    jobs: Arc::clone(jobs),
+                    peer: self.peer,
+                    hands_over_ranges: settings.sends_files,
+                };
+                ServeBody::file(means, segments, self.patience)
             }
             Content::Memory(bytes) => {
                 for segment in &mut segments {
@@ -334,8 +364,8 @@ impl Opened<'_> {
             match (segment, &self.content) {
                 (Segment::Memory(bytes), _) => fill(now, bytes)?,
                 (Segment::File(range), Content::Memory(bytes)) => fill(now, &slice(bytes, range))?,
-                (Segment::File(range), Content::File(file, ..)) => {
-                    read_exact_at(file, now, range.start, self.patience)?;
+                (Segment::File(range), Content::File(file, volume, ..)) => {
+                    volume.read_exact_at(file, now, range.start, self.patience)?;
                 }
             }
             space = rest;

@@ -10,6 +10,9 @@ use std::io;
 use cap_std::fs::{Dir, OpenOptions};
 use http::StatusCode;
 
+#[cfg(target_os = "linux")]
+use super::optional::Optional;
+
 /// What was found under a path.
 pub(super) enum Found {
     /// A regular file, open, and what it was when opened.
@@ -36,8 +39,14 @@ pub(super) enum OpenError {
 /// # Errors
 /// [`OpenError`], by what the system said.
 pub(super) fn open(root: &Dir, path: &str) -> Result<Found, OpenError> {
+    #[cfg(target_os = "linux")]
+    if BENEATH.is_denied() {
+        return walk(root, path);
+    }
     match root.open_with(path, &read_options()) {
         Ok(file) => look_at(file.into_std()),
+        #[cfg(target_os = "linux")]
+        Err(error) if is_beneath_denied(root, &error) => walk(root, path),
         // Windows does not open directories as files.
         Err(_) if cfg!(windows) && root.metadata(path).is_ok_and(|m| m.is_dir()) => Ok(Found::Directory),
         Err(error) => Err(OpenError::from_io(&error)),
@@ -56,14 +65,74 @@ fn look_at(file: File) -> Result<Found, OpenError> {
     }
 }
 
-/// The same, if the system can tell without asking a disk. Whatever else it says is for one who has time to look into it.
+/// `openat2` with `RESOLVE_CACHED` (Linux 5.12).
+#[cfg(target_os = "linux")]
+static CACHED: Optional = Optional::new();
+
+/// `openat2` at all. `cap-std` does without it when it fails with ENOSYS or EPERM.
+#[cfg(target_os = "linux")]
+static BENEATH: Optional = Optional::new();
+
+/// The same, if the system can tell without asking a disk. That there is no such file is known when somebody has looked for it
+/// lately. Whatever else goes wrong is for one who has time to look into it.
 #[cfg(target_os = "linux")]
 pub(super) fn open_at_once(root: &Dir, path: &str) -> Option<Result<Found, OpenError>> {
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+    use rustix::io::Errno;
+    if CACHED.is_denied() {
+        return None;
+    }
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
-    let opened = openat2(root, path, flags, Mode::empty(), resolve).ok()?;
-    Some(look_at(File::from(opened)))
+    match openat2(root, path, flags, Mode::empty(), resolve) {
+        Ok(opened) => Some(look_at(File::from(opened))),
+        Err(Errno::NOENT) => Some(Err(OpenError::NotFound)),
+        Err(error) => {
+            CACHED.denies(error);
+            None
+        }
+    }
+}
+
+/// Whether an opening failed since `openat2` cannot be had, in a way that `cap-std` takes for a failure of the file. A file
+/// system may fail in the same way, so that the root itself is tried.
+#[cfg(target_os = "linux")]
+fn is_beneath_denied(root: &Dir, error: &io::Error) -> bool {
+    use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+    use rustix::io::Errno;
+    if !matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::OPNOTSUPP)) {
+        return false;
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(root, ".", flags, Mode::empty(), ResolveFlags::BENEATH).is_err_and(|error| BENEATH.denies(error))
+}
+
+/// Opens `path` a name at a time and follows no link, so that it cannot lead out of the root.
+#[cfg(target_os = "linux")]
+fn walk(root: &Dir, path: &str) -> Result<Found, OpenError> {
+    use rustix::fs::{Mode, OFlags, openat};
+    use std::os::fd::AsFd as _;
+    let failed = |error: rustix::io::Errno| OpenError::from_io(&error.into());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let mut folder = None;
+    for step in folders.split('/').filter(|step| !step.is_empty()) {
+        if step == ".." {
+            return Err(OpenError::Forbidden);
+        }
+        let within = folder
+            .as_ref()
+            .map_or(root.as_fd(), |folder: &File| folder.as_fd());
+        let opened = openat(within, step, flags | OFlags::DIRECTORY, Mode::empty());
+        folder = Some(File::from(opened.map_err(failed)?));
+    }
+    if name == ".." {
+        return Err(OpenError::Forbidden);
+    }
+    let within = folder.as_ref().map_or(root.as_fd(), |folder| folder.as_fd());
+    look_at(File::from(
+        openat(within, name, flags, Mode::empty()).map_err(failed)?,
+    ))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -63,6 +63,13 @@ impl Target {
         self.directory
     }
 
+    /// Whether a name on the path begins with a dot, and so is hidden, other than `.well-known` right below the root (RFC 8615
+    /// section 3).
+    pub(super) fn is_hidden(&self) -> bool {
+        let mut names = self.names.iter().enumerate();
+        names.any(|(at, name)| name.starts_with('.') && (at > 0 || name != ".well-known"))
+    }
+
     /// The last name; none for the root.
     pub(super) fn last(&self) -> Option<&str> {
         self.names.last().map(String::as_str)
@@ -170,6 +177,31 @@ mod tests {
             assert_eq!(
                 Target::parse(path).map(|t| t.is_directory()),
                 Ok(directory),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_begin_with_a_dot_are_hidden() {
+        for (path, hidden) in [
+            ("/", false),
+            ("/a.b/c.", false),
+            ("/.a", true),
+            ("/.a/", true),
+            ("/a/.b/c", true),
+            ("/%2egit/config", true),
+            ("/...", true),
+            ("/.well-known/acme-challenge/token", false),
+            ("//.well-known/security.txt", false),
+            ("/.well-known", false),
+            ("/.well-known/.a", true),
+            ("/.well-known2/a", true),
+            ("/a/.well-known/b", true),
+        ] {
+            assert_eq!(
+                Target::parse(path).map(|target| target.is_hidden()),
+                Ok(hidden),
                 "{path}"
             );
         }

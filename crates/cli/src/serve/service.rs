@@ -17,11 +17,13 @@ use cap_std::fs::Dir;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
+use tokio::runtime::Handle;
 use tower_service::Service;
 
 use super::buffers::Buffers;
 use super::cache::Cache;
 use super::file_body::ServeBody;
+use super::jobs::{Jobs, Peer};
 use super::room::Room;
 use super::source::Descriptors;
 use super::{Settings, Uploads, files, respond, uploads};
@@ -90,6 +92,7 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) buffers: Arc<Buffers>,
     pub(super) descriptors: Arc<Descriptors>,
+    pub(super) jobs: Arc<Jobs>,
     pub(super) cache: Cache,
     pub(super) sink: Sink,
     pub(super) room: Arc<Room>,
@@ -126,6 +129,7 @@ impl Files {
                 root: Arc::new(open(root)?),
                 buffers: Buffers::new(settings.chunks(), settings.idle_chunks),
                 descriptors: Descriptors::new(settings.open_files.saturating_sub(for_uploads)),
+                jobs: Jobs::new(settings.jobs_per_peer),
                 cache: Cache::new(settings.cache_bytes, settings.cache_after),
                 room: Room::new(&settings),
                 settings,
@@ -168,28 +172,31 @@ where
         let method = request.method().clone();
         if matches!(method, Method::GET | Method::HEAD) && request.body().is_end_stream() {
             let (head, _) = request.into_parts();
-            if let Some(response) = files::answer_at_once(&self.shared, &head) {
+            let peer = Peer::of(&head.extensions);
+            if let Some(response) = files::answer_at_once(&self.shared, &head, peer) {
                 return ServeFuture(Answer::Ready(Some(respond::finish(&method, response))));
             }
             let shared = Arc::clone(&self.shared);
             return ServeFuture(Answer::Waiting(Box::pin(async move {
-                respond::finish(&method, read_file(shared, head).await)
+                respond::finish(&method, read_file(shared, head, peer).await)
             })));
         }
         let shared = Arc::clone(&self.shared);
+        let peer = Peer::of(request.extensions());
         ServeFuture(Answer::Waiting(Box::pin(async move {
-            respond::finish(&method, answer(shared, request).await)
+            respond::finish(&method, answer(shared, request, peer).await)
         })))
     }
 }
 
-async fn read_file(shared: Arc<Shared>, head: Parts) -> Response<ServeBody> {
-    let job = tokio::task::spawn_blocking(move || files::answer(&shared, &head));
-    job.await
-        .unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
+async fn read_file(shared: Arc<Shared>, head: Parts, peer: Option<Peer>) -> Response<ServeBody> {
+    let jobs = Arc::clone(&shared.jobs);
+    let work = move || files::answer(&shared, &head, peer);
+    let answered = jobs.begin(&Handle::current(), peer, work).await;
+    answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Response<ServeBody>
+async fn answer<B>(shared: Arc<Shared>, request: Request<B>, peer: Option<Peer>) -> Response<ServeBody>
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
@@ -197,7 +204,7 @@ where
     // The request's body lives until there is an answer, so that its stream is not reset ahead of it.
     let (head, body) = request.into_parts();
     match head.method {
-        Method::GET | Method::HEAD => read_file(shared, head).await,
+        Method::GET | Method::HEAD => read_file(shared, head, peer).await,
         Method::PUT | Method::POST => match &shared.sink {
             Sink::Refuse => respond::method_not_allowed(allow),
             Sink::Discard => uploads::discard(&shared.settings, &head, body).await,

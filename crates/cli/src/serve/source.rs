@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cap_std::fs::Dir;
 use fullbore::{FileRange, OpenFile};
 
-use super::disk::{Patience, is_in_memory, read_exact_at};
+use super::disk::{Patience, Volume, volume_of, warm};
 use super::identity::Identity;
 use super::open::{Found, OpenError, open, open_at_once};
 
@@ -34,7 +34,7 @@ pub(super) struct Place {
 /// What a body reads from. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
-    Held(Arc<OpenFile>),
+    Held(Arc<OpenFile>, Volume),
     Named(Arc<Dir>, Place),
 }
 
@@ -60,6 +60,7 @@ impl Source {
     /// Holds the file, unless enough are held and it can be found again.
     pub(super) fn new(
         file: File,
+        volume: Volume,
         place: Option<Place>,
         root: &Arc<Dir>,
         descriptors: &Arc<Descriptors>,
@@ -68,36 +69,64 @@ impl Source {
         let held = Held(Arc::clone(descriptors));
         match place {
             Some(place) if before >= descriptors.most => Source::Named(Arc::clone(root), place),
-            _ => Source::Held(OpenFile::keeping(file, held)),
+            _ => Source::Held(OpenFile::keeping(file, held), volume),
         }
     }
 
-    /// A range that the system can send by itself without waiting for a disk; `None` when it would have to wait, as far as
-    /// it tells, or the file is not held.
+    /// A range that can be read without waiting for a disk; `None` when it would have to wait, as far as the system tells, or
+    /// the file is not held.
+    pub(super) fn range_in_memory(&self, range: &Range<u64>) -> Option<FileRange> {
+        let Source::Held(open, volume) = self else {
+            return None;
+        };
+        volume
+            .is_in_memory(open.file(), range)
+            .then(|| self.range(range))
+            .flatten()
+    }
+
+    /// A range of which the caller knows that it was read just now; `None` when the file is not held.
     pub(super) fn range(&self, range: &Range<u64>) -> Option<FileRange> {
-        let Source::Held(open) = self else {
+        let Source::Held(open, _) = self else {
             return None;
         };
         let length = usize::try_from(range.end - range.start).ok()?;
-        is_in_memory(open.file(), range).then(|| FileRange::new(Arc::clone(open), range.start, length))
+        Some(FileRange::new(Arc::clone(open), range.start, length))
+    }
+
+    /// Whether [`Self::warm`] makes ranges ready.
+    pub(super) fn can_be_warmed(&self) -> bool {
+        matches!(self, Source::Held(_, volume) if volume.keeps_what_was_read())
+    }
+
+    /// Waits until a range has been read into the system's memory. Blocks.
+    ///
+    /// # Errors
+    /// As [`warm`].
+    pub(super) fn warm(&self, range: &Range<u64>) -> io::Result<()> {
+        match self {
+            Source::Held(open, _) => warm(open.file(), range),
+            Source::Named(..) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// Fills `buffer` from `offset` on.
     ///
     /// # Errors
-    /// As [`read_exact_at`]; `NotFound` when the file is not what it was, and had to be opened anew.
+    /// As [`Volume::read_exact_at`]; `NotFound` when the file is not what it was, and had to be opened anew.
     pub(super) fn read(&self, buffer: &mut [u8], offset: u64, patience: Patience) -> io::Result<()> {
         match self {
-            Source::Held(open) => read_exact_at(open.file(), buffer, offset, patience),
+            Source::Held(open, volume) => volume.read_exact_at(open.file(), buffer, offset, patience),
             Source::Named(root, place) => {
-                read_exact_at(&place.open(root, patience)?, buffer, offset, patience)
+                let (file, volume) = place.open(root, patience)?;
+                volume.read_exact_at(&file, buffer, offset, patience)
             }
         }
     }
 }
 
 impl Place {
-    fn open(&self, root: &Dir, patience: Patience) -> io::Result<File> {
+    fn open(&self, root: &Dir, patience: Patience) -> io::Result<(File, Volume)> {
         let found = match patience {
             Patience::AtOnce => open_at_once(root, &self.path).ok_or(io::ErrorKind::WouldBlock)?,
             Patience::Wait => open(root, &self.path),
@@ -106,7 +135,8 @@ impl Place {
             Ok(Found::File(file, metadata))
                 if Identity::of(&metadata).is_some_and(|now| now.has_octets_of(&self.identity)) =>
             {
-                Ok(file)
+                let volume = volume_of(&file, &metadata);
+                Ok((file, volume))
             }
             Err(OpenError::Exhausted | OpenError::Failed) => Err(io::Error::other(
                 "the file cannot be opened again: the process has no descriptor or memory left, or the disk failed",

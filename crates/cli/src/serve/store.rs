@@ -8,11 +8,15 @@
 use std::fs::{File, Metadata};
 use std::io::{self, IoSlice, Write as _};
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions};
 
 use super::files::random;
+#[cfg(target_os = "linux")]
+use super::optional::Optional;
 
 /// How much of a name its temporary name repeats, in bytes: with the rest it stays under 255.
 const MAX_STEM_BYTES: usize = 200;
@@ -191,16 +195,53 @@ fn with_temporary_name<T>(
     Err(last)
 }
 
-/// A new file in this directory that has no name; none where the file system has no such files, or where `/proc`, by
-/// which it gets its name, is not to be had.
+/// `O_TMPFILE`.
+#[cfg(target_os = "linux")]
+static NAMELESS: Optional = Optional::new();
+
+/// `linkat`, without which what has no name never gets one. It is tried before an upload relies on it.
+#[cfg(target_os = "linux")]
+static LINK: Optional = Optional::new();
+#[cfg(target_os = "linux")]
+static LINK_IS_TRIED: AtomicBool = AtomicBool::new(false);
+
+/// A new file in this directory that has no name; none where the file system has no such files, or where `linkat` or `/proc`, by
+/// which it gets its name, are not to be had.
 #[cfg(target_os = "linux")]
 fn unnamed(directory: &Dir) -> Option<File> {
-    use rustix::fs::{Access, Mode, OFlags, access, openat};
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = openat(directory, ".", flags, Mode::from_raw_mode(0o666)).ok()?;
-    let file = File::from(file);
+    use rustix::fs::{Access, access};
+    if NAMELESS.is_denied() || LINK.is_denied() {
+        return None;
+    }
+    if !LINK_IS_TRIED.load(Ordering::Relaxed) {
+        let tried = nameless(directory)?;
+        match with_temporary_name("link", |temporary| link_unnamed(&tried, directory, temporary)) {
+            Ok((temporary, ())) => directory.remove_file(temporary).ok()?,
+            Err(error) => {
+                rustix::io::Errno::from_io_error(&error).map(|error| LINK.denies(error));
+                return None;
+            }
+        }
+        LINK_IS_TRIED.store(true, Ordering::Relaxed);
+    }
+    let file = nameless(directory)?;
     access(descriptor(&file), Access::EXISTS).ok()?;
     Some(file)
+}
+
+#[cfg(target_os = "linux")]
+fn nameless(directory: &Dir) -> Option<File> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    match openat(directory, ".", flags, Mode::from_raw_mode(0o666)) {
+        Ok(file) => Some(File::from(file)),
+        // Another file system may have them.
+        Err(rustix::io::Errno::OPNOTSUPP) => None,
+        Err(error) => {
+            NAMELESS.denies(error);
+            None
+        }
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -3,6 +3,8 @@
 
 mod cache;
 mod files;
+#[cfg(target_os = "linux")]
+mod jobs;
 mod log;
 mod ranges;
 mod scarce;

@@ -136,7 +136,7 @@ impl Serving {
         Self::spawn(&mut shell)
     }
 
-    fn spawn(command: &mut Command) -> TestResult<Self> {
+    pub(crate) fn spawn(command: &mut Command) -> TestResult<Self> {
         let mut child = command
             .args(["--listen", "127.0.0.1:0"])
             .stdout(Stdio::piped())

@@ -1,5 +1,6 @@
 //! A listening server: accept, TLS, one task a connection, and a graceful end.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -52,6 +53,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// it](Server::peer_addresses).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
+
+thread_local! {
+    /// The peer whose request a service is being handed on this thread.
+    static CALLER: Cell<Option<SocketAddr>> = const { Cell::new(None) };
+}
+
+impl PeerAddr {
+    /// The peer whose request a [`Server`] is handing to a service on this thread: to be asked for within
+    /// [`Service::call`], before that returns. Unlike [`Server::peer_addresses`] it costs a request nothing.
+    pub fn current() -> Option<PeerAddr> {
+        CALLER.get().map(PeerAddr)
+    }
+}
 
 /// A server that listens on a TCP address.
 ///
@@ -363,6 +377,7 @@ impl Server {
                 Ok((stream, peer)) => {
                     let service = WithPeer {
                         service: service.clone(),
+                        address: peer,
                         peer: self.peer_addresses.then_some(PeerAddr(peer)),
                         uploader: self.upload_addresses.then_some(PeerAddr(peer)),
                     };
@@ -547,6 +562,7 @@ fn is_connection_error(error: &std::io::Error) -> bool {
 #[derive(Clone)]
 struct WithPeer<S> {
     service: S,
+    address: SocketAddr,
     /// For every request.
     peer: Option<PeerAddr>,
     /// For those with a body.
@@ -570,7 +586,10 @@ where
         if let Some(peer) = self.peer.or(uploader) {
             request.extensions_mut().insert(peer);
         }
-        self.service.call(request)
+        CALLER.set(Some(self.address));
+        let answer = self.service.call(request);
+        CALLER.set(None);
+        answer
     }
 }
 

@@ -200,3 +200,46 @@ async fn a_directory_that_becomes_a_link_meanwhile_leads_nowhere() {
     done.store(true, Ordering::Relaxed);
     swapper.join().unwrap();
 }
+
+#[tokio::test]
+async fn hidden_files_are_not_found_unless_they_are_to_be_served() {
+    let paths = [
+        "/.git/config",
+        "/.env",
+        "/%2eenv",
+        "/sub/.htpasswd",
+        "/.hidden/",
+        "/.hidden",
+        "/sub/.well-known/a",
+        "/.well-known/.secret",
+    ];
+    let site = |hidden: bool| {
+        let site = Site::with(|_| Settings {
+            hidden,
+            ..Settings::default()
+        });
+        for path in [".git/config", ".env", "sub/.htpasswd", ".hidden/index.html"] {
+            site.write(path, "hidden text");
+        }
+        site.write("sub/.well-known/a", "hidden text");
+        site.write(".well-known/.secret", "hidden text");
+        site.write(".well-known/acme-challenge/token", "for all");
+        site
+    };
+    let closed = site(false);
+    for path in paths {
+        for method in [Method::GET, Method::HEAD] {
+            let answer = closed.ask(method, path, &[]).await;
+            assert_eq!(answer.status, 404, "{path}");
+            assert!(is_refusal(&answer), "{path}");
+        }
+    }
+    assert_eq!(
+        closed.get("/.well-known/acme-challenge/token").await.text(),
+        "for all"
+    );
+    let open = site(true);
+    for path in paths.iter().filter(|path| **path != "/.hidden") {
+        assert_eq!(open.get(path).await.text(), "hidden text", "{path}");
+    }
+}
