@@ -2,20 +2,27 @@
 
 mod support;
 
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore::client::{SendRequest, handshake};
 use fullbore::server::serve_connection;
-use fullbore::{BoxError, Error, Incoming};
+use fullbore::{BoxError, Error, ErrorKind, Incoming};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use support::*;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 /// Beyond every timer of a connection that has nothing to do.
 const LONG_AFTER: Duration = Duration::from_secs(3_600);
+
+/// Long enough for a connection to come to rest, and too short for its peer to have to show that it is there.
+const AT_REST: Duration = Duration::from_secs(1);
 
 /// A client's connection whose peer is scripted frame by frame.
 struct Client {
@@ -218,4 +225,149 @@ async fn a_server_takes_requests_octet_by_octet_and_answers_each_once() {
     soon(connection).await.expect("no panic").expect("ended well");
     soon(server).await.expect("no panic").expect("ended well");
     assert!(answers.counts().closed);
+}
+
+/// A server's connection whose client is scripted frame by frame.
+struct Server {
+    /// How often its driver was woken.
+    polls: Polls,
+    /// What it writes.
+    output: Observer,
+    peer: Raw<End>,
+    shutdown: Arc<Notify>,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl Server {
+    /// Answers each request at once with a body of `chunks`. What it writes goes by the script; the settings have been
+    /// exchanged.
+    async fn new(script: Script, chunks: impl Fn() -> Chunks + Send + Sync + 'static) -> Self {
+        let (near, far) = link(script, Script::ideal());
+        let output = near.observer();
+        let polls = Polls::default();
+        let shutdown = Arc::new(Notify::new());
+        let asked = Arc::clone(&shutdown);
+        let chunks = Arc::new(chunks);
+        let service = tower::service_fn(move |_: Request<Incoming>| {
+            let body = chunks().boxed_unsync();
+            async move { Ok::<Reply, BoxError>(Response::new(body)) }
+        });
+        let counted = polls.clone();
+        let task = tokio::spawn(async move {
+            let mut connection = Box::pin(serve_connection(near, service, config()));
+            let ended = {
+                let polled = counted.of(poll_fn(|cx| connection.as_mut().poll(cx)));
+                tokio::select! {
+                    ended = polled => Some(ended),
+                    () = asked.notified() => None,
+                }
+            };
+            match ended {
+                Some(ended) => ended,
+                None => {
+                    connection.graceful_shutdown();
+                    connection.await
+                }
+            }
+        });
+        let mut peer = Raw::client(far, &[]).await;
+        peer.expect(kind::SETTINGS).await;
+        peer.expect(kind::SETTINGS).await;
+        settle().await;
+        Server {
+            polls,
+            output,
+            peer,
+            shutdown,
+            task,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_come_together_are_answered_in_one_turn_and_one_write() {
+    let mut server = Server::new(Script::ideal(), || Chunks::new(100, 100)).await;
+    sleep(AT_REST).await;
+    server.polls.take();
+    let before = server.output.counts().writes;
+    for stream in (1..40).step_by(2) {
+        server.peer.request(stream, true, &[]).await;
+    }
+    settle().await;
+    assert_eq!(server.output.counts().writes - before, 1);
+    // The turn, and what a yield to the readers that it woke may add.
+    assert!(server.polls.take() <= 2);
+    for stream in (1..40).step_by(2) {
+        assert_eq!(server.peer.expect(kind::HEADERS).await.stream, stream);
+    }
+    drop(server.peer);
+    soon(server.task).await.expect("no panic").expect("ended well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_at_rest_says_goaway_at_once_when_it_is_shut_down_and_ends_with_its_client() {
+    let mut server = Server::new(Script::ideal(), || Chunks::new(100, 100)).await;
+    server.peer.request(1, true, &[]).await;
+    server.peer.expect(kind::HEADERS).await;
+    sleep(AT_REST).await;
+    assert!(!server.task.is_finished());
+    let asked = Instant::now();
+    server.shutdown.notify_one();
+    let goaway = soon(server.peer.expect(kind::GOAWAY)).await;
+    assert_eq!((goaway.code(), asked.elapsed()), (0, Duration::ZERO));
+    drop(server.peer);
+    soon(server.task).await.expect("no panic").expect("ended well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_taken_only_as_fast_as_a_narrow_transport_lets_it_leave() {
+    const CHUNK: usize = 16 << 10;
+    let produced = Produced::default();
+    let counted = Arc::clone(&produced);
+    let narrow = Script {
+        capacity: 4 << 10,
+        ..Script::delayed(Duration::from_millis(10))
+    };
+    let mut server = Server::new(narrow, move || Chunks::new(8 << 20, CHUNK).counted(&counted)).await;
+    // Windows for all of it: only the transport is in the way.
+    let update = (16_u32 << 20).to_be_bytes();
+    server.peer.send(kind::WINDOW_UPDATE, 0, 0, &update).await;
+    server.peer.request(1, true, &[]).await;
+    server.peer.send(kind::WINDOW_UPDATE, 0, 1, &update).await;
+    let mut received = 0;
+    while received < 1 << 20 {
+        received += soon(server.peer.expect(kind::DATA)).await.payload.len();
+        let ahead = produced.load(Ordering::SeqCst) as usize - received;
+        // A stream's share of the memory for what waits, one list, and what is in the transport.
+        assert!(
+            ahead <= (384 << 10) + (512 << 10) + (4 << 10) + CHUNK,
+            "{ahead} ahead"
+        );
+    }
+    drop(server.peer);
+    assert!(soon(server.task).await.expect("no panic").is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transport_that_breaks_within_a_response_ends_the_connection_and_drops_the_body_at_once() {
+    let breaking = Script {
+        breaks_after: Some(100_000),
+        ..Script::ideal()
+    };
+    let produced = Produced::default();
+    let counted = Arc::clone(&produced);
+    let mut server = Server::new(breaking, move || Chunks::new(8 << 20, 16 << 10).counted(&counted)).await;
+    let update = (16_u32 << 20).to_be_bytes();
+    server.peer.send(kind::WINDOW_UPDATE, 0, 0, &update).await;
+    let asked = Instant::now();
+    server.peer.request(1, true, &[]).await;
+    server.peer.send(kind::WINDOW_UPDATE, 0, 1, &update).await;
+    while Arc::strong_count(&produced) > 2 || server.output.counts().octets < 100_000 {
+        tokio::task::yield_now().await;
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+    }
+    drop(server.peer);
+    let error = soon(server.task).await.expect("no panic").expect_err("it broke");
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().contains("broke as scripted"), "{error}");
 }
