@@ -48,6 +48,32 @@ fn a_server_that_stops_in_the_body_exits_with_13_and_retry_resumes() -> TestResu
 }
 
 #[test]
+fn a_server_that_allows_no_stream_exits_with_13() -> TestResult {
+    // With the first answer it lowers SETTINGS_MAX_CONCURRENT_STREAMS (0x3) to 0.
+    let none = frames::frame(frames::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 0]);
+    let script = move |id| [none.clone(), frames::status(id, "200")].concat();
+    let url = url(&peer::http2(script, After::Wait)?);
+    let folder = tempfile::tempdir()?;
+    let one_by_one = [
+        "get",
+        "--discard",
+        "--parallel",
+        "1",
+        "--speed-time",
+        "1",
+        &url,
+        &url,
+    ];
+    let ended = run(folder.path(), one_by_one)?;
+    assert_eq!(ended.code, Some(13), "{ended:?}");
+    assert!(
+        ended.stderr.contains("SETTINGS_MAX_CONCURRENT_STREAMS"),
+        "{ended:?}"
+    );
+    Ok(())
+}
+
+#[test]
 fn a_body_slower_than_the_limit_exits_with_13_and_one_that_is_not_limited_goes_on() -> TestResult {
     let address = peer::listen(|stream| {
         stream.read_exact(&mut [0; 24])?;
