@@ -211,6 +211,12 @@ impl Error {
         Self::new(ErrorKind::Canceled, "the request was given up before it began")
     }
 
+    /// The connection ended before anything of the request was sent.
+    pub(crate) fn never_sent(why: &Error) -> Self {
+        let text = format!("the request was not sent and may be repeated: {why}");
+        Self::with_source(ErrorKind::GoAway, text, why.clone())
+    }
+
     /// The connection's task is gone.
     pub(crate) fn connection_gone() -> Self {
         Self::new(ErrorKind::Closed, "the connection has ended; open another")

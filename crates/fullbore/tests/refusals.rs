@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "pool/raw.rs"]
 mod raw;
+mod support;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fullbore::client::handshake;
 use fullbore::server::serve_connection;
 use fullbore::{Client, Config, Error, ErrorCode, ErrorKind, Incoming, KeepAlive};
 use http::{Request, Response};
@@ -354,4 +356,26 @@ async fn a_peer_that_is_gone_is_noticed() {
     let response = in_time(client.get(&site.url)).await.unwrap();
     let error = in_time(response.into_body().collect()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_a_stream_when_the_connection_ends_may_be_repeated() {
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let (sender, connection) = handshake(near, Config::default());
+    tokio::spawn(connection);
+    let mut raw = support::Raw::server(far, &[(3, 1)]).await;
+    // Once its own SETTINGS are acknowledged the client knows the limit.
+    in_time(raw.expect(support::kind::SETTINGS)).await;
+    in_time(raw.expect(support::kind::SETTINGS)).await;
+    let first = tokio::spawn(sender.send(support::get("/")));
+    in_time(raw.expect(support::kind::HEADERS)).await;
+    let second = tokio::spawn(sender.send(support::get("/")));
+    while in_time(sender.report()).await.unwrap().waiting_streams == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(raw);
+    let error = in_time(first).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    let error = in_time(second).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::GoAway, "{error}");
 }

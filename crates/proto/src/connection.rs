@@ -34,7 +34,7 @@ use crate::guard::Bucket;
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder, FieldSection};
 use crate::schedule::Schedule;
 use crate::stats::{Report, Stats};
-use crate::stream::{ClosedLog, Key, Ranked, Store, StreamId};
+use crate::stream::{ClosedLog, Key, Ranked, State, Store, StreamId};
 use crate::time::Time;
 
 pub(crate) use self::events::Place;
@@ -294,6 +294,12 @@ impl Connection {
     /// Whether a stream is under way, one that is only not released being none.
     pub fn has_unfinished_streams(&self) -> bool {
         self.streams.iter().any(|stream| !stream.state.is_closed())
+    }
+
+    /// Whether a request of ours waits because the peer allows no more streams at once: nothing of it has been sent.
+    pub fn is_waiting(&self, stream: StreamId) -> bool {
+        let stream = self.streams.find(stream).and_then(|key| self.streams.get(key));
+        stream.is_some_and(|stream| stream.state == State::Waiting)
     }
 
     /// How many of our requests wait because the peer allows no more streams at once.

@@ -344,8 +344,12 @@ where
         };
         self.mailbox.set_last_report(self.connection.report(self.now()));
         self.mailbox.close(&error);
-        for (_, cell) in self.cells.drain() {
-            cell.fail(error.clone());
+        for (id, cell) in self.cells.drain() {
+            // A request that waited for a stream to be allowed never left.
+            cell.fail(match self.connection.is_waiting(id) {
+                true => Error::never_sent(&error),
+                false => error.clone(),
+            });
         }
         self.stage = Stage::Closing(result, Linger::new());
     }

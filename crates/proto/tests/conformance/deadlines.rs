@@ -579,3 +579,34 @@ fn a_stream_that_is_allowed_now_and_then_lets_the_others_wait() {
     assert_eq!(faced.connection.waiting_streams(), 0);
     faced.lives();
 }
+
+#[test]
+fn a_client_that_ends_its_half_is_answered_and_probed_and_given_up_in_time() {
+    let mut faced = server(Config::default());
+    faced.says(&[frames::get(1), frames::get(3), frames::post(5)].concat());
+    faced.heard();
+    assert!(
+        faced.connection.end_of_transport(faced.now),
+        "stream 5 is cut short"
+    );
+    let events = faced.events();
+    let cut = |event: &Event| matches!(event, Event::Reset(error) if error.stream == id(5));
+    assert!(events.iter().any(cut), "{events:?}");
+    assert!(!faced.connection.wants_read());
+    faced.listen();
+    faced.answers(1);
+    let heard = faced.heard();
+    let of = |kind| heard.iter().filter(|frame| frame.head.kind == kind).count();
+    assert_eq!(
+        (of(Kind::GOAWAY), of(Kind::HEADERS), of(Kind::RST_STREAM)),
+        (1, 1, 0),
+        "{heard:?}"
+    );
+    faced.waits(seconds(5));
+    assert_eq!(faced.heard_of(Kind::PING).len(), 5);
+    assert!(!faced.connection.is_drained(), "stream 3 is under way");
+    faced.waits(seconds(24));
+    assert_eq!(faced.connection.error(), None);
+    faced.waits(seconds(1));
+    faced.ended_with(ErrorCode::NO_ERROR);
+}
