@@ -138,7 +138,10 @@ where
             let now = self.now();
             let frames = self.connection.stats().received_frames.total();
             // An error is kept by the engine: its GOAWAY leaves first, then `ended` reports it.
-            let _ = self.connection.receive_some(&mut self.unapplied, now);
+            if self.connection.receive_some(&mut self.unapplied, now).is_err() {
+                // What follows an error is not read (RFC 9113 section 5.4.1).
+                self.unapplied.clear();
+            }
             let many = self.connection.stats().received_frames.total() - frames > MANY_FRAMES;
             if many || !self.unapplied.is_empty() {
                 self.read_size = SMALLEST_READ;
