@@ -252,3 +252,6 @@ fn usage_error(error: &UsageError) -> Error {
     };
     Error::new(kind, error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

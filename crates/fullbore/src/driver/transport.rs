@@ -412,9 +412,10 @@ mod tests {
     use std::future::poll_fn;
     use std::sync::Arc;
 
-    use fullbore_proto::Config;
+    use bytes::Bytes;
+    use fullbore_proto::{Config, Stall};
     use http::Request;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
     use tokio::time::timeout;
 
     use super::*;
@@ -479,5 +480,144 @@ mod tests {
         let mut heard = vec![0; 1 << 20];
         let count = far.read(&mut heard).await.expect("there is something");
         assert!(heard[..count].ends_with(&frame(6, 1, 0, b"the last")));
+    }
+
+    const BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_grow_when_they_come_back_full_and_are_small_again_behind_many_frames() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+        assert_eq!(driver.read_size, SMALLEST_READ);
+        let mut run = async |octets: &[u8]| {
+            far.write_all(octets).await.expect("the pipe has room");
+            let _ = timeout(Duration::from_millis(1), poll_fn(|cx| driver.poll(cx))).await;
+            driver.read_size
+        };
+        // Frames of a type that is not known.
+        let short = frame(0x77, 0, 0, &[]);
+        let long = frame(0x77, 0, 0, &[0; 16_384]);
+        assert_eq!(run(BEGINNING).await, SMALLEST_READ);
+        assert_eq!(run(&short.repeat(254)).await, SMALLEST_READ);
+        assert_eq!(run(&long.repeat(40)).await, SLAB);
+        assert_eq!(run(&short.repeat(256)).await, SLAB);
+        assert_eq!(run(&short.repeat(257)).await, SMALLEST_READ);
+    }
+
+    /// A transport that has input without end, and notes whether octets are read or written.
+    struct Noting {
+        input: Bytes,
+        calls: String,
+        shut: usize,
+    }
+
+    impl AsyncRead for Noting {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            if self.input.is_empty() {
+                return Poll::Pending;
+            }
+            let count = self.input.len().min(buffer.remaining());
+            buffer.put_slice(&self.input.split_to(count));
+            self.calls.push('r');
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Noting {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            octets: &[u8],
+        ) -> Poll<std::io::Result<usize>> {
+            self.calls.push('w');
+            Poll::Ready(Ok(octets.len()))
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<std::io::Result<usize>> {
+            self.calls.push('w');
+            Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            true
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            self.shut += 1;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// It answers each request at once.
+    struct Answer;
+
+    impl Accept for Answer {
+        fn accept(&mut self, _: Request<Incoming>, mut sender: Sender, _: &mut Context<'_>) {
+            sender.send_response(http::Response::new(()), false);
+            sender.send_data(Bytes::from_static(&[0; 16 << 10]), true);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn four_lists_leave_behind_a_read_of_many_frames_before_the_next() {
+        let mut octets = BEGINNING.to_vec();
+        octets.extend(frame(8, 0, 0, &(1_u32 << 30).to_be_bytes()));
+        for index in 0..400 {
+            octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+        }
+        let requests = octets.len();
+        octets.extend(frame(0x77, 0, 0, &[]).repeat(20_000));
+        let io = Noting {
+            input: octets.into(),
+            calls: String::new(),
+            shut: 0,
+        };
+        let mut driver = Driver::server(io, Arc::new(Config::default()), Mailbox::new(), Answer);
+        assert!(requests <= SMALLEST_READ);
+        let _ = timeout(Duration::from_millis(1), poll_fn(|cx| driver.poll(cx))).await;
+        let calls = &driver.io.calls;
+        assert!(driver.io.input.is_empty(), "{calls}");
+        let most = calls.split('r').map(str::len).max();
+        assert_eq!(most, Some(LISTS_BEFORE_MORE as usize), "{calls}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_transport_is_shut_down_once_however_often_what_comes_behind_is_looked_at() {
+        let mut io = Noting {
+            input: Bytes::new(),
+            calls: String::new(),
+            shut: 0,
+        };
+        let mut linger = Linger::new();
+        for octets in [0, 10, 0, 20] {
+            io.input = vec![0; octets].into();
+            let polled = poll_fn(|cx| Poll::Ready(linger.poll(&mut io, None, cx))).await;
+            assert!(polled.is_pending());
+        }
+        assert_eq!((io.shut, linger.bytes), (1, 30));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_for_which_the_transport_takes_nothing_is_accounted_for() {
+        let (near, mut far) = tokio::io::duplex(4 << 10);
+        let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Answer);
+        let mut octets = BEGINNING.to_vec();
+        octets.extend(frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+        far.write_all(&octets).await.expect("the pipe has room");
+        let _ = timeout(Duration::from_secs(5), poll_fn(|cx| driver.poll(cx))).await;
+        let report = driver.connection.report(driver.now());
+        assert_eq!(report.sending.spent(Stall::Socket), Duration::from_secs(5));
     }
 }

@@ -601,3 +601,27 @@ impl fmt::Debug for Server {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_has_the_limits_that_are_stated_unless_told_otherwise() {
+        let server = Server::bind("127.0.0.1:0").await.expect("a port");
+        assert_eq!(server.max_connections, 16_384);
+        assert_eq!(server.max_total_streams, 65_536);
+        assert_eq!(server.drain_timeout, Duration::from_secs(30));
+        assert!(!server.peer_addresses && !server.upload_addresses && !server.sending_files);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_shared_address_can_be_listened_on_again_at_once() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = Server::bind_shared(any).await.expect("a port");
+        let socket = socket2::SockRef::from(&server.listener);
+        assert!(socket.reuse_address().expect("the option"));
+        assert!(socket.reuse_port().expect("the option"));
+    }
+}

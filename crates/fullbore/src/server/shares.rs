@@ -674,6 +674,54 @@ mod tests {
         assert!(ended == [0] || ended == [1], "{ended:?}");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_look_for_an_unused_connection_takes_in_64_of_them() {
+        let shares = Shares::new(100, 100);
+        let mut guests: Vec<Guest> = (1..=100)
+            .flat_map(|n| admit(&shares, &format!("192.0.2.{n}"), 1))
+            .collect();
+        guests.iter_mut().for_each(|guest| guest.note(1, 0, 0));
+        guests[SAMPLE].note(0, 0, 0);
+        assert!(shares.admit(address("198.51.100.1"), &config()).is_none());
+        // The next look begins behind the last one, and ends where that ended.
+        guests[SAMPLE].note(1, 0, 0);
+        guests[2 * SAMPLE - 101].note(0, 0, 0);
+        assert!(shares.admit(address("198.51.100.1"), &config()).is_some());
+        assert_eq!(told(&guests).await, [2 * SAMPLE - 101]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_counts_from_where_it_was_noted_last() {
+        let shares = Shares::new(1, 100);
+        let mut guests = admit(&shares, "192.0.2.1", 1);
+        guests[0].note(1, 0, 0);
+        let since = |guest: &Guest| guest.seat.since.load(Ordering::Relaxed);
+        let mut noted = Vec::new();
+        for progress in [
+            LEAST_PROGRESS,
+            LEAST_PROGRESS + 1,
+            2 * LEAST_PROGRESS - 1,
+            2 * LEAST_PROGRESS,
+        ] {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            guests[0].note(1, 0, progress);
+            noted.push(since(&guests[0]) / 1_000_000);
+        }
+        assert_eq!(noted, [1, 1, 1, 4]);
+    }
+
+    #[test]
+    fn an_eighth_of_all_connections_may_be_giving_way() {
+        let shares = Shares::new(200, 100);
+        let mut guests = admit(&shares, "192.0.2.1", 200);
+        for _ in 0..25 {
+            assert!(!shares.is_crowded());
+            guests.extend(admit(&shares, "192.0.2.1", 1));
+        }
+        assert!(shares.is_crowded());
+        assert_eq!(shares.connections(), 200);
+    }
+
     #[test]
     fn a_crowd_that_gives_way_is_bounded() {
         let shares = Shares::new(1, 100);

@@ -244,6 +244,23 @@ mod tests {
     }
 
     #[test]
+    fn connections_of_one_stream_each_are_as_many_as_there_are_requests() {
+        let start = Instant::now();
+        let mut demand = Demand::default();
+        demand.waits(start);
+        let load = Load {
+            streams: 1,
+            in_flight: 1,
+            waiting: 4,
+            ..full(MS * 100)
+        };
+        let now = start + MS * 200;
+        assert_eq!(demand.justified(&load, now), 1, "no exchange has ended");
+        demand.exchanged(MS * 100);
+        assert_eq!(demand.justified(&load, now), 5);
+    }
+
+    #[test]
     fn a_short_path_justifies_none_however_long_the_queue() {
         let start = Instant::now();
         let trip = LONG_PATH - Duration::from_nanos(1);

@@ -162,3 +162,26 @@ impl Watch for Lane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_connection_is_trusted_with_100_streams_at_most_and_a_further_one_with_none() {
+        let first = |known| Lane::first(Weak::new(), known).max_streams();
+        assert_eq!(first(None), 100);
+        assert_eq!([1, 100, 101].map(|known| first(Some(known))), [1, 100, 100]);
+        assert_eq!(Lane::further(Weak::new()).max_streams(), 0);
+    }
+
+    #[test]
+    fn the_round_trip_is_the_least_that_was_measured() {
+        let lane = Lane::first(Weak::new(), None);
+        assert_eq!((lane.round_trip(), lane.probes()), (None, 0));
+        for (measured, least) in [(30, 30), (20, 20), (25, 20)] {
+            lane.round_trip_measured(Duration::from_millis(measured));
+            assert_eq!(lane.round_trip(), Some(Duration::from_millis(least)));
+        }
+    }
+}
