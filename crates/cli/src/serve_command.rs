@@ -260,7 +260,8 @@ fn max_connections(args: &ServeArgs) -> usize {
         .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     wanted.unwrap_or_else(|| {
         let descriptors = run::raise_descriptor_limit().unwrap_or(u64::MAX);
-        let left = (descriptors - descriptors / 2).saturating_sub(OTHERS).max(1);
+        let half = descriptors - descriptors / 2;
+        let left = half - OTHERS.min(half / 2);
         usize::try_from(left).map_or(MAX_CONNECTIONS, |left| left.min(MAX_CONNECTIONS))
     })
 }

@@ -88,8 +88,10 @@ fn requests_that_left_before_the_limit_was_known_are_refused_and_may_be_repeated
 }
 
 #[test]
-fn a_stream_counts_until_its_owner_has_let_go_of_it_however_soon_the_peer_resets_it() {
-    let mut faced = Faced::server(allowing(2));
+fn without_grace_a_stream_counts_until_its_owner_has_let_go_of_it_however_soon_the_peer_resets_it() {
+    let mut config = allowing(2);
+    config.reset_stream_grace = 0;
+    let mut faced = Faced::server(config);
     for stream in [1, 3] {
         faced.says(&frames::get(stream));
         faced.says(&frames::reset(stream, ErrorCode::CANCEL));
