@@ -3,10 +3,12 @@
 //!
 //! Here is what callers see, and how a request is sent again that met an ending connection. `origin` keeps the
 //! connections and the queue of an origin, `demand` decides when a further connection is justified, `opening` opens one,
-//! `lane` is what a connection's driver reports to, `refusal` says how long to wait for an origin that refuses requests.
+//! `lane` is what a connection's driver reports to, `refusal` says how long to wait for an origin that refuses requests,
+//! `denial` how long for one that allows no stream.
 
 mod builder;
 mod demand;
+mod denial;
 mod lane;
 mod opening;
 mod origin;
@@ -25,6 +27,7 @@ use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
 use http_body::Body;
 
+use self::denial::Wait;
 use self::origin::{Lease, OriginPool, Settings};
 use super::connect::Origin;
 use super::connection::split;
@@ -146,7 +149,7 @@ impl Client {
         if body.is_end_stream() {
             return exchange(&pool, head, Nothing).await;
         }
-        let lease = pool.lease(false).await?;
+        let lease = pool.lease(false, &mut Wait::default()).await?;
         send(&pool, lease, head, body).await
     }
 
@@ -297,8 +300,9 @@ where
     B::Error: Into<BoxError>,
 {
     let mut repeats = 0;
+    let mut wait = Wait::default();
     loop {
-        let lease = pool.lease(repeats > 0).await?;
+        let lease = pool.lease(repeats > 0, &mut wait).await?;
         let error = match send(pool, lease, Arc::clone(&head), body.clone()).await {
             Err(error) if error.kind() == ErrorKind::GoAway => error,
             answered => return answered,
@@ -307,7 +311,7 @@ where
             return Err(pool.refusal(error));
         }
         if error.wants_pause() {
-            tokio::time::sleep(pool.pause(repeats)).await;
+            tokio::time::sleep(pool.pause(repeats, &mut wait)).await;
         }
         repeats += 1;
     }

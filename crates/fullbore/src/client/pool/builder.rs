@@ -177,8 +177,10 @@ impl ClientBuilder {
     }
 
     /// How long requests wait for a stream while the peer allows none and none of the origin is under way, before they
-    /// fail with [`crate::ErrorKind::Timeout`]; none for ever. 30 s unless set. Requests that wait behind others have no
-    /// limit of their own: those in front have theirs.
+    /// fail with [`crate::ErrorKind::Timeout`]; none for ever. 30 s unless set. It counts over all repeats of a request
+    /// and the pauses between them, and begins anew when the origin answers a request. It acts up to a sixteenth
+    /// later, or when the pause is over that a request is in.
+    /// Requests that wait behind others have no limit of their own: those in front have theirs.
     #[must_use]
     pub fn queue_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.engine.config.stream_wait_timeout = timeout;

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::OriginStats;
 use super::demand::{Demand, Load};
+use super::denial::{Denial, Wait};
 use super::lane::Lane;
 use super::opening;
 use super::refusal::Refusals;
@@ -58,7 +59,8 @@ pub(super) struct OriginPool {
     retired: AtomicBool,
     /// Whether requests wait for the number of streams, for drivers to look at without the lock.
     queued: AtomicBool,
-    /// Whether the peer has refused requests since it last answered one, for answers to look at without the lock.
+    /// Whether the peer has refused requests since it last answered one, or allowed no stream, for answers to look at
+    /// without the lock.
     refuses: AtomicBool,
 }
 
@@ -78,8 +80,8 @@ struct State {
     pause: Option<(Instant, Duration)>,
     /// What the peer has refused since it last answered a request.
     refusals: Option<Refusals>,
-    /// Since when requests wait although nothing is under way: the peer allows no stream.
-    denied: Option<Instant>,
+    /// How long requests have waited although nothing is under way: the peer allows no stream.
+    denial: Denial,
     /// When the queue is looked at without anything having happened.
     look_at: Option<Instant>,
     /// How many streams the peer allowed when it last said.
@@ -96,7 +98,11 @@ struct Member {
     in_flight: u32,
 }
 
-type Waiter = oneshot::Sender<Result<Lease, Error>>;
+struct Waiter {
+    answer: oneshot::Sender<Result<Lease, Error>>,
+    /// When its time is over at a peer that allows no stream, on the clock of [`Denial`].
+    until: Duration,
+}
 
 /// What a change under the lock has led to.
 #[derive(Default)]
@@ -124,13 +130,13 @@ impl OriginPool {
     }
 
     /// A slot on the connection that has the most of them, at once or when one is free; `again` puts a request ahead
-    /// that has had one before. Dropping the future leaves the queue.
+    /// that has had one before, and `wait` is how long it has waited. Dropping the future leaves the queue.
     ///
     /// # Errors
     /// Why no connection can be had.
-    pub(super) async fn lease(self: &Arc<Self>, mut again: bool) -> Result<Lease, Error> {
+    pub(super) async fn lease(self: &Arc<Self>, mut again: bool, wait: &mut Wait) -> Result<Lease, Error> {
         loop {
-            let lease = match self.take_or_wait(again)? {
+            let lease = match self.take_or_wait(again, wait)? {
                 Place::Slot(lease) => lease,
                 Place::Queue(waiting) => waiting.await?,
             };
@@ -145,7 +151,7 @@ impl OriginPool {
         }
     }
 
-    fn take_or_wait(self: &Arc<Self>, again: bool) -> Result<Place, Error> {
+    fn take_or_wait(self: &Arc<Self>, again: bool, wait: &mut Wait) -> Result<Place, Error> {
         let now = Instant::now();
         let mut state = self.lock();
         if self.is_retired() {
@@ -165,8 +171,13 @@ impl OriginPool {
         };
         let previous = state.runtime.replace(runtime);
         let number = state.number(again);
-        let (waiter, receiver) = oneshot::channel();
-        state.waiting.insert(number, waiter);
+        let (answer, receiver) = oneshot::channel();
+        let alone = state.waiting.is_empty();
+        let until = match self.settings.queue_timeout {
+            Some(limit) => state.denial.join(wait, alone, limit, now),
+            None => Duration::MAX,
+        };
+        state.waiting.insert(number, Waiter { answer, until });
         state.note_waiting(now);
         let work = self.settle(&mut state, now);
         drop(state);
@@ -298,7 +309,7 @@ impl OriginPool {
         }
         let mut granted = VecDeque::from(work.granted);
         while let Some((waiter, lease)) = granted.pop_front() {
-            if let Err(Ok(lease)) = waiter.send(Ok(lease)) {
+            if let Err(Ok(lease)) = waiter.answer.send(Ok(lease)) {
                 // It has just given up: the next one, without a detour that could become a long one.
                 lease.slot.forget();
                 let mut state = self.lock();
@@ -412,6 +423,7 @@ impl OriginPool {
             state.pause = None;
             state.demand.start_over();
             let waiting = std::mem::take(&mut state.waiting);
+            state.denial.note(false, now);
             self.note_queue(state);
             return Work {
                 failed: Some((waiting, error.clone())),
@@ -597,7 +609,29 @@ impl State {
             }
         }
         self.demand.emptied(now);
+        self.denial.note(false, now);
         granted
+    }
+
+    /// Whether requests wait and the peer allows no stream, on any connection or, without one, when it last said.
+    fn is_denied(&self) -> bool {
+        let allows_none = match self.members.is_empty() {
+            true => self.known_streams == Some(0),
+            false => self.members.iter().all(|member| member.lane.max_streams() == 0),
+        };
+        allows_none && !self.waiting.is_empty() && self.opening == 0 && self.in_flight() == 0
+    }
+
+    /// Takes those out of the queue whose time is over at a peer that allows no stream.
+    fn take_overdue(&mut self, limit: Duration, now: Instant) -> BTreeMap<i64, Waiter> {
+        let denial = &self.denial;
+        let (overdue, waiting): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|(_, waiter)| denial.is_over(waiter.until, limit, now));
+        let first = waiting.values().map(|waiter| waiter.until).min();
+        self.denial.looked(first.unwrap_or_default(), limit, now);
+        self.waiting = waiting;
+        overdue
     }
 
     /// Requests wait although there are connections.
@@ -696,8 +730,9 @@ impl Drop for Waiting {
         let mut state = self.pool.lock();
         let waiter = state.waiting.remove(&self.number);
         if state.waiting.is_empty() {
-            state.demand.emptied(Instant::now());
-            state.denied = None;
+            let now = Instant::now();
+            state.demand.emptied(now);
+            state.denial.note(false, now);
         }
         self.pool.note_queue(&state);
         drop(state);
@@ -709,7 +744,7 @@ impl Drop for Waiting {
 fn fail(waiting: BTreeMap<i64, Waiter>, error: &Error) {
     for waiter in waiting.into_values() {
         // Whoever has given up needs no answer.
-        let _ = waiter.send(Err(error.clone()));
+        let _ = waiter.answer.send(Err(error.clone()));
     }
 }
 

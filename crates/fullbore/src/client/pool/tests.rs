@@ -11,6 +11,8 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::client::connect::{Dial, Dialed};
 
+mod refusing;
+
 #[path = "../../../tests/support/raw.rs"]
 #[allow(dead_code)]
 mod raw;
@@ -56,10 +58,19 @@ struct Site {
 impl Site {
     /// A client to such peers.
     fn start(plan: Plan, builder: ClientBuilder) -> (Arc<Site>, Client) {
+        Self::start_with(plan, builder, move |site, io| site.serve(io, plan.streams))
+    }
+
+    /// A client to peers that do as `serve` says.
+    fn start_with<F, S>(plan: Plan, builder: ClientBuilder, serve: F) -> (Arc<Site>, Client)
+    where
+        F: Fn(Arc<Site>, End) -> S + Clone + Send + Sync + 'static,
+        S: Future<Output = ()> + Send + 'static,
+    {
         let site = Arc::new(Site::default());
         let dialed = Arc::clone(&site);
         let dial: Dial = Arc::new(move || {
-            let site = Arc::clone(&dialed);
+            let (site, serve) = (Arc::clone(&dialed), serve.clone());
             Box::pin(async move {
                 site.dials
                     .lock()
@@ -71,7 +82,7 @@ impl Site {
                 }
                 let script = Script::delayed(plan.delay);
                 let (near, far) = link(script, script);
-                tokio::spawn(site.serve(far, plan.streams));
+                tokio::spawn(serve(site, far));
                 Ok(Box::new(near) as Box<dyn Dialed>)
             })
         });

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::{OriginPool, State, Waiter};
+use crate::client::pool::denial::Wait;
 use crate::client::pool::refusal::{self, Refusals};
 use crate::error::{Error, ErrorKind};
 
@@ -35,15 +36,18 @@ impl OriginPool {
         }
         let now = Instant::now();
         let mut state = self.lock();
+        state.denial.note_answer(now);
         self.forget_refusals(&mut state);
         let work = self.settle(&mut state, now);
         drop(state);
         self.carry_out(work);
     }
 
-    /// How long a request waits before it is repeated, having been repeated so often.
-    pub(in crate::client::pool) fn pause(&self, repeats: u32) -> Duration {
-        refusal::pause(self.settings.repeat_pause, repeats, refusal::random())
+    /// How long a request pauses before it is repeated, having been repeated so often.
+    pub(in crate::client::pool) fn pause(&self, repeats: u32, wait: &mut Wait) -> Duration {
+        let pause = refusal::pause(self.settings.repeat_pause, repeats, refusal::random());
+        wait.pause(pause, &self.lock().denial, Instant::now());
+        pause
     }
 
     /// How often a request is repeated.
@@ -61,7 +65,8 @@ impl OriginPool {
 
     fn forget_refusals(&self, state: &mut State) {
         state.refusals = None;
-        self.refuses.store(false, Ordering::Relaxed);
+        self.refuses
+            .store(state.denial.awaits_answer(), Ordering::Relaxed);
     }
 
     /// Why a new request fails at once: the origin has refused so much that nobody waits for it any more.
@@ -74,37 +79,38 @@ impl OriginPool {
         refusals.failure(now)
     }
 
-    /// Fails the requests that wait when the origin serves nothing.
+    /// The requests that have waited long enough for an origin that serves nothing, and what they are told.
     pub(super) fn failure_of_all(
         &self,
         state: &mut State,
         now: Instant,
     ) -> Option<(BTreeMap<i64, Waiter>, Error)> {
+        let denied = state.is_denied();
+        state.denial.note(denied, now);
+        if denied {
+            self.refuses.store(true, Ordering::Relaxed);
+        }
         if state.waiting.is_empty() || state.in_flight() > 0 {
-            state.denied = None;
             return None;
         }
-        let error = match &mut state.refusals {
+        let failed = match &mut state.refusals {
             Some(refusals) if refusals.exceed(self.settings.max_repeats) && !refusals.lets_try(now) => {
-                refusals.give_up()
+                (std::mem::take(&mut state.waiting), refusals.give_up())
             }
-            Some(_) => return None,
-            None if state.members.is_empty() || state.opening > 0 => {
-                state.denied = None;
-                return None;
-            }
-            None => {
-                let since = *state.denied.get_or_insert(now);
-                let limit = self
-                    .settings
-                    .queue_timeout
-                    .filter(|limit| now >= since + *limit)?;
-                no_stream_allowed(limit)
+            // Requests that were refused before may meet an origin that allows no stream, too.
+            _ => {
+                let limit = self.settings.queue_timeout?;
+                if !state.denial.is_due(limit, now) {
+                    return None;
+                }
+                (state.take_overdue(limit, now), no_stream_allowed(limit))
             }
         };
-        state.denied = None;
-        state.demand.emptied(now);
-        Some((std::mem::take(&mut state.waiting), error))
+        if state.waiting.is_empty() {
+            state.denial.note(false, now);
+            state.demand.emptied(now);
+        }
+        Some(failed)
     }
 
     /// When the queue has to be looked at though nothing happens, unless that is known already.
@@ -112,9 +118,10 @@ impl OriginPool {
         if state.waiting.is_empty() {
             return None;
         }
-        let allowed = state
-            .denied
-            .and_then(|since| Some(since + self.settings.queue_timeout?));
+        let allowed = self
+            .settings
+            .queue_timeout
+            .and_then(|limit| state.denial.next(limit));
         let pause = state.refusals.as_ref().map(Refusals::until);
         // A pause that is over leaves nothing to wait for but what is under way.
         let at = [allowed, pause]

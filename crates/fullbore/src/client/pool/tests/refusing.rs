@@ -1,0 +1,206 @@
+//! Peers that refuse requests and allow no stream: how long a request waits, under the paused clock.
+
+use http_body_util::Full;
+
+use super::*;
+
+/// REFUSED_STREAM (RFC 9113 section 7).
+const REFUSED_STREAM: u32 = 7;
+
+/// How long a request may wait for a stream.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// A few round trips.
+const FEW: Duration = Duration::from_millis(10);
+
+const URL: &str = "http://one.example/";
+
+/// How a peer treats requests.
+#[derive(Clone, Copy)]
+struct Conduct {
+    /// How many streams it allows in its first SETTINGS. After a request it allows none.
+    streams: u32,
+    /// Whether it refuses requests rather than answering them.
+    refuses: bool,
+    /// How long after a request it allows one stream.
+    allows_after: Option<Duration>,
+    /// How long after its beginning a connection ends.
+    ends_after: Option<Duration>,
+}
+
+const REFUSES: Conduct = Conduct {
+    streams: 0,
+    refuses: true,
+    allows_after: None,
+    ends_after: None,
+};
+
+async fn allow(peer: &mut Raw<End>, streams: u32) {
+    let mut setting = MAX_STREAMS.to_be_bytes().to_vec();
+    setting.extend(streams.to_be_bytes());
+    peer.send(kind::SETTINGS, 0, 0, &setting).await;
+}
+
+/// A time, if there is one.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn serve(site: Arc<Site>, io: End, conduct: Conduct) {
+    let ends = conduct.ends_after.map(|after| Instant::now() + after);
+    let mut allows = None;
+    let mut peer = Raw::server(io, &[(MAX_STREAMS, conduct.streams)]).await;
+    loop {
+        let frame = tokio::select! {
+            frame = peer.next() => frame,
+            () = at(ends) => return,
+            () = at(allows) => {
+                allows = None;
+                allow(&mut peer, 1).await;
+                continue;
+            }
+        };
+        let Some(frame) = frame else { return };
+        match frame.kind {
+            kind::SETTINGS if frame.flags & 1 == 0 => peer.send(kind::SETTINGS, 1, 0, &[]).await,
+            kind::PING if frame.flags & 1 == 0 => peer.send(kind::PING, 1, 0, &frame.payload).await,
+            kind::HEADERS => {
+                site.requests.fetch_add(1, Ordering::SeqCst);
+                allow(&mut peer, 0).await;
+                allows = conduct.allows_after.map(|after| Instant::now() + after);
+                match conduct.refuses {
+                    true => {
+                        let code = REFUSED_STREAM.to_be_bytes();
+                        peer.send(kind::RST_STREAM, 0, frame.stream, &code).await;
+                    }
+                    false => peer.respond(frame.stream, true, &[]).await,
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A client to such peers, a millisecond away.
+fn start(conduct: Conduct) -> (Arc<Site>, Client) {
+    let builder = Client::builder().queue_timeout(Some(LIMIT));
+    Site::start_with(plan(MS, 0), builder, move |site, io| serve(site, io, conduct))
+}
+
+/// A request as a task: how it ended, and after how long.
+fn request(client: &Client) -> JoinHandle<(Result<(), Error>, Duration)> {
+    let client = client.clone();
+    tokio::spawn(async move {
+        let begun = Instant::now();
+        let ended = tokio::time::timeout(Duration::from_secs(200), client.get(URL)).await;
+        let answer = ended.unwrap_or_else(|_| panic!("it waits for ever"));
+        (answer.map(drop), begun.elapsed())
+    })
+}
+
+/// Asserts that a request ended since the server allowed no stream, and when: at the limit, or `later` at most.
+fn timed_out((answer, took): (Result<(), Error>, Duration), later: Duration) {
+    let error = answer.expect_err("no stream is allowed");
+    println!("{took:?}: {error}");
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(
+        error.to_string().contains("SETTINGS_MAX_CONCURRENT_STREAMS is 0"),
+        "{error}"
+    );
+    assert!(
+        (LIMIT..=LIMIT + later).contains(&took),
+        "it waited {took:?}: {error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_refused_waits_no_longer_than_the_limit_for_a_stream() {
+    let (site, client) = start(REFUSES);
+    timed_out(request(&client).await.expect("no panic"), FEW);
+    assert_eq!(site.requests.load(Ordering::SeqCst), 1);
+    assert_eq!((site.dials(), stats(&client).waiting), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_were_refused_together_wait_no_longer_than_the_limit_for_a_stream() {
+    let (site, client) = start(REFUSES);
+    let requests: Vec<_> = (0..20).map(|_| request(&client)).collect();
+    for request in requests {
+        timed_out(request.await.expect("no panic"), FEW);
+    }
+    assert_eq!((site.dials(), stats(&client).waiting), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_with_a_body_waits_no_longer_than_the_limit_for_a_stream() {
+    let (site, client) = start(REFUSES);
+    let begun = Instant::now();
+    let body = Full::new(Bytes::from_static(b"body"));
+    let request = Request::post(URL).body(body).expect("a request");
+    let limit = Duration::from_secs(200);
+    let ended = tokio::time::timeout(limit, client.request_repeatable(request)).await;
+    timed_out((ended.expect("an end").map(drop), begun.elapsed()), FEW);
+    assert_eq!(site.requests.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn further_connections_on_which_no_stream_is_allowed_do_not_prolong_the_wait() {
+    let (site, client) = start(Conduct {
+        ends_after: Some(400 * MS),
+        ..REFUSES
+    });
+    timed_out(request(&client).await.expect("no panic"), FEW);
+    assert_eq!(site.requests.load(Ordering::SeqCst), 1);
+    assert_eq!(site.dials(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_and_allows_one_stream_and_none_by_turns_does_not_prolong_the_wait() {
+    let (site, client) = start(Conduct {
+        allows_after: Some(450 * MS),
+        ..REFUSES
+    });
+    // The pause before the third repeat, 400 ms at most, may be under way by then.
+    timed_out(request(&client).await.expect("no panic"), 400 * MS);
+    assert_eq!(site.requests.load(Ordering::SeqCst), 3);
+    assert_eq!(site.dials(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_and_allows_one_stream_and_none_by_turns_serves_the_whole_queue() {
+    let (site, client) = start(Conduct {
+        streams: 1,
+        refuses: false,
+        allows_after: Some(450 * MS),
+        ends_after: None,
+    });
+    // From then on the limit is known.
+    request(&client).await.expect("no panic").0.expect("an answer");
+    let requests: Vec<_> = (0..10).map(|_| request(&client)).collect();
+    for request in requests {
+        let (answer, took) = request.await.expect("no panic");
+        answer.unwrap_or_else(|error| panic!("after {took:?}: {error}"));
+    }
+    assert_eq!((site.requests.load(Ordering::SeqCst), site.dials()), (11, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_later_has_the_whole_limit() {
+    let (site, client) = start(REFUSES);
+    let mut requests = Vec::new();
+    for _ in 0..4 {
+        requests.push(request(&client));
+        tokio::time::sleep(300 * MS).await;
+    }
+    for request in requests {
+        let (answer, took) = request.await.expect("no panic");
+        let error = answer.expect_err("no stream is allowed");
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        // Requests that end soon after each other are looked for together.
+        assert!((LIMIT..LIMIT + LIMIT / 8).contains(&took), "{took:?}");
+    }
+    assert_eq!(site.dials(), 1);
+}
