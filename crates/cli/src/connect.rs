@@ -14,13 +14,16 @@ use url::Url;
 use crate::args::{ConnectionArgs, HeaderLine};
 use crate::exit::{Exit, Failure};
 
+/// How much of a URL that a server names is shown, in characters.
+const SHOWN: usize = 200;
+
 /// How long closing the connections may take once all is received; the peer's answer is of no use any more.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A URL that the library can be given: absolute, http or https, with a host, without credentials or fragment.
 pub(crate) fn parse_url(text: &str) -> Result<Url, Failure> {
     let wrong = |why: &str| {
-        let shown: String = without_credentials(text).chars().take(200).collect();
+        let shown: String = without_credentials(text).chars().take(SHOWN).collect();
         Failure::new(Exit::BadUrl, format!("{shown:?} is not a URL to request: {why}"))
     };
     let mut url = Url::parse(text).map_err(|error| match error {
@@ -67,6 +70,17 @@ pub(crate) fn without_credentials(text: &str) -> String {
             let (before, after) = (text.get(..begin), text.get(begin + at..));
             format!("{}***{}", before.unwrap_or_default(), after.unwrap_or_default())
         }
+    }
+}
+
+/// A URL that a server names, which may be as long as a field section, as it may be shown: without credentials, escaped, and
+/// cut.
+pub(crate) fn shown_url(text: &str) -> String {
+    let quoted = format!("{:?}", without_credentials(text));
+    let escaped = quoted.get(1..quoted.len() - 1).unwrap_or_default();
+    match escaped.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", escaped.get(..end).unwrap_or_default()),
+        None => escaped.to_owned(),
     }
 }
 
@@ -196,6 +210,15 @@ mod tests {
             let failure = parse_url(text).err().map(|failure| failure.message);
             assert!(!failure.is_some_and(|message| message.contains("u:p")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_url_that_a_server_names_is_shown_escaped_and_cut_at_200_characters() {
+        assert_eq!(shown_url("http://u:p@h/it's"), "http://***@h/it's");
+        assert_eq!(shown_url("/a\u{1b}[31m\"\n"), "/a\\u{1b}[31m\\\"\\n");
+        assert_eq!(shown_url(&"x".repeat(200)), "x".repeat(200));
+        assert_eq!(shown_url(&"é".repeat(65_536)), "é".repeat(200) + "…");
+        assert_eq!(shown_url(&"\u{1b}".repeat(65_536)).chars().count(), 201);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use url::Url;
 
 use crate::args::PutArgs;
 use crate::cause::{Direction, Waited};
-use crate::connect::{self, without_credentials};
+use crate::connect::{self, shown_url};
 use crate::exit::{Exit, Failure};
 use crate::get::fetch::check_status;
 use crate::get::progress::Progress;
@@ -250,17 +250,17 @@ fn check_answer(url: &Url, response: &Response<Incoming>) -> Result<(), Failure>
     let Some(location) = response.headers().get(LOCATION) else {
         return Ok(());
     };
-    let to = without_credentials(&String::from_utf8_lossy(location.as_bytes()));
+    let to = shown_url(&String::from_utf8_lossy(location.as_bytes()));
     match status.as_u16() {
         307 | 308 => Err(Failure::new(
             Exit::Status,
             format!(
-                "{url}: status {} points to {to:?}, and nothing was stored; put follows no redirect, so name that URL",
+                "{url}: status {} points to \"{to}\", and nothing was stored; put follows no redirect, so name that URL",
                 status.as_u16()
             ),
         )),
         301..=303 => {
-            run::complain(&format!("{url}: status {} points to {to:?}", status.as_u16()));
+            run::complain(&format!("{url}: status {} points to \"{to}\"", status.as_u16()));
             Ok(())
         }
         _ => Ok(()),

@@ -1,4 +1,5 @@
-//! What only the user and the origin that the user named are to know: where it is sent, and where it is shown.
+//! What only the user and the origin that the user named are to know: where it is sent, and where it is shown; and how
+//! much is shown of what a server names.
 
 mod support;
 
@@ -161,6 +162,35 @@ fn a_password_in_a_url_is_printed_nowhere() -> TestResult {
         assert_eq!(ended.code, Some(3), "{ended:?}");
         let shown = String::from_utf8_lossy(&ended.stdout).into_owned() + &ended.stderr;
         assert!(!shown.contains("hunter2"), "{args:?}: {ended:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_long_location_is_cut_wherever_it_is_shown() -> TestResult {
+    let tail = "x".repeat(15_000);
+    let (away, _) = noting(None)?;
+    let missing = Server::start(|_, asked| {
+        let fields = [(":status", "404")];
+        (head(asked.stream, END_STREAM, &fields), Then::Go)
+    })?;
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("file"), "content")?;
+    for (to, args, code) in [
+        (format!("http://:1/{tail}"), &["get", "-L"][..], 3),
+        (format!("ftp://h/{tail}"), &["get", "-L"], 3),
+        (format!("{}?{tail}", away.url()), &["get", "--discard"], 0),
+        (format!("{}?{tail}", missing.url()), &["get", "-L"], 14),
+        (format!("http://127.0.0.1:1/{tail}"), &["get", "-L"], 5),
+        (format!("http://127.0.0.1:1/{tail}"), &["put", "file"], 0),
+    ] {
+        let (server, _) = noting(Some(to.clone()))?;
+        let url = server.url();
+        let ended = run(folder.path(), [args, &[url.as_str()]].concat())?;
+        let begin: String = to.chars().take(100).collect();
+        assert!(ended.stderr.contains(&begin), "{args:?} {begin}: {ended:?}");
+        assert!(ended.stderr.len() < 2_000, "{} octets", ended.stderr.len());
+        assert_eq!(ended.code, Some(code), "{args:?} {begin}: {ended:?}");
     }
     Ok(())
 }

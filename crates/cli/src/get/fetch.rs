@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::cause::OfStream;
-use crate::connect::{parse_url, without_credentials};
+use crate::connect::{parse_url, shown_url, without_credentials};
 use crate::exit::{Exit, Failure};
 
 use super::fields::Fields;
@@ -247,21 +247,25 @@ impl Fetcher {
     ) -> Result<Response<Incoming>, Failed> {
         let mut fields = self.fields.of(&url);
         outcome.note = outcome.note.take().or_else(|| self.fields.note(&url));
+        // A URL of the user's is shown whole, one of a server's is not.
+        let mut redirected = None::<String>;
         for _ in 0..=MOST_REDIRECTS {
             let mut headers = fields.clone();
             headers.extend(range.iter().flatten().cloned());
-            let response = self.request(&url, headers, deadline).await?;
+            let name = redirected.as_deref().unwrap_or(url.as_str());
+            let response = self.request(&url, name, headers, deadline).await?;
             let status = response.status();
             outcome.status = Some(status.as_u16());
-            if let Err(failure) = check_status(url.as_str(), status) {
+            if let Err(failure) = check_status(name, status) {
                 return Err(Failed::by_status(failure, &response));
             }
-            let Some(next) = redirect(&url, &response).map_err(Failed::lasting)? else {
+            let Some(next) = redirect(&url, name, &response).map_err(Failed::lasting)? else {
                 return Ok(response);
             };
+            let shown = shown_url(next.as_str());
             if !self.redirects.follow {
                 outcome.note = Some(format!(
-                    "{url}: status {} points to {next}; -L follows it",
+                    "{name}: status {} points to {shown}; -L follows it",
                     status.as_u16()
                 ));
                 return Ok(response);
@@ -270,13 +274,14 @@ impl Fetcher {
                 return Err(Failed::lasting(Failure::new(
                     Exit::BadUrl,
                     format!(
-                        "{url}: the server redirects to {next} without TLS, where anybody on the path may read and \
+                        "{name}: the server redirects to {shown} without TLS, where anybody on the path may read and \
                          change what is sent; --location-insecure follows it all the same"
                     ),
                 )));
             }
             self.fields.after_redirect(&mut fields, &url, &next);
             url = next;
+            redirected = Some(shown);
         }
         Err(Failed::lasting(Failure::new(
             Exit::Status,
@@ -287,11 +292,12 @@ impl Fetcher {
         )))
     }
 
-    /// Sends a GET. The client repeats what the peer refuses unprocessed, after pauses that all requests to the origin
+    /// Sends a GET to a URL that is shown by this name. The client repeats what the peer refuses unprocessed, after pauses that all requests to the origin
     /// share.
     async fn request(
         &self,
         url: &Url,
+        name: &str,
         headers: HeaderMap,
         deadline: Option<Instant>,
     ) -> Result<Response<Incoming>, Failed> {
@@ -299,17 +305,17 @@ impl Fetcher {
             .method(Method::GET)
             .uri(url.as_str())
             .body(Empty::<Bytes>::new())
-            .map_err(|error| Failed::lasting(Failure::new(Exit::BadUrl, format!("{url}: {error}"))))?;
+            .map_err(|error| Failed::lasting(Failure::new(Exit::BadUrl, format!("{name}: {error}"))))?;
         *request.headers_mut() = headers;
         let answer = self.client.request(request);
         let answered = match deadline {
             None => answer.await,
             Some(at) => timeout_at(at, answer).await.map_err(|_| {
                 let limit = self.max_time.unwrap_or_default();
-                Failed::too_long(url.as_str(), "the response had not begun", limit)
+                Failed::too_long(name, "the response had not begun", limit)
             })?,
         };
-        answered.map_err(|error| Failed::of(url.as_str(), &error))
+        answered.map_err(|error| Failed::of(name, &error))
     }
 }
 
@@ -333,8 +339,8 @@ pub(crate) fn check_status(url: &str, status: http::StatusCode) -> Result<(), Fa
     ))
 }
 
-/// Where a redirect leads; `None` for any other response, or for one that does not say.
-fn redirect(url: &Url, response: &Response<Incoming>) -> Result<Option<Url>, Failure> {
+/// Where a redirect leads; `None` for any other response, or for one that does not say. `name` is how the URL is shown.
+fn redirect(url: &Url, name: &str, response: &Response<Incoming>) -> Result<Option<Url>, Failure> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
@@ -343,13 +349,9 @@ fn redirect(url: &Url, response: &Response<Incoming>) -> Result<Option<Url>, Fai
     };
     let text = String::from_utf8_lossy(location.as_bytes());
     let wrong = |why: &str| {
-        Failure::new(
-            Exit::BadUrl,
-            format!(
-                "{url}: the server's redirect to {:?} is wrong: {why}",
-                without_credentials(&text)
-            ),
-        )
+        let shown = shown_url(&text);
+        let text = format!("{name}: the server's redirect to \"{shown}\" is wrong: {why}");
+        Failure::new(Exit::BadUrl, text)
     };
     let next = url.join(&text).map_err(|error| wrong(&error.to_string()))?;
     parse_url(next.as_str())

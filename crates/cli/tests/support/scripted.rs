@@ -170,11 +170,26 @@ pub(crate) fn head(stream: u32, flags: u8, fields: &[(&str, &str)]) -> Vec<u8> {
     for (name, value) in fields {
         block.push(0);
         for text in [name, value] {
-            block.push(text.len() as u8);
+            block.extend(length(text.len()));
             block.extend(text.as_bytes());
         }
     }
     frames::frame(frames::HEADERS, frames::END_HEADERS | flags, stream, &block)
+}
+
+/// An integer with a prefix of 7 bits (RFC 7541 section 5.1).
+fn length(value: usize) -> Vec<u8> {
+    if value < 127 {
+        return vec![value as u8];
+    }
+    let mut octets = vec![127];
+    let mut rest = value - 127;
+    while rest >= 128 {
+        octets.push((rest % 128) as u8 | 0x80);
+        rest /= 128;
+    }
+    octets.push(rest as u8);
+    octets
 }
 
 pub(crate) fn data(stream: u32, octets: &[u8], end: bool) -> Vec<u8> {
