@@ -285,3 +285,81 @@ async fn connections_that_a_quiet_period_did_not_need_are_closed_but_for_one() {
     all(begin(&client, 2).await).await;
     assert_eq!(site.dials(), 4);
 }
+
+#[tokio::test(start_paused = true)]
+async fn further_connections_are_closed_after_each_busy_period() {
+    let (site, client) = Site::start(plan(MS * 50, 2), Client::builder().max_connections(4));
+    for dials in [4, 7] {
+        keep_busy(&client, 40, MS * 5_000).await;
+        assert_eq!(site.dials(), dials);
+        sleep(MS * 61_000).await;
+        assert_eq!(site.open.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_waited_before_the_settings_came_justify_connections_too() {
+    let (site, client) = Site::start(plan(MS * 50, 100), Client::builder());
+    // A hundred of them leave before the peer has said how many it allows. No others come after these.
+    let requests = begin(&client, 1_000).await;
+    assert_eq!(stats(&client).waiting, 900);
+    all(requests).await;
+    assert!(site.dials() > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_further_connection_that_was_never_needed_is_closed_and_refuses_nothing() {
+    let opening = MS * 2_000;
+    let plan = Plan {
+        opening,
+        ..plan(MS * 50, 2)
+    };
+    let (site, client) = Site::start(plan, Client::builder());
+    let idle_timeout = MS * 30_000;
+    all(begin(&client, 1).await).await;
+    // The second connection is asked for while requests wait, and opened when none does.
+    keep_busy(&client, 3, MS * 1_500).await;
+    assert_eq!((site.dials(), stats(&client).opening), (2, 1));
+    sleep(opening).await;
+    assert_eq!(
+        (site.open.load(Ordering::SeqCst), stats(&client).connections),
+        (2, 2)
+    );
+    let opened = Instant::now();
+    while stats(&client).connections == 2 {
+        sleep(MS).await;
+    }
+    assert!(opened.elapsed() <= idle_timeout * 2);
+    settle().await;
+    // No request waits for a pause.
+    let asked = Instant::now();
+    all(begin(&client, 1).await).await;
+    assert_eq!(asked.elapsed(), MS * 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_fails_when_the_server_has_allowed_no_stream_for_as_long_as_was_set() {
+    for (builder, limit) in [
+        (Client::builder(), MS * 30_000),
+        (Client::builder().queue_timeout(Some(MS * 7_000)), MS * 7_000),
+    ] {
+        let (site, client) = Site::start(plan(MS, 0), builder);
+        // The first leaves before the peer has said so.
+        all(begin(&client, 1).await).await;
+        let asked = Instant::now();
+        let error = client.get("http://one.example/").await.expect_err("no stream");
+        assert_eq!((error.kind(), asked.elapsed()), (ErrorKind::Timeout, limit));
+        assert_eq!((site.dials(), site.requests.load(Ordering::SeqCst)), (1, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_has_the_limits_that_are_stated_unless_told_otherwise() {
+    let client = Client::builder().build().expect("settings that can be had");
+    let settings = &client.inner.settings;
+    assert_eq!(settings.connect_timeout, MS * 30_000);
+    assert_eq!(settings.max_connections, 8);
+    assert_eq!(settings.idle_timeout, MS * 30_000);
+    assert_eq!(settings.queue_timeout, Some(MS * 30_000));
+    assert_eq!((settings.max_repeats, settings.repeat_pause), (3, MS * 100));
+}
