@@ -3,10 +3,11 @@
 mod support;
 
 use std::convert::Infallible;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use fullbore::client::handshake;
-use fullbore::server::PeerAddr;
+use fullbore::server::{PeerAddr, serve_connection, serve_connection_local};
 use fullbore::{BoxError, Client, Incoming, Server};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame};
@@ -123,6 +124,7 @@ async fn statuses_without_a_body_have_none() {
     ] {
         let (head, body, _) = fetch(&pair, get(path)).await;
         assert_eq!((head.status, body.len()), (status, 0));
+        assert_eq!(head.headers.get(header::CONTENT_LENGTH), None);
     }
     let (head, body, _) = fetch(&pair, get("/empty")).await;
     assert_eq!((head.status, body.len()), (StatusCode::OK, 0));
@@ -437,4 +439,56 @@ async fn a_pooled_client_makes_one_connection_for_a_crowd() {
     }
     assert_eq!(ports.len(), 1, "{ports:?}");
     serving.abort();
+}
+
+/// A service that has to be asked twice whether it is ready, each clone of it.
+#[derive(Clone, Default)]
+struct Hesitant {
+    asked: usize,
+}
+
+impl tower::Service<Request<Incoming>> for Hesitant {
+    type Response = Reply;
+    type Error = BoxError;
+    type Future = std::future::Ready<Result<Reply, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.asked += 1;
+        if self.asked < 2 {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Incoming>) -> Self::Future {
+        std::future::ready(match self.asked {
+            2 => Ok(Response::new(full("ready"))),
+            _ => refused(),
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_service_is_called_only_when_it_is_ready() {
+    for local in [false, true] {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let (sender, client) = handshake(near, config());
+        let ask = async move {
+            for _ in 0..3 {
+                let response = soon(sender.send(get("/"))).await.unwrap();
+                assert_eq!(response.status(), StatusCode::OK, "local: {local}");
+                let body = soon(response.into_body().collect()).await.unwrap();
+                assert_eq!(body.to_bytes(), "ready");
+            }
+        };
+        let serve = async {
+            match local {
+                false => serve_connection(far, Hesitant::default(), config()).await,
+                true => serve_connection_local(far, Hesitant::default(), config()).await,
+            }
+        };
+        let ((), client, server) = tokio::join!(ask, client, serve);
+        client.and(server).unwrap();
+    }
 }

@@ -86,11 +86,7 @@ impl Site {
                 Ok(Box::new(near) as Box<dyn Dialed>)
             })
         });
-        let mut client = builder.build().expect("settings that can be had");
-        let inner = Arc::get_mut(&mut client.inner).expect("nobody else has it yet");
-        let settings = Arc::get_mut(&mut inner.settings).expect("nobody else has them yet");
-        settings.connector.dial = Some(dial);
-        (site, client)
+        (site, client_by(dial, builder))
     }
 
     fn dials(&self) -> usize {
@@ -120,6 +116,15 @@ impl Site {
         }
         self.open.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// A client that connects in this way.
+fn client_by(dial: Dial, builder: ClientBuilder) -> Client {
+    let mut client = builder.build().expect("settings that can be had");
+    let inner = Arc::get_mut(&mut client.inner).expect("nobody else has it yet");
+    let settings = Arc::get_mut(&mut inner.settings).expect("nobody else has them yet");
+    settings.connector.dial = Some(dial);
+    client
 }
 
 /// So many requests at once, as tasks; those that have begun come first.
@@ -362,4 +367,38 @@ async fn a_client_has_the_limits_that_are_stated_unless_told_otherwise() {
     assert_eq!(settings.idle_timeout, MS * 30_000);
     assert_eq!(settings.queue_timeout, Some(MS * 30_000));
     assert_eq!((settings.max_repeats, settings.repeat_pause), (3, MS * 100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_has_all_of_the_time_to_allow_a_stream() {
+    let dial: Dial = Arc::new(|| {
+        Box::pin(async {
+            let script = Script::delayed(MS);
+            let (near, far) = link(script, script);
+            // Allows no stream, and goes 20 s after it has answered the request that had left before it could say so.
+            tokio::spawn(async move {
+                let mut peer = Raw::server(far, &[(MAX_STREAMS, 0)]).await;
+                while let Some(frame) = peer.next().await {
+                    match frame.kind {
+                        kind::SETTINGS if frame.flags & 1 == 0 => peer.send(kind::SETTINGS, 1, 0, &[]).await,
+                        kind::HEADERS => {
+                            peer.respond(frame.stream, true, &[]).await;
+                            sleep(MS * 20_000).await;
+                            // NO_ERROR, and stream 1 as the last.
+                            return peer.send(kind::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]).await;
+                        }
+                        _ => {}
+                    }
+                }
+            });
+            Ok(Box::new(near) as Box<dyn Dialed>)
+        })
+    });
+    let client = client_by(dial, Client::builder());
+    all(begin(&client, 1).await).await;
+    let asked = Instant::now();
+    let error = client.get("http://one.example/").await.expect_err("no stream");
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let waited = asked.elapsed();
+    assert!((MS * 49_990..MS * 50_010).contains(&waited), "{waited:?}");
 }
