@@ -44,7 +44,7 @@ enum Kind {
 
 impl Kind {
     /// By length first: most names are told apart by it alone.
-    #[inline]
+    #[inline(always)]
     fn of(name: &HeaderName) -> Self {
         let name = name.as_str();
         match (name.len(), name) {

@@ -129,6 +129,9 @@ impl Schedule {
     pub(crate) fn peek(&self) -> Option<Key> {
         let level = self.levels.get(self.occupied.trailing_zeros() as usize)?;
         let in_order = level.in_order.first();
+        if level.in_turn.is_empty() {
+            return in_order;
+        }
         let in_turn = level.in_turn.first();
         match (in_order, in_turn) {
             (Some(_), Some(key)) if level.turn => Some(key),
@@ -142,6 +145,11 @@ impl Schedule {
     pub(crate) fn served(&mut self, ready: bool) -> Option<Turn> {
         let index = self.occupied.trailing_zeros() as usize;
         let level = self.levels.get_mut(index)?;
+        if ready && level.in_turn.is_empty() {
+            // The usual case: the first stays the first.
+            level.turn = !level.turn;
+            return level.in_order.first().map(|key| Turn(NonZeroU64::from(key.id())));
+        }
         let mut stays = None;
         if level.in_order.is_empty() || (level.turn && !level.in_turn.is_empty()) {
             if let Some(key) = level.in_turn.pop_first() {

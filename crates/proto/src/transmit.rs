@@ -217,6 +217,7 @@ impl Transmit {
     }
 
     /// Appends a payload, by reference unless it is short.
+    #[inline]
     pub(crate) fn put_payload(&mut self, payload: Payload) {
         if let Payload::Here(bytes) = &payload {
             if bytes.len() <= INLINE_PAYLOAD {

@@ -48,7 +48,16 @@ impl Overhead {
         self.lease.held()
     }
 
+    #[inline]
     fn cover(&mut self, octets: u64) {
+        if octets <= FREE_OVERHEAD && self.lease.held() == 0 {
+            self.is_covered = true;
+            return;
+        }
+        self.cover_by_lease(octets);
+    }
+
+    fn cover_by_lease(&mut self, octets: u64) {
         let needed = octets.saturating_sub(FREE_OVERHEAD);
         if needed > self.lease.held() {
             let more = (needed - self.lease.held()).next_multiple_of(OVERHEAD_STEP);

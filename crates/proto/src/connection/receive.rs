@@ -119,13 +119,13 @@ impl Connection {
         match self.reader.expect {
             Expect::Preface(seen) => self.step_preface(seen, input),
             Expect::FirstHead | Expect::Head => match self.take_head(input) {
-                Some(head) => self.on_head(head),
+                Some(head) => self.on_head(head, input),
                 None => Ok(()),
             },
             Expect::Payload(head) => self.step_payload(head, input),
             Expect::PadLength(head) => {
                 let padding = usize::from(input.get_u8());
-                self.on_data_head(head, Some(padding))
+                self.on_data_head(head, Some(padding), input)
             }
             Expect::Data(data) => self.step_data(data, input),
         }
@@ -164,7 +164,7 @@ impl Connection {
         Some(head)
     }
 
-    fn on_head(&mut self, head: Head) -> Result<(), ConnectionError> {
+    fn on_head(&mut self, head: Head, input: &mut Bytes) -> Result<(), ConnectionError> {
         if matches!(self.reader.expect, Expect::FirstHead) {
             let settings = head.kind == Kind::SETTINGS && !head.flags.has(Flags::ACK);
             if !settings {
@@ -192,7 +192,7 @@ impl Connection {
                 self.reader.expect = Expect::PadLength(head);
                 return Ok(());
             }
-            return self.on_data_head(head, None);
+            return self.on_data_head(head, None, input);
         }
         self.reader.expect = Expect::Payload(head);
         if head.length == 0 {
@@ -285,11 +285,19 @@ impl Connection {
     }
 
     /// Ends the stream that an error is confined to; passes on an error of the connection.
+    #[inline]
     pub(super) fn absorb(&mut self, result: Result<(), Fault>) -> Result<(), ConnectionError> {
         match result {
             Ok(()) => Ok(()),
-            Err(Fault::Connection(error)) => Err(error),
-            Err(Fault::Stream(error)) => {
+            Err(fault) => self.absorb_fault(fault),
+        }
+    }
+
+    #[cold]
+    fn absorb_fault(&mut self, fault: Fault) -> Result<(), ConnectionError> {
+        match fault {
+            Fault::Connection(error) => Err(error),
+            Fault::Stream(error) => {
                 // A refusal is no error of the peer's, who may not know our limits yet.
                 let (guard, reason) = match error.code {
                     ErrorCode::REFUSED_STREAM => {
@@ -305,8 +313,14 @@ impl Connection {
         }
     }
 
-    /// A DATA frame begins (RFC 9113 section 6.1). Its whole length counts for flow control at once.
-    fn on_data_head(&mut self, head: Head, pad_length: Option<usize>) -> Result<(), ConnectionError> {
+    /// A DATA frame begins (RFC 9113 section 6.1). Its whole length counts for flow control at once. What has come of its
+    /// payload follows in the same step.
+    fn on_data_head(
+        &mut self,
+        head: Head,
+        pad_length: Option<usize>,
+        input: &mut Bytes,
+    ) -> Result<(), ConnectionError> {
         let Some(stream) = head.stream else {
             return Err(ConnectionError::protocol("DATA on stream 0"));
         };
@@ -353,7 +367,7 @@ impl Connection {
         };
         // Padding and its length are consumed as they come; the payload by who reads or discards it.
         self.credit_connection(framing as u64);
-        self.continue_data(data)
+        self.step_data(data, input)
     }
 
     /// Whether the stream takes this DATA; none when it is to be dropped without a word.

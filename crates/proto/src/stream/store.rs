@@ -26,7 +26,7 @@ impl Key {
     }
 }
 
-/// A map by stream identifier that hashes one with a single multiplication.
+/// A map by stream identifier that hashes one with two multiplications.
 ///
 /// A peer may leave identifiers out. With a hash that it could compute it would open those whose hashes collide, and every
 /// frame on one of them would search through all: hence a key of each map's own.
@@ -41,6 +41,8 @@ pub(crate) struct Store {
     /// those that are gone, of which a peer may have left thousands.
     taken: Vec<u32>,
     by_id: StreamMap<u32>,
+    /// The stream that was inserted or looked up last. The next frame is mostly on it, and needs no hash then.
+    last: Option<Key>,
     header_memory: usize,
     /// How many streams were looked up or gone through, for the tests of what a frame costs.
     #[cfg(debug_assertions)]
@@ -80,11 +82,21 @@ impl Store {
         let slot = self.slots.insert(stream) as u32;
         self.taken.push(slot);
         self.by_id.insert(id, slot);
-        Key { slot, id }
+        let key = Key { slot, id };
+        self.last = Some(key);
+        key
     }
 
+    #[inline]
     pub(crate) fn find(&self, id: StreamId) -> Option<Key> {
         self.touch();
+        match self.last {
+            Some(last) if last.id == id => Some(last),
+            _ => self.search(id),
+        }
+    }
+
+    fn search(&self, id: StreamId) -> Option<Key> {
         self.by_id.get(&id).map(|&slot| Key { slot, id })
     }
 
@@ -100,8 +112,10 @@ impl Store {
         (stream.id == key.id).then_some(stream)
     }
 
+    #[inline]
     pub(crate) fn by_id(&mut self, id: StreamId) -> Option<(Key, &mut Stream)> {
         let key = self.find(id)?;
+        self.last = Some(key);
         self.get_mut(key).map(|stream| (key, stream))
     }
 
@@ -110,6 +124,7 @@ impl Store {
             let (place, header_memory) = (stream.place, stream.header_memory);
             self.header_memory -= header_memory;
             self.by_id.remove(&key.id);
+            self.last = self.last.filter(|&last| last != key);
             self.slots.remove(key.slot as usize);
             self.taken.swap_remove(place as usize);
             // The last one has its place now.
@@ -190,7 +205,7 @@ impl BuildHasher for IdHashing {
 }
 
 /// The hasher of a [`StreamMap`]: the product of the identifier and the key, of which both halves count. The second product
-/// spreads identifiers in a row, which some keys alone do not.
+/// spreads identifiers in a row. Without it one key of a hundred puts 10,000 of them into 5,650 of 16,384 buckets or fewer.
 #[derive(Debug, Clone, Copy)]
 pub struct IdHasher(u64);
 
@@ -267,6 +282,7 @@ impl ClosedLog {
     }
 
     /// The peer opened `id` after `highest` (0 for none) and left out what is between.
+    #[inline]
     pub(crate) fn open(&mut self, highest: u32, id: StreamId) {
         let next = if highest == 0 { 1 } else { highest + 2 };
         if id.value() <= next {
@@ -355,6 +371,27 @@ pub(crate) mod tests {
             store.remove(key);
         }
         assert_eq!((store.len(), store.iter().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_stream_that_is_gone_is_not_found_though_it_was_looked_up_last() {
+        let (mut store, keys) = filled(3);
+        for &key in &keys {
+            assert_eq!(store.by_id(key.id()).map(|(found, _)| found), Some(key));
+            for &other in &keys {
+                assert_eq!(store.find(other.id()), Some(other), "after {key:?}");
+            }
+        }
+        // The last one by another look-up, the first one after it was found.
+        store.remove(keys[1]);
+        assert_eq!(store.find(keys[2].id()), Some(keys[2]));
+        store.remove(keys[2]);
+        assert!(store.by_id(keys[0].id()).is_some());
+        store.remove(keys[0]);
+        for &key in &keys {
+            assert_eq!(store.find(key.id()), None);
+            assert!(store.by_id(key.id()).is_none());
+        }
     }
 
     #[test]
