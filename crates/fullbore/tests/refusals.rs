@@ -166,19 +166,6 @@ async fn a_list_of_requests_shares_three_repeats_at_a_server_that_refuses_each_s
 }
 
 #[tokio::test]
-async fn requests_one_after_the_other_share_the_attempts_too() {
-    let site = Site::going_away(100, ErrorCode::ENHANCE_YOUR_CALM, b"").await;
-    let client = Client::new().unwrap();
-    for _ in 0..LIST {
-        let error = in_time(client.get(&site.url)).await.unwrap_err();
-        assert_eq!(error.code(), Some(ErrorCode::ENHANCE_YOUR_CALM), "{error}");
-    }
-    let connections = site.seen.connections();
-    // One more for each pause that passes meanwhile.
-    assert!((4..=8).contains(&connections), "{connections} connections");
-}
-
-#[tokio::test]
 async fn requests_with_bodies_that_cannot_be_repeated_wait_for_the_pause_as_well() {
     let site = Site::refusing(1).await;
     let client = Client::builder()

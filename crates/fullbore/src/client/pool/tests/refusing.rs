@@ -1,5 +1,6 @@
 //! Peers that refuse requests and allow no stream: how long a request waits, under the paused clock.
 
+use fullbore_proto::ErrorCode;
 use http_body_util::Full;
 
 use super::*;
@@ -78,6 +79,22 @@ async fn serve(site: Arc<Site>, io: End, conduct: Conduct) {
                     }
                     false => peer.respond(frame.stream, true, &[]).await,
                 }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Ends each connection by a GOAWAY at its first request, none of which is processed.
+async fn go_away(site: Arc<Site>, io: End) {
+    let mut peer = Raw::server(io, &[(MAX_STREAMS, 100)]).await;
+    while let Some(frame) = peer.next().await {
+        match frame.kind {
+            kind::SETTINGS if frame.flags & 1 == 0 => peer.send(kind::SETTINGS, 1, 0, &[]).await,
+            kind::HEADERS => {
+                site.requests.fetch_add(1, Ordering::SeqCst);
+                let code = ErrorCode::ENHANCE_YOUR_CALM.0.to_be_bytes();
+                peer.send(kind::GOAWAY, 0, 0, &[[0; 4], code].concat()).await;
             }
             _ => {}
         }
@@ -203,4 +220,22 @@ async fn a_request_that_comes_later_has_the_whole_limit() {
         assert!((LIMIT..LIMIT + LIMIT / 8).contains(&took), "{took:?}");
     }
     assert_eq!(site.dials(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_one_after_the_other_share_four_attempts_and_one_more_after_each_pause() {
+    let (site, client) = Site::start_with(plan(MS, 100), Client::builder(), go_away);
+    let attempts = || (site.dials(), site.requests.load(Ordering::SeqCst));
+    let fail_twenty = async || {
+        for _ in 0..20 {
+            let error = client.get(URL).await.expect_err("nothing is answered");
+            assert_eq!(error.code(), Some(ErrorCode::ENHANCE_YOUR_CALM), "{error}");
+        }
+    };
+    fail_twenty().await;
+    assert_eq!(attempts(), (4, 4));
+    // The pause after the fourth refusal is 800 ms at most.
+    sleep(800 * MS).await;
+    fail_twenty().await;
+    assert_eq!(attempts(), (5, 5));
 }
