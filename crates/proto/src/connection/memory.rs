@@ -149,10 +149,12 @@ impl Connection {
         can
     }
 
-    /// Whether one more stream of the peer may begin beside those that are there.
+    /// Whether one more stream of the peer may begin beside those that are there. The only stream of a connection needs no
+    /// lease: whoever is connected is served, however many streams others hold.
     pub(super) fn can_have_a_stream(&mut self) -> bool {
+        let streams = self.streams.len() as u64;
         let lease = &mut self.stream_lease;
-        (self.streams.len() as u64) < lease.held() || lease.grow(STREAM_BLOCK) || lease.grow(1)
+        streams == 0 || streams < lease.held() || lease.grow(STREAM_BLOCK) || lease.grow(1)
     }
 
     /// Gives back the leases of streams that are gone, but for `spare` ones.

@@ -89,7 +89,8 @@ impl MemoryBudget {
 
 /// A bound on the streams that any number of connections of a server may have at once, all together. A stream counts
 /// from its HEADERS until it is closed and its owner has released it. A request beyond the bound is refused with
-/// REFUSED_STREAM, so that the client may repeat it. Clones are one budget.
+/// REFUSED_STREAM, so that the client may repeat it. The only stream of a connection is never refused: with `n` connections
+/// there are up to `n` streams beside the bound. Clones are one budget.
 ///
 /// ```
 /// use fullbore_proto::{Config, StreamBudget};
