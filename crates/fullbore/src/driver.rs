@@ -107,6 +107,10 @@ pub(crate) struct Driver<T, A> {
     /// How much the next read asks for.
     read_size: usize,
     out: Transmit,
+    /// How much of a list is read from files for the next write.
+    fetch_size: usize,
+    /// The transport took no more since the task was last woken.
+    write_blocked: bool,
     /// How lists are written on which payloads may lie in files, where the transport can do that.
     write_files: Option<WriteFiles<T>>,
     /// A way to read that costs less than to read what is meant by it.
@@ -192,6 +196,8 @@ where
             unapplied: Bytes::new(),
             read_size: transport::SMALLEST_READ,
             out: Transmit::new(),
+            fetch_size: transport::FETCH,
+            write_blocked: false,
             write_files: None,
             discard: None,
             headers_sent: 0,
@@ -244,6 +250,7 @@ where
     /// Turns, one after the other.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.mailbox.begin_turn(cx.waker());
+        self.write_blocked = false;
         // Whether all has been seen to that handles, the engine and its timers ask for.
         let mut settled = false;
         loop {

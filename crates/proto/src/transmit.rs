@@ -30,7 +30,7 @@ pub struct Transmit {
     arena: Vec<u8>,
     /// The segments, in the order in which they leave. The last run of the arena is not among them until it is sealed.
     segments: Vec<Segment>,
-    /// Octets that lay elsewhere, as far as they are next. It keeps its length, so that its octets are cleared once.
+    /// Octets that lay elsewhere, as far as they are next. It keeps its length, so that its octets are zeroed only once.
     fetched: Vec<u8>,
     /// Where the unsealed run of the arena begins.
     sealed: usize,
@@ -127,8 +127,8 @@ impl Transmit {
     }
 
     /// Reads what lies elsewhere among the next `most` octets of the list, unless something that was read so is still to be
-    /// written: then nothing. What lies behind one another in the same place is read at once. The list has room for `most`
-    /// octets from then on, whatever it is used for.
+    /// written: then nothing. Adjacent ranges of the same place are read at once. The list has room for `most` octets from then on,
+    /// until [`Self::unfetch`].
     ///
     /// # Errors
     /// What `read` failed with. The list is of no use then.
@@ -137,11 +137,7 @@ impl Transmit {
         most: usize,
         mut read: impl FnMut(&Elsewhere, &mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let unwritten = &self.segments[self.first..];
-        if unwritten
-            .iter()
-            .any(|segment| matches!(segment, Segment::Fetched { .. }))
-        {
+        if self.has_fetched() {
             return Ok(());
         }
         if self.fetched.len() < most {
@@ -193,15 +189,36 @@ impl Transmit {
         }
     }
 
-    /// Forgets what [`Self::fetch`] has read and nobody has written yet, and gives its memory back. It is read again when it is
-    /// next to be written.
-    pub fn unfetch(&mut self) {
+    /// Forgets what [`Self::fetch`] has read and nobody has written yet, and returns the room it was read into, if there is
+    /// any. It is read again when it is next to be written.
+    pub fn unfetch(&mut self) -> Vec<u8> {
         for segment in &mut self.segments[self.first..] {
             if let Segment::Fetched { from, .. } = segment {
                 *segment = Segment::Payload(Payload::Elsewhere(from.clone()));
             }
         }
-        self.fetched = Vec::new();
+        core::mem::take(&mut self.fetched)
+    }
+
+    /// Lends the list room for [`Self::fetch`], which [`Self::unfetch`] of any list has returned. A list that has room keeps its
+    /// own.
+    pub fn lend_room(&mut self, room: Vec<u8>) {
+        if self.fetched.is_empty() {
+            self.fetched = room;
+        }
+    }
+
+    /// How many octets of memory the list has for [`Self::fetch`].
+    pub fn room(&self) -> usize {
+        self.fetched.capacity()
+    }
+
+    /// Whether something that [`Self::fetch`] has read is still to be written.
+    pub fn has_fetched(&self) -> bool {
+        let unwritten = &self.segments[self.first..];
+        unwritten
+            .iter()
+            .any(|segment| matches!(segment, Segment::Fetched { .. }))
     }
 
     /// Appends to the arena whatever `write` appends.
@@ -502,8 +519,13 @@ mod tests {
             };
             out.fetch(50, read).unwrap();
             out.advance(written);
-            out.unfetch();
-            assert_eq!(out.fetched.capacity(), 0);
+            assert_eq!(out.has_fetched(), written < 50, "{written}");
+            let room = out.unfetch();
+            assert!(room.len() == 50 && out.room() == 0 && !out.has_fetched());
+            let at = room.as_ptr();
+            out.lend_room(room);
+            out.lend_room(vec![0; 1_000]);
+            assert_eq!((out.fetched.as_ptr(), out.room()), (at, 50));
             assert_eq!(out.remaining(), expected.len() - written);
             out.fetch(1_000, read).unwrap();
             let rest = out.copy_to_bytes(out.remaining());

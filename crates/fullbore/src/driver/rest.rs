@@ -102,11 +102,9 @@ where
             if self.cells.is_empty() {
                 self.cells = StreamMap::default();
             }
-            // A peer that neither says nor reads anything is to get the rest of the list when it reads again. What of it was
-            // read from files is read again then.
-            match self.out.has_remaining() {
-                true => self.out.unfetch(),
-                false => self.out = Transmit::new(),
+            // A peer that neither says nor reads anything is to get the rest of the list when it reads again.
+            if !self.out.has_remaining() {
+                self.out = Transmit::new();
             }
             self.connection.trim();
             self.dated_until = Time::ZERO;

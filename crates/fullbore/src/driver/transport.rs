@@ -1,5 +1,6 @@
 //! Reading slabs, writing lists, and closing so that the peer can read what was said last.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io::IoSlice;
 use std::pin::Pin;
@@ -43,11 +44,29 @@ const LINGER_READ: usize = 64 << 10;
 /// After so much of it others have their turn: it takes a fraction of a millisecond.
 const LINGER_TURN: usize = 1 << 20;
 
-/// So much of a list is written at a time when payloads on it lie in files that have to be read: what is sealed for TLS at a
+/// How much of a list is read from files and written at a time: at first, and over TLS always, where it is what is sealed at a
 /// time, in whole records.
-const FETCH: usize = 128 << 10;
+pub(super) const FETCH: usize = 128 << 10;
 #[cfg(feature = "tls")]
 const _: () = assert!(FETCH == crate::tls::SEALED);
+
+/// A transport that takes all of a write is offered twice as much with the next one, up to the length of a list: 1 GiB to
+/// `h2load` takes some 10 % less processor time than with `FETCH` for each write.
+const LONGEST_FETCH: usize = 512 << 10;
+
+/// A transport that takes a part of a write is offered twice that part with the next one, from this much to `FETCH`. What it
+/// does not take is read again.
+const SHORTEST_FETCH: usize = 32 << 10;
+
+/// When no more than this would be left of a list, it is read and written with the rest: a list exceeds
+/// [`Config::write_size`](fullbore_proto::Config::write_size) by up to a frame, and by frame headers.
+const FETCH_TAIL: usize = 32 << 10;
+
+thread_local! {
+    /// Room for what is read from files, `LONGEST_FETCH + FETCH_TAIL` at most. The connections of a thread share it: a connection
+    /// has it only while it writes, so that peers that read slowly hold no memory for what they have not taken.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Lists that are at least so long have payloads in files sent by reference; what is less is read. The calls that it takes cost
 /// as much as reading some 128 KiB.
@@ -236,8 +255,19 @@ where
         }
     }
 
-    /// Builds lists and writes them until the transport takes no more.
+    /// Builds lists and writes them until the transport takes no more. What of them was read from files and not taken is
+    /// forgotten; only its place in the file stays on the list.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<Done, Error> {
+        let written = self.poll_write_lists(cx);
+        if self.out.room() > 0 {
+            let room = self.out.unfetch();
+            // A thread that is ending keeps none.
+            let _ = ROOM.try_with(|kept| kept.set(room));
+        }
+        written
+    }
+
+    fn poll_write_lists(&mut self, cx: &mut Context<'_>) -> Result<Done, Error> {
         let mut some = false;
         let at_rest = !self.unflushed && !self.out.has_remaining();
         let mut first = None;
@@ -277,6 +307,7 @@ where
                 }
                 Poll::Ready(Err(error)) => return Err(self.transport_error(&error)),
                 Poll::Pending => {
+                    self.write_blocked = true;
                     let now = self.now();
                     self.connection.socket_blocked(now);
                     self.connection.socket_holds(self.out.remaining(), now);
@@ -325,9 +356,23 @@ where
         cx: &mut Context<'_>,
         most: Option<usize>,
     ) -> Poll<std::io::Result<usize>> {
-        if self.out.leads_elsewhere() {
-            self.out
-                .fetch(FETCH.min(self.out.remaining()), file::read_payload)?;
+        let fetches = self.out.leads_elsewhere() && !self.out.has_fetched();
+        if fetches && self.write_blocked {
+            // Its waker is registered: nothing is read for another attempt.
+            return Poll::Pending;
+        }
+        if fetches {
+            // TLS may still hold sealed records. Nothing is read for a write that would take nothing.
+            ready!(Pin::new(&mut self.io).poll_flush(cx))?;
+            if self.out.room() == 0 {
+                self.out.lend_room(ROOM.try_with(Cell::take).unwrap_or_default());
+            }
+            let remaining = self.out.remaining();
+            let octets = match remaining <= self.fetch_size + FETCH_TAIL {
+                true => remaining,
+                false => self.fetch_size,
+            };
+            self.out.fetch(octets, file::read_payload)?;
         }
         if let Some(most) = most {
             let mut slices = [IoSlice::new(&[]); FIRST_SLICES];
@@ -336,7 +381,31 @@ where
             self.out.advance(written);
             return Poll::Ready(Ok(written));
         }
-        poll_write_buf(Pin::new(&mut self.io), cx, &mut self.out)
+        let poll = poll_write_buf(Pin::new(&mut self.io), cx, &mut self.out);
+        if fetches {
+            self.adapt_fetch(&poll);
+        }
+        poll
+    }
+
+    /// Sets how much is read from files for the next write, by how much of this one the transport has taken.
+    fn adapt_fetch(&mut self, poll: &Poll<std::io::Result<usize>>) {
+        let written = match poll {
+            Poll::Ready(Ok(written)) => *written,
+            Poll::Ready(Err(_)) => return,
+            Poll::Pending => 0,
+        };
+        if self.out.has_fetched() {
+            let twice = written.saturating_mul(2);
+            self.fetch_size = twice.clamp(SHORTEST_FETCH, FETCH).min(self.fetch_size);
+        } else if written >= self.fetch_size {
+            // TLS seals no more than `FETCH` at a time.
+            let longest = match self.connection.config().record_size {
+                0 => LONGEST_FETCH,
+                _ => FETCH,
+            };
+            self.fetch_size = (self.fetch_size * 2).min(longest);
+        }
     }
 
     /// The connection has ended: every stream is told, and the transport is closed.
@@ -406,6 +475,9 @@ impl Linger {
         Poll::Ready(())
     }
 }
+
+#[cfg(test)]
+mod fetching;
 
 #[cfg(test)]
 mod tests {
