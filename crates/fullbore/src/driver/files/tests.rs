@@ -381,3 +381,41 @@ async fn no_file_stays_mapped_once_a_write_has_ended() {
     while let Poll::Ready(Ok(_)) = write_once(&far, &mut out, &mut at_once) {}
     assert_eq!(mappings(&file), 0);
 }
+
+#[test]
+fn a_list_for_the_pipe_has_64_pieces_32_mappings_and_as_many_pages_as_the_pipe_has_places_for() {
+    let mut pipe = Pipe::open().unwrap();
+    let open = OpenFile::new(file(2 << 20));
+
+    let mut gather = Gather::new(&mut pipe).unwrap();
+    let copies = (0..100).take_while(|_| gather.copy(b"x").unwrap()).count();
+    assert_eq!((copies, gather.octets(), gather.has_files()), (64, 64, false));
+    assert_eq!(gather.refer(&open, 0, 1).unwrap(), 0);
+    drop(gather);
+
+    let mut gather = Gather::new(&mut pipe).unwrap();
+    let ranges = (0..100).take_while(|&at| gather.refer(&open, at, 1).unwrap() == 1);
+    assert_eq!(
+        (ranges.count(), gather.octets(), gather.has_files()),
+        (64, 64, true)
+    );
+    assert!(!gather.copy(b"x").unwrap());
+    drop(gather);
+
+    let mut gather = Gather::new(&mut pipe).unwrap();
+    let apart = (0..100).take_while(|&at| gather.refer(&open, 2 * at, 1).unwrap() == 1);
+    assert_eq!((apart.count(), gather.octets()), (32, 32));
+    drop(gather);
+
+    let mut gather = Gather::new(&mut pipe).unwrap();
+    assert_eq!(gather.refer(&open, 1, 2 << 20).unwrap(), LONGEST - 1);
+    assert_eq!(gather.octets(), LONGEST - 1);
+    assert!(!gather.copy(b"x").unwrap(), "there is no place left");
+    assert_eq!(gather.refer(&open, 0, 1).unwrap(), 0);
+    drop(gather);
+
+    // Of room for heads there is less than that of the pipe.
+    let mut gather = Gather::new(&mut pipe).unwrap();
+    let copies = (0..100).take_while(|_| gather.copy(&[0; COPIED]).unwrap());
+    assert!((4..=16).contains(&copies.count()));
+}
