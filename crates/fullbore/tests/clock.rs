@@ -38,12 +38,17 @@ struct Client {
 impl Client {
     /// Both ends have exchanged their settings.
     async fn new(config: fullbore::Config) -> Self {
+        Self::to(config, &[]).await
+    }
+
+    /// So have they, those of the peer with these entries.
+    async fn to(config: fullbore::Config, settings: &[(u16, u32)]) -> Self {
         let (near, far) = link(Script::ideal(), Script::ideal());
         let output = near.observer();
         let polls = Polls::default();
         let (sender, connection) = handshake(near, config);
         let task = tokio::spawn(polls.of(connection));
-        let mut peer = Raw::server(far, &[]).await;
+        let mut peer = Raw::server(far, settings).await;
         peer.expect(kind::SETTINGS).await;
         peer.expect(kind::SETTINGS).await;
         settle().await;
@@ -173,6 +178,21 @@ async fn reading_wakes_the_driver_only_when_a_window_update_falls_due() {
     assert!((1..=4).contains(&client.polls.take()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_time_that_a_request_waits_for_a_stream_counts_from_when_it_was_made() {
+    // SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113 section 6.5.2).
+    let client = Client::to(config(), &[(3, 0)]).await;
+    sleep(LONG_AFTER).await;
+    let asked = Instant::now();
+    let error = client.sender.send(get("/")).await.expect_err("no stream");
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(
+        asked.elapsed() >= Duration::from_secs(30),
+        "{:?}",
+        asked.elapsed()
+    );
+}
+
 /// Octets that come when the reader has just gone, before the driver has heard of it, are credited to the connection by the
 /// driver.
 #[tokio::test(start_paused = true)]
@@ -199,6 +219,37 @@ async fn credit_of_octets_that_come_as_their_reader_goes_returns_to_the_connecti
     settle().await;
     let report = client.sender.report().await.expect("it is open");
     assert_eq!(report.promise.buffered, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_of_one_octet_is_opened_again_for_each() {
+    let mut config = windows(1, 65_535);
+    config.adaptive = false;
+    let mut client = Client::new(config).await;
+    let mut body = client.respond().await;
+    for _ in 0..3 {
+        client.peer.send(kind::DATA, 0, 1, &[7]).await;
+        assert_eq!(next_data(&mut body).await, [7].as_slice());
+        let update = loop {
+            let update = soon(client.peer.expect(kind::WINDOW_UPDATE)).await;
+            if update.stream == 1 {
+                break update;
+            }
+        };
+        assert_eq!(update.increment(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_at_rest_says_goaway_at_once_when_it_is_shut_down() {
+    let mut client = Client::new(config()).await;
+    sleep(LONG_AFTER).await;
+    let asked = Instant::now();
+    client.sender.shutdown();
+    let goaway = soon(client.peer.expect(kind::GOAWAY)).await;
+    assert_eq!((goaway.code(), asked.elapsed()), (0, Duration::ZERO));
+    drop(client.peer);
+    soon(client.task).await.expect("no panic").expect("it ended well");
 }
 
 #[tokio::test(start_paused = true)]
