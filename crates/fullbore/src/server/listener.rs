@@ -620,6 +620,10 @@ mod tests {
     async fn a_shared_address_can_be_listened_on_again_at_once() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = Server::bind_shared(any).await.expect("a port");
+        let address = server.local_addr().expect("an address");
+        assert_eq!(address.ip(), any.ip());
+        let beside = Server::bind_shared(address).await.expect("the same port");
+        assert_eq!(beside.local_addr().expect("an address"), address);
         let socket = socket2::SockRef::from(&server.listener);
         assert!(socket.reuse_address().expect("the option"));
         assert!(socket.reuse_port().expect("the option"));
