@@ -61,7 +61,7 @@ pub(crate) enum Case {
     Engine,
     /// Servers of one thread on one core under h2load, beside hyper, Go, nghttpd, h2o and nginx
     Servers,
-    /// What sixteen attacks cost a server, and who else is using it
+    /// What eighteen attacks cost a server, and who else is using it
     Attacks,
 }
 
