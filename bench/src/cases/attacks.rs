@@ -97,8 +97,9 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
          it had before; its processor time is what the attack adds to what it takes to serve the other client alone. Latencies \
          are the other client's medians in microseconds, before the attack and beside it. The last columns divide its p99 \
          beside attackers with 1, 4 and 16 connections by its p99 alone. The attacker has the lowest priority of the system, \
-         since a real one takes no processor time of the other client's machine. Attacks over 10,000 streams open them \
-         again on each connection; those requests, and not the frames that follow, are most of what they cost.",
+         since a real one takes no processor time of the other client's machine. Attacks over 10,000 streams have opened them \
+         when the measurement begins, send as many frames at once as their buckets hold (SECURITY.md), and then as many as \
+         these regain. What it costs to open the streams is a row of its own.",
     );
     let mut table = Table::new([
         "attack",
@@ -233,6 +234,17 @@ fn beyond(series: &Series<Sample>) -> Vec<String> {
     beyond
 }
 
+/// What came of an attack on some connections.
+struct Beside {
+    attacked: Attacked,
+    /// What the other client had to wait meanwhile.
+    latency: Latency,
+    /// The server's, with what it took to serve the other client.
+    cpu: Duration,
+    /// By which the server's memory grew, in bytes.
+    growth: u64,
+}
+
 /// One attack on a server of its own.
 struct Trial<'a> {
     session: &'a Session,
@@ -247,31 +259,33 @@ impl Trial<'_> {
         let length = if self.session.quick { QUICK_MS } else { ATTACK_MS };
         let begun = server.cpu()?;
         let alone = self.bystander(port, length)?;
-        let memory = server.memory().unwrap_or(0);
-        let before = server.cpu()?;
-        let bystanders = before.saturating_sub(begun);
+        let bystanders = server.cpu()?.saturating_sub(begun);
         let usual = self.attack.connections();
-        let (attacked, beside) = self.beside(port, length, usual)?;
-        let cpu = server.cpu()?.saturating_sub(before + bystanders);
-        let growth = server.peak_memory().unwrap_or(0).saturating_sub(memory);
-        let mut beside_many = [beside; CONNECTIONS.len()];
+        let first = self.beside(&server, port, length, usual)?;
+        let mut beside_many = [first.latency; CONNECTIONS.len()];
         for (beside, (connections, _)) in beside_many.iter_mut().zip(CONNECTIONS) {
             if connections != usual {
-                *beside = self.beside(port, length, connections)?.1;
+                *beside = self.beside(&server, port, length, connections)?.latency;
             }
         }
         Ok(Sample {
-            server_cpu: cpu.as_secs_f64() / attacked.seconds,
-            growth: growth as f64 / f64::from(1 << 20),
+            server_cpu: first.cpu.saturating_sub(bystanders).as_secs_f64() / first.attacked.seconds,
+            growth: first.growth as f64 / f64::from(1 << 20),
             alone,
-            beside,
+            beside: first.latency,
             beside_many,
-            attacked,
+            attacked: first.attacked,
         })
     }
 
-    /// An attack on that many connections at once: what came of it, and what the other client had to wait meanwhile.
-    fn beside(&self, port: u16, length: u64, connections: usize) -> Result<(Attacked, Latency), Fault> {
+    /// An attack on that many connections at once, from when it has opened what it needs.
+    fn beside(
+        &self,
+        server: &Running<'_>,
+        port: u16,
+        length: u64,
+        connections: usize,
+    ) -> Result<Beside, Fault> {
         let mut attacker = part::command("attacker")?;
         let span = length + 2 * MARGIN.as_millis() as u64;
         attacker
@@ -282,16 +296,27 @@ impl Trial<'_> {
         if self.keys.is_some() {
             attacker.arg("--tls");
         }
+        let (mut memory, mut cpu) = (server.memory().unwrap_or(0), server.cpu()?);
         let (attacker, lines) = process::on_core(LOADS_CORE, || {
             Running::talking(&self.session.janitor, &mut attacker)
         })?;
+        if !self.attack.opening().is_zero() {
+            thread::sleep(self.attack.opening());
+            (memory, cpu) = (server.memory().unwrap_or(0), server.cpu()?);
+        }
         thread::sleep(MARGIN);
-        let beside = self.bystander(port, length)?;
+        let latency = self.bystander(port, length)?;
         let line = lines.next(LIMIT).unwrap_or_default();
+        let cpu = server.cpu()?.saturating_sub(cpu);
         drop(attacker);
         let attacked =
             Attacked::parse(&line).ok_or_else(|| Fault::Output("the attacker".to_owned(), line))?;
-        Ok((attacked, beside))
+        Ok(Beside {
+            attacked,
+            latency,
+            cpu,
+            growth: server.peak_memory().unwrap_or(0).saturating_sub(memory),
+        })
     }
 
     fn serve(&self) -> Result<(Running<'_>, process::Lines, u16), Fault> {

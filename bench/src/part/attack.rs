@@ -34,10 +34,10 @@ const BATCH: usize = 16 << 10;
 pub(crate) const HELD: usize = 8;
 /// The lowest priority that the system has: attackers on other machines would take no processor time of the bystander's.
 const NICE: i32 = 19;
-/// Streams under a flood of frames that concern all of them.
+/// Streams under frames that concern all of them.
 const MANY_STREAMS: u32 = 10_000;
-/// Entries in one SETTINGS frame of such a flood.
-const ENTRIES: u32 = 990;
+/// How long it takes to open them, on 16 connections and on a busy machine.
+const OPENING: Duration = Duration::from_millis(1_500);
 /// Streams on each of them.
 const HELD_STREAMS: u32 = 50;
 /// How many streams are allowed to those who open more.
@@ -45,6 +45,13 @@ pub(crate) const LIMIT: u32 = 100;
 /// `:method: GET`, `:scheme: http`, and a path that is a literal.
 const GET: [u8; 2] = [0x82, 0x86];
 const POST: [u8; 2] = [0x83, 0x86];
+
+/// Frames at first, and then after each pause.
+struct Pace {
+    first: u32,
+    then: u32,
+    pause: Duration,
+}
 
 /// What the attacker does; `SECURITY.md` tells of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -63,6 +70,7 @@ pub(crate) enum Attack {
     UnknownFrames,
     EmptyData,
     StreamsOverTheLimit,
+    Requests,
     UnreadReplies,
     UnreadBodies,
     ClosedWindows,
@@ -70,7 +78,7 @@ pub(crate) enum Attack {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Attack; 18] = [
+    pub(crate) const ALL: [Attack; 19] = [
         Attack::RapidReset,
         Attack::WindowUpdateOfNothing,
         Attack::MalformedRequests,
@@ -85,6 +93,7 @@ impl Attack {
         Attack::UnknownFrames,
         Attack::EmptyData,
         Attack::StreamsOverTheLimit,
+        Attack::Requests,
         Attack::UnreadReplies,
         Attack::UnreadBodies,
         Attack::ClosedWindows,
@@ -101,13 +110,14 @@ impl Attack {
             Attack::HeaderBomb => "16,000 references to 4 KB of the table",
             Attack::Pings => "PING",
             Attack::Settings => "SETTINGS",
-            Attack::WindowsOfStreams => "SETTINGS of 990 windows over 10,000 streams",
+            Attack::WindowsOfStreams => "windows of 10,000 streams, as often as is allowed",
             Attack::WindowUpdates => "WINDOW_UPDATE",
             Attack::Priorities => "PRIORITY",
-            Attack::PrioritiesOfStreams => "PRIORITY_UPDATE of 10,000 streams",
+            Attack::PrioritiesOfStreams => "PRIORITY_UPDATE of 10,000 streams, likewise",
             Attack::UnknownFrames => "unknown frames",
             Attack::EmptyData => "empty DATA",
             Attack::StreamsOverTheLimit => "streams over the limit",
+            Attack::Requests => "10,000 requests at once, again and again",
             Attack::UnreadReplies => "PING whose answers are not read",
             Attack::UnreadBodies => "bodies that are not read",
             Attack::ClosedWindows => "bodies behind closed windows",
@@ -125,8 +135,38 @@ impl Attack {
     pub(crate) fn holds(self) -> bool {
         matches!(
             self,
-            Attack::UnreadReplies | Attack::UnreadBodies | Attack::ClosedWindows | Attack::DribbledHeaders
+            Attack::WindowsOfStreams
+                | Attack::PrioritiesOfStreams
+                | Attack::UnreadReplies
+                | Attack::UnreadBodies
+                | Attack::ClosedWindows
+                | Attack::DribbledHeaders
         )
+    }
+
+    /// How many frames it sends at first and then each time after a pause, so that its bucket never runs dry (SECURITY.md): the
+    /// worst that it can do without being thrown out. None for attacks that send all that they can.
+    fn pace(self) -> Option<Pace> {
+        match self {
+            // 79 tokens each, of 1,000 and 100 a second.
+            Attack::WindowsOfStreams => Some(Pace {
+                first: 11,
+                then: 1,
+                pause: Duration::from_millis(850),
+            }),
+            // A token each, of 10,000 and 1,000 a second.
+            Attack::PrioritiesOfStreams => Some(Pace {
+                first: 9_000,
+                then: 90,
+                pause: Duration::from_millis(100),
+            }),
+            _ => None,
+        }
+    }
+
+    /// How long it takes until the attack proper begins, which is not measured.
+    pub(crate) fn opening(self) -> Duration {
+        self.pace().map_or(Duration::ZERO, |_| OPENING)
     }
 
     fn reads(self) -> bool {
@@ -135,14 +175,17 @@ impl Attack {
 
     /// How many connections it has at once, unless it is told otherwise.
     pub(crate) fn connections(self) -> usize {
-        if self.holds() { HELD } else { 1 }
+        match self.pace() {
+            None if self.holds() => HELD,
+            _ => 1,
+        }
     }
 
     fn settings(self) -> Vec<u8> {
         let entry = |name: u16, value: u32| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
         match self {
             // SETTINGS_INITIAL_WINDOW_SIZE.
-            Attack::ClosedWindows | Attack::WindowsOfStreams => entry(4, 0),
+            Attack::ClosedWindows | Attack::WindowsOfStreams | Attack::Requests => entry(4, 0),
             Attack::UnreadBodies => entry(4, 0x7fff_ffff),
             _ => Vec::new(),
         }
@@ -170,7 +213,7 @@ impl Attack {
                 window.into_iter().chain(gets()).collect()
             }
             Attack::ClosedWindows => gets().collect(),
-            Attack::WindowsOfStreams => (0..MANY_STREAMS)
+            Attack::WindowsOfStreams | Attack::Requests => (0..MANY_STREAMS)
                 .flat_map(|round| request(&GET, 5, nth(round), "/4194304"))
                 .collect(),
             // The connection's window is closed after 65,535 octets: all streams stay in the schedule.
@@ -202,13 +245,10 @@ impl Attack {
             Attack::Pings | Attack::UnreadReplies => out.extend(frame(PING, 0, 0, b"12345678")),
             Attack::Settings => out.extend(frame(SETTINGS, 0, 0, &[])),
             Attack::WindowsOfStreams => {
-                let windows = (0..ENTRIES).map(|entry| if entry % 2 == 0 { 65_535_u32 } else { 0 });
-                let entries = windows.flat_map(|window| {
-                    // SETTINGS_INITIAL_WINDOW_SIZE.
-                    let [a, b, c, d] = window.to_be_bytes();
-                    [0, 4, a, b, c, d]
-                });
-                out.extend(frame(SETTINGS, 0, 0, &entries.collect::<Vec<u8>>()));
+                // SETTINGS_INITIAL_WINDOW_SIZE: each change concerns every stream.
+                let window = 1 + number % 2;
+                let entry = [&[0, 4][..], &window.to_be_bytes()].concat();
+                out.extend(frame(SETTINGS, 0, 0, &entry));
             }
             Attack::WindowUpdates => out.extend(frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes())),
             Attack::Priorities => out.extend(frame(PRIORITY, 0, stream, &[0, 0, 0, 0, 16])),
@@ -230,7 +270,7 @@ impl Attack {
             Attack::UnknownFrames => out.extend(frame(UNKNOWN, 0, 0, &[])),
             Attack::EmptyData => out.extend(frame(DATA, 0, 1, &[])),
             Attack::StreamsOverTheLimit => out.extend(request(&POST, 4, nth(LIMIT + number), "/12")),
-            Attack::UnreadBodies | Attack::ClosedWindows | Attack::DribbledHeaders => {}
+            Attack::Requests | Attack::UnreadBodies | Attack::ClosedWindows | Attack::DribbledHeaders => {}
         }
     }
 }
@@ -320,9 +360,7 @@ impl Attacker {
     }
 
     async fn attack_for_a_while(&self) -> Result<(), Failure> {
-        let begun = Instant::now();
-        let until = tokio::time::Instant::now() + Duration::from_millis(self.for_ms);
-        let before = own_cpu();
+        let until = tokio::time::Instant::now() + Duration::from_millis(self.for_ms) + self.attack.opening();
         // Attackers that cannot have the lowest priority attack with the one that they have.
         let _ = rustix::process::nice(NICE);
         let mut ends = BTreeMap::new();
@@ -337,6 +375,8 @@ impl Attacker {
                 Ok::<_, Failure>(ends)
             });
         }
+        sleep(self.attack.opening()).await;
+        let (begun, before) = (Instant::now(), own_cpu());
         while let Some(ended) = attackers.join_next().await {
             for end in ended?? {
                 *ends.entry(end).or_insert(0) += 1;
@@ -368,9 +408,13 @@ impl Attacker {
         let mut said = PREFACE.to_vec();
         said.extend(frame(SETTINGS, 0, 0, &self.attack.settings()));
         said.extend(self.attack.first());
+        let attack = self.attack;
+        if attack == Attack::Requests {
+            // The answer comes behind all requests.
+            said.extend(frame(PING, 0, 0, b"together"));
+        }
         // A server that has gone already says so to the reader.
         let _ = write.write_all(&said).await;
-        let attack = self.attack;
         let reading = async move {
             if attack.reads() {
                 hear(read).await
@@ -396,6 +440,20 @@ const HELD_ON: &str = "open";
 async fn speak(mut write: WriteHalf<Box<dyn Transport>>, attack: Attack) {
     let mut round = 0;
     let mut batch = Vec::with_capacity(2 * BATCH);
+    if let Some(pace) = attack.pace() {
+        sleep(attack.opening()).await;
+        for count in std::iter::once(pace.first).chain(std::iter::repeat(pace.then)) {
+            batch.clear();
+            for _ in 0..count {
+                attack.round(round, &mut batch);
+                round += 1;
+            }
+            if write.write_all(&batch).await.is_err() || write.flush().await.is_err() {
+                return std::future::pending().await;
+            }
+            sleep(pace.pause).await;
+        }
+    }
     if attack == Attack::DribbledHeaders {
         // An octet of CONTINUATION each 100 ms.
         while write.write_all(&frame(CONTINUATION, 0, 1, b"\0")).await.is_ok() {
@@ -431,6 +489,7 @@ async fn hear(mut read: ReadHalf<Box<dyn Transport>>) -> String {
             let mut octets = input.split_to(9 + length);
             octets.advance(9);
             match kind {
+                PING if octets.starts_with(b"together") => return "closed by the attacker".to_owned(),
                 GOAWAY if octets.len() >= 8 => {
                     octets.advance(4);
                     let code = ErrorCode(octets.get_u32());

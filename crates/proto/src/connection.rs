@@ -357,9 +357,10 @@ impl Connection {
     }
 
     /// How much the connection has worked beyond what each frame and each call takes by itself: streams that it went through
-    /// for one frame, or at one look at its limits on time, and entries of its lists that were moved for others.
+    /// for one frame, or at one look at its limits on time, and entries of its lists that were moved for others. A request counts
+    /// as 32, for its handler.
     ///
-    /// It is counted where such a walk begins, and costs a frame nothing. A driver that shares its thread with others sees by it
+    /// It is counted where such a walk begins, and costs other frames nothing. A driver that shares its thread with others sees by it
     /// that a batch was a heavy one, and the tests of the engine that no peer can have much of it for few octets.
     pub fn work(&self) -> u64 {
         self.work + self.schedule.moved()

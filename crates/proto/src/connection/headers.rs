@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
+use super::receive::WORK_OF_A_REQUEST;
 use super::{Connection, Role};
 use crate::error::{ConnectionError, ErrorCode, Fault, SHORT_BODY, Side, StreamError};
 use crate::event::Event;
@@ -224,6 +225,7 @@ impl Connection {
         self.streams.hold_headers(key, memory);
         self.account_stream_sending(key);
         self.guards.window_updates.earn(2);
+        self.work += WORK_OF_A_REQUEST;
         let place = self.events.push(Event::Request {
             stream: id,
             request,

@@ -105,6 +105,20 @@ fn without_grace_a_stream_counts_until_its_owner_has_let_go_of_it_however_soon_t
 }
 
 #[test]
+fn an_owner_that_shares_its_thread_gets_requests_64_at_a_time_and_none_is_lost() {
+    let mut faced = Faced::server(Config::default());
+    let octets: Vec<u8> = (0..150).flat_map(|index| frames::get(2 * index + 1)).collect();
+    let mut input = bytes::Bytes::from(octets);
+    let mut begun = Vec::new();
+    while !input.is_empty() {
+        let before = faced.connection.stream_count();
+        faced.connection.receive_some(&mut input, faced.now).unwrap();
+        begun.push(faced.connection.stream_count() - before);
+    }
+    assert_eq!(begun, [64, 64, 22]);
+}
+
+#[test]
 fn a_waiting_request_can_be_given_up_without_a_word_on_the_wire() {
     let mut pair = Pair::connected_with(Config::default(), allowing(1)).with_apps();
     let first = pair.get(100);
