@@ -210,6 +210,34 @@ mod tests {
     }
 
     #[test]
+    fn only_chunks_of_more_than_half_of_the_longest_have_a_buffer_that_is_kept() {
+        let buffers = buffers(9);
+        for (length, takes) in [(1, 1), (4, 4), (5, 8), (8, 8), (9, 9)] {
+            let mut buffer = buffers.take(length);
+            assert_eq!(buffer.space().len(), length);
+            assert_eq!(buffers.used(), (takes, 0), "{length}");
+            assert_eq!(buffer.freeze().len(), length);
+            buffers.lock().clear();
+        }
+        assert_eq!(buffers.take_exactly(8).data.len(), 8);
+        assert_eq!(buffers.used(), (0, 0));
+    }
+
+    #[test]
+    fn a_chunk_has_an_octet_at_least_and_the_first_is_no_longer_than_the_longest() {
+        for (first, most, expected) in [(0, 0, (1, 1)), (0, 8, (1, 8)), (9, 8, (8, 8)), (8, 9, (8, 9))] {
+            let sizes = Sizes {
+                first,
+                most,
+                all: 0,
+                whole: 0,
+            };
+            let buffers = Buffers::new(sizes, 1);
+            assert_eq!((buffers.first(), buffers.longest()), expected);
+        }
+    }
+
+    #[test]
     fn no_more_are_kept_than_allowed() {
         let buffers = buffers(2);
         let taken: Vec<Buffer> = (0..5).map(|_| buffers.take(8)).collect();
@@ -228,9 +256,10 @@ mod tests {
                 length
             })
             .collect();
-        assert_eq!(lengths[..16], [8; 16], "{lengths:?}");
-        assert!(lengths.windows(2).all(|pair| pair[1] <= pair[0]), "{lengths:?}");
-        assert_eq!(lengths[59], 2, "{lengths:?}");
+        // A chunk is at most an eighth of what is left, and 2 at least.
+        assert_eq!(lengths[..25], [8; 25], "{lengths:?}");
+        assert_eq!(lengths[25..32], [4; 7], "{lengths:?}");
+        assert_eq!(lengths[32..], [2; 28], "{lengths:?}");
         let used: usize = taken.iter().map(|buffer| buffer.data.len()).sum();
         assert!(used <= 256 + 60 * 2, "{used}");
         drop(taken);

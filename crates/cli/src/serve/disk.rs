@@ -88,21 +88,34 @@ impl Volume {
 /// # Errors
 /// `UnexpectedEof` when the file ends before; otherwise a read failed.
 pub(super) fn warm(file: &File, range: &Range<u64>) -> io::Result<()> {
-    if !read_ahead(file, range) {
-        let mut space = vec![0; LOOKS_APART as usize];
-        let mut at = range.start;
-        while at < range.end {
-            let length = LOOKS_APART.min(range.end - at);
-            read_waiting(file, space.get_mut(..length as usize).unwrap_or_default(), at)?;
-            at += length;
-        }
-        return Ok(());
+    match read_ahead(file, range) {
+        true => for_each_look(range, |at| read_waiting(file, &mut [0], at)),
+        false => for_each_stretch(range, |space, at| read_waiting(file, space, at)),
     }
-    // What was asked for first comes first: the last octet of a stretch is there when the others are.
+}
+
+/// Looks at one octet in 128 KiB, the last one among them, from the front on. What was asked for first comes first: the last octet
+/// of a stretch is there when the others are.
+fn for_each_look(range: &Range<u64>, mut look: impl FnMut(u64) -> io::Result<()>) -> io::Result<()> {
     let mut at = range.start;
     while at < range.end {
         at = at.saturating_add(LOOKS_APART).min(range.end);
-        read_waiting(file, &mut [0], at - 1)?;
+        look(at - 1)?;
+    }
+    Ok(())
+}
+
+/// Reads all octets, 128 KiB at a time.
+fn for_each_stretch(
+    range: &Range<u64>,
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut space = vec![0; LOOKS_APART as usize];
+    let mut at = range.start;
+    while at < range.end {
+        let length = LOOKS_APART.min(range.end - at);
+        read(space.get_mut(..length as usize).unwrap_or_default(), at)?;
+        at += length;
     }
     Ok(())
 }
@@ -224,18 +237,82 @@ mod linux {
 
     /// Whether the system has begun to read a range.
     pub(super) fn read_ahead(file: &File, range: &Range<u64>) -> bool {
+        advise(&ADVICE, file, range)
+    }
+
+    /// The same by `call`, which may have been denied.
+    fn advise(call: &Optional, file: &File, range: &Range<u64>) -> bool {
         let Some(length) = std::num::NonZeroU64::new(range.end.saturating_sub(range.start)) else {
             return true;
         };
-        if ADVICE.is_denied() {
+        if call.is_denied() {
             return false;
         }
         match fadvise(file, range.start, Some(length), Advice::WillNeed) {
             Ok(()) => true,
             Err(error) => {
-                ADVICE.denies(error);
+                call.denies(error);
                 false
             }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+        use super::*;
+
+        #[test]
+        fn a_range_is_read_ahead_unless_the_call_is_denied_or_fails() {
+            let file = tempfile::tempfile().unwrap();
+            let call = Optional::new();
+            assert!(advise(&call, &file, &(0..1)));
+            // No file system reads a FIFO ahead (ESPIPE), and that is no denial.
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("fifo");
+            mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+            let pipe = File::options().read(true).write(true).open(path).unwrap();
+            assert!(!advise(&call, &pipe, &(0..1)));
+            assert!(!read_ahead(&pipe, &(0..1)));
+            assert!(!call.is_denied());
+            assert!(advise(&call, &pipe, &(7..7)), "nothing is to be read");
+
+            assert!(call.denies(Errno::NOSYS));
+            assert!(!advise(&call, &file, &(0..1)));
+            assert!(advise(&call, &file, &(7..7)), "nothing is to be read");
+        }
+
+        #[test]
+        fn the_kind_of_a_file_system_is_remembered_once_by_its_device() {
+            // A file system that is neither local nor in memory.
+            let file = File::open("/proc/self/status").unwrap();
+            let metadata = file.metadata().unwrap();
+            assert_eq!(known(metadata.dev()), None);
+            assert_eq!(volume_of(&file, &metadata), Volume::Tells, "nothing is known yet");
+            for _ in 0..2 {
+                assert_eq!(learn(&file), Volume::Waits);
+                assert_eq!(known(metadata.dev()), Some(Volume::Waits));
+                assert_eq!(volume_of(&file, &metadata), Volume::Waits);
+            }
+            let strange = STRANGE.read().unwrap();
+            assert_eq!(strange.iter().filter(|row| row.0 == metadata.dev()).count(), 1);
+        }
+
+        #[test]
+        fn what_is_read_at_once_is_what_the_file_has_or_the_end_of_it() {
+            let file = tempfile::tempfile().unwrap();
+            std::io::Write::write_all(&mut &file, b"0123456789").unwrap();
+            let mut buffer = [0; 4];
+            match read_at_once(&file, &mut buffer, 3) {
+                Ok(()) => assert_eq!(&buffer, b"3456"),
+                // It cannot tell without waiting (overlayfs).
+                Err(error) => return assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+            let beyond = read_at_once(&file, &mut buffer, 8).unwrap_err();
+            assert_eq!(beyond.kind(), io::ErrorKind::UnexpectedEof);
+            assert_eq!(&buffer[..2], b"89");
+            assert!(read_at_once(&file, &mut [], 100).is_ok());
         }
     }
 }
@@ -274,4 +351,122 @@ fn read_waiting(file: &File, mut buffer: &mut [u8], offset: u64) -> io::Result<(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const APART: u64 = 131_072;
+
+    #[test]
+    fn a_range_is_looked_at_every_128_kib_and_at_its_last_octet() {
+        let looks = |range: Range<u64>| {
+            let mut looks = Vec::new();
+            for_each_look(&range, |at| {
+                looks.push(at);
+                Ok(())
+            })
+            .unwrap();
+            looks
+        };
+        assert_eq!(looks(7..7), [0_u64; 0]);
+        assert_eq!(looks(7..8), [7]);
+        assert_eq!(looks(0..APART), [APART - 1]);
+        assert_eq!(looks(0..APART + 1), [APART - 1, APART]);
+        assert_eq!(looks(5..300_000), [APART + 4, 2 * APART + 4, 299_999]);
+    }
+
+    #[test]
+    fn a_range_is_read_whole_in_stretches_of_128_kib() {
+        let stretches = |range: Range<u64>| {
+            let mut stretches = Vec::new();
+            for_each_stretch(&range, |space, at| {
+                stretches.push((at, space.len() as u64));
+                Ok(())
+            })
+            .unwrap();
+            stretches
+        };
+        assert_eq!(stretches(7..7), []);
+        assert_eq!(stretches(7..8), [(7, 1)]);
+        assert_eq!(stretches(0..APART), [(0, APART)]);
+        assert_eq!(
+            stretches(5..300_000),
+            [
+                (5, APART),
+                (APART + 5, APART),
+                (2 * APART + 5, 299_995 - 2 * APART)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_failure_ends_the_reading_of_a_range() {
+        let mut count = 0;
+        let mut fail_second = || {
+            count += 1;
+            match count {
+                2 => Err(io::ErrorKind::Other.into()),
+                _ => Ok(()),
+            }
+        };
+        assert!(for_each_look(&(0..4 * APART), |_| fail_second()).is_err());
+        assert_eq!(count, 2);
+        count = 0;
+        let mut fail_second = || {
+            count += 1;
+            match count {
+                2 => Err(io::ErrorKind::Other.into()),
+                _ => Ok(()),
+            }
+        };
+        assert!(for_each_stretch(&(0..4 * APART), |_, _| fail_second()).is_err());
+        assert_eq!(count, 2);
+    }
+
+    fn file(length: u64) -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(length).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_range_that_reaches_beyond_the_file_is_neither_brought_into_memory_nor_there() {
+        for length in [1, APART, APART + 1, 300_000] {
+            let file = file(length);
+            warm(&file, &(0..length)).unwrap();
+            let error = warm(&file, &(0..length + 1)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{length}");
+            assert!(Volume::Memory.is_in_memory(&file, &(0..length)), "{length}");
+            assert!(
+                Volume::Memory.is_in_memory(&file, &(length - 1..length)),
+                "{length}"
+            );
+            assert!(!Volume::Memory.is_in_memory(&file, &(0..length + 1)), "{length}");
+            assert!(!Volume::Caches.is_in_memory(&file, &(0..length)), "{length}");
+            assert!(!Volume::Waits.is_in_memory(&file, &(0..length)), "{length}");
+        }
+    }
+
+    #[test]
+    fn only_a_file_system_that_can_tell_is_read_without_patience() {
+        let file = file(10);
+        let read = |volume: Volume, offset, patience| {
+            let read = volume.read_exact_at(&file, &mut [1; 4], offset, patience);
+            read.map_err(|error| error.kind())
+        };
+        for volume in [Volume::Tells, Volume::Memory, Volume::Caches, Volume::Waits] {
+            assert_eq!(read(volume, 6, Patience::Wait), Ok(()), "{volume:?}");
+            let beyond = read(volume, 7, Patience::Wait);
+            assert_eq!(beyond, Err(io::ErrorKind::UnexpectedEof), "{volume:?}");
+        }
+        assert_eq!(read(Volume::Memory, 6, Patience::AtOnce), Ok(()));
+        for volume in [Volume::Caches, Volume::Waits] {
+            let at_once = read(volume, 6, Patience::AtOnce);
+            assert_eq!(at_once, Err(io::ErrorKind::WouldBlock), "{volume:?}");
+        }
+        assert!(Volume::Caches.keeps_what_was_read() && Volume::Tells.keeps_what_was_read());
+        assert!(!Volume::Waits.keeps_what_was_read());
+    }
 }

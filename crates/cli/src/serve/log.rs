@@ -577,6 +577,43 @@ mod tests {
     }
 
     #[test]
+    fn what_has_been_written_makes_room_for_as_much_again() {
+        let (open, gate) = sync_channel(0);
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let limits = LogLimits {
+            waiting_bytes: 100,
+            ..LogLimits::default()
+        };
+        let writer = LogWriter::new(Gate(gate, Arc::clone(&written)), limits).unwrap();
+        let line = "x".repeat(99) + "\n";
+        for round in 1..5 {
+            writer.line(&line);
+            open.send(()).unwrap();
+            until(|| writer.queue.shared.lock().idle);
+            assert_eq!(writer.queue.shared.lock().writing, 0);
+            assert_eq!(*written.lock().unwrap(), line.repeat(round).as_bytes());
+        }
+        drop(open);
+    }
+
+    #[test]
+    fn the_memory_of_a_batch_serves_again_up_to_64_kib() {
+        let shared = Shared::default();
+        for (bytes, is_kept) in [(KEPT_CAPACITY + 1, false), (KEPT_CAPACITY, true)] {
+            let mut batch = String::with_capacity(bytes);
+            batch.push_str("written");
+            shared.put_back(batch);
+            let waiting = shared.lock();
+            assert!(waiting.lines.is_empty());
+            assert_eq!(waiting.lines.capacity() > 0, is_kept, "{bytes}");
+        }
+        // Lines that came meanwhile stay.
+        shared.lock().lines.push_str("waiting");
+        shared.put_back(String::with_capacity(10));
+        assert_eq!(shared.lock().lines, "waiting");
+    }
+
+    #[test]
     fn an_output_that_never_goes_on_does_not_hold_up_the_end() {
         let (open, gate) = sync_channel(1);
         let written = Arc::new(Mutex::new(Vec::new()));

@@ -193,3 +193,117 @@ fn from_errno(error: &io::Error) -> OpenError {
 fn from_errno(_: &io::Error) -> OpenError {
     OpenError::Failed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_has_its_status() {
+        for (kind, expected) in [
+            (io::ErrorKind::NotFound, 404),
+            (io::ErrorKind::NotADirectory, 404),
+            (io::ErrorKind::PermissionDenied, 403),
+            (io::ErrorKind::OutOfMemory, 503),
+            (io::ErrorKind::Other, 500),
+        ] {
+            let status = OpenError::from_io(&kind.into()).status();
+            assert_eq!(status.as_u16(), expected, "{kind:?}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn each_error_number_has_its_status() {
+        use rustix::io::Errno;
+        for (errno, expected) in [
+            (Errno::NAMETOOLONG, 404),
+            (Errno::LOOP, 403),
+            (Errno::NXIO, 403),
+            (Errno::NODEV, 403),
+            (Errno::MFILE, 503),
+            (Errno::NFILE, 503),
+            (Errno::IO, 500),
+        ] {
+            let status = OpenError::from_io(&errno.into()).status();
+            assert_eq!(status.as_u16(), expected, "{errno:?}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    mod linux {
+        use std::fs;
+        use std::io::Read as _;
+
+        use cap_std::ambient_authority;
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        use rustix::io::Errno;
+
+        use super::super::*;
+
+        /// What is found under a path: the octets of a file, `/` for a directory, or the status of a failure.
+        fn shown(found: Result<Found, OpenError>) -> String {
+            match found {
+                Ok(Found::File(mut file, metadata)) => {
+                    let mut text = String::new();
+                    file.read_to_string(&mut text).unwrap();
+                    assert_eq!(metadata.len(), text.len() as u64);
+                    text
+                }
+                Ok(Found::Directory) => "/".to_owned(),
+                Err(error) => error.status().as_u16().to_string(),
+            }
+        }
+
+        #[test]
+        fn without_openat2_the_same_is_found_and_no_link_is_followed() {
+            let home = tempfile::tempdir().unwrap();
+            fs::write(home.path().join("secret"), "outside").unwrap();
+            let path = home.path().join("root");
+            fs::create_dir_all(path.join("a/b")).unwrap();
+            fs::write(path.join("top"), "one").unwrap();
+            fs::write(path.join("a/b/deep"), "two").unwrap();
+            std::os::unix::fs::symlink("../../secret", path.join("a/out")).unwrap();
+            std::os::unix::fs::symlink("a", path.join("link")).unwrap();
+            mknodat(CWD, path.join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+            let root = Dir::open_ambient_dir(&path, ambient_authority()).unwrap();
+            for (path, by_walk, by_openat2) in [
+                ("top", "one", "one"),
+                ("a/b/deep", "two", "two"),
+                ("a//b/deep", "two", "two"),
+                (".", "/", "/"),
+                ("a", "/", "/"),
+                ("a/b", "/", "/"),
+                ("none", "404", "404"),
+                ("none/deep", "404", "404"),
+                ("a/none", "404", "404"),
+                ("top/none", "404", "404"),
+                ("fifo", "403", "403"),
+                ("a/out", "403", "403"),
+                ("link", "403", "/"),
+                // ELOOP for a name, ENOTDIR for a folder.
+                ("link/b/deep", "404", "two"),
+                ("..", "403", "403"),
+                ("../secret", "403", "403"),
+                ("a/../top", "403", "one"),
+                ("a/..", "403", "/"),
+            ] {
+                assert_eq!(shown(walk(&root, path)), by_walk, "{path}");
+                assert_eq!(shown(open(&root, path)), by_openat2, "{path}");
+                if let Some(found) = open_at_once(&root, path) {
+                    assert_eq!(shown(found), by_openat2, "{path}");
+                }
+            }
+        }
+
+        #[test]
+        fn a_file_that_fails_does_not_deny_openat2_for_all_others() {
+            let home = tempfile::tempdir().unwrap();
+            let root = Dir::open_ambient_dir(home.path(), ambient_authority()).unwrap();
+            for errno in [Errno::INVAL, Errno::OPNOTSUPP, Errno::IO] {
+                assert!(!is_beneath_denied(&root, &errno.into()), "{errno:?}");
+                assert!(!BENEATH.is_denied(), "{errno:?}");
+            }
+        }
+    }
+}

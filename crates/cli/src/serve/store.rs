@@ -384,6 +384,17 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_has_its_name_removes_no_file_that_takes_its_temporary_name() {
+        let root = tempfile::tempdir().unwrap();
+        let mut part = Part::create_named(&directory(root.path()), "a").unwrap();
+        let temporary = names(root.path()).remove(0);
+        part.claim_and_rename("a").unwrap();
+        std::fs::write(root.path().join(&temporary), "of somebody else").unwrap();
+        drop(part);
+        assert_eq!(names(root.path()), [temporary.as_str(), "a"]);
+    }
+
+    #[test]
     fn a_directory_is_never_replaced() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("a")).unwrap();
@@ -394,6 +405,40 @@ mod tests {
             assert_eq!(publish(false).kind(), io::ErrorKind::AlreadyExists);
         }
         assert_eq!(names(root.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_temporary_name_is_tried_eight_times_when_it_is_taken_and_once_when_something_else_fails() {
+        for (kind, tries) in [
+            (io::ErrorKind::AlreadyExists, 8),
+            (io::ErrorKind::PermissionDenied, 1),
+        ] {
+            let mut tried = std::collections::HashSet::new();
+            let made = with_temporary_name("a", |name| {
+                tried.insert(name.to_owned());
+                Err::<(), _>(kind.into())
+            });
+            assert_eq!(made.unwrap_err().kind(), kind);
+            assert_eq!(tried.len(), tries, "{tried:?}");
+        }
+        let mut left = 3;
+        let made = with_temporary_name("a", |_| {
+            left -= 1;
+            match left {
+                0 => Ok("made"),
+                _ => Err(io::ErrorKind::AlreadyExists.into()),
+            }
+        });
+        assert_eq!(made.unwrap().1, "made");
+    }
+
+    #[test]
+    fn a_temporary_name_repeats_200_bytes_of_the_name() {
+        assert_eq!(stem(&"a".repeat(255)).len(), 200);
+        assert_eq!(stem(&"a".repeat(200)).len(), 200);
+        // Two bytes each, from an odd place on.
+        assert_eq!(stem(&format!("a{}", "é".repeat(127))).len(), 199);
+        assert_eq!(stem("a"), "a");
     }
 
     #[test]

@@ -193,6 +193,66 @@ mod tests {
     use super::super::Settings;
     use super::*;
 
+    fn place(root: &tempfile::TempDir) -> Arc<Place> {
+        Arc::new(Place {
+            directory: Arc::new(Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap()),
+            name: "a".to_owned(),
+            peer: None,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_written_when_it_is_long_enough_or_has_1024_pieces() {
+        for (batch_bytes, octets, pieces) in [(10, 1, 10), (10, 5, 2), (1 << 20, 1, 1024)] {
+            let root = tempfile::tempdir().unwrap();
+            let settings = Settings {
+                upload_batch_bytes: batch_bytes,
+                min_free_bytes: Some(0),
+                ..Settings::default()
+            };
+            let mut writer = Writer::new(Room::new(&settings), place(&root));
+            for round in 0..2 {
+                for piece in 1..=pieces {
+                    writer.push(Bytes::from(vec![7; octets])).await.unwrap();
+                    let waits = writer.flush_at().is_some();
+                    assert_eq!(waits, piece < pieces, "{piece} of {pieces}, round {round}");
+                }
+            }
+            writer.publish(false).await.unwrap();
+            let written = std::fs::read(root.path().join("a")).unwrap();
+            assert_eq!(written, vec![7; 2 * octets * pieces]);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_upload_holds_a_slot_from_its_first_octet_on_and_leaves_nothing_when_it_is_abandoned() {
+        let root = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            max_uploads: 1,
+            min_free_bytes: Some(0),
+            ..Settings::default()
+        };
+        let room = Room::new(&settings);
+        Writer::new(Arc::clone(&room), place(&root)).abandon().await;
+        let mut writer = Writer::new(Arc::clone(&room), place(&root));
+        writer.push(Bytes::new()).await.unwrap();
+        assert_eq!(room.under_way(), 0);
+        writer.push(Bytes::from("some")).await.unwrap();
+        assert_eq!(room.under_way(), 1);
+        let mut other = Writer::new(Arc::clone(&room), place(&root));
+        let refused = other.push(Bytes::from("more")).await;
+        assert!(matches!(refused, Err(Failure::Busy)), "{refused:?}");
+        writer.flush().await.unwrap();
+        writer.push(Bytes::from("more")).await.unwrap();
+        writer.abandon().await;
+        assert_eq!(room.under_way(), 0);
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+        other.push(Bytes::from("more")).await.unwrap();
+        other.publish(false).await.unwrap();
+        assert_eq!(std::fs::read(root.path().join("a")).unwrap(), b"more");
+        assert_eq!(room.under_way(), 0);
+    }
+
     #[tokio::test]
     async fn what_was_gathered_is_due_so_long_after_its_first_octets() {
         let root = tempfile::tempdir().unwrap();
@@ -202,12 +262,7 @@ mod tests {
             min_free_bytes: Some(0),
             ..Settings::default()
         };
-        let place = Arc::new(Place {
-            directory: Arc::new(Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap()),
-            name: "a".to_owned(),
-            peer: None,
-        });
-        let mut writer = Writer::new(Room::new(&settings), place);
+        let mut writer = Writer::new(Room::new(&settings), place(&root));
         assert_eq!(writer.flush_at(), None);
         writer.push(Bytes::new()).await.unwrap();
         assert_eq!(writer.flush_at(), None);

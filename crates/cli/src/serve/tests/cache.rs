@@ -145,6 +145,14 @@ async fn no_more_is_kept_than_allowed() {
 }
 
 #[tokio::test]
+async fn an_entry_counts_with_its_octets_its_two_paths_and_512_bytes() {
+    let site = site(1 << 20);
+    site.write("a.txt", "hello");
+    site.get("/%61.txt").await;
+    assert_eq!(site.files.shared_for_tests().cache.bytes(), 5 + 8 + 5 + 512);
+}
+
+#[tokio::test]
 async fn with_no_room_nothing_is_kept() {
     let site = site(0);
     site.write("a.txt", "hello");
