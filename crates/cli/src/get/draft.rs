@@ -444,6 +444,44 @@ mod tests {
         Ok(())
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn what_went_to_a_device_cannot_be_taken_back() -> Result {
+        let device = || {
+            let draft = draft(Path::new("a"), false, 1);
+            Draft::new(Target::Device("/dev/null".into()), draft.shared.clone())
+        };
+        assert!(device().restart(), "nothing went there");
+        let mut begun = device();
+        begun.append(&[Bytes::from_static(b"some")])?;
+        assert!(!begun.restart());
+        // Nor is there anything that a later run would find.
+        let mut begun = device();
+        begun.mark(vec![7]);
+        begun.append(&[Bytes::from_static(b"some")])?;
+        assert!(!begun.leave());
+        Ok(())
+    }
+
+    #[test]
+    fn a_temporary_name_begins_with_100_bytes_of_the_name_in_the_same_folder() {
+        for (path, expected_folder, expected_length) in [
+            ("a".to_owned(), ".", 3),
+            ("d/a".to_owned(), "d", 3),
+            ("/a".to_owned(), "/", 3),
+            (format!("d/{}", "a".repeat(100)), "d", 102),
+            (format!("d/{}", "a".repeat(101)), "d", 102),
+            // Two bytes each, from an odd place on.
+            (format!("d/a{}", "ä".repeat(100)), "d", 101),
+        ] {
+            let path = Path::new(&path);
+            assert_eq!(folder(path), Path::new(expected_folder), "{path:?}");
+            let prefix = prefix(path);
+            assert_eq!(prefix.len(), expected_length, "{path:?}");
+            assert!(prefix.starts_with(".a") && prefix.ends_with('.'), "{prefix}");
+        }
+    }
+
     #[test]
     fn a_name_taken_meanwhile_is_not_overwritten_without_force() -> Result {
         let folder = tempfile::tempdir()?;

@@ -122,6 +122,37 @@ mod tests {
     }
 
     #[test]
+    fn that_the_fields_were_not_sent_is_said_once() -> Result<(), url::ParseError> {
+        let some = fields(false, &["https://a/"]);
+        assert_eq!(some.note(&Url::parse("https://a/x")?), None);
+        let note = some.note(&Url::parse("https://b/x")?).unwrap_or_default();
+        assert!(note.starts_with("https://b/x: "), "{note}");
+        assert_eq!(some.note(&Url::parse("https://c/x")?), None);
+        let without_fields = Fields::new(&[], false, &[]);
+        for silent in [without_fields, fields(true, &["https://a/"])] {
+            assert_eq!(silent.note(&Url::parse("https://b/x")?), None);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_redirect_to_another_origin_takes_the_fields_away() -> Result<(), url::ParseError> {
+        for (everywhere, to, is_told) in [
+            (false, "https://a/y", true),
+            (false, "https://b/", false),
+            (false, "http://a/", false),
+            (true, "https://b/", true),
+        ] {
+            let some = fields(everywhere, &["https://a/"]);
+            let from = Url::parse("https://a/x")?;
+            let mut carried = some.of(&from);
+            some.after_redirect(&mut carried, &from, &Url::parse(to)?);
+            assert_eq!(carried.contains_key("x-api-key"), is_told, "{everywhere} {to}");
+        }
+        Ok(())
+    }
+
+    #[test]
     fn the_first_url_of_a_list_names_the_origin_when_none_was_typed() {
         let list = fields(false, &[]);
         list.next("https://a/1");

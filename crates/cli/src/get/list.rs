@@ -142,4 +142,52 @@ mod tests {
         assert!(got.is_empty());
         assert_eq!(result.err().map(|failure| failure.exit), Some(Exit::BadUrl));
     }
+
+    #[test]
+    fn a_line_may_have_64_kib_with_its_end() {
+        let with_end = [&[b'x'; 65_535][..], b"\nhttp://b/\n"].concat();
+        let (got, result) = lines(&with_end);
+        assert_eq!(got.len(), 2);
+        assert!(result.is_ok());
+        let (got, result) = lines(&[b'x'; 65_535]);
+        assert_eq!(got.len(), 1);
+        assert!(result.is_ok());
+        let (got, result) = lines(&[b"http://a/\n", &[b'x'; 65_536][..]].concat());
+        assert_eq!(got.len(), 1);
+        let message = result.err().map(|failure| failure.message).unwrap_or_default();
+        assert!(message.starts_with("list line 2 is longer"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn typed_urls_come_before_the_lines_of_the_file() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("list");
+        std::fs::write(&path, "http://c/\nhttp://d/\n")?;
+        let typed = vec!["http://a/".to_owned(), "http://b/".to_owned()];
+        let mut list = UrlList::new(typed.clone(), Some(path)).map_err(|failure| failure.message)?;
+        let mut got = Vec::new();
+        while let Some(url) = list.next().await {
+            got.push(url.map_err(|failure| failure.message)?);
+        }
+        assert_eq!(got, ["http://a/", "http://b/", "http://c/", "http://d/"]);
+        let mut alone = UrlList::new(typed, None).map_err(|failure| failure.message)?;
+        assert!(alone.next().await.is_some() && alone.next().await.is_some());
+        assert!(alone.next().await.is_none());
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_list_that_cannot_be_read_is_one_failure_behind_the_typed_urls()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("none");
+        let mut list =
+            UrlList::new(vec!["http://a/".to_owned()], Some(path)).map_err(|failure| failure.message)?;
+        assert!(list.next().await.is_some_and(|url| url.is_ok()));
+        let failure = list.next().await.and_then(Result::err).ok_or("no failure")?;
+        assert_eq!(failure.exit, Exit::LocalIo);
+        assert!(failure.message.contains("none"), "{failure:?}");
+        assert!(list.next().await.is_none());
+        Ok(())
+    }
 }

@@ -126,4 +126,61 @@ mod tests {
             assert!(ProgressStyle::with_template(template).is_ok());
         }
     }
+
+    #[test]
+    fn what_has_moved_is_counted_and_may_begin_anew() {
+        let progress = Progress::hidden();
+        assert_eq!(progress.bytes(), 0);
+        progress.moved(3);
+        progress.moved(4);
+        assert_eq!(progress.bytes(), 7);
+        progress.begin_anew();
+        assert_eq!(progress.bytes(), 0);
+        progress.moved(5);
+        assert_eq!(progress.bytes(), 5);
+    }
+
+    #[test]
+    fn what_is_said_aside_is_said_once() {
+        let mut said = 0;
+        Progress::hidden().aside(|| said += 1);
+        assert_eq!(said, 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_drawn_is_what_was_counted_until_the_line_is_taken_away() {
+        let progress = Progress::hidden();
+        progress.moved(3);
+        let drawing = tokio::spawn(draw(Arc::downgrade(&progress)));
+        let is_shown = async |bytes| {
+            while progress.bar.position() != bytes {
+                tokio::time::sleep(BETWEEN_DRAWINGS / 10).await;
+            }
+        };
+        is_shown(3).await;
+        assert_eq!(
+            (progress.bar.length(), progress.bar.message()),
+            (None, String::new())
+        );
+        progress.expect(8);
+        progress.expect(2);
+        progress.ended();
+        progress.ended();
+        progress.moved(4);
+        is_shown(7).await;
+        assert_eq!(progress.bar.length(), Some(10));
+        assert_eq!(progress.bar.message(), ", 2 done");
+        assert!(!drawing.is_finished());
+        progress.clear();
+        assert!(drawing.await.is_ok());
+        assert!(progress.bar.is_finished());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_drawn_once_the_run_is_over() {
+        let progress = Progress::hidden();
+        let drawing = tokio::spawn(draw(Arc::downgrade(&progress)));
+        drop(progress);
+        assert!(drawing.await.is_ok());
+    }
 }

@@ -153,17 +153,7 @@ impl Report {
         self.progress.clear();
         let seconds = self.begun.elapsed().as_secs_f64();
         if self.format != Format::Text {
-            let totals = Totals {
-                urls: self.results,
-                failures: self.failures,
-                bytes: self.bytes,
-                seconds,
-                megabytes_per_second: rate(self.bytes, seconds),
-                interrupted,
-                waited: self.waited.as_ref(),
-            };
-            let before = if self.results == 0 { "{\"results\":[" } else { "\n" };
-            let end = format!("{before}],\"totals\":{}}}\n", json(&totals));
+            let end = self.end_of_document(seconds, interrupted);
             self.unprinted.push_str(&end);
             self.flush();
         }
@@ -172,6 +162,21 @@ impl Report {
         if self.format != Format::JsonErr && !interrupted && !said {
             let _ = writeln!(io::stderr(), "{}", self.closing_line(seconds));
         }
+    }
+
+    /// What follows on the last result.
+    fn end_of_document(&self, seconds: f64, interrupted: bool) -> String {
+        let totals = Totals {
+            urls: self.results,
+            failures: self.failures,
+            bytes: self.bytes,
+            seconds,
+            megabytes_per_second: rate(self.bytes, seconds),
+            interrupted,
+            waited: self.waited.as_ref(),
+        };
+        let before = if self.results == 0 { "{\"results\":[" } else { "\n" };
+        format!("{before}],\"totals\":{}}}\n", json(&totals))
     }
 
     fn closing_line(&self, seconds: f64) -> String {
@@ -339,6 +344,78 @@ mod tests {
     fn no_time_is_no_infinite_speed() {
         assert!(rate(1, 0.0).abs() < f64::EPSILON);
         assert!((rate(3_000_000, 1.5) - 2.0).abs() < 1e-9);
+    }
+
+    fn of_bytes(bytes: u64) -> Outcome {
+        let mut outcome = Outcome::new("http://h/a".to_owned());
+        outcome.bytes = bytes;
+        outcome
+    }
+
+    /// A report that prints nothing by itself: its document stays in `unprinted` until it is long.
+    fn report(outcomes: Vec<Outcome>) -> Report {
+        let mut report = Report::new(Format::JsonErr, Progress::hidden());
+        report.finished = true;
+        for outcome in outcomes {
+            report.add(outcome);
+        }
+        report
+    }
+
+    #[test]
+    fn a_document_has_every_result_and_the_totals() -> Result<(), serde_json::Error> {
+        for count in 0..4 {
+            let mut outcomes: Vec<Outcome> = (0..count).map(|_| of_bytes(1_000_000)).collect();
+            if let Some(outcome) = outcomes.get_mut(1) {
+                outcome.failure = Some(Failure::new(Exit::Exists, "x exists"));
+            }
+            if let Some(outcome) = outcomes.get_mut(2) {
+                outcome.failure = Some(Failure::new(Exit::Status, "status 404"));
+            }
+            let failures = count.max(1) - 1;
+            let report = report(outcomes);
+            assert_eq!(report.first_failure, (failures > 0).then_some(Exit::Exists));
+            let text = report.unprinted.clone() + &report.end_of_document(2.0, count == 3);
+            let document: serde_json::Value = serde_json::from_str(&text)?;
+            let results = document["results"].as_array().map(Vec::len);
+            assert_eq!(results, usize::try_from(count).ok());
+            let totals = &document["totals"];
+            assert_eq!(totals["urls"], count);
+            assert_eq!(totals["failures"], failures);
+            assert_eq!(totals["bytes"], count * 1_000_000);
+            assert_eq!(totals["seconds"], 2.0);
+            assert_eq!(totals["megabytes_per_second"], count as f64 / 2.0);
+            assert_eq!(totals["interrupted"], count == 3);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_closing_line_counts_the_files_when_there_are_several_and_the_failures() {
+        let failed = || Outcome::failed("http://h/a".to_owned(), Failure::new(Exit::Exists, "x exists"));
+        for (outcomes, line) in [
+            (vec![], "0 bytes in 2.00 s, 0.0 MB/s"),
+            (vec![of_bytes(3_000_000)], "3,000,000 bytes in 2.00 s, 1.5 MB/s"),
+            (vec![failed()], "0 bytes in 2.00 s, 0.0 MB/s; 1 failed"),
+            (
+                vec![of_bytes(1_000), of_bytes(2_000)],
+                "2 files, 3,000 bytes in 2.00 s, 0.0 MB/s",
+            ),
+            (
+                vec![of_bytes(1_000), failed(), failed()],
+                "1 files, 1,000 bytes in 2.00 s, 0.0 MB/s; 2 failed",
+            ),
+        ] {
+            assert_eq!(report(outcomes).closing_line(2.0), line);
+        }
+    }
+
+    #[test]
+    fn the_document_goes_where_no_body_does() {
+        assert_eq!(Format::choose(false, false), Format::Text);
+        assert_eq!(Format::choose(false, true), Format::Text);
+        assert_eq!(Format::choose(true, false), Format::JsonOut);
+        assert_eq!(Format::choose(true, true), Format::JsonErr);
     }
 
     #[test]

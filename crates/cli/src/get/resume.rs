@@ -206,9 +206,100 @@ fn version(response: &Response<Incoming>) -> Option<Version> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use http::HeaderMap;
+    use http::header::ETAG;
+    use tokio::sync::Semaphore;
+
     use super::*;
+    use crate::get::draft::Shared;
+    use crate::get::part_names::PartNames;
     use crate::get::sink::Disk;
     use crate::get::target::Target;
+
+    /// Five octets of a body that is this long.
+    fn begun(path: &Path, total: Option<u64>) -> Result<Part, Failure> {
+        let shared = Shared {
+            files: Arc::new(Semaphore::new(1)),
+            names: Arc::new(PartNames::with_key([7; 32])),
+        };
+        let target = Target::File {
+            path: path.to_owned(),
+            force: false,
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(ETAG, HeaderValue::from_static("\"v1\""));
+        let mut part = Part::new(Draft::new(target, shared));
+        part.version = Version::of(&headers, total);
+        part.draft.mark(vec![7]);
+        part.draft.append(&[Bytes::from_static(b"first")])?;
+        part.offset = 5;
+        Ok(part)
+    }
+
+    type Change = fn(&mut Part);
+    const CHANGES: [(&str, Change); 3] = [
+        ("nothing has come", |part| part.offset = 0),
+        ("nobody knows the version", |part| part.version = None),
+        ("the server sends no rest", |part| part.whole_only = true),
+    ];
+
+    #[cfg(unix)]
+    #[test]
+    fn what_came_is_left_only_where_a_later_run_would_look_for_it_and_resume_it()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let lies = |change: Change, total| -> Result<(bool, usize), Box<dyn std::error::Error>> {
+            let folder = tempfile::tempdir()?;
+            let part = begun(&folder.path().join("a"), total).map_err(|failure| failure.message)?;
+            let mut part = part;
+            change(&mut part);
+            let is_left = part.leave();
+            Ok((is_left, std::fs::read_dir(folder.path())?.count()))
+        };
+        let unchanged: Change = |_| {};
+        for total in [None, Some((64 << 10) + 1)] {
+            assert_eq!(lies(unchanged, total)?, (true, 1), "{total:?}");
+        }
+        assert_eq!(lies(unchanged, Some(64 << 10))?, (false, 0));
+        for (name, change) in CHANGES {
+            assert_eq!(lies(change, None)?, (false, 0), "{name}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_rest_is_asked_for_by_range_and_if_range_unless_there_is_none_to_be_had()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        let part = begun(&path, None).map_err(|failure| failure.message)?;
+        let asked = part.range().ok_or("it asks for nothing")?;
+        assert_eq!(asked[0], (RANGE, HeaderValue::from_static("bytes=5-")));
+        assert_eq!(asked[1], (IF_RANGE, HeaderValue::from_static("\"v1\"")));
+        drop(part);
+        for (name, change) in CHANGES {
+            let mut part = begun(&path, None).map_err(|failure| failure.message)?;
+            change(&mut part);
+            assert_eq!(part.range(), None, "{name}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_part_that_is_given_up_is_gone_and_no_rest_is_asked_for_again()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let mut part = begun(&folder.path().join("a"), None).map_err(|failure| failure.message)?;
+        part.give_up("http://h/a", "it begins elsewhere")
+            .map_err(|failure| failure.message)?;
+        assert_eq!((part.offset, part.whole_only), (0, true));
+        assert!(part.version.is_none());
+        assert_eq!(std::fs::read_dir(folder.path())?.count(), 0);
+        Ok(())
+    }
 
     #[test]
     fn bodies_above_64_kib_are_looked_for_and_none_that_is_discarded() {

@@ -133,15 +133,16 @@ impl Retries {
         self.left = self.left.checked_sub(1)?;
         let wait = self.wait;
         self.wait = (wait * 2).min(LONGEST_WAIT);
-        Some(failed.after.unwrap_or_else(|| some_of(wait)))
+        let drawn = RandomState::new().hash_one(0_u8);
+        Some(failed.after.unwrap_or_else(|| some_of(wait, drawn)))
     }
 }
 
-/// Half of it to all of it, at random, so that many clients that failed together do not come back together.
-fn some_of(wait: Duration) -> Duration {
+/// Half of it to all of it, by a random number, so that many clients that failed together do not come back together.
+fn some_of(wait: Duration, drawn: u64) -> Duration {
     const STEPS: u32 = 1 << 10;
-    let drawn = RandomState::new().hash_one(0_u8) % u64::from(STEPS);
-    wait / 2 + wait / 2 * u32::try_from(drawn).unwrap_or(STEPS) / STEPS
+    let step = drawn % u64::from(STEPS);
+    wait / 2 + wait / 2 * u32::try_from(step).unwrap_or(STEPS) / STEPS
 }
 
 /// The pauses that all requests of a run to one origin make together: one that is down, or asks for patience, is not asked
@@ -234,8 +235,38 @@ mod tests {
         }
         assert_eq!(waits.next(), None);
         assert_eq!(Retries::new(8).next(&Failed::lasting(failure())), None);
-        let drawn: std::collections::HashSet<_> = (0..20).map(|_| some_of(FIRST_WAIT)).collect();
+        let drawn: std::collections::HashSet<_> = (0..20).map(|_| Retries::new(1).next(&passing)).collect();
         assert!(drawn.len() > 1, "everybody comes back at once");
+    }
+
+    #[test]
+    fn a_wait_has_1024_lengths_from_its_half_to_just_below_all_of_it() {
+        let wait = Duration::from_millis(2_048);
+        for (drawn, millis) in [
+            (0, 1_024),
+            (1, 1_025),
+            (512, 1_536),
+            (1_023, 2_047),
+            (1_024, 1_024),
+            (1_025, 1_025),
+        ] {
+            assert_eq!(some_of(wait, drawn), Duration::from_millis(millis), "{drawn}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_says_counts_for_more_than_the_wait_that_would_be_drawn() {
+        let told = Failed {
+            after: Some(Duration::from_secs(90)),
+            ..Failed::passing(failure())
+        };
+        let mut retries = Retries::new(2);
+        assert_eq!(retries.next(&told), Some(Duration::from_secs(90)));
+        // It is the second wait all the same.
+        let wait = retries.next(&Failed::passing(failure()));
+        assert!(wait >= Some(Duration::from_secs(1)), "{wait:?}");
+        assert_eq!(retries.next(&told), None);
+        assert_eq!(Retries::new(0).next(&told), None);
     }
 
     #[test]

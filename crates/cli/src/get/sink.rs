@@ -221,10 +221,11 @@ impl<'a> Sink<'a> {
                 Poll::Pending => starved = true,
             }
         }
-        if self.write.is_none() && (!starved || self.gathered.bytes >= WORTH_A_JOB) {
+        let worth_a_job = self.gathered.is_worth_a_job();
+        if self.write.is_none() && (!starved || worth_a_job) {
             return Poll::Ready(Step::Write);
         }
-        if starved && self.gathered.bytes < WORTH_A_JOB {
+        if starved && !worth_a_job {
             self.gathered.compact();
         }
         Poll::Pending
@@ -303,6 +304,10 @@ impl Gathered {
         self.bytes >= FULL || self.pressed
     }
 
+    fn is_worth_a_job(&self) -> bool {
+        self.bytes >= WORTH_A_JOB
+    }
+
     fn push(&mut self, data: Bytes, memory: &Arc<Semaphore>) {
         if data.is_empty() {
             return;
@@ -327,5 +332,73 @@ impl Gathered {
             self.chunks = vec![Bytes::from(self.chunks.concat())];
             self.compact = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pushes so many octets, of which each differs from the one before.
+    fn push(gathered: &mut Gathered, bytes: usize, memory: &Arc<Semaphore>) {
+        let octets: Vec<u8> = (0..bytes).map(|at| (gathered.bytes + at) as u8).collect();
+        gathered.push(Bytes::from(octets), memory);
+    }
+
+    #[test]
+    fn what_is_gathered_is_worth_a_job_from_64_kib_on_and_full_at_a_mib() {
+        let memory = Arc::new(Semaphore::new(2 << 20));
+        let mut gathered = Gathered::default();
+        for (bytes, is_worth_a_job, is_full) in [
+            (0, false, false),
+            (65_535, false, false),
+            (65_536, true, false),
+            (1_048_575, true, false),
+            (1_048_576, true, true),
+        ] {
+            let more = bytes - gathered.bytes;
+            push(&mut gathered, more, &memory);
+            assert_eq!(gathered.bytes, bytes);
+            assert_eq!(gathered.is_worth_a_job(), is_worth_a_job, "{bytes}");
+            assert_eq!(gathered.is_full(), is_full, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn what_is_gathered_holds_its_share_of_the_memory_until_it_is_written() {
+        let memory = Arc::new(Semaphore::new(100));
+        let mut gathered = Gathered::default();
+        push(&mut gathered, 0, &memory);
+        assert!(gathered.chunks.is_empty() && gathered.share.is_none());
+        push(&mut gathered, 60, &memory);
+        push(&mut gathered, 40, &memory);
+        assert_eq!(memory.available_permits(), 0);
+        assert!(!gathered.is_full());
+        // Past the end of it, what there is is written at once.
+        push(&mut gathered, 1, &memory);
+        assert!(gathered.is_full());
+        assert_eq!((gathered.bytes, gathered.chunks.len()), (101, 3));
+        drop(gathered);
+        assert_eq!(memory.available_permits(), 100);
+    }
+
+    #[test]
+    fn the_little_that_waits_is_copied_once() {
+        let memory = Arc::new(Semaphore::new(100));
+        let mut gathered = Gathered::default();
+        gathered.compact();
+        assert!(gathered.chunks.is_empty());
+        push(&mut gathered, 3, &memory);
+        push(&mut gathered, 4, &memory);
+        gathered.compact();
+        assert_eq!(gathered.chunks, [Bytes::from_static(&[0, 1, 2, 3, 4, 5, 6])]);
+        let place = gathered.chunks[0].as_ptr();
+        gathered.compact();
+        assert_eq!(gathered.chunks[0].as_ptr(), place, "it was copied again");
+        push(&mut gathered, 1, &memory);
+        assert_eq!(gathered.chunks.len(), 2);
+        gathered.compact();
+        assert_eq!(gathered.chunks, [Bytes::from_static(&[0, 1, 2, 3, 4, 5, 6, 7])]);
+        assert_eq!(gathered.bytes, 8);
     }
 }

@@ -301,8 +301,61 @@ mod tests {
 
     #[test]
     fn a_long_name_is_cut_between_characters() {
-        let name = name(&format!("http://h/{}", "%C3%A4".repeat(300)));
-        assert!(name.len() <= LONGEST_NAME && name.chars().all(|c| c == 'ä'));
+        let even = name(&format!("http://h/{}", "%C3%A4".repeat(300)));
+        assert!(even.len() == 200 && even.chars().all(|c| c == 'ä'), "{even}");
+        let odd = name(&format!("http://h/a{}", "%C3%A4".repeat(300)));
+        assert!(odd.len() == 199 && odd.ends_with('ä'), "{odd}");
+        assert_eq!(name(&format!("http://h/{}", "a".repeat(201))), "a".repeat(200));
+    }
+
+    fn places(rule: Rule, skip_existing: bool) -> Places {
+        Places {
+            rule,
+            force: false,
+            skip_existing,
+            taken: TakenNames::default(),
+        }
+    }
+
+    #[test]
+    fn only_a_body_without_a_file_uses_standard_output() {
+        for (rule, uses_stdout) in [
+            (Rule::Stdout, true),
+            (Rule::Named("-".into()), true),
+            (Rule::Named("a".into()), false),
+            (Rule::Folder("-".into()), false),
+            (Rule::Discard, false),
+        ] {
+            assert_eq!(places(rule, false).uses_stdout(), uses_stdout);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_there_is_left_as_it_is_or_refused() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("a"), "")?;
+        std::fs::create_dir(folder.path().join("d"))?;
+        let there = || folder.path().to_owned();
+        let url = |name: &str| Url::parse(&format!("http://h/{name}"));
+        for named in [true, false] {
+            let rule = |name: &str| match named {
+                true => Rule::Named(there().join(name)),
+                false => Rule::Folder(there()),
+            };
+            let skipped = places(rule("a"), true).target(&url("a")?).await;
+            assert!(matches!(skipped, Ok(None)), "{skipped:?}");
+            for (name, skip_existing) in [("a", false), ("d", true), ("d", false)] {
+                let refused = places(rule(name), skip_existing).target(&url(name)?).await;
+                let exit = refused.err().map(|failure| failure.exit);
+                assert_eq!(exit, Some(Exit::Exists), "{name}");
+            }
+            let new = places(rule("b"), true).target(&url("b")?).await;
+            assert!(
+                matches!(&new, Ok(Some(Target::File { path, force: false })) if *path == there().join("b")),
+                "{new:?}"
+            );
+        }
+        Ok(())
     }
 
     #[test]
