@@ -14,6 +14,8 @@ use bytes::Bytes;
 use fullbore::{Incoming, Server};
 use http::{Request, Response};
 use http_body_util::Full;
+use support::frames::END_STREAM;
+use support::scripted::{Server as Scripted, Then, V1, body, head, whole};
 use support::{Serving, Signal, TestResult, names, program, run, signal};
 use tower_service::Service;
 
@@ -223,8 +225,28 @@ fn discarded_bodies_are_counted_and_leave_nothing() -> TestResult {
     let folder = tempfile::tempdir()?;
     let ended = run(folder.path(), ["get", "--discard", "--json", &url, &url, &url])?;
     ended.succeeded();
-    assert_eq!(json(&ended.stdout)?["totals"]["bytes"], 300_000);
+    let document = json(&ended.stdout)?;
+    assert_eq!(document["totals"]["bytes"], 300_000);
+    assert_eq!(document["totals"]["urls"], 3);
+    for result in document["results"].as_array().ok_or("no results")? {
+        assert_eq!(result["bytes"], 100_000);
+        assert!(result["seconds"].as_f64() > Some(0.0), "{result}");
+        assert!(result["file"].is_null() && result["error"].is_null(), "{result}");
+    }
     assert!(names(folder.path())?.is_empty());
+
+    // What failed names its file no more than what was thrown away.
+    let none = format!("{}/none", serving.origin);
+    let ended = run(folder.path(), ["get", "--json", "-O", &url, &none])?;
+    assert_eq!(ended.code, Some(14), "{ended:?}");
+    let document = json(&ended.stdout)?;
+    assert_eq!(document["totals"]["failures"], 1);
+    for result in document["results"].as_array().ok_or("no results")? {
+        let is_whole = result["status"] == 200;
+        assert_eq!(result["file"].as_str(), is_whole.then_some("./file"), "{result}");
+        assert_eq!(result["error"].is_null(), is_whole, "{result}");
+    }
+    assert_eq!(names(folder.path())?, ["file"]);
     Ok(())
 }
 
@@ -340,6 +362,24 @@ fn an_address_in_use_is_one_sentence() -> TestResult {
     let ended = run(root.path(), ["serve", "--plaintext", "--listen", &address])?;
     ended.failed_with(17);
     assert!(ended.stderr.contains(&address), "{ended:?}");
+    Ok(())
+}
+
+#[test]
+fn ten_redirects_are_followed_and_no_eleventh() -> TestResult {
+    for (redirects, code, asked) in [(10, 0, 11), (11, 14, 11)] {
+        let server = Scripted::start(move |number, asked| match number <= redirects {
+            true => {
+                let fields = [(":status", "302"), ("location", "/next")];
+                (head(asked.stream, END_STREAM, &fields), Then::Go)
+            }
+            false => (whole(asked, V1, &body(1)), Then::Go),
+        })?;
+        let folder = tempfile::tempdir()?;
+        let ended = run(folder.path(), ["get", "-L", "--discard", &server.url()])?;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert_eq!(server.asked(), asked, "{ended:?}");
+    }
     Ok(())
 }
 

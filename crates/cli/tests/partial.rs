@@ -77,6 +77,32 @@ fn parts_of_a_few_octets_are_no_progress_and_come_to_an_end() -> TestResult {
     Ok(())
 }
 
+#[test]
+fn a_part_of_64_kib_is_progress_and_one_octet_less_is_a_failure() -> TestResult {
+    for (size, asked) in [(65_536, 9), (65_535, 2)] {
+        let server = Server::start(move |number, asked| match (number, asked.from("\"v1\"")) {
+            (1, _) => (half(asked, V1, &body(1)), Then::Close),
+            (_, from) => {
+                let from = from.unwrap_or_default();
+                let end = SIZE.min(from + size);
+                let fields = part(&format!("bytes {from}-{}/{SIZE}", end - 1), Some("\"v1\""), &[]);
+                (answer(asked, &fields, &body(1)[from..end]), Then::Go)
+            }
+        })?;
+        let folder = tempfile::tempdir()?;
+        let ended = run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?;
+        assert_eq!(server.asked(), asked, "{size}: {ended:?}");
+        match asked {
+            2 => ended.failed_with(12),
+            _ => {
+                ended.succeeded();
+                holds(folder.path(), &body(1))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Breaks off after half of a body, answers the request for the rest with this part, and any other with all of another
 /// version.
 fn with_part(first: &'static [(&'static str, &'static str)], fields: Fields) -> TestResult<Server> {

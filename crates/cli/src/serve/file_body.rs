@@ -452,3 +452,265 @@ fn read(
     source.read(buffer.space(), range.start, patience)?;
     Ok(buffer.freeze())
 }
+
+#[cfg(test)]
+mod tests {
+    use cap_std::ambient_authority;
+    use cap_std::fs::Dir;
+    use http_body_util::BodyExt as _;
+    use tempfile::TempDir;
+
+    use super::super::buffers::Sizes;
+    use super::super::disk::Volume;
+    use super::super::source::Descriptors;
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+
+    /// A file, and what bodies of it share.
+    struct Stage {
+        folder: TempDir,
+        content: Vec<u8>,
+        jobs: Arc<Jobs>,
+    }
+
+    impl Stage {
+        fn new(length: u64) -> Stage {
+            let folder = tempfile::tempdir().unwrap();
+            let content: Vec<u8> = (0..length as usize).map(|at| (at % 251) as u8).collect();
+            std::fs::write(folder.path().join("a"), &content).unwrap();
+            Stage {
+                folder,
+                content,
+                jobs: Jobs::new(8),
+            }
+        }
+
+        fn means(&self, volume: Volume, hands_over_ranges: bool) -> Means {
+            let root = Arc::new(Dir::open_ambient_dir(self.folder.path(), ambient_authority()).unwrap());
+            let file = std::fs::File::open(self.folder.path().join("a")).unwrap();
+            let sizes = Sizes {
+                first: 4 << 10,
+                most: 256 << 10,
+                all: 64 << 20,
+                whole: 0,
+            };
+            Means {
+                source: Source::new(file, volume, None, &root, &Descriptors::new(9)),
+                buffers: Buffers::new(sizes, 1),
+                jobs: Arc::clone(&self.jobs),
+                peer: None,
+                hands_over_ranges,
+            }
+        }
+
+        /// A body of all of the file.
+        fn body(&self, volume: Volume, hands_over_ranges: bool, patience: Patience) -> io::Result<ServeBody> {
+            let segments = VecDeque::from([Segment::File(0..self.content.len() as u64)]);
+            ServeBody::file(self.means(volume, hands_over_ranges), segments, patience)
+        }
+    }
+
+    /// Reads a body to its end: how long its chunks are, and what they hold.
+    async fn read_all(mut body: ServeBody) -> (Vec<u64>, Vec<u8>) {
+        let (mut lengths, mut octets) = (Vec::new(), Vec::new());
+        let all = body.size_hint().exact().unwrap();
+        while let Some(frame) = body.frame().await {
+            let chunk = frame.unwrap().into_data().unwrap();
+            lengths.push(chunk.len() as u64);
+            let chunk = http_body_util::Full::new(chunk)
+                .collect()
+                .await
+                .unwrap()
+                .to_bytes();
+            octets.extend(&chunk);
+            let left = all - octets.len() as u64;
+            assert_eq!(body.size_hint().exact(), Some(left));
+            assert_eq!(body.is_end_stream(), left == 0);
+        }
+        (lengths, octets)
+    }
+
+    #[tokio::test]
+    async fn a_body_in_memory_has_its_octets_once() {
+        for (body, expected) in [
+            (ServeBody::empty(), vec![]),
+            (ServeBody::full(Bytes::new()), vec![]),
+            (ServeBody::full(Bytes::from("one")), vec![3]),
+            (ServeBody::memory(VecDeque::new()), vec![]),
+            (
+                ServeBody::memory(VecDeque::from(
+                    ["one", "three"].map(|text| Segment::Memory(Bytes::from(text))),
+                )),
+                vec![3, 5],
+            ),
+        ] {
+            let all: u64 = expected.iter().sum();
+            assert_eq!(body.is_end_stream(), all == 0, "{body:?}");
+            assert_eq!(body.size_hint().exact(), Some(all), "{body:?}");
+            assert_eq!(read_all(body).await.0, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn without_patience_only_what_is_in_memory_makes_a_body() {
+        let stage = Stage::new(300 * KIB);
+        for hands_over_ranges in [true, false] {
+            for volume in [Volume::Caches, Volume::Waits] {
+                let body = stage.body(volume, hands_over_ranges, Patience::AtOnce);
+                assert_eq!(body.unwrap_err().kind(), io::ErrorKind::WouldBlock, "{volume:?}");
+            }
+            let body = stage.body(Volume::Memory, hands_over_ranges, Patience::AtOnce);
+            assert!(read_all(body.unwrap()).await.1 == stage.content);
+            assert_eq!(stage.jobs.begun(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn ranges_are_as_long_as_any_chunk_from_the_first_on() {
+        let stage = Stage::new(3 * MIB + 5);
+        for (volume, patience, jobs) in [
+            (Volume::Memory, Patience::AtOnce, 0..1),
+            (Volume::Caches, Patience::Wait, 3..10),
+        ] {
+            let before = stage.jobs.begun();
+            let body = stage.body(volume, true, patience).unwrap();
+            let (lengths, octets) = read_all(body).await;
+            assert!(octets == stage.content, "{volume:?}");
+            assert_eq!(lengths[..12], [256 * KIB; 12], "{volume:?}");
+            assert_eq!(lengths[12..], [5], "{volume:?}");
+            // Stretches of 512 KiB, 1 MiB and the rest; more of them after a pause of a second.
+            let begun = stage.jobs.begun() - before;
+            assert!(jobs.contains(&begun), "{volume:?}: {begun} jobs");
+        }
+    }
+
+    #[tokio::test]
+    async fn chunks_that_are_read_begin_short_and_take_a_job_each_behind_the_first() {
+        let stage = Stage::new(600 * KIB);
+        let lengths = [4, 4, 8, 16, 32, 64, 128, 256, 88].map(|kib| kib * KIB);
+        for (volume, hands_over_ranges, jobs) in [
+            (Volume::Waits, true, 8),
+            (Volume::Waits, false, 8),
+            (Volume::Caches, false, 8),
+            (Volume::Memory, false, 0),
+        ] {
+            let before = stage.jobs.begun();
+            let body = stage.body(volume, hands_over_ranges, Patience::Wait).unwrap();
+            let (found, octets) = read_all(body).await;
+            assert!(octets == stage.content, "{volume:?}");
+            assert_eq!(found, lengths, "{volume:?}");
+            assert_eq!(
+                stage.jobs.begun() - before,
+                jobs,
+                "{volume:?} {hands_over_ranges}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn segments_keep_their_order_however_the_file_is_read() {
+        let stage = Stage::new(600 * KIB);
+        let text = |text| Segment::Memory(Bytes::from(text));
+        for volume in [Volume::Memory, Volume::Caches, Volume::Waits] {
+            for hands_over_ranges in [true, false] {
+                let segments = VecDeque::from([
+                    text("<"),
+                    Segment::File(300_000..310_000),
+                    text("|"),
+                    Segment::File(5..400_000),
+                    text("|"),
+                    Segment::File(614_399..614_400),
+                    text(">"),
+                ]);
+                let means = stage.means(volume, hands_over_ranges);
+                let body = ServeBody::file(means, segments, Patience::Wait).unwrap();
+                let (_, octets) = read_all(body).await;
+                let of = |range: Range<usize>| &stage.content[range];
+                let expected = [
+                    b"<",
+                    of(300_000..310_000),
+                    b"|",
+                    of(5..400_000),
+                    b"|",
+                    of(614_399..614_400),
+                    b">",
+                ];
+                assert!(octets == expected.concat(), "{volume:?} {hands_over_ranges}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_became_shorter_fails_its_body_once_and_for_good() {
+        for (volume, hands_over_ranges) in [
+            (Volume::Caches, true),
+            (Volume::Waits, true),
+            (Volume::Memory, false),
+        ] {
+            let stage = Stage::new(3 * MIB);
+            let mut body = stage.body(volume, hands_over_ranges, Patience::Wait).unwrap();
+            let path = stage.folder.path().join("a");
+            std::fs::File::options()
+                .write(true)
+                .open(path)
+                .unwrap()
+                .set_len(0)
+                .unwrap();
+            let first = body.frame().await.unwrap();
+            assert!(first.is_ok(), "{volume:?}: it had been read");
+            let error = loop {
+                match body.frame().await.unwrap() {
+                    Ok(_) => {}
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{volume:?}: {error}");
+            assert!(body.frame().await.is_none(), "{volume:?}");
+            assert!(!body.is_end_stream(), "{volume:?}");
+            assert!(body.size_hint().exact() > Some(0), "{volume:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn each_stretch_is_as_long_as_all_before_it_from_256_kib_to_4_mib() {
+        let stage = Stage::new(20 * MIB);
+        let body = stage.body(Volume::Caches, true, Patience::Wait).unwrap();
+        let Kind::File(mut body) = body.0 else {
+            panic!("no body of a file");
+        };
+        assert_eq!(body.warmth.range, 0..256 * KIB);
+        let mut lengths = Vec::new();
+        while let Some(next) = body.next_stretch() {
+            assert_eq!(next.start, body.warmth.range.end);
+            lengths.push((next.end - next.start) / KIB);
+            body.warmth.came(next);
+        }
+        assert_eq!(lengths, [512, 1024, 2048, 4096, 4096, 4096, 4096, 256]);
+        assert_eq!(body.warmth.range, 0..20 * MIB);
+    }
+
+    #[test]
+    fn what_is_warm_grows_by_what_follows_on_it_and_is_forgotten_after_a_second() {
+        let mut warmth = Warmth {
+            range: 0..0,
+            since: Instant::now(),
+            coming: None,
+            stretch: 0,
+        };
+        warmth.came(10..20);
+        assert_eq!(warmth.range, 10..20);
+        warmth.came(20..30);
+        assert_eq!(warmth.range, 10..30);
+        for (range, is_warm) in [(10..30, true), (15..15, true), (9..10, false), (29..31, false)] {
+            assert_eq!(warmth.has(&range), is_warm, "{range:?}");
+        }
+        warmth.came(40..50);
+        assert_eq!(warmth.range, 40..50);
+        warmth.since = warmth.since.checked_sub(WARM_FOR).unwrap();
+        assert!(!warmth.has(&(40..50)));
+        warmth.came(50..60);
+        assert!(warmth.has(&(40..60)));
+    }
+}
