@@ -245,7 +245,6 @@ impl Connection {
         self.streams.clear();
         self.block = None;
         self.schedule.clear();
-        self.ends.clear();
         self.held.clear();
         self.held_since = None;
         self.early.clear();

@@ -1,8 +1,8 @@
 //! RFC 9113 sections 6.7, 6.8, 5.4.1 and RFC 9218 section 7.1: PING, GOAWAY, PRIORITY_UPDATE.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use fullbore_proto::frame::Kind;
-use fullbore_proto::{Config, ErrorCode, Event};
+use fullbore_proto::{Config, ErrorCode, Event, Transmit};
 
 use crate::support::frames::{self, ACK};
 use crate::support::peer::Faced;
@@ -165,4 +165,29 @@ fn priority_update_of_a_wrong_form_is_a_connection_error() {
         faced.says(&frame);
         faced.ended_with(code);
     }
+}
+
+#[test]
+fn one_write_takes_all_that_a_failed_connection_sends_however_many_streams_had_data() {
+    let mut faced = Faced::server(Config::default());
+    for n in 0..1_100 {
+        let stream = 2 * n + 1;
+        let octets = frames::get(stream);
+        faced.connection.receive(octets.into(), faced.now).unwrap();
+        let stream = crate::support::peer::id(stream);
+        let response = http::Response::new(());
+        faced.connection.send_response(stream, &response, false).unwrap();
+        let body = Bytes::from_static(b"body");
+        faced.connection.send_data(stream, body, true).unwrap();
+    }
+    faced
+        .connection
+        .abort(ErrorCode::INTERNAL_ERROR, "over", faced.now);
+    let mut out = Transmit::new();
+    faced.connection.transmit(&mut out, faced.now);
+    assert!(!faced.connection.wants_transmit());
+    assert_eq!(faced.connection.stats().sent_data_bytes, 0);
+    let written = out.copy_to_bytes(out.remaining());
+    let go_away = [&frames::go_away(2_199, ErrorCode::INTERNAL_ERROR)[..], b"over"].concat();
+    assert_eq!(written[written.len() - 12..], go_away[9..]);
 }
