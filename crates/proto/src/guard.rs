@@ -109,4 +109,23 @@ mod tests {
         bucket.earn(100);
         assert_eq!((0..9).filter(|_| bucket.take(1, Time::ZERO)).count(), 3);
     }
+
+    #[test]
+    fn what_is_earned_is_so_many_tokens_exactly() {
+        let mut bucket = Bucket::new(Limit::new(u32::MAX, 0), Time::ZERO);
+        bucket.earn(1);
+        assert!(bucket.take(u32::MAX as usize, Time::ZERO) && !bucket.take(1, Time::ZERO));
+        bucket.earn(2_000_000_000);
+        assert!(bucket.take(2_000_000_000, Time::ZERO) && !bucket.take(1, Time::ZERO));
+    }
+
+    #[test]
+    fn a_token_is_there_when_its_time_has_come_and_not_a_nanosecond_before() {
+        let mut bucket = Bucket::new(Limit::new(1, 4), Time::ZERO);
+        let quarter = 250_000_000;
+        for at in [0, quarter, 2 * quarter] {
+            assert!(at == 0 || !bucket.take(1, Time::from_nanos(at - 1)));
+            assert!(bucket.take(1, Time::from_nanos(at)));
+        }
+    }
 }

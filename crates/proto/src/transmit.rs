@@ -422,8 +422,8 @@ mod tests {
             Some(Part::Elsewhere(at)) => Some((at.start(), at.len())),
             _ => None,
         };
-        let all: Vec<usize> = out.parts().map(|part| part.len()).collect();
-        assert_eq!(all, [4, 3, 4]);
+        let all: Vec<_> = out.parts().map(|part| (part.len(), part.is_empty())).collect();
+        assert_eq!(all, [(4, false), (3, false), (4, false)]);
         let mut slices = [IoSlice::new(&[]); 4];
         assert_eq!(out.chunks_vectored(&mut slices), 1);
         assert_eq!(&*slices[0], b"head");
@@ -440,6 +440,7 @@ mod tests {
         assert_eq!(out.chunk(), b"next");
         out.advance(4);
         assert!(!out.has_remaining());
+        assert!(out.parts().all(|part| part.is_empty()));
     }
 
     /// Two places of 200 octets each: what is read of the first is its offset, of the second that and 0x80.
@@ -530,6 +531,27 @@ mod tests {
             out.fetch(1_000, read).unwrap();
             let rest = out.copy_to_bytes(out.remaining());
             assert_eq!(rest, expected[written..], "{written}");
+        }
+    }
+
+    #[test]
+    fn no_more_is_fetched_than_lies_within_the_octets_that_are_next() {
+        let [place, _] = places();
+        // 30 octets are here, in the list's own memory and in a payload, before the 40 that lie elsewhere.
+        for (most, expected) in [(10, 0), (30, 0), (31, 1), (45, 15), (70, 40), (100, 40)] {
+            let mut out = Transmit::new();
+            out.put(|arena| arena.extend_from_slice(&[1; 10]));
+            out.put_payload(Bytes::from_static(&[2; 20]).into());
+            out.put_payload(Elsewhere::new(Arc::clone(&place) as _, 0, 40).into());
+            let mut fetched = 0;
+            let read = |of: &Elsewhere, space: &mut [u8]| {
+                assert_eq!(of.len(), space.len());
+                fetched += space.len();
+                Ok::<_, ()>(())
+            };
+            out.fetch(most, read).unwrap();
+            assert_eq!(fetched, expected, "of {most}");
+            assert_eq!((out.remaining(), out.leads_elsewhere()), (70, expected < 40));
         }
     }
 

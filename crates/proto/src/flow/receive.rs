@@ -569,6 +569,18 @@ mod tests {
     }
 
     #[test]
+    fn a_window_with_less_than_a_frame_or_a_quarter_left_is_closed() {
+        let now = Time::from_nanos(1);
+        for (size, least) in [(1 << 20, 16_384), (65_536, 16_384), (1_000, 250)] {
+            let mut window = window(size, Refill::default());
+            window.receive(size - least, 0).unwrap();
+            assert_eq!(window.opens(Time::ZERO, now, Duration::ZERO), None, "{size}");
+            window.receive(1, 0).unwrap();
+            assert_eq!(window.opens(Time::ZERO, now, Duration::ZERO), Some(now), "{size}");
+        }
+    }
+
+    #[test]
     fn a_fixed_threshold_asks_for_no_report_before_it_is_reached() {
         let mut window = window(1 << 20, Refill::Remaining(160_000));
         assert_eq!(window.until_due(), u64::MAX);

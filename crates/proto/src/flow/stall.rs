@@ -170,6 +170,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_stream_that_is_ready_moves_whenever_the_connection_waits_for_nothing() {
+        let at = Time::from_nanos;
+        let mut connection = Ledger::new(at(0));
+        let mut stream = SendingLedger::new(at(0));
+        connection.enter(Stall::Moving, at(3));
+        stream.enter(None, &connection, at(5));
+        connection.enter(Stall::ConnectionWindow, at(10));
+        connection.enter(Stall::Socket, at(30));
+        connection.enter(Stall::Moving, at(60));
+        stream.enter(Some(Stall::StreamWindow), &connection, at(100));
+        let spent = |ledger: Ledger| Stall::ALL.map(|state| (state, ledger.spent(state).as_nanos()));
+        let mut expected = Stall::ALL.map(|state| (state, 0));
+        let mut spends = |state, nanos| {
+            let slot = expected.iter_mut().find(|slot| slot.0 == state);
+            slot.unwrap().1 = nanos;
+        };
+        spends(Stall::Idle, 5);
+        spends(Stall::ConnectionWindow, 20);
+        spends(Stall::Socket, 30);
+        spends(Stall::Moving, 45);
+        spends(Stall::StreamWindow, 7);
+        assert_eq!(spent(stream.settled(&connection, at(107))), expected);
+    }
+
+    #[test]
     fn times_add_up_to_the_age_of_the_connection() {
         let at = Time::from_nanos;
         let mut ledger = Ledger::new(at(0));

@@ -110,6 +110,17 @@ mod tests {
     }
 
     #[test]
+    fn without_a_round_trip_worth_a_nanosecond_three_quarters_at_once_outgrow_a_window() {
+        for (used, outgrown) in [(749, false), (750, true)] {
+            let mut pace = Pace::default();
+            assert_eq!(
+                pace.outgrows(at(0), used, 1_000, Some(Duration::ZERO)),
+                Some(outgrown)
+            );
+        }
+    }
+
+    #[test]
     fn a_window_of_which_two_round_trips_use_less_is_not() {
         let mut pace = Pace::default();
         let trip = Some(Duration::from_millis(100));

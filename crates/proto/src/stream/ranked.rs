@@ -188,6 +188,35 @@ mod tests {
     }
 
     #[test]
+    fn a_list_becomes_a_tree_when_more_than_64_would_be_moved() {
+        let keys = keys(400);
+        let list = |ranks: core::ops::Range<usize>| {
+            let mut ranked = Ranked::default();
+            for rank in ranks {
+                ranked.insert(2 * rank as u64, keys[rank]);
+            }
+            ranked
+        };
+        // From the front and from the back; 200 streams are 199 beside the one that leaves.
+        for (near, far) in [(64, 65), (200 - 1 - 64, 200 - 1 - 65)] {
+            let mut ranked = list(0..200);
+            assert_eq!(ranked.remove(2 * near), 64);
+            assert!(matches!(ranked, Ranked::List(_)));
+            let mut ranked = list(0..200);
+            assert_eq!(ranked.remove(2 * far), 200);
+            assert!(matches!(ranked, Ranked::Tree(_)));
+        }
+        for (near, far) in [(63, 64), (199 - 64, 199 - 65)] {
+            let mut ranked = list(0..200);
+            assert_eq!(ranked.insert(2 * near + 1, keys[300]), 64);
+            assert!(matches!(ranked, Ranked::List(_)));
+            let mut ranked = list(0..200);
+            assert_eq!(ranked.insert(2 * far + 1, keys[300]), 200);
+            assert!(matches!(ranked, Ranked::Tree(_)));
+        }
+    }
+
+    #[test]
     fn few_are_moved_for_each_that_comes_or_goes_whatever_their_number() {
         for count in [100u32, 10_000] {
             let keys = keys(count);

@@ -100,6 +100,25 @@ mod tests {
     }
 
     #[test]
+    fn a_payload_is_copied_below_2048_octets_and_gathered_up_to_16384() {
+        let slab = Bytes::from(vec![7; 20_000]);
+        let mut queue = ReceiveQueue::default();
+        let mut chunks = VecDeque::new();
+        queue.push(slab.slice(..2_047));
+        queue.push(slab.slice(2_047..4_095));
+        queue.drain_into(&mut chunks);
+        assert_ne!(chunks[0].as_ptr(), slab.as_ptr());
+        assert_eq!(chunks[1].as_ptr(), slab[2_047..].as_ptr());
+        chunks.clear();
+        for length in [2_047; 8].into_iter().chain([8, 1, 2_047]) {
+            queue.push(slab.slice(..length));
+        }
+        assert_eq!(queue.drain_into(&mut chunks), 18_432);
+        let lengths: Vec<_> = chunks.iter().map(Bytes::len).collect();
+        assert_eq!(lengths, [16_384, 2_048]);
+    }
+
+    #[test]
     fn short_payloads_are_gathered_and_long_ones_kept_as_slices() {
         let slab = Bytes::from(vec![7; 10_000]);
         let mut queue = ReceiveQueue::default();

@@ -447,6 +447,22 @@ fn a_transport_that_takes_nothing_ends_the_connection() {
 }
 
 #[test]
+fn a_transport_that_takes_nothing_is_watched_without_streams_too() {
+    let mut faced = client(Config::default());
+    faced.says(&frames::ping(0, b"12345678"));
+    faced.heard();
+    assert_eq!(faced.connection.next_deadline(), None);
+    faced.connection.socket_holds(0, faced.now);
+    assert_eq!(faced.connection.next_deadline(), None);
+    faced.connection.socket_holds(17, faced.now);
+    assert_eq!(faced.connection.next_deadline(), Some(Time::ZERO + seconds(75)));
+    faced.waits(seconds(299));
+    assert_eq!(faced.connection.error(), None);
+    faced.waits(seconds(76));
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+#[test]
 fn a_graceful_end_has_a_limit_when_it_is_given_one() {
     let mut faced = server(config(|config| config.drain_timeout = Some(seconds(30))));
     faced.says(&frames::get(1));
@@ -585,6 +601,7 @@ fn a_client_that_ends_its_half_is_answered_and_probed_and_given_up_in_time() {
     let mut faced = server(Config::default());
     faced.says(&[frames::get(1), frames::get(3), frames::post(5)].concat());
     faced.heard();
+    assert!(!faced.connection.is_half_closed());
     assert!(
         faced.connection.end_of_transport(faced.now),
         "stream 5 is cut short"
@@ -592,7 +609,7 @@ fn a_client_that_ends_its_half_is_answered_and_probed_and_given_up_in_time() {
     let events = faced.events();
     let cut = |event: &Event| matches!(event, Event::Reset(error) if error.stream == id(5));
     assert!(events.iter().any(cut), "{events:?}");
-    assert!(!faced.connection.wants_read());
+    assert!(!faced.connection.wants_read() && faced.connection.is_half_closed());
     faced.listen();
     faced.answers(1);
     let heard = faced.heard();
@@ -606,6 +623,21 @@ fn a_client_that_ends_its_half_is_answered_and_probed_and_given_up_in_time() {
     assert_eq!(faced.heard_of(Kind::PING).len(), 5);
     assert!(!faced.connection.is_drained(), "stream 3 is under way");
     faced.waits(seconds(24));
+    assert_eq!(faced.connection.error(), None);
+    faced.waits(seconds(1));
+    faced.ended_with(ErrorCode::NO_ERROR);
+}
+
+#[test]
+fn the_time_for_answers_begins_when_the_client_ends_its_half_though_the_last_stream_was_named_before() {
+    let mut faced = server(Config::default());
+    faced.says(&frames::get(1));
+    faced.connection.shutdown(faced.now);
+    faced.says(&frames::ping(frames::ACK, b"shutdown"));
+    assert_eq!(faced.heard_of(Kind::GOAWAY).len(), 2);
+    faced.waits(seconds(20));
+    assert!(!faced.connection.end_of_transport(faced.now));
+    faced.waits(seconds(29));
     assert_eq!(faced.connection.error(), None);
     faced.waits(seconds(1));
     faced.ended_with(ErrorCode::NO_ERROR);

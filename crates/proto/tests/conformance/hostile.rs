@@ -172,13 +172,107 @@ fn priorities_and_unknown_frames_are_limited() {
 
 #[test]
 fn a_peer_that_does_not_read_our_replies_is_not_read_either() {
-    let mut faced = Faced::server(Config::default());
-    let pings: Vec<u8> = (0..482).flat_map(|_| frames::ping(0, b"12345678")).collect();
-    faced.connection.receive(pings.clone().into(), faced.now).unwrap();
-    assert!(!faced.connection.wants_read(), "8 KiB of replies are owed");
-    assert_eq!(faced.heard().len(), 482);
-    assert!(faced.connection.wants_read());
+    // The replies to PING have 17 octets, and those to SETTINGS nine: so many are 8 KiB.
+    for (frame, most) in [(frames::ping(0, b"12345678"), 481), (frames::settings(&[]), 910)] {
+        let mut faced = Faced::server(Config::default());
+        faced
+            .connection
+            .receive(frame.repeat(most).into(), faced.now)
+            .unwrap();
+        assert!(faced.connection.wants_read());
+        faced.connection.receive(frame.into(), faced.now).unwrap();
+        assert!(!faced.connection.wants_read(), "8 KiB of replies are owed");
+        assert_eq!(faced.heard().len(), most + 1);
+        assert!(faced.connection.wants_read());
+    }
+}
+
+#[test]
+fn each_request_allows_eight_more_informational_responses() {
+    let mut faced = Faced::client(config(|config| config.informational = Limit::new(20, 0)));
+    let early = frames::headers(1, 4, &frames::response_block("103", &[]));
+    faced.opens("GET", true);
+    for _ in 0..20 {
+        faced.says(&early);
+    }
+    faced.opens("GET", true);
+    for _ in 0..8 {
+        faced.says(&early);
+    }
     faced.lives();
+    faced.says(&early);
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+/// Uses up a burst of 20, lets something happen, and counts the WINDOW_UPDATEs that are taken after it.
+#[track_caller]
+fn allows_window_updates(mut faced: Faced, what: impl FnOnce(&mut Faced), more: usize) {
+    for _ in 0..20 {
+        faced.says(&frames::window_update(0, 1));
+    }
+    what(&mut faced);
+    for _ in 0..more {
+        faced.says(&frames::window_update(0, 1));
+    }
+    assert_eq!(faced.connection.error(), None);
+    faced.says(&frames::window_update(0, 1));
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+}
+
+#[test]
+fn streams_frames_and_data_each_allow_a_number_of_window_updates() {
+    let limits = || config(|config| config.window_updates = Limit::new(20, 0));
+    let open = |faced: &mut Faced| {
+        faced.opens("GET", true);
+    };
+    allows_window_updates(Faced::client(limits()), open, 2);
+    allows_window_updates(Faced::server(limits()), |faced| faced.says(&frames::get(1)), 2);
+    for (octets, more) in [(1, 4), (1_023, 4), (1_024, 5), (4_096, 8)] {
+        let mut faced = Faced::server(limits());
+        faced.says(&frames::get(1));
+        faced
+            .connection
+            .send_response(id(1), &http::Response::new(()), false)
+            .unwrap();
+        faced.heard();
+        let send = |faced: &mut Faced| {
+            let body = Bytes::from(vec![7; octets]);
+            faced.connection.send_data(id(1), body, true).unwrap();
+            assert_eq!(faced.heard().len(), 1);
+        };
+        allows_window_updates(faced, send, more);
+    }
+}
+
+#[test]
+fn a_limit_of_nothing_on_field_sections_counts_every_octet_or_field() {
+    // By RFC 9113 section 6.5.2 the request has 176 octets: 4 fields of 48 octets, and 32 for each.
+    for (octets, fields, charged) in [
+        (0, 1_000, 176),
+        (1, 1_000, 176),
+        (2, 1_000, 88),
+        (65_536, 0, 4),
+        (65_536, 2, 2),
+    ] {
+        let limits = |tokens| {
+            config(|config| {
+                config.max_header_list_size = octets;
+                config.max_header_fields = fields;
+                config.provoked_resets = Limit::new(tokens, 0);
+            })
+        };
+        let mut faced = Faced::server(limits(charged));
+        faced.says(&frames::get(1));
+        assert_eq!(
+            faced.heard_of(fullbore_proto::frame::Kind::HEADERS).len(),
+            1,
+            "431"
+        );
+        assert_eq!(faced.connection.error(), None);
+        let mut faced = Faced::server(limits(charged - 1));
+        faced.says(&frames::get(1));
+        faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    }
 }
 
 #[test]

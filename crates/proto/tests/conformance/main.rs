@@ -7,6 +7,7 @@ mod support;
 mod compression;
 mod continuation;
 mod deadlines;
+mod defaults;
 mod frames_of_connections;
 mod frames_of_streams;
 mod framing;

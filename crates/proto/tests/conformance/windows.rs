@@ -2,11 +2,11 @@
 
 use bytes::{Buf, Bytes};
 use fullbore_proto::frame::Kind;
-use fullbore_proto::{Config, ErrorCode, Event, Transmit, WindowSize};
+use fullbore_proto::{Config, ErrorCode, Event, Scheduling, Transmit, WindowSize};
 
-use crate::support::fixed;
 use crate::support::frames;
 use crate::support::peer::{Faced, id};
+use crate::support::{config, fixed};
 
 fn uploading(config: Config) -> Faced {
     let mut faced = Faced::server(config);
@@ -238,4 +238,56 @@ fn a_refill_that_waits_for_company_does_not_leave_alone() {
     let updates = faced.heard_of(Kind::WINDOW_UPDATE);
     assert_eq!(updates.len(), 1, "{updates:?}");
     assert_eq!((updates[0].stream(), updates[0].word(0)), (1, 163_840));
+}
+
+#[test]
+fn a_window_that_is_raised_to_the_size_it_has_is_not_refilled() {
+    let size = WindowSize::from_mebibytes(1);
+    let mut faced = uploading(fixed(|config| {
+        config.stream_window = size;
+        config.connection_window = size;
+    }));
+    faced.says(&frames::data(1, 0, &[0; 1_000]));
+    faced.reads(1);
+    faced.connection.grow_stream_receive_window(id(1), size).unwrap();
+    faced.connection.grow_receive_window(size).unwrap();
+    assert_eq!(faced.heard(), []);
+    // By an octet more, all that was consumed is advertised with it.
+    let larger = WindowSize::new(size.bytes() + 1).unwrap();
+    faced
+        .connection
+        .grow_stream_receive_window(id(1), larger)
+        .unwrap();
+    faced.connection.grow_receive_window(larger).unwrap();
+    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let updates: Vec<_> = updates
+        .iter()
+        .map(|frame| (frame.stream(), frame.word(0)))
+        .collect();
+    assert_eq!(updates, [(1, 1_001), (0, 1_001)]);
+}
+
+#[test]
+fn what_is_given_back_at_rest_is_no_body_that_waits_for_a_window() {
+    for scheduling in [Scheduling::InOrder, Scheduling::Fair] {
+        let mut faced = Faced::server(config(|config| config.scheduling = scheduling));
+        for stream in [1, 3] {
+            faced.says(&frames::get(stream));
+            let response = http::Response::new(());
+            faced
+                .connection
+                .send_response(id(stream), &response, false)
+                .unwrap();
+            let body = Bytes::from(vec![7; 50_000]);
+            faced.connection.send_data(id(stream), body, true).unwrap();
+        }
+        faced.heard();
+        assert_eq!(faced.connection.stats().sent_data_bytes, 65_535);
+        faced.connection.trim();
+        faced.says(&frames::window_update(0, 50_000));
+        faced.heard();
+        assert_eq!(faced.connection.stats().sent_data_bytes, 100_000);
+        faced.connection.trim();
+        faced.lives();
+    }
 }

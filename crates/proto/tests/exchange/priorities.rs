@@ -29,9 +29,15 @@ fn pair(mut server: Config) -> Pair {
 }
 
 fn get_with(pair: &mut Pair, priority: &str) -> u32 {
-    let request = Request::get(format!("http://example.com/{LENGTH}"))
-        .header("priority", priority)
-        .body(());
+    get_with_lines(pair, &[priority])
+}
+
+fn get_with_lines(pair: &mut Pair, lines: &[&str]) -> u32 {
+    let mut request = Request::get(format!("http://example.com/{LENGTH}"));
+    for line in lines {
+        request = request.header("priority", *line);
+    }
+    let request = request.body(());
     pair.client
         .connection
         .open(request.unwrap(), true)
@@ -89,6 +95,18 @@ fn the_priority_field_puts_the_urgent_first_and_lets_incremental_ones_share() {
     pair.run();
     let frames = pair.server.tap.of(Kind::DATA).count();
     assert!(turns(&pair) > frames * 9 / 10);
+}
+
+#[test]
+fn several_priority_fields_are_one_list_of_which_the_last_value_counts() {
+    let mut pair = pair(Config::default());
+    let usual = pair.get(LENGTH).value();
+    let two = get_with_lines(&mut pair, &["u=7", "u=2"]);
+    let three = get_with_lines(&mut pair, &["u=7", "i", "u=1"]);
+    let four = get_with_lines(&mut pair, &["u=7", "i", "u=6", "u=0"]);
+    pair.run();
+    assert_eq!(order(&pair), [four, three, two, usual]);
+    pair.assert_nothing_leaked();
 }
 
 #[test]

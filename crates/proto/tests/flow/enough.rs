@@ -6,8 +6,10 @@ use fullbore_proto::frame::Kind;
 use fullbore_proto::{Config, Refill, Time, WindowSize};
 
 use crate::support::fixed;
+use crate::support::frames;
 use crate::support::pair::Pair;
 use crate::support::path::PathConfig;
+use crate::support::peer::Faced;
 
 /// 125 MB/s, a gigabit.
 const GIGABIT: u64 = 8;
@@ -255,5 +257,19 @@ fn the_round_trip_is_measured_by_one_ping_at_a_time_for_whoever_asks() {
         let measured = pair.client.connection.round_trip().latest();
         assert_eq!(measured, Some(Duration::from_millis(100)));
         assert!(pair.now >= asked + Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn the_answer_to_a_ping_of_ours_says_what_the_round_trip_is_now() {
+    let mut faced = Faced::client(Config::default());
+    for (asked, millis) in [(1, 70), (2, 30), (3, 90)] {
+        faced.now = Time::ZERO + Duration::from_secs(asked);
+        assert!(faced.connection.measure_round_trip(faced.now));
+        let ping = faced.heard_of(Kind::PING).remove(0);
+        faced.now = faced.now + Duration::from_millis(millis);
+        faced.says(&frames::frame(0x6, frames::ACK, 0, &ping.payload));
+        let measured = faced.connection.round_trip().latest();
+        assert_eq!(measured, Some(Duration::from_millis(millis)));
     }
 }

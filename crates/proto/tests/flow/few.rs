@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bytes::{Buf, Bytes};
 use fullbore_proto::frame::Kind;
-use fullbore_proto::{Config, Refill, WindowSize};
+use fullbore_proto::{Config, Refill, Transmit, WindowSize};
 
 use crate::support::app::Pace;
 use crate::support::fixed;
@@ -229,6 +230,29 @@ fn an_eighth_is_refilled_in_the_company_of_another_write() {
 }
 
 #[test]
+fn data_that_waits_for_a_closed_window_is_no_company() {
+    let mut faced = Faced::server(fixed(|config| {
+        config.stream_window = WindowSize::from_mebibytes(1);
+    }));
+    faced.says(&frames::get(1));
+    let response = http::Response::new(());
+    faced.connection.send_response(id(1), &response, false).unwrap();
+    let body = Bytes::from(vec![7; 100_000]);
+    faced.connection.send_data(id(1), body, true).unwrap();
+    faced.says(&frames::settings(&[(4, 1 << 20)]));
+    faced.says(&frames::post(3));
+    faced.heard();
+    assert_eq!(faced.connection.stats().sent_data_bytes, 65_535);
+    for _ in 0..8 {
+        faced.says(&frames::data(3, 0, &[0; 16_384]));
+    }
+    faced.reads(3);
+    let mut out = Transmit::new();
+    faced.connection.transmit(&mut out, faced.now);
+    assert!(!out.has_remaining(), "an eighth alone makes no write");
+}
+
+#[test]
 fn how_much_is_to_be_released_before_an_update_is_told() {
     let mut faced = Faced::server(fixed(|config| {
         config.stream_window = WindowSize::new(1 << 20).unwrap();
@@ -246,4 +270,68 @@ fn how_much_is_to_be_released_before_an_update_is_told() {
     faced.connection.release_credit(id(1), 1);
     assert!(faced.connection.wants_transmit());
     assert_eq!(faced.heard_of(Kind::WINDOW_UPDATE).len(), 1);
+}
+
+/// Releases what is said to be due but for an octet, and then that.
+#[track_caller]
+fn update_is_due_after(config: Config, octets: usize, expected: u64) {
+    let mut faced = Faced::server(config);
+    faced.says(&frames::post(1));
+    faced.says(&frames::data(1, 0, &vec![0; octets]));
+    let mut chunks = Default::default();
+    faced.connection.read(id(1), &mut chunks).unwrap();
+    let until_due = |faced: &Faced| faced.connection.stream_release_until_due(id(1));
+    assert_eq!(until_due(&faced), Some(expected));
+    faced.connection.release_credit(id(1), expected - 1);
+    assert_eq!(until_due(&faced), Some(1));
+    assert_eq!(faced.heard(), []);
+    faced.connection.release_credit(id(1), 1);
+    assert_eq!(until_due(&faced), Some(1), "it is due");
+    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let updates: Vec<_> = updates
+        .iter()
+        .map(|frame| (frame.stream(), frame.word(0)))
+        .collect();
+    assert_eq!(updates, [(1, expected as u32)]);
+}
+
+#[test]
+fn the_last_octet_before_an_update_is_told_whatever_the_refill() {
+    let with = |window: u32, refill| {
+        fixed(|config| {
+            config.max_frame_size = 1 << 20;
+            config.stream_window = WindowSize::new(window).unwrap();
+            config.stream_refill = refill;
+        })
+    };
+    update_is_due_after(with(1 << 20, Refill::Fraction { divisor: 4 }), 300_000, 262_144);
+    update_is_due_after(with(1 << 20, Refill::Fraction { divisor: 8 }), 300_000, 131_072);
+    update_is_due_after(with(100_000, Refill::Remaining(1 << 20)), 20_000, 16_384);
+    update_is_due_after(with(10_000, Refill::Remaining(1 << 20)), 5_000, 2_500);
+}
+
+#[test]
+fn a_window_of_which_a_refill_s_share_is_left_to_others_waits_for_it() {
+    let size = WindowSize::from_mebibytes(1);
+    let mut faced = Faced::server(fixed(|config| {
+        config.max_frame_size = 1 << 20;
+        config.stream_window = size;
+        config.connection_window = size;
+    }));
+    // Stream 1 is not read: a quarter is left, of which stream 3 uses a half.
+    faced.says(&frames::post(1));
+    faced.says(&frames::post(3));
+    faced.says(&frames::data(1, 0, &vec![0; 3 << 18]));
+    faced.says(&frames::data(3, 0, &vec![0; 1 << 17]));
+    faced.reads(3);
+    assert_eq!(faced.heard(), []);
+    // An octet less is left: half of that is enough.
+    faced.says(&frames::data(1, 0, &[0]));
+    let mut updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    updates.retain(|update| update.stream() == 0);
+    let updates: Vec<_> = updates
+        .iter()
+        .map(|frame| (frame.stream(), frame.word(0)))
+        .collect();
+    assert_eq!(updates, [(0, 1 << 17)]);
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use fullbore_proto::frame::Kind;
 use fullbore_proto::{Config, Ledger, Stall, StreamId, StreamReport, Time, WindowSize};
 
 use crate::support::app::Pace;
-use crate::support::fixed;
 use crate::support::pair::{End, Pair};
 use crate::support::path::PathConfig;
+use crate::support::peer::Faced;
+use crate::support::{fixed, frames};
 
 /// One way.
 const DELAY: Duration = Duration::from_millis(50);
@@ -136,4 +138,49 @@ fn a_body_that_nobody_reads_says_so_and_how_much_lies_there() {
     let second = report(&pair.client, whole, start, pair.now);
     assert_spent(&second.receiving, &expected);
     assert_eq!(second.unread, 1_000);
+}
+
+#[test]
+fn after_a_window_has_opened_it_is_the_peer_that_is_waited_for() {
+    let at = |count| Time::ZERO + millis(count);
+    let mut faced = Faced::silent_client(windows(65_535, 16 << 20));
+    // The answer to our SETTINGS takes 100 ms, and so does all that a WINDOW_UPDATE lets the peer send.
+    faced.now = at(100);
+    let mut faced = faced.greeted();
+    let stream = faced.opens("GET", true);
+    faced.now = at(200);
+    let head = frames::response_block("200", &[]);
+    faced.says(&frames::headers(1, frames::END_HEADERS, &head));
+    for length in [16_384, 16_384, 16_384, 16_383] {
+        faced.says(&frames::data(1, 0, &vec![0; length]));
+    }
+    faced.reads(1);
+    assert_eq!(faced.heard_of(Kind::WINDOW_UPDATE).len(), 1);
+    let expected = [
+        (Stall::Idle, millis(100)),
+        (Stall::Peer, millis(250)),
+        (Stall::StreamWindow, millis(100)),
+    ];
+    // As it is judged without anything that came, and when something has.
+    for frame in [vec![], frames::data(1, 0, b"late")] {
+        faced.now = at(450);
+        faced.says(&frame);
+        let report = faced.connection.stream_report(stream, faced.now).unwrap();
+        assert_spent(&report.receiving, &expected[1..]);
+        assert_spent(&faced.connection.receiving_ledger(faced.now), &expected);
+    }
+}
+
+#[test]
+fn requests_that_the_owner_keeps_back_are_told_as_a_lack_of_streams() {
+    let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+    let mut faced = Faced::client(Config::default());
+    for (second, kept_back) in [(1, true), (2, true), (4, false), (7, false)] {
+        faced.connection.set_requests_kept_back(kept_back, at(second));
+    }
+    let expected = [
+        (Stall::Idle, Duration::from_secs(1 + 4)),
+        (Stall::StreamCount, Duration::from_secs(3)),
+    ];
+    assert_spent(&faced.connection.receiving_ledger(at(8)), &expected);
 }

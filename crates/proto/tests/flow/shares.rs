@@ -1,6 +1,7 @@
 //! What the connections of one peer take of the budgets for memory and streams, and what that leaves to others.
 
-use fullbore_proto::{Config, ErrorCode, MemoryBudget, Share, StreamBudget};
+use bytes::Buf;
+use fullbore_proto::{Config, ErrorCode, MemoryBudget, Share, StreamBudget, Transmit, WindowSize};
 
 use crate::support::config;
 use crate::support::frames;
@@ -198,5 +199,108 @@ fn frames_that_nobody_reads_are_leased_or_no_more_is_read() {
     connection.transmit(&mut out, fullbore_proto::Time::ZERO);
     connection.socket_idle(fullbore_proto::Time::ZERO);
     assert!(connection.wants_read());
+    assert_eq!(budget.leased(), 0);
+}
+
+#[test]
+fn a_budget_is_scarce_when_less_than_an_eighth_of_it_is_left() {
+    let budget = StreamBudget::new(1_600);
+    let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
+    // Sixteen are leased at a time.
+    assert_eq!(opens(&mut faced, 1_392), 0);
+    assert_eq!((budget.leased(), budget.is_scarce()), (1_392, false));
+    faced.says(&frames::get(2_785));
+    assert_eq!((budget.leased(), budget.is_scarce()), (1_408, true));
+    let budget = MemoryBudget::new(80_000);
+    let lease = |size| {
+        let config = crate::support::fixed(|config| {
+            config.budget = Some(budget.clone());
+            config.connection_window = WindowSize::new(size).unwrap();
+        });
+        let faced = Faced::server(config);
+        (faced.connection.leased(), budget.free(), budget.is_scarce())
+    };
+    assert_eq!(lease(70_000), (70_000, 10_000, false));
+    assert_eq!(lease(70_001), (70_001, 9_999, true));
+}
+
+/// A server whose windows have a fixed lease, and its budget.
+fn with_budget() -> (Faced, MemoryBudget) {
+    let budget = MemoryBudget::new(64 << 20);
+    let config = crate::support::fixed(|config| {
+        config.budget = Some(budget.clone());
+        config.connection_window = WindowSize::from_mebibytes(1);
+    });
+    (Faced::server(config), budget)
+}
+
+/// What the server has leased beyond its window.
+fn overhead(budget: &MemoryBudget) -> u64 {
+    budget.leased() - (1 << 20)
+}
+
+#[test]
+fn the_lease_for_header_fields_follows_them_in_steps_and_shrinks_by_two_at_least() {
+    let (mut faced, budget) = with_budget();
+    let value: &'static str = Box::leak("v".repeat(30_000).into_boxed_str());
+    let block = frames::request_block_with("GET", &[("x-long", value)]);
+    let (first, rest) = block.split_at(16_000);
+    // Each takes 28,486 octets: 30,214 by RFC 9113 section 6.5.2, 64 for each field, and 2,048 are free.
+    let mut leased = Vec::new();
+    for stream in [1, 3, 5, 7] {
+        faced.says(&frames::headers(stream, frames::END_STREAM, first));
+        faced.says(&frames::continuation(stream, frames::END_HEADERS, rest));
+        leased.push(overhead(&budget));
+    }
+    assert_eq!(leased, [16_384, 49_152, 81_920, 98_304]);
+    leased.clear();
+    for stream in [1, 3, 5, 7] {
+        faced.says(&frames::reset(stream, ErrorCode::CANCEL));
+        faced.connection.release(id(stream));
+        leased.push(overhead(&budget));
+    }
+    assert_eq!(leased, [98_304, 49_152, 16_384, 0]);
+}
+
+#[test]
+fn frames_on_the_list_of_the_transport_are_leased_until_it_has_taken_them() {
+    let (mut faced, budget) = with_budget();
+    for n in 0..100 {
+        faced
+            .connection
+            .receive(frames::get(2 * n + 1).into(), faced.now)
+            .unwrap();
+        let mut response = http::Response::new(());
+        let value = format!("{n}-{}", "0123456789".repeat(100));
+        response.headers_mut().insert("x-fill", value.parse().unwrap());
+        let stream = id(2 * n + 1);
+        faced.connection.send_response(stream, &response, true).unwrap();
+        faced.connection.release(stream);
+    }
+    let mut out = Transmit::new();
+    faced.connection.transmit(&mut out, faced.now);
+    let listed = out.remaining() as u64;
+    faced.connection.socket_holds(out.remaining(), faced.now);
+    faced
+        .connection
+        .receive(frames::ping(0, b"12345678").into(), faced.now)
+        .unwrap();
+    // 16 KiB are free, and the reply to PING has 17 octets.
+    let due = (listed + 17 - 16_384).next_multiple_of(16_384);
+    assert!(due >= 3 * 16_384);
+    assert_eq!(overhead(&budget), due);
+    faced.connection.socket_idle(faced.now);
+    assert_eq!(overhead(&budget), 0);
+}
+
+#[test]
+fn a_connection_that_fails_within_a_header_block_holds_no_memory_for_it() {
+    let (mut faced, budget) = with_budget();
+    faced.says(&frames::headers(1, frames::END_STREAM, &[0; 16_000]));
+    faced.says(&frames::continuation(1, 0, &[0; 16_000]));
+    assert_eq!(overhead(&budget), 16_384);
+    faced.says(&frames::ping(0, b"12345678"));
+    faced.ended_with(ErrorCode::PROTOCOL_ERROR);
+    faced.connection.trim();
     assert_eq!(budget.leased(), 0);
 }

@@ -168,6 +168,8 @@ fn a_content_length_that_is_no_number_is_refused() {
         "+5",
         "-5",
         "5a",
+        "5:",
+        "5/",
         "0x5",
         "5.0",
         "5 5",

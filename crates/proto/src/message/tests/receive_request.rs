@@ -311,3 +311,20 @@ fn a_protocol_needs_connect_and_a_token() {
     lines[1].1 = "web socket";
     assert_eq!(request(&lines).unwrap_err(), Malformed::Protocol);
 }
+
+#[test]
+fn a_map_has_room_for_the_fields_and_none_for_pseudo_headers() {
+    // A map for six fields has room for six, and one for seven has room for twelve.
+    let fields = [
+        ("a", "1"),
+        ("b", "2"),
+        ("c", "3"),
+        ("d", "4"),
+        ("e", "5"),
+        ("f", "6"),
+    ];
+    assert_eq!(get_with(&fields).unwrap().headers().capacity(), 6);
+    let response = response(&[&[(":status", "200")], &fields[..]].concat()).unwrap();
+    assert_eq!(response.headers().capacity(), 6);
+    assert_eq!(get_with(&[]).unwrap().headers().capacity(), 0);
+}

@@ -67,3 +67,19 @@ fn a_request_pseudo_header_must_not_be_in_a_response() {
         assert_eq!(response(&lines).unwrap_err(), Malformed::MisplacedPseudoHeader);
     }
 }
+
+#[test]
+fn host_and_cookie_mean_nothing_in_responses_and_trailers() {
+    let lines = [("cookie", "a"), ("host", "b"), ("cookie", "c"), ("host", "d")];
+    let response = response(&[&[(":status", "200")], &lines[..]].concat()).unwrap();
+    for fields in [response.headers(), &trailers(&lines).unwrap()] {
+        let all: Vec<_> = fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        assert_eq!(
+            all,
+            [("cookie", "a"), ("cookie", "c"), ("host", "b"), ("host", "d")]
+        );
+    }
+}
