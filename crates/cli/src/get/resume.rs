@@ -263,6 +263,8 @@ mod tests {
         for total in [None, Some((64 << 10) + 1)] {
             assert_eq!(lies(unchanged, total)?, (true, 1), "{total:?}");
         }
+        let one: Change = |part| part.offset = 1;
+        assert_eq!(lies(one, None)?, (true, 1), "one octet is enough");
         assert_eq!(lies(unchanged, Some(64 << 10))?, (false, 0));
         for (name, change) in CHANGES {
             assert_eq!(lies(change, None)?, (false, 0), "{name}");

@@ -268,6 +268,7 @@ mod linux {
             let file = tempfile::tempfile().unwrap();
             let call = Optional::new();
             assert!(advise(&call, &file, &(0..1)));
+            assert!(read_ahead(&file, &(0..1)));
             // No file system reads a FIFO ahead (ESPIPE), and that is no denial.
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("fifo");
