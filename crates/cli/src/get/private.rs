@@ -225,3 +225,84 @@ mod mode {
         u32::from(mask.as_raw_mode())
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use super::*;
+
+    type Result = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    #[test]
+    fn a_folder_is_shared_where_others_may_rename_what_is_in_it() -> Result {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path();
+        let shared = |mode| -> io::Result<bool> {
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
+            Ok(is_shared(path))
+        };
+        let own = rustix::process::getegid().as_raw();
+        chown(path, None, Some(own))?;
+        for (mode, is_shared) in [
+            (0o700, false),
+            (0o755, false),
+            (0o775, false),
+            (0o777, true),
+            (0o757, true),
+            (0o1777, false),
+        ] {
+            assert_eq!(shared(mode)?, is_shared, "{mode:o}");
+        }
+        assert!(is_shared(&path.join("none")), "nobody knows");
+        // Only root may give a folder away.
+        if chown(path, None, Some(own + 1)).is_ok() {
+            for (mode, is_shared) in [(0o755, false), (0o775, true), (0o1775, false)] {
+                assert_eq!(shared(mode)?, is_shared, "{mode:o}, another group");
+            }
+        }
+        if chown(path, Some(user() + 1), None).is_ok() {
+            for mode in [0o700, 0o1777] {
+                assert!(shared(mode)?, "{mode:o}, another user");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_is_opened_again_only_if_nobody_else_can_write_it_and_it_has_one_name() -> Result {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        drop(create(&path)?);
+        assert!(create(&path).is_err(), "it is there");
+        for (mode, is_opened) in [(0o600, true), (0o644, true), (0o664, false), (0o646, false)] {
+            fs::set_permissions(&path, Permissions::from_mode(mode))?;
+            assert_eq!(open(&path).is_ok(), is_opened, "{mode:o}");
+        }
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let other = folder.path().join("b");
+        fs::hard_link(&path, &other)?;
+        assert!(open(&path).is_err(), "it has two names");
+        fs::remove_file(&path)?;
+        std::os::unix::fs::symlink(&other, &path)?;
+        assert!(open(&path).is_err(), "it is a link");
+        assert!(open(&other).is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn a_lock_is_had_once_and_only_under_the_name_of_the_file() -> Result {
+        let folder = tempfile::tempdir()?;
+        let (path, other) = (folder.path().join("a"), folder.path().join("b"));
+        let first = create(&path)?;
+        assert!(lock(&first, &path));
+        let second = open(&path)?;
+        assert!(!lock(&second, &path), "another has it");
+        drop(first);
+        drop(create(&other)?);
+        assert!(!lock(&second, &other), "the name is another file's");
+        assert!(lock(&second, &path));
+        Ok(())
+    }
+}

@@ -67,8 +67,12 @@ impl Failed {
 
     /// What the library reported. Whether it may be sent again though the peer may have seen it is for the method to say.
     pub(crate) fn of(place: &str, error: &fullbore::Error) -> Self {
+        Self::of_kind(Failure::from_library(place, error), error.kind())
+    }
+
+    fn of_kind(failure: Failure, kind: ErrorKind) -> Self {
         let transient = matches!(
-            error.kind(),
+            kind,
             ErrorKind::Connect
                 | ErrorKind::Closed
                 | ErrorKind::GoAway
@@ -77,10 +81,10 @@ impl Failed {
                 | ErrorKind::Io
         );
         Self {
-            failure: Failure::from_library(place, error),
+            failure,
             transient,
-            unprocessed: matches!(error.kind(), ErrorKind::Connect | ErrorKind::GoAway),
-            of_origin: transient && error.kind() != ErrorKind::Reset,
+            unprocessed: matches!(kind, ErrorKind::Connect | ErrorKind::GoAway),
+            of_origin: transient && kind != ErrorKind::Reset,
             after: None,
         }
     }
@@ -219,6 +223,35 @@ mod tests {
 
     fn failure() -> Failure {
         Failure::new(Exit::Closed, "it broke off")
+    }
+
+    #[test]
+    fn each_kind_of_error_says_whether_to_try_again_whether_it_was_processed_and_whom_it_concerns() {
+        for (kind, transient, unprocessed, of_origin) in [
+            (ErrorKind::Connect, true, true, true),
+            (ErrorKind::GoAway, true, true, true),
+            (ErrorKind::Closed, true, false, true),
+            (ErrorKind::Timeout, true, false, true),
+            (ErrorKind::Io, true, false, true),
+            (ErrorKind::Reset, true, false, false),
+            (ErrorKind::Protocol, false, false, false),
+            (ErrorKind::BodyLength, false, false, false),
+        ] {
+            let failed = Failed::of_kind(failure(), kind);
+            assert_eq!(failed.transient, transient, "{kind:?}");
+            assert_eq!(failed.unprocessed, unprocessed, "{kind:?}");
+            assert_eq!(failed.of_origin, of_origin, "{kind:?}");
+            assert_eq!(failed.after, None, "{kind:?}");
+        }
+        let late = Failed::too_long(
+            "http://h/",
+            "the body had not come to its end",
+            Duration::from_secs(7),
+        );
+        assert_eq!((late.failure.exit, late.transient), (Exit::Timeout, true));
+        assert!(!late.unprocessed && !late.of_origin);
+        let text = &late.failure.message;
+        assert!(text.contains("--max-time 7 was over"), "{text}");
     }
 
     #[test]

@@ -201,15 +201,20 @@ mod linux {
         };
         if let Ok(metadata) = file.metadata() {
             let mut strange = STRANGE.write().unwrap_or_else(PoisonError::into_inner);
-            if !strange.iter().any(|row| row.0 == metadata.dev()) {
-                if strange.len() == MOST_STRANGE {
-                    strange.remove(0);
-                }
-                strange.push((metadata.dev(), volume));
-            }
+            remember(&mut strange, metadata.dev(), volume);
         }
         SOME_ARE_STRANGE.store(true, Ordering::Relaxed);
         volume
+    }
+
+    /// Adds a device that is not there yet, in place of the oldest one when there are as many as are remembered.
+    fn remember(strange: &mut Vec<(u64, Volume)>, device: u64, volume: Volume) {
+        if !strange.iter().any(|row| row.0 == device) {
+            if strange.len() == MOST_STRANGE {
+                strange.remove(0);
+            }
+            strange.push((device, volume));
+        }
     }
 
     pub(super) fn read_at_once(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
@@ -298,6 +303,19 @@ mod linux {
             }
             let strange = STRANGE.read().unwrap();
             assert_eq!(strange.iter().filter(|row| row.0 == metadata.dev()).count(), 1);
+        }
+
+        #[test]
+        fn the_last_64_devices_are_remembered() {
+            let mut strange = Vec::new();
+            for device in (0..64).chain(0..64) {
+                remember(&mut strange, device, Volume::Memory);
+            }
+            let devices = |strange: &[(u64, Volume)]| strange.iter().map(|row| row.0).collect::<Vec<_>>();
+            assert_eq!(devices(&strange), (0..64).collect::<Vec<_>>());
+            remember(&mut strange, 99, Volume::Caches);
+            assert_eq!(devices(&strange), (1..64).chain([99]).collect::<Vec<_>>());
+            assert_eq!(strange.last(), Some(&(99, Volume::Caches)));
         }
 
         #[test]

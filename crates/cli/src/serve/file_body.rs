@@ -691,6 +691,26 @@ mod tests {
         assert_eq!(body.warmth.range, 0..20 * MIB);
     }
 
+    #[tokio::test]
+    async fn the_next_stretch_is_begun_when_half_of_the_last_one_is_left() {
+        for (left, is_begun) in [(128 * KIB + 1, false), (128 * KIB, true), (0, true)] {
+            let stage = Stage::new(MIB);
+            let body = stage.body(Volume::Caches, true, Patience::Wait).unwrap();
+            let Kind::File(mut body) = body.0 else {
+                panic!("no body of a file");
+            };
+            assert_eq!(body.warmth.stretch, 256 * KIB);
+            // The first chunk is ready to be given out, and the next one begins behind it.
+            body.warmth.came(256 * KIB..256 * KIB + left);
+            body.warm_ahead();
+            assert_eq!(body.warmth.coming.is_some(), is_begun, "{left}");
+            // It is begun once.
+            body.warm_ahead();
+            drop(body.warmth.coming.take());
+            assert!(stage.jobs.begun() <= 1);
+        }
+    }
+
     #[test]
     fn what_is_warm_grows_by_what_follows_on_it_and_is_forgotten_after_a_second() {
         let mut warmth = Warmth {

@@ -245,6 +245,11 @@ mod tests {
         fn shown(found: Result<Found, OpenError>) -> String {
             match found {
                 Ok(Found::File(mut file, metadata)) => {
+                    let flags = rustix::io::fcntl_getfd(&file).unwrap();
+                    assert!(
+                        flags.contains(rustix::io::FdFlags::CLOEXEC),
+                        "another program would inherit it"
+                    );
                     let mut text = String::new();
                     file.read_to_string(&mut text).unwrap();
                     assert_eq!(metadata.len(), text.len() as u64);

@@ -144,6 +144,26 @@ async fn no_more_is_kept_than_allowed() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn an_entry_is_found_by_the_path_of_its_request_until_its_file_is_another() {
+    let site = site(1 << 20);
+    site.write("a.txt", "hello");
+    site.get("/a.txt").await;
+    let shared = site.files.shared_for_tests();
+    let find = |path: &str| shared.cache.get(&shared.root, path);
+    for _ in 0..2 {
+        let entry = find("/a.txt").expect("it was kept");
+        assert_eq!(entry.body.as_deref(), Some(&b"hello"[..]));
+        a_moment().await;
+    }
+    assert!(find("/b.txt").is_none());
+    site.write("a.txt", "other one");
+    a_moment().await;
+    assert!(find("/a.txt").is_none());
+    assert_eq!(shared.cache.len(), 0, "it is forgotten");
+}
+
 #[tokio::test]
 async fn an_entry_counts_with_its_octets_its_two_paths_and_512_bytes() {
     let site = site(1 << 20);
