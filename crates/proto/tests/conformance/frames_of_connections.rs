@@ -191,3 +191,21 @@ fn one_write_takes_all_that_a_failed_connection_sends_however_many_streams_had_d
     let go_away = [&frames::go_away(2_199, ErrorCode::INTERNAL_ERROR)[..], b"over"].concat();
     assert_eq!(written[written.len() - 12..], go_away[9..]);
 }
+
+#[test]
+fn an_update_that_was_due_is_not_sent_by_a_connection_that_has_failed() {
+    let mut faced = Faced::server(crate::support::fixed(|config| {
+        config.stream_window = fullbore_proto::WindowSize::from_mebibytes(1);
+    }));
+    faced.says(&frames::post(1));
+    faced.says(&frames::data(1, 0, &[0; 16_384]).repeat(20));
+    faced.reads(1);
+    assert!(faced.connection.wants_transmit(), "an update is due");
+    let wrong = frames::frame(0x6, 0, 1, b"12345678");
+    faced.connection.receive(wrong.into(), faced.now).unwrap_err();
+    let mut out = Transmit::new();
+    faced.connection.transmit(&mut out, faced.now);
+    assert!(!faced.connection.wants_transmit());
+    assert_eq!(out.chunk()[3], Kind::GOAWAY.0);
+    assert_eq!(faced.connection.stats().stream_refills, 0);
+}

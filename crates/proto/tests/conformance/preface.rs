@@ -55,7 +55,10 @@ fn a_preface_is_taken_octet_by_octet() {
     let mut faced = Faced::silent_server(Config::default());
     faced.heard();
     let all = [PREFACE, &frames::settings(&[(4, 100)])[..], &frames::get(1)[..]].concat();
-    for octet in all {
+    for (at, octet) in all.into_iter().enumerate() {
+        // The nine octets of its head and the six of the entry end the frame.
+        let whole = at >= PREFACE.len() + 9 + 6;
+        assert_eq!(faced.connection.peer_settings_received(), whole, "at {at}");
         faced.says(&[octet]);
     }
     let events = faced.events();

@@ -8,6 +8,7 @@ mod adapt;
 mod enough;
 mod few;
 mod grow;
+mod leases;
 mod records;
 mod reports;
 mod shares;

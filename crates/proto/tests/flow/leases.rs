@@ -1,0 +1,151 @@
+//! Adaptive windows and their leases, as exact figures: how wide they open, what slow readers add, when they grow and shrink.
+
+use fullbore_proto::frame::Kind;
+use fullbore_proto::{Config, Connection, MemoryBudget, Time, WindowSize};
+
+use crate::support::peer::{Faced, id};
+use crate::support::{config, fixed, frames};
+
+const MIB: u32 = 1 << 20;
+
+/// A window of 1 MiB for the connection, and so of three quarters of that for a stream; frames as large as that.
+fn small(change: impl FnOnce(&mut Config)) -> Config {
+    config(|config| {
+        config.max_frame_size = MIB;
+        config.connection_window = WindowSize::from_mebibytes(1);
+        config.largest_window = WindowSize::from_mebibytes(4);
+        change(config);
+    })
+}
+
+/// A server to which a client uploads on stream 1.
+fn uploading(config: Config) -> Faced {
+    let mut faced = Faced::server(config);
+    faced.says(&frames::post(1));
+    faced.events();
+    faced
+}
+
+impl Faced {
+    fn uploads(&mut self, octets: u32) {
+        self.says(&frames::data(1, 0, &vec![7; octets as usize]));
+    }
+
+    /// The stream and the increment of each WINDOW_UPDATE since the last call.
+    fn updates(&mut self) -> Vec<(u32, u32)> {
+        let updates = self.heard_of(Kind::WINDOW_UPDATE);
+        updates
+            .iter()
+            .map(|frame| (frame.stream(), frame.word(0)))
+            .collect()
+    }
+}
+
+#[test]
+fn each_connection_opens_with_a_quarter_of_what_is_left_of_the_first_half_of_the_budget() {
+    let budget = MemoryBudget::new(64 << 20);
+    let config = config(|config| config.budget = Some(budget.clone()));
+    let connections: Vec<_> = (0..3)
+        .map(|_| Connection::server(config.clone(), Time::ZERO))
+        .collect();
+    for (connection, window) in connections.iter().zip([8 * MIB, 6 * MIB, 4 * MIB + MIB / 2]) {
+        let report = connection.report(Time::ZERO);
+        assert_eq!(report.receive_window, window);
+        assert_eq!(report.stream_receive_window, window / 4 * 3);
+        assert_eq!(report.largest_stream_receive_window, window / 4 * 3);
+        assert_eq!(connection.leased(), u64::from(window));
+    }
+    assert_eq!(budget.leased(), 37 << 19);
+}
+
+#[test]
+fn what_a_reader_leaves_beyond_an_eighth_is_leased_as_well_once_a_quarter_is_used() {
+    for (octets, leased) in [(262_144, MIB), (262_145, MIB + 131_073), (700_000, MIB + 568_928)] {
+        let budget = MemoryBudget::new(64 << 20);
+        for budget in [None, Some(budget)] {
+            let mut faced = uploading(small(|config| config.budget = budget));
+            faced.uploads(octets);
+            assert_eq!(faced.connection.leased(), u64::from(leased), "{octets}");
+            let update = (leased - MIB >= MIB / 4).then_some((0, leased - MIB));
+            assert_eq!(faced.updates(), Vec::from_iter(update));
+        }
+    }
+}
+
+#[test]
+fn without_a_budget_readers_add_no_more_than_the_largest_window() {
+    let largest = MIB + 100_000;
+    let leased = |budget, largest_window| {
+        let mut faced = uploading(small(|config| {
+            config.budget = budget;
+            config.largest_window = WindowSize::new(largest_window).unwrap();
+        }));
+        faced.uploads(700_000);
+        faced.connection.leased()
+    };
+    assert_eq!(leased(None, largest), u64::from(largest));
+    assert_eq!(leased(None, MIB / 2), u64::from(MIB));
+    let budget = MemoryBudget::new(64 << 20);
+    assert_eq!(leased(Some(budget), largest), u64::from(MIB + 568_928));
+}
+
+#[test]
+fn what_readers_have_taken_is_given_back_an_eighth_of_the_window_at_a_time() {
+    let mut faced = uploading(small(|_| {}));
+    faced.uploads(700_000);
+    let mut chunks = Default::default();
+    faced.connection.read(id(1), &mut chunks).unwrap();
+    let mut after = |bytes| {
+        faced.connection.release_credit(id(1), bytes);
+        faced.connection.leased()
+    };
+    let most = u64::from(MIB) + 568_928;
+    assert_eq!(after(131_072), most);
+    assert_eq!(after(1), most - 131_073);
+    assert_eq!(after(131_072), most - 131_073);
+    assert_eq!(after(1), most - 262_146);
+    assert_eq!(after(700_000), u64::from(MIB));
+}
+
+#[test]
+fn a_window_of_which_three_quarters_are_used_at_once_is_doubled_and_one_octet_less_is_not_enough() {
+    // The stream's window has whole grains of 256 octets.
+    let whole = (786_432, 2 * MIB, [(0, 1_835_008), (1, 1_572_864)]);
+    let less = (786_431, MIB, [(0, 786_431), (1, 786_176)]);
+    for (octets, window, updates) in [whole, less] {
+        let mut faced = uploading(small(|_| {}));
+        let mut chunks = Default::default();
+        let frame = frames::data(1, 0, &vec![7; octets as usize]);
+        faced.connection.receive(frame.into(), faced.now).unwrap();
+        faced.connection.read(id(1), &mut chunks).unwrap();
+        faced.connection.release_credit(id(1), octets);
+        assert_eq!(faced.updates(), updates);
+        let report = faced.connection.report(faced.now);
+        assert_eq!(report.receive_window, window);
+        assert_eq!(report.largest_stream_receive_window, window / 4 * 3);
+        assert_eq!(faced.connection.leased(), u64::from(window));
+    }
+}
+
+#[test]
+fn a_scarce_budget_takes_a_quarter_of_the_window_at_each_refill_down_to_256_kib() {
+    let budget = MemoryBudget::new(8 << 20);
+    let mut faced = uploading(small(|config| config.budget = Some(budget.clone())));
+    assert_eq!(faced.connection.leased(), u64::from(MIB));
+    let other = fixed(|config| {
+        config.budget = Some(budget.clone());
+        config.connection_window = WindowSize::new(7_200_000).unwrap();
+    });
+    let _other = Connection::server(other, Time::ZERO);
+    let mut size = MIB;
+    for smaller in [786_432, 589_824, 442_368, 331_776, 262_144] {
+        faced.uploads(size / 4);
+        faced.reads(1);
+        let updates = faced.updates();
+        assert!(updates.iter().all(|&(_, gain)| gain <= size), "{updates:?}");
+        size = smaller;
+        assert_eq!(faced.connection.receive_window_size().bytes(), size);
+        assert_eq!(faced.connection.leased(), u64::from(size));
+        assert!(budget.is_scarce());
+    }
+}
