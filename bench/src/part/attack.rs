@@ -32,8 +32,6 @@ const UNKNOWN: u8 = 0xee;
 const BATCH: usize = 16 << 10;
 /// Connections of an attacker that holds on to what it has instead of being thrown out, unless it is told how many.
 pub(crate) const HELD: usize = 8;
-/// The lowest priority that the system has: attackers on other machines would take no processor time of the bystander's.
-const NICE: i32 = 19;
 /// Streams under frames that concern all of them.
 const MANY_STREAMS: u32 = 10_000;
 /// How long it takes to open them, on 16 connections and on a busy machine.
@@ -361,8 +359,7 @@ impl Attacker {
 
     async fn attack_for_a_while(&self) -> Result<(), Failure> {
         let until = tokio::time::Instant::now() + Duration::from_millis(self.for_ms) + self.attack.opening();
-        // Attackers that cannot have the lowest priority attack with the one that they have.
-        let _ = rustix::process::nice(NICE);
+        yield_to_others();
         let mut ends = BTreeMap::new();
         let mut attackers = tokio::task::JoinSet::new();
         for _ in 0..self.connections.unwrap_or(self.attack.connections()) {
@@ -503,6 +500,24 @@ async fn hear(mut read: ReadHalf<Box<dyn Transport>>) -> String {
         if read.read_buf(&mut input).await.unwrap_or(0) == 0 {
             return "closed".to_owned();
         }
+    }
+}
+
+/// Has this thread run only while nobody else wants its core, where the system knows such a policy (`SCHED_IDLE`): an attacker on
+/// another machine would take no processor time of the bystander's, and the lowest nice value still delays a thread that wakes.
+fn yield_to_others() {
+    #[cfg(target_os = "linux")]
+    {
+        use thread_priority::{
+            NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+            thread_native_id,
+        };
+        // Attackers that cannot have this policy attack with the one that they have.
+        let _ = set_thread_priority_and_policy(
+            thread_native_id(),
+            ThreadPriority::Min,
+            ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle),
+        );
     }
 }
 
