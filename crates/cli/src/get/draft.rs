@@ -441,6 +441,14 @@ mod tests {
         assert!(names(folder.path())?.is_empty());
         draft.finish(&[Bytes::from_static(b"new")])?;
         assert_eq!(fs::read(&path)?, b"new");
+
+        let mut draft = self::draft(&folder.path().join("b"), false, 1);
+        draft.mark(vec![7]);
+        draft.append(&[Bytes::from_static(b"old")])?;
+        assert!(draft.restart());
+        draft.append(&[Bytes::from_static(b"new")])?;
+        assert!(!draft.leave(), "it has no mark any more");
+        assert_eq!(names(folder.path())?, ["a"]);
         Ok(())
     }
 

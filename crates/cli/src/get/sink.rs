@@ -346,6 +346,13 @@ mod tests {
     }
 
     #[test]
+    fn bodies_of_a_run_share_64_mib_and_128_open_files() {
+        let disk = Disk::new();
+        assert_eq!(disk.memory.available_permits(), 64 << 20);
+        assert_eq!(disk.shared.files.available_permits(), 128);
+    }
+
+    #[test]
     fn what_is_gathered_is_worth_a_job_from_64_kib_on_and_full_at_a_mib() {
         let memory = Arc::new(Semaphore::new(2 << 20));
         let mut gathered = Gathered::default();

@@ -318,6 +318,18 @@ mod tests {
     }
 
     #[test]
+    fn a_device_and_a_file_have_a_path() {
+        let file = Target::File {
+            path: "a".into(),
+            force: false,
+        };
+        assert_eq!(file.path(), Some(Path::new("a")));
+        assert_eq!(Target::Device("b".into()).path(), Some(Path::new("b")));
+        assert_eq!(Target::Discard.path(), None);
+        assert_eq!(Target::Stdout { asked: true }.path(), None);
+    }
+
+    #[test]
     fn only_a_body_without_a_file_uses_standard_output() {
         for (rule, uses_stdout) in [
             (Rule::Stdout, true),

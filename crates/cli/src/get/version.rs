@@ -300,6 +300,10 @@ mod tests {
             now
         ));
         assert!(!strong(&[("etag", "\"")], now));
+        assert!(
+            strong(&[("etag", "\"\"")], now),
+            "RFC 9110 section 8.8.3 allows an empty one"
+        );
     }
 
     #[test]

@@ -711,6 +711,33 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn the_next_chunk_is_under_way_while_one_that_had_to_wait_is_given_out() {
+        let stage = Stage::new(MIB);
+        for (volume, hands_over_ranges) in [
+            (Volume::Waits, true),
+            (Volume::Caches, true),
+            (Volume::Memory, false),
+        ] {
+            for (patience, is_under_way) in [(Patience::Wait, true), (Patience::AtOnce, false)] {
+                let Ok(mut body) = stage.body(volume, hands_over_ranges, patience) else {
+                    continue;
+                };
+                assert!(body.frame().await.unwrap().is_ok());
+                let Kind::File(body) = body.0 else {
+                    panic!("no body of a file");
+                };
+                let found = match body.ahead {
+                    Ahead::Ready(_) | Ahead::Reading(_) => true,
+                    // The next stretch is on its way.
+                    Ahead::Idle => body.warmth.coming.is_some(),
+                    Ahead::Failed => false,
+                };
+                assert_eq!(found, is_under_way, "{volume:?} {patience:?}");
+            }
+        }
+    }
+
     #[test]
     fn what_is_warm_grows_by_what_follows_on_it_and_is_forgotten_after_a_second() {
         let mut warmth = Warmth {

@@ -74,3 +74,50 @@ pub(super) fn finish(method: &Method, mut response: Response<ServeBody>) -> Resp
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+
+    use super::*;
+
+    #[test]
+    fn every_answer_names_the_server_and_a_text_its_type_and_length() {
+        let name = concat!("fullbore/", env!("CARGO_PKG_VERSION"));
+        let allow = "GET, HEAD";
+        for (response, status, length) in [
+            (text(StatusCode::OK, "one line"), 200, Some("9")),
+            (self::status(StatusCode::NOT_FOUND), 404, Some("10")),
+            (bare(StatusCode::NOT_MODIFIED), 304, None),
+            (method_not_allowed(allow), 405, Some("19")),
+            (options(allow), 204, None),
+        ] {
+            let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+            assert_eq!(response.status(), status);
+            assert_eq!(field(SERVER), Some(name), "{status}");
+            assert_eq!(field(CONTENT_LENGTH), length, "{status}");
+            let kind = length.map(|_| "text/plain; charset=utf-8");
+            assert_eq!(field(CONTENT_TYPE), kind, "{status}");
+            let allowed = [204, 405].contains(&status).then_some(allow);
+            assert_eq!(field(ALLOW), allowed, "{status}");
+            let octets = response.body().size_hint().exact();
+            assert_eq!(
+                octets,
+                length.map_or(Some(0), |length| length.parse().ok()),
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_answer_to_head_keeps_its_length_and_has_no_octets() {
+        for (method, octets) in [(Method::GET, 5), (Method::POST, 5), (Method::HEAD, 0)] {
+            let response = finish(&method, text(StatusCode::OK, "line"));
+            assert_eq!(response.body().size_hint().exact(), Some(octets), "{method}");
+            assert_eq!(
+                response.headers().get(CONTENT_LENGTH),
+                Some(&HeaderValue::from(5))
+            );
+        }
+    }
+}
