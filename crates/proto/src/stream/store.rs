@@ -430,6 +430,33 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn of_streams_that_were_left_out_the_latest_64_runs_are_known() {
+        let mut log = ClosedLog::default();
+        // 3, 7, 11 and so on are opened; each leaves out the one before it.
+        for opened in 0..64 {
+            let highest = if opened == 0 { 0 } else { 4 * opened - 1 };
+            log.open(highest, id(4 * opened + 3));
+        }
+        assert_eq!((log.past(id(1)), log.past(id(5))), (Past::Skipped, Past::Skipped));
+        assert_eq!(log.past(id(253)), Past::Skipped);
+        log.open(255, id(259));
+        assert_eq!(
+            (log.past(id(1)), log.past(id(5))),
+            (Past::Finished, Past::Skipped)
+        );
+        assert_eq!(log.past(id(257)), Past::Skipped);
+        for opened in [3, 7, 255, 259] {
+            assert_eq!(log.past(id(opened)), Past::Finished);
+        }
+        // The next one leaves none out.
+        log.open(259, id(261));
+        assert_eq!(
+            (log.past(id(5)), log.past(id(261))),
+            (Past::Skipped, Past::Finished)
+        );
+    }
+
+    #[test]
     fn the_newest_reset_of_a_stream_counts_until_the_last_one_is_forgotten() {
         let mut log = ClosedLog::default();
         log.open(0, id(9));

@@ -104,7 +104,17 @@ fn goaway_is_told_with_any_code_and_ends_nothing_by_itself() {
         let payload = [&[0x80, 0, 0, 3][..], &u32::to_be_bytes(code), b"debug"].concat();
         faced.says(&frames::frame(0x7, 0xff, 0, &payload));
         let events = faced.events();
-        assert!(matches!(events[..], [Event::GoAway { last_stream: 3, code: told, .. }] if told.0 == code));
+        let [
+            Event::GoAway {
+                last_stream,
+                code: told,
+                debug,
+            },
+        ] = &events[..]
+        else {
+            panic!("{events:?}");
+        };
+        assert_eq!((*last_stream, told.0, &debug[..]), (3, code, &b"debug"[..]));
         faced.says(&frames::data(1, frames::END_STREAM, b"x"));
         assert_eq!(faced.reads(1).0, b"x");
         faced.lives();
@@ -208,4 +218,15 @@ fn an_update_that_was_due_is_not_sent_by_a_connection_that_has_failed() {
     assert!(!faced.connection.wants_transmit());
     assert_eq!(out.chunk()[3], Kind::GOAWAY.0);
     assert_eq!(faced.connection.stats().stream_refills, 0);
+}
+
+#[test]
+fn of_the_debug_data_of_a_goaway_256_octets_are_told() {
+    for (length, told) in [(0, 0), (256, 256), (257, 256)] {
+        let mut faced = Faced::server(Config::default());
+        let payload = [vec![0; 8], vec![b'd'; length]].concat();
+        faced.says(&frames::frame(0x7, 0, 0, &payload));
+        let events = faced.events();
+        assert!(matches!(&events[..], [Event::GoAway { debug, .. }] if *debug == vec![b'd'; told]));
+    }
 }

@@ -13,6 +13,7 @@ mod frames_of_streams;
 mod framing;
 mod hostile;
 mod malformed;
+mod next_deadline;
 mod preface;
 mod push;
 mod settings;

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod calls;
 mod heads;
 mod limits;
 mod messages;

@@ -306,6 +306,9 @@ fn the_last_octet_before_an_update_is_told_whatever_the_refill() {
     };
     update_is_due_after(with(1 << 20, Refill::Fraction { divisor: 4 }), 300_000, 262_144);
     update_is_due_after(with(1 << 20, Refill::Fraction { divisor: 8 }), 300_000, 131_072);
+    // A large one begins as if the path waited for it.
+    update_is_due_after(with(2 << 20, Refill::default()), 600_000, 65_536);
+    update_is_due_after(with((2 << 20) - 1, Refill::default()), 600_000, 524_287);
     update_is_due_after(with(100_000, Refill::Remaining(1 << 20)), 20_000, 16_384);
     update_is_due_after(with(10_000, Refill::Remaining(1 << 20)), 5_000, 2_500);
 }
