@@ -282,7 +282,6 @@ impl Connection {
     fn write_head(&mut self, key: Key, end: bool, encode: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
         let out = &mut self.control;
         let start = reserve_header_block(out);
-        self.encoder.begin(out);
         encode(&mut self.encoder, out);
         patch_header_block(out, start, key.id(), end, self.peer.max_frame_size as usize);
         self.stats.sent_frames.add(Kind::HEADERS);

@@ -174,7 +174,6 @@ impl Connection {
                 let max_frame_size = self.peer.max_frame_size as usize;
                 out.put(|arena| {
                     let start = reserve_header_block(arena);
-                    encoder.begin(arena);
                     message::encode_trailers(encoder, &trailers, arena);
                     patch_header_block(arena, start, key.id(), true, max_frame_size);
                 });

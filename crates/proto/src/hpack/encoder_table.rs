@@ -329,6 +329,34 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_has_the_number_of_its_insertion_whatever_its_index_is_now() {
+        let mut table = EncoderTable::new(4096);
+        table.inserted = u32::MAX - 5;
+        let keys: Vec<[u8; 1]> = (0..10).map(|key| [key]).collect();
+        let mut insert = |key| table.insert(Hashes::new(0, name(key), b"v"), name(key), b"v");
+        let numbers: Vec<u32> = keys.iter().map(|key| insert(key)).collect();
+        for (key, &number) in keys.iter().zip(&numbers) {
+            let Some(Match::Field(index)) = find(&table, key, b"v") else {
+                panic!("{key:?} is not found");
+            };
+            assert_eq!(table.number(index), number);
+            assert_eq!(table.find_again(number, name(key), b"v"), Some(index));
+            assert_eq!(table.find_again(number, name(key), b"w"), None);
+        }
+    }
+
+    #[test]
+    fn a_table_at_rest_has_room_for_its_entries_alone() {
+        let mut table = EncoderTable::new(4096);
+        for number in 0..100u32 {
+            insert(&mut table, b"n", &number.to_be_bytes());
+        }
+        table.set_max_size(100);
+        table.rest();
+        assert!(table.entries.len() == 2 && table.entries.capacity() < 8);
+    }
+
+    #[test]
     fn a_count_that_wraps_breaks_nothing() {
         let mut table = EncoderTable::new(400);
         table.inserted = u32::MAX - 20;

@@ -165,6 +165,19 @@ fn a_connection_without_streams_is_ended_gracefully() {
 }
 
 #[test]
+fn a_connection_is_unused_from_the_end_of_its_last_stream_on() {
+    let mut faced = server(Config::default());
+    faced.waits(seconds(5));
+    faced.says(&frames::get(1));
+    faced.waits(seconds(50));
+    faced.answers(1);
+    faced.waits(seconds(179));
+    assert!(!faced.connection.is_shutting_down());
+    faced.waits(seconds(1));
+    assert!(faced.connection.is_shutting_down());
+}
+
+#[test]
 fn a_connection_with_a_stream_is_not_idle_and_a_clients_never_is() {
     let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
     faced.says(&frames::get(1));
@@ -412,8 +425,8 @@ fn a_stream_that_gets_a_kib_in_time_goes_on() {
         faced.says(&frames::window_update(1, 1_024));
         faced.waits(seconds(1));
     }
-    faced.heard();
     faced.lives();
+    assert_eq!(faced.connection.stats().sent_data_bytes, 65_535 + 50 * 1_024);
 }
 
 #[test]

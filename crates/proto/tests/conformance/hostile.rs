@@ -511,3 +511,28 @@ fn heads_that_a_peer_does_not_read_stop_reading() {
     faced.heard();
     assert!(faced.connection.wants_read());
 }
+
+#[test]
+fn field_sections_are_taken_up_to_the_last_octet_of_their_memory() {
+    // 3,000 octets and what names, pseudo-headers and the cost of five fields come to, of which 2,048 are free.
+    let value: &'static str = Box::leak("v".repeat(3_000).into_boxed_str());
+    let of_request = 176 + 38 + 3_000 + 5 * 64 - 2_048;
+    let block = frames::request_block_with("GET", &[("x-long", value)]);
+    let of_response = 42 + 38 + 3_000 + 2 * 64 - 2_048;
+    let response = frames::response_block("200", &[("x-long", value)]);
+    for missing in [0, 1] {
+        let mut faced = Faced::server(config(|config| config.max_header_memory = of_request - missing));
+        faced.says(&frames::headers(1, 5, &block));
+        match missing {
+            0 => faced.lives(),
+            _ => faced.reset_with(1, ErrorCode::REFUSED_STREAM),
+        }
+        let limits = config(|config| config.max_header_memory = of_response - missing);
+        let mut faced = Faced::client_with_request(limits, true);
+        faced.says(&frames::headers(1, 4, &response));
+        match missing {
+            0 => faced.lives(),
+            _ => faced.reset_with(1, ErrorCode::ENHANCE_YOUR_CALM),
+        }
+    }
+}
