@@ -505,6 +505,20 @@ mod tests {
     }
 
     #[test]
+    fn a_refill_that_is_due_asks_for_a_report_of_the_next_octet() {
+        let mut window = window(1 << 20, Refill::default()).fixed();
+        window.receive(1 << 18, 0).unwrap();
+        window.consume(1 << 18);
+        let trip = Some(Duration::from_millis(1));
+        assert_eq!(window.refill(Time::ZERO, trip), Some(1 << 18));
+        // Used up, and the rest is unread: a quarter of it is worth a refill.
+        window.receive(3 << 18, 0).unwrap();
+        window.consume(1 << 18);
+        assert!(window.is_used_up() && window.refill_due(false));
+        assert_eq!(window.until_due(), 1);
+    }
+
+    #[test]
     fn memory_leased_for_a_slow_reader_keeps_credit_going() {
         let mut window = window(1 << 20, Refill::default());
         window.receive(1 << 20, 0).unwrap();

@@ -252,7 +252,11 @@ fn a_client_asks_only_when_it_is_told_to() {
 #[test]
 fn the_silence_before_a_request_is_not_the_servers() {
     let keep_alive = KeepAlive::WithStreams(seconds(10));
-    let mut faced = client(config(|config| config.keep_alive = keep_alive));
+    let mut faced = client(config(|config| {
+        config.keep_alive = keep_alive;
+        // It is looked at each five seconds.
+        config.response_timeout = Some(seconds(20));
+    }));
     faced.waits(seconds(1_000));
     faced.opens("GET", true);
     faced.waits(seconds(9));

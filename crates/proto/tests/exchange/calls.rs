@@ -288,3 +288,55 @@ fn a_message_that_cannot_be_sent_is_refused_by_the_call_and_takes_no_stream() {
     is_invalid(faced.connection.send_trailers(id(1), trailers));
     assert_eq!(faced.heard_of(Kind::HEADERS).len(), 2);
 }
+
+#[test]
+fn an_error_says_who_erred_and_how_and_what_kind_it_is() {
+    let mut faced = Faced::client_with_request(Config::default(), true);
+    faced.says(&frames::reset(1, ErrorCode::REFUSED_STREAM));
+    let events = faced.events();
+    let [Event::Reset(error)] = &events[..] else {
+        panic!("{events:?}");
+    };
+    let told = "the peer reset stream 1 with REFUSED_STREAM: it gave no reason but the code";
+    assert_eq!(error.to_string(), told);
+    assert!(!error.is_go_away() && !error.is_body_length());
+    let error = faced.tries(&frames::ping(0, b"12345678")[..9]).and_then(|()| {
+        faced
+            .connection
+            .abort(ErrorCode::INTERNAL_ERROR, "over", faced.now);
+        faced.tries(b"x")
+    });
+    let told = "this endpoint ended the connection with INTERNAL_ERROR: over";
+    assert_eq!(error.unwrap_err().to_string(), told);
+    let mut faced = Faced::server(Config::default());
+    let error = faced.tries(&frames::data(5, 0, b"")).unwrap_err();
+    let told = "the peer broke the connection with PROTOCOL_ERROR on stream 5: DATA on a stream that is idle";
+    assert_eq!(error.to_string(), told);
+}
+
+#[test]
+fn a_stream_is_announced_once_until_it_is_read() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    faced.events();
+    for _ in 0..2 {
+        faced.says(&frames::data(1, 0, b"some").repeat(3));
+        let events = faced.events();
+        assert!(matches!(events[..], [Event::Readable(_)]), "{events:?}");
+        assert_eq!(faced.reads(1).0.len(), 12);
+    }
+}
+
+#[test]
+fn the_body_of_a_request_over_the_limit_is_dropped_and_nobody_hears_of_it() {
+    let mut faced = Faced::server(config(|config| config.max_header_fields = 3));
+    faced.says(&frames::post(1));
+    assert_eq!(faced.heard_of(Kind::HEADERS).len(), 1, "431");
+    faced.says(&frames::data(1, 0, &[0; 16_384]));
+    assert!(faced.events().is_empty());
+    assert_eq!(faced.connection.promise().buffered, 0);
+    faced.now = faced.connection.next_deadline().expect("the rest has a limit");
+    faced.connection.handle_timeout(faced.now);
+    faced.reset_with(1, ErrorCode::NO_ERROR);
+    assert_eq!(faced.connection.stream_count(), 0);
+}

@@ -129,6 +129,7 @@ fn requests_above_the_last_stream_of_a_goaway_and_waiting_ones_are_refused_and_n
         .filter_map(|event| match event {
             Event::Reset(error) => {
                 assert_eq!((error.code, error.by), (ErrorCode::REFUSED_STREAM, Side::Peer));
+                assert!(error.is_go_away() && !error.is_timeout() && !error.is_end_of_transport());
                 Some(error.stream.value())
             }
             _ => None,

@@ -253,6 +253,23 @@ fn data_that_waits_for_a_closed_window_is_no_company() {
 }
 
 #[test]
+fn data_that_nobody_reads_is_refilled_with_its_own_frame() {
+    let mut faced = Faced::server(fixed(|config| {
+        config.max_frame_size = 1 << 20;
+        config.stream_window = WindowSize::from_mebibytes(1);
+    }));
+    faced.says(&frames::post(1));
+    faced.connection.discard(id(1));
+    faced.says(&frames::data(1, 0, &vec![0; 1 << 18]));
+    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let updates: Vec<_> = updates
+        .iter()
+        .map(|frame| (frame.stream(), frame.word(0)))
+        .collect();
+    assert_eq!(updates, [(1, 1 << 18)]);
+}
+
+#[test]
 fn how_much_is_to_be_released_before_an_update_is_told() {
     let mut faced = Faced::server(fixed(|config| {
         config.stream_window = WindowSize::new(1 << 20).unwrap();

@@ -149,3 +149,27 @@ fn a_scarce_budget_takes_a_quarter_of_the_window_at_each_refill_down_to_256_kib(
         assert!(budget.is_scarce());
     }
 }
+
+#[test]
+fn a_window_grows_by_what_the_budget_can_spare_if_that_is_more_than_an_eighth() {
+    for (spare, more) in [(131_072, 0), (131_073, 131_073), (140_000, 140_000)] {
+        let budget = MemoryBudget::new(8 << 20);
+        let mut faced = uploading(small(|config| config.budget = Some(budget.clone())));
+        // An eighth of the budget is to stay free.
+        let other = fixed(|config| {
+            config.budget = Some(budget.clone());
+            config.connection_window = WindowSize::new(6 * MIB - spare).unwrap();
+        });
+        let _other = Connection::server(other, Time::ZERO);
+        let frame = frames::data(1, 0, &vec![7; 786_432]);
+        faced.connection.receive(frame.into(), faced.now).unwrap();
+        faced.reads(1);
+        faced.heard();
+        assert_eq!(
+            faced.connection.receive_window_size().bytes(),
+            MIB + more,
+            "{spare}"
+        );
+        assert_eq!(faced.connection.leased(), u64::from(MIB + more));
+    }
+}

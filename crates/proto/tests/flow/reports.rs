@@ -184,3 +184,19 @@ fn requests_that_the_owner_keeps_back_are_told_as_a_lack_of_streams() {
     ];
     assert_spent(&faced.connection.receiving_ledger(at(8)), &expected);
 }
+
+#[test]
+fn what_sending_waits_for_is_judged_by_64_streams() {
+    for (whole, state) in [(63, Stall::Application), (64, Stall::Peer)] {
+        let mut faced = Faced::client(Config::default());
+        for _ in 0..whole {
+            faced.opens("GET", true);
+        }
+        faced.opens("POST", false);
+        let now = Time::ZERO + Duration::from_secs(1);
+        assert_spent(
+            &faced.connection.sending_ledger(now),
+            &[(state, now.since(Time::ZERO))],
+        );
+    }
+}

@@ -304,3 +304,22 @@ fn a_connection_that_fails_within_a_header_block_holds_no_memory_for_it() {
     faced.connection.trim();
     assert_eq!(budget.leased(), 0);
 }
+
+#[test]
+fn streams_that_end_leave_16_leased_ahead() {
+    let budget = StreamBudget::new(1_000);
+    let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
+    assert_eq!(opens(&mut faced, 100), 0);
+    assert_eq!(budget.leased(), 112);
+    let mut leased = Vec::new();
+    for n in 0..100 {
+        faced.answers(2 * n + 1);
+        leased.push((99 - n, budget.leased()));
+    }
+    leased.dedup_by_key(|&mut (_, leased)| leased);
+    // As soon as more than 32 are ahead of the streams that are left.
+    assert_eq!(
+        leased,
+        [(99, 112), (79, 95), (62, 78), (45, 61), (28, 44), (11, 27)]
+    );
+}

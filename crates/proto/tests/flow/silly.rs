@@ -222,3 +222,17 @@ fn credit_is_spent_by_the_stream_that_sends_and_kept_for_none() {
     assert_eq!(lengths(&mut faced).iter().sum::<usize>(), 65_535);
     assert_eq!(faced.connection.send_window_remaining(), 0);
 }
+
+#[test]
+fn a_frame_of_2048_octets_is_not_tiny_and_one_of_an_octet_less_is() {
+    let full = 6 * 16_384;
+    let mut faced = sending(full + 2_048, 1 << 20, &[1]);
+    assert_eq!(
+        lengths(&mut faced),
+        [16_384, 16_384, 16_384, 16_384, 16_384, 16_384, 2_048]
+    );
+    let mut faced = sending(full + 2_047, 1 << 20, &[1]);
+    assert_eq!(lengths(&mut faced), [16_384; 6]);
+    wait(&mut faced);
+    assert_eq!(lengths(&mut faced), [2_047]);
+}
