@@ -8,7 +8,6 @@
 
 mod account;
 mod deadlines;
-mod events;
 mod headers;
 mod memory;
 mod receive;
@@ -25,37 +24,26 @@ use http::HeaderValue;
 
 use crate::config::Config;
 use crate::error::ConnectionError;
-use crate::event::Event;
+use crate::event::{Event, Events};
 use crate::flow::{
     DEFAULT_WINDOW, Lease, Ledger, Pace, Promise, ReceiveWindow, RoundTrip, SendCredit, WindowSize,
 };
 use crate::frame::{DEFAULT_MAX_FRAME_SIZE, Kind, LARGEST_MAX_FRAME_SIZE};
 use crate::guard::Bucket;
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder, FieldSection};
-use crate::schedule::Schedule;
+use crate::id::{Key, StreamId};
+use crate::role::Role;
+use crate::schedule::{Ranked, Schedule};
 use crate::stats::{Report, Stats};
-use crate::stream::{ClosedLog, Key, Ranked, State, Store, StreamId};
+use crate::stream::{ClosedLog, State, Store};
 use crate::time::Time;
 
-pub(crate) use self::events::Place;
-pub use self::streams::ReadState;
-
 use self::deadlines::Deadlines;
-use self::events::Events;
 use self::headers::Block;
 use self::memory::Overhead;
 use self::receive::Reader;
 use self::settings::{LocalSettings, PeerSettings};
 use self::shutdown::Shutdown;
-
-/// Which end of the connection this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// It opens streams.
-    Client,
-    /// It answers them.
-    Server,
-}
 
 /// An HTTP/2 connection as a state machine: see the crate's documentation for how it is driven.
 #[derive(Debug)]
@@ -190,7 +178,7 @@ impl Connection {
             config.max_frame_size = config.max_frame_size.clamp(*sizes.start(), *sizes.end());
             config.send_frame_size = config.send_frame_size.max(1);
         }
-        let mut lease = Lease::of_memory(&config);
+        let mut lease = Lease::of_memory(config.budget.as_ref(), config.share.as_ref());
         let (window, stream_window) = memory::open(&config, &mut lease);
         let receive_window = ReceiveWindow::new(DEFAULT_WINDOW.bytes(), window, config.connection_refill);
         let receive_window = match config.adaptive {
@@ -218,7 +206,7 @@ impl Connection {
             receive_window,
             lease,
             overhead: Overhead::new(&config),
-            stream_lease: Lease::of_streams(&config),
+            stream_lease: Lease::of_streams(config.stream_budget.as_ref(), config.share.as_ref()),
             stream_window,
             largest_stream_window: stream_window,
             pace: Pace::default(),

@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use crate::stream::StreamId;
+use crate::id::StreamId;
 
 /// An error code of RFC 9113 section 7, as it stands in RST_STREAM and GOAWAY frames.
 ///

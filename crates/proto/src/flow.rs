@@ -6,11 +6,13 @@
 mod budget;
 mod credit;
 mod receive;
+mod size;
 mod stall;
 mod tuner;
 
 pub use self::budget::{MemoryBudget, Promise, Share, StreamBudget};
 pub use self::receive::Refill;
+pub use self::size::{DEFAULT_WINDOW, WindowSize};
 pub use self::stall::{Ledger, Stall};
 pub use self::tuner::RoundTrip;
 
@@ -19,46 +21,3 @@ pub(crate) use self::credit::SendCredit;
 pub(crate) use self::receive::ReceiveWindow;
 pub(crate) use self::stall::SendingLedger;
 pub(crate) use self::tuner::Pace;
-
-/// The window that every stream and connection starts with (RFC 9113 section 6.9.2).
-pub const DEFAULT_WINDOW: WindowSize = WindowSize(65_535);
-
-/// The size of a flow-control window: 1..=2^31-1 octets (RFC 9113 section 6.9.1).
-///
-/// ```
-/// use fullbore_proto::WindowSize;
-///
-/// assert_eq!(WindowSize::new(4 << 20).map(WindowSize::bytes), Some(4_194_304));
-/// assert_eq!(WindowSize::new(1 << 31), None);
-/// assert_eq!(WindowSize::new(0), None);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WindowSize(u32);
-
-impl WindowSize {
-    /// The largest window.
-    pub const MAX: WindowSize = WindowSize((1 << 31) - 1);
-
-    /// A window of `bytes` octets, unless that is 0 or more than 2^31-1.
-    pub const fn new(bytes: u32) -> Option<WindowSize> {
-        if bytes == 0 || bytes > Self::MAX.0 {
-            None
-        } else {
-            Some(WindowSize(bytes))
-        }
-    }
-
-    /// A window of `mebibytes` times 1,048,576 octets, or the largest one.
-    pub const fn from_mebibytes(mebibytes: u32) -> WindowSize {
-        match mebibytes {
-            0 => WindowSize(1),
-            1..=2047 => WindowSize(mebibytes << 20),
-            _ => Self::MAX,
-        }
-    }
-
-    /// Its size in octets.
-    pub const fn bytes(self) -> u32 {
-        self.0
-    }
-}

@@ -4,6 +4,7 @@
 //! above, in `connection`. DATA has no parser here, because its payload is delivered piece by piece while it arrives.
 
 mod data;
+mod error;
 mod go_away;
 mod head;
 mod headers;
@@ -13,8 +14,9 @@ mod reset;
 mod settings;
 mod window_update;
 
+pub use self::error::FrameError;
 pub use self::go_away::GoAway;
-pub use self::head::{Flags, HEAD_LENGTH, Head, Kind};
+pub use self::head::{DEFAULT_MAX_FRAME_SIZE, Flags, HEAD_LENGTH, Head, Kind, LARGEST_MAX_FRAME_SIZE};
 pub use self::headers::{Continuation, Headers, PriorityFields};
 pub use self::ping::Ping;
 pub use self::priority_update::PriorityUpdate;
@@ -23,17 +25,7 @@ pub use self::settings::{Setting, Settings, SettingsEntries};
 pub use self::window_update::WindowUpdate;
 
 pub(crate) use self::data::write_head as write_data_head;
-pub(crate) use self::head::put_head;
 pub(crate) use self::headers::{patch_header_block, reserve_header_block};
-
-use crate::error::ErrorCode;
-use crate::stream::StreamId;
-
-/// The largest payload that every endpoint accepts, and the default (RFC 9113 section 4.2).
-pub const DEFAULT_MAX_FRAME_SIZE: u32 = 16_384;
-
-/// The largest value that SETTINGS_MAX_FRAME_SIZE may take.
-pub const LARGEST_MAX_FRAME_SIZE: u32 = (1 << 24) - 1;
 
 /// A frame other than DATA, with its payload checked for form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,43 +52,6 @@ pub enum Frame<'a> {
     PriorityUpdate(PriorityUpdate<'a>),
     /// A type that this engine does not know, to be ignored (RFC 9113 section 5.5).
     Unknown,
-}
-
-/// A frame whose form is wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameError {
-    /// The code that the RFC names.
-    pub code: ErrorCode,
-    /// The stream to reset when the error is confined to it; otherwise the connection ends.
-    pub stream: Option<StreamId>,
-    /// What is wrong, as a clause that follows a colon.
-    pub reason: &'static str,
-}
-
-impl FrameError {
-    const fn connection(code: ErrorCode, reason: &'static str) -> Self {
-        FrameError {
-            code,
-            stream: None,
-            reason,
-        }
-    }
-
-    const fn size(reason: &'static str) -> Self {
-        Self::connection(ErrorCode::FRAME_SIZE_ERROR, reason)
-    }
-
-    const fn protocol(reason: &'static str) -> Self {
-        Self::connection(ErrorCode::PROTOCOL_ERROR, reason)
-    }
-
-    const fn stream(stream: StreamId, code: ErrorCode, reason: &'static str) -> Self {
-        FrameError {
-            code,
-            stream: Some(stream),
-            reason,
-        }
-    }
 }
 
 /// Parses the whole payload of a frame other than DATA.
@@ -126,12 +81,4 @@ pub fn parse(head: Head, payload: &[u8]) -> Result<Frame<'_>, FrameError> {
         Kind::PRIORITY_UPDATE => Frame::PriorityUpdate(PriorityUpdate::parse(head, payload)?),
         _ => Frame::Unknown,
     })
-}
-
-/// The four octets at `at`, big-endian; the caller has checked the length.
-fn read_u32(payload: &[u8], at: usize) -> u32 {
-    payload
-        .get(at..at + 4)
-        .and_then(|octets| octets.try_into().ok())
-        .map_or(0, u32::from_be_bytes)
 }

@@ -12,6 +12,7 @@
 mod decoder;
 mod encoder;
 mod encoder_table;
+mod error;
 mod field;
 mod huffman;
 mod integer;
@@ -21,13 +22,11 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use self::decoder::{DecodeError, Decoder};
+pub use self::decoder::Decoder;
 pub use self::encoder::Encoder;
+pub use self::error::DecodeError;
 pub(crate) use self::field::has_outer_white_space;
-pub use self::field::{Field, FieldLimits, FieldName, FieldNameRef, FieldSection, FieldValue};
-
-/// The size of both dynamic tables when a connection starts, in bytes (RFC 9113 section 6.5.2).
-pub const DEFAULT_TABLE_SIZE: usize = 4096;
-
-/// What an entry costs beyond its name and its value, in bytes (RFC 7541 section 4.1).
-pub const ENTRY_OVERHEAD: usize = 32;
+pub use self::field::{
+    ENTRY_OVERHEAD, Field, FieldLimits, FieldName, FieldNameRef, FieldSection, FieldValue,
+};
+pub use self::table::DEFAULT_TABLE_SIZE;

@@ -56,9 +56,11 @@ mod flow;
 pub mod frame;
 mod guard;
 pub mod hpack;
+mod id;
 pub mod message;
 mod payload;
 pub mod priority;
+mod role;
 mod schedule;
 mod stats;
 mod stream;
@@ -66,18 +68,19 @@ mod time;
 mod transmit;
 
 pub use self::config::{Config, KeepAlive};
-pub use self::connection::{Connection, ReadState, Role};
+pub use self::connection::Connection;
 pub use self::error::{ConnectionError, ErrorCode, Side, StreamError, UsageError};
-pub use self::event::Event;
+pub use self::event::{Event, ReadState};
 pub use self::flow::{
     DEFAULT_WINDOW, Ledger, MemoryBudget, Promise, Refill, RoundTrip, Share, Stall, StreamBudget, WindowSize,
 };
 pub use self::guard::Limit;
+pub use self::id::{IdHasher, IdHashing, StreamId, StreamMap};
 pub use self::message::Protocol;
 pub use self::payload::{Elsewhere, Payload};
 pub use self::priority::Priority;
+pub use self::role::Role;
 pub use self::schedule::Scheduling;
 pub use self::stats::{FrameCounts, Report, Stats, StreamReport};
-pub use self::stream::{IdHasher, IdHashing, StreamId, StreamMap};
 pub use self::time::Time;
 pub use self::transmit::{Part, Transmit};

@@ -3,10 +3,14 @@
 //! The schedule holds the streams that have DATA queued and stream window to send it; `connection::send` puts them in,
 //! asks for the next one frame by frame, and takes them out. It knows no windows and no frames.
 
+mod ranked;
+
 use core::num::NonZeroU64;
 
+use crate::id::Key;
 use crate::priority::Priority;
-use crate::stream::{Key, Ranked};
+
+pub(crate) use self::ranked::Ranked;
 
 /// How streams of one urgency share the connection when the peer did not ask for anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -189,7 +193,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::keys;
+    use crate::id::keys;
 
     fn priority(urgency: u8, incremental: bool) -> Priority {
         Priority::new(urgency, incremental).unwrap()

@@ -1,28 +1,21 @@
 //! One stream: its identifier, its state (RFC 9113 section 5.1), what it has received and not handed on, what it has to
 //! send; and the store of all streams of a connection.
 
-mod id;
-mod ranked;
 mod receive_queue;
 mod send_queue;
 mod state;
 mod store;
 
-pub use self::id::StreamId;
-pub use self::store::{IdHasher, IdHashing, StreamMap};
-
-pub(crate) use self::ranked::Ranked;
 pub(crate) use self::receive_queue::ReceiveQueue;
 pub(crate) use self::send_queue::SendQueue;
 pub(crate) use self::state::{Cause, Phase, State};
-#[cfg(test)]
-pub(crate) use self::store::tests::keys;
-pub(crate) use self::store::{ClosedLog, Key, Past, Store};
+pub(crate) use self::store::{ClosedLog, Past, Store};
 
 use http::HeaderMap;
 
-use crate::connection::Place;
+use crate::event::Place;
 use crate::flow::{Ledger, Pace, ReceiveWindow, SendCredit, SendingLedger};
+use crate::id::StreamId;
 use crate::priority::Priority;
 use crate::schedule::Turn;
 use crate::time::{Mark, Time};

@@ -5,10 +5,12 @@
 
 use core::time::Duration;
 
-use super::{Connection, Role};
+use super::Connection;
 use crate::flow::{Ledger, ReceiveWindow, Stall};
+use crate::id::{Key, StreamId};
+use crate::role::Role;
 use crate::stats::StreamReport;
-use crate::stream::{Key, Phase, State, Stream, StreamId};
+use crate::stream::{Phase, State, Stream};
 use crate::time::Time;
 
 /// Data that comes within this of other data counts as one flow. A link slower than 3 Mbit/s has wider gaps between

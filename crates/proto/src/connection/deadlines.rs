@@ -7,14 +7,16 @@
 
 use core::time::Duration;
 
+use super::Connection;
 use super::settings::KEEP_ALIVE_PING;
-use super::{Connection, Role};
 use crate::error::{
     BODY_HALTED, ConnectionError, ErrorCode, HALF_CLOSED, HEADERS_DRIBBLE, NO_RESPONSE, NO_STREAMS,
     NOT_TAKEN, PEER_GONE, StreamError, WINDOW_CLOSED,
 };
 use crate::frame::{Kind, Ping};
-use crate::stream::{Key, Phase, State, Stream};
+use crate::id::Key;
+use crate::role::Role;
+use crate::stream::{Phase, State, Stream};
 use crate::time::{Mark, Time};
 
 /// What counts as progress of what the peer has to take, in bytes: a window opened octet by octet is none.

@@ -2,15 +2,17 @@
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
+use super::Connection;
 use super::receive::WORK_OF_A_REQUEST;
-use super::{Connection, Role};
 use crate::error::{ConnectionError, ErrorCode, Fault, SHORT_BODY, Side, StreamError};
 use crate::event::Event;
 use crate::frame::{Continuation, Headers, PriorityUpdate};
 use crate::hpack::FieldLimits;
+use crate::id::{Key, StreamId};
 use crate::message::{self, Malformed};
 use crate::priority::Priority;
-use crate::stream::{Cause, Key, Past, Phase, State, Stream, StreamId};
+use crate::role::Role;
+use crate::stream::{Cause, Past, Phase, State, Stream};
 use crate::time::Mark;
 
 /// What a field takes of memory beside its size by RFC 9113 section 6.5.2, in octets: a map's entry takes about that.

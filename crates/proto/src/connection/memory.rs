@@ -1,11 +1,12 @@
 //! What windows cost, and whether they are right: leases from the budget, windows that follow the path and the pressure
 //! (laws 4 and 5).
 
+use super::Connection;
 use super::settings::PROBE_PING;
-use super::{Connection, Role};
 use crate::config::Config;
 use crate::flow::{DEFAULT_WINDOW, Lease, ReceiveWindow, WindowSize};
 use crate::frame::{Kind, Ping};
+use crate::role::Role;
 use crate::time::Time;
 
 /// Below this an adaptive connection window is not shrunk, however scarce the budget: a few frames under way.
@@ -34,7 +35,7 @@ pub(super) struct Overhead {
 impl Overhead {
     pub(super) fn new(config: &Config) -> Self {
         Overhead {
-            lease: Lease::of_memory(config),
+            lease: Lease::of_memory(config.budget.as_ref(), config.share.as_ref()),
             listed: 0,
             is_covered: true,
         }

@@ -2,10 +2,12 @@
 
 use bytes::{Buf, Bytes};
 
-use super::{Connection, Role};
+use super::Connection;
 use crate::error::{ConnectionError, ErrorCode, Fault, LONG_BODY, Side, StreamError};
 use crate::frame::{self, Flags, Frame, FrameError, HEAD_LENGTH, Head, Kind, ResetStream};
-use crate::stream::{Cause, Key, Past, State, StreamId};
+use crate::id::{Key, StreamId};
+use crate::role::Role;
+use crate::stream::{Cause, Past, State};
 use crate::time::Time;
 
 /// What a client sends before its first frame (RFC 9113 section 3.4).

@@ -3,14 +3,16 @@
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
-use super::{Connection, Role};
+use super::Connection;
 use crate::error::UsageError;
 use crate::frame::{Kind, PriorityUpdate, patch_header_block, reserve_header_block};
 use crate::hpack::Encoder;
+use crate::id::{Key, StreamId};
 use crate::message;
 use crate::payload::Payload;
 use crate::priority::Priority;
-use crate::stream::{Key, Phase, State, StreamId};
+use crate::role::Role;
+use crate::stream::{Phase, State};
 
 /// So many requests that waited leave at once. A server lets ten thousand of them go by one entry of SETTINGS.
 const LAUNCHES_AT_ONCE: u32 = 512;

@@ -1,10 +1,11 @@
 //! SETTINGS in both directions, and PING (RFC 9113 sections 6.5 and 6.7).
 
-use super::{Connection, Role};
+use super::Connection;
 use crate::error::{ConnectionError, ErrorCode};
 use crate::event::Event;
 use crate::flow::DEFAULT_WINDOW;
 use crate::frame::{DEFAULT_MAX_FRAME_SIZE, Kind, Ping, Setting, Settings, SettingsEntries, WindowUpdate};
+use crate::role::Role;
 use crate::time::Time;
 
 use super::receive::PREFACE;

@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 
+use super::Connection;
 use super::settings::SHUTDOWN_PING;
-use super::{Connection, Role};
 use crate::error::{ConnectionError, ErrorCode, NOT_PROCESSED, Side, StreamError, TRANSPORT_ENDED};
 use crate::event::Event;
 use crate::frame::{GoAway, Kind, Ping};
-use crate::stream::{State, StreamId};
+use crate::id::StreamId;
+use crate::role::Role;
+use crate::stream::State;
 use crate::time::Time;
 
 /// How much of the debug data of a GOAWAY the owner is told, in octets.

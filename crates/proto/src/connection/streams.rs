@@ -3,29 +3,17 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use http::HeaderMap;
 
-use super::{Connection, Role};
+use super::Connection;
 use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError, UsageError};
-use crate::event::Event;
+use crate::event::{Event, ReadState};
 use crate::flow::{Stall, WindowSize};
 use crate::frame::{Kind, ResetStream, WindowUpdate};
+use crate::id::{Key, StreamId};
 use crate::priority::Priority;
-use crate::stream::{Cause, Key, Phase, RefillListing, State, StreamId};
+use crate::role::Role;
+use crate::stream::{Cause, Phase, RefillListing, State};
 use crate::time::Time;
-
-/// What [`Connection::read`] found behind the data.
-#[derive(Debug, PartialEq, Eq)]
-pub enum ReadState {
-    /// More may come.
-    Open,
-    /// The message is whole.
-    End,
-    /// The message is whole, and these are its trailers.
-    Trailers(HeaderMap),
-    /// The stream was reset; what was received before is what there is.
-    Reset,
-}
 
 impl Connection {
     /// Takes everything that a stream has received, by reference. The bytes count against the windows until they are

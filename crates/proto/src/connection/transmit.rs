@@ -7,8 +7,9 @@ use super::memory::{self, largest_stream_window};
 use crate::config::Config;
 use crate::event::Event;
 use crate::frame::{HEAD_LENGTH, Kind, patch_header_block, reserve_header_block, write_data_head};
+use crate::id::Key;
 use crate::message;
-use crate::stream::{Key, Phase, RefillListing, SendHalf, State};
+use crate::stream::{Phase, RefillListing, SendHalf, State};
 use crate::time::Time;
 use crate::transmit::Transmit;
 

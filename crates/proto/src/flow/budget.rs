@@ -8,8 +8,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::config::Config;
-
 /// The memory that a peer may make us hold, in bytes, by the credit that it has.
 ///
 /// ```
@@ -260,22 +258,21 @@ enum What {
 }
 
 impl Lease {
-    /// A lease of nothing yet, of the memory of the settings' budget.
-    pub(crate) fn of_memory(config: &Config) -> Self {
+    /// A lease of nothing yet, of a budget's memory, by a connection of `share`.
+    pub(crate) fn of_memory(budget: Option<&MemoryBudget>, share: Option<&Share>) -> Self {
         Lease {
-            pool: config.budget.as_ref().map(|budget| Arc::clone(&budget.pool)),
-            share: config.share.clone(),
+            pool: budget.map(|budget| Arc::clone(&budget.pool)),
+            share: share.cloned(),
             what: What::Bytes,
             held: 0,
         }
     }
 
     /// As [`Self::of_memory`], of streams.
-    pub(crate) fn of_streams(config: &Config) -> Self {
-        let budget = config.stream_budget.as_ref();
+    pub(crate) fn of_streams(budget: Option<&StreamBudget>, share: Option<&Share>) -> Self {
         Lease {
             pool: budget.map(|budget| Arc::clone(&budget.pool)),
-            share: config.share.clone(),
+            share: share.cloned(),
             what: What::Streams,
             held: 0,
         }
@@ -367,11 +364,7 @@ mod tests {
     use super::*;
 
     fn lease(budget: &MemoryBudget, share: Option<&Share>) -> Lease {
-        Lease::of_memory(&Config {
-            budget: Some(budget.clone()),
-            share: share.cloned(),
-            ..Config::default()
-        })
+        Lease::of_memory(Some(budget), share)
     }
 
     #[test]
@@ -441,17 +434,11 @@ mod tests {
 
     #[test]
     fn streams_and_bytes_of_a_share_are_counted_apart() {
-        let config = Config {
-            budget: Some(MemoryBudget::new(100)),
-            stream_budget: Some(StreamBudget::new(10)),
-            share: Some(Share::new()),
-            ..Config::default()
-        };
-        let mut streams = Lease::of_streams(&config);
-        let mut bytes = Lease::of_memory(&config);
+        let share = Share::new();
+        let mut streams = Lease::of_streams(Some(&StreamBudget::new(10)), Some(&share));
+        let mut bytes = Lease::of_memory(Some(&MemoryBudget::new(100)), Some(&share));
         assert!(!streams.grow(6));
         assert!(streams.grow(5) && bytes.grow(50));
-        let share = config.share.as_ref().unwrap();
         assert_eq!((share.leased_streams(), share.leased_bytes()), (5, 50));
     }
 }

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use super::{Promise, WindowSize};
+use super::budget::Promise;
+use super::size::WindowSize;
 use crate::time::Time;
 
 /// No WINDOW_UPDATE is smaller than this, or than a quarter of a window smaller than 64 KiB: law 2.

@@ -1,6 +1,7 @@
 //! GOAWAY (RFC 9113 section 6.8).
 
-use super::{Flags, FrameError, Head, Kind, put_head, read_u32};
+use super::error::FrameError;
+use super::head::{Flags, Head, Kind, put_head, read_u32};
 use crate::error::ErrorCode;
 
 /// A GOAWAY frame.

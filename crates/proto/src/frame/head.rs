@@ -1,6 +1,12 @@
 //! The nine octets in front of every frame (RFC 9113 section 4.1).
 
-use crate::stream::StreamId;
+use crate::id::StreamId;
+
+/// The largest payload that every endpoint accepts, and the default (RFC 9113 section 4.2).
+pub const DEFAULT_MAX_FRAME_SIZE: u32 = 16_384;
+
+/// The largest value that SETTINGS_MAX_FRAME_SIZE may take.
+pub const LARGEST_MAX_FRAME_SIZE: u32 = (1 << 24) - 1;
 
 /// Length of a frame's head in octets.
 pub const HEAD_LENGTH: usize = 9;
@@ -120,7 +126,7 @@ impl Head {
 }
 
 /// Appends a head.
-pub(crate) fn put_head(out: &mut Vec<u8>, length: usize, kind: Kind, flags: Flags, stream: Option<StreamId>) {
+pub(super) fn put_head(out: &mut Vec<u8>, length: usize, kind: Kind, flags: Flags, stream: Option<StreamId>) {
     let head = Head {
         // Callers cut payloads at the peer's SETTINGS_MAX_FRAME_SIZE, which is below 2^24.
         length: length as u32,
@@ -129,6 +135,14 @@ pub(crate) fn put_head(out: &mut Vec<u8>, length: usize, kind: Kind, flags: Flag
         stream,
     };
     out.extend_from_slice(&head.to_octets());
+}
+
+/// The four octets at `at`, big-endian; the caller has checked the length.
+pub(super) fn read_u32(payload: &[u8], at: usize) -> u32 {
+    payload
+        .get(at..at + 4)
+        .and_then(|octets| octets.try_into().ok())
+        .map_or(0, u32::from_be_bytes)
 }
 
 #[cfg(test)]

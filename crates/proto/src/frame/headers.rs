@@ -1,8 +1,9 @@
 //! HEADERS, CONTINUATION and the deprecated priority fields (RFC 9113 sections 6.2, 6.3, 6.10).
 
-use super::{Flags, FrameError, HEAD_LENGTH, Head, Kind, put_head, read_u32};
+use super::error::FrameError;
+use super::head::{Flags, HEAD_LENGTH, Head, Kind, put_head, read_u32};
 use crate::error::ErrorCode;
-use crate::stream::StreamId;
+use crate::id::StreamId;
 
 /// A HEADERS frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

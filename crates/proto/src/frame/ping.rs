@@ -1,6 +1,7 @@
 //! PING (RFC 9113 section 6.7).
 
-use super::{Flags, FrameError, Head, Kind, put_head};
+use super::error::FrameError;
+use super::head::{Flags, Head, Kind, put_head};
 
 /// A PING frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! PRIORITY_UPDATE (RFC 9218 section 7.1).
 
-use super::{Flags, FrameError, Head, Kind, put_head, read_u32};
-use crate::stream::StreamId;
+use super::error::FrameError;
+use super::head::{Flags, Head, Kind, put_head, read_u32};
+use crate::id::StreamId;
 
 /// A PRIORITY_UPDATE frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! RST_STREAM (RFC 9113 section 6.4).
 
-use super::{Flags, FrameError, Head, Kind, put_head, read_u32};
+use super::error::FrameError;
+use super::head::{Flags, Head, Kind, put_head, read_u32};
 use crate::error::ErrorCode;
-use crate::stream::StreamId;
+use crate::id::StreamId;
 
 /// An RST_STREAM frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! SETTINGS (RFC 9113 section 6.5, RFC 8441 section 3, RFC 9218 section 2.1).
 
-use super::{
-    DEFAULT_MAX_FRAME_SIZE, Flags, FrameError, Head, Kind, LARGEST_MAX_FRAME_SIZE, put_head, read_u32,
-};
+use super::error::FrameError;
+use super::head::{DEFAULT_MAX_FRAME_SIZE, Flags, Head, Kind, LARGEST_MAX_FRAME_SIZE, put_head, read_u32};
 use crate::error::ErrorCode;
 
 /// Octets of one parameter.

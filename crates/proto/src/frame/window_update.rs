@@ -1,8 +1,9 @@
 //! WINDOW_UPDATE (RFC 9113 section 6.9).
 
-use super::{Flags, FrameError, Head, Kind, put_head, read_u32};
+use super::error::FrameError;
+use super::head::{Flags, Head, Kind, put_head, read_u32};
 use crate::error::ErrorCode;
-use crate::stream::StreamId;
+use crate::id::StreamId;
 
 /// Octets of a WINDOW_UPDATE frame with its head.
 pub(crate) const LENGTH: usize = 13;

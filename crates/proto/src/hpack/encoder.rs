@@ -17,9 +17,10 @@
 use http::StatusCode;
 
 use super::encoder_table::{EncoderTable, Hashes, Match};
-use super::field::FieldNameRef;
+use super::field::{ENTRY_OVERHEAD, FieldNameRef};
 use super::static_table::{self, Policy};
-use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD, huffman, integer};
+use super::table::DEFAULT_TABLE_SIZE;
+use super::{huffman, integer};
 
 /// A cookie shorter than this is never indexed, in bytes.
 const SHORT_COOKIE: usize = 20;

@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use super::field::{FieldName, FieldNameRef};
-use super::{ENTRY_OVERHEAD, static_table};
+use super::field::{ENTRY_OVERHEAD, FieldName, FieldNameRef};
+use super::static_table;
 
 /// A table of 4,096 bytes holds 128 entries at most, and some 60 of ordinary length.
 const BUCKETS: usize = 64;

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderName, HeaderValue};
 
-use super::ENTRY_OVERHEAD;
+/// What an entry costs beyond its name and its value, in bytes (RFC 7541 section 4.1).
+pub const ENTRY_OVERHEAD: usize = 32;
 
 /// Past this many fields a section gives its memory back when it is cleared, so that one large message does not
 /// cost its connection memory for good.

@@ -2,7 +2,7 @@
 //!
 //! Used by the decoder and the encoder for indexes, string lengths and table sizes.
 
-use super::DecodeError;
+use super::error::DecodeError;
 
 /// The most octets an integer may take after its prefix: five carry 35 bits, more than any length that fits a frame.
 const MAX_CONTINUATION: u32 = 5;

@@ -5,8 +5,7 @@
 use bytes::Bytes;
 use http::{HeaderValue, header};
 
-use super::field::{FieldNameRef, FieldValue};
-use super::{ENTRY_OVERHEAD, Field, FieldName};
+use super::field::{ENTRY_OVERHEAD, Field, FieldName, FieldNameRef, FieldValue};
 
 /// The number of entries; the dynamic table's indexes follow.
 pub(super) const LEN: usize = 61;

@@ -4,7 +4,10 @@
 
 use std::collections::VecDeque;
 
-use super::Field;
+use super::field::Field;
+
+/// The size of both dynamic tables when a connection starts, in bytes (RFC 9113 section 6.5.2).
+pub const DEFAULT_TABLE_SIZE: usize = 4096;
 
 /// Fields by age, newest last, evicted from the front.
 #[derive(Debug)]

@@ -6,8 +6,9 @@ use http::header::{HOST, HeaderMap, HeaderName};
 use http::uri::{Authority, Scheme};
 use http::{Method, Request, Response, StatusCode};
 
+use super::protocol::Protocol;
 use super::receive::agree_on_length;
-use super::{Kind, Protocol, is_trailers, same_authority};
+use super::rules::{Kind, is_trailers, same_authority};
 use crate::hpack::has_outer_white_space;
 
 /// Why a message cannot be sent: the caller's fault. Nothing was sent.

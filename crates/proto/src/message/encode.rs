@@ -3,7 +3,7 @@
 use http::header::{DATE, HOST, HeaderMap, HeaderValue};
 use http::{Method, Request, Response};
 
-use super::Protocol;
+use super::protocol::Protocol;
 use crate::hpack::{Encoder, FieldNameRef};
 
 /// Appends a request's field block to `out`.

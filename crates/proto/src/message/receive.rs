@@ -4,7 +4,9 @@ use http::header::{CONTENT_LENGTH, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 
-use super::{Kind, Malformed, Protocol, is_trailers, same_authority};
+use super::malformed::Malformed;
+use super::protocol::Protocol;
+use super::rules::{Kind, is_trailers, same_authority};
 use crate::hpack::{Field, FieldName, FieldSection, FieldValue};
 
 /// Makes a request of a section, and empties the section.

@@ -1,36 +1,15 @@
 //! The streams of a connection, by identifier and by slot; and what is remembered of closed ones.
 
-use core::hash::{BuildHasher, Hasher};
 #[cfg(debug_assertions)]
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::btree_map::Entry;
-use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use slab::Slab;
 
-use super::{Stream, StreamId};
+use super::Stream;
 use crate::error::Side;
-
-/// The slot of a stream: an index that costs no search. It carries the identifier, so that a slot that was given to
-/// another stream meanwhile is told apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    slot: u32,
-    id: StreamId,
-}
-
-impl Key {
-    pub(crate) fn id(self) -> StreamId {
-        self.id
-    }
-}
-
-/// A map by stream identifier that hashes one with two multiplications.
-///
-/// A peer may leave identifiers out. With a hash that it could compute it would open those whose hashes collide, and every
-/// frame on one of them would search through all: hence a key of each map's own.
-pub type StreamMap<T> = HashMap<StreamId, T, IdHashing>;
+use crate::id::{Key, StreamId, StreamMap};
 
 /// All streams that are not forgotten.
 #[derive(Debug, Default)]
@@ -82,7 +61,7 @@ impl Store {
         let slot = self.slots.insert(stream) as u32;
         self.taken.push(slot);
         self.by_id.insert(id, slot);
-        let key = Key { slot, id };
+        let key = Key::new(slot, id);
         self.last = Some(key);
         key
     }
@@ -91,25 +70,25 @@ impl Store {
     pub(crate) fn find(&self, id: StreamId) -> Option<Key> {
         self.touch();
         match self.last {
-            Some(last) if last.id == id => Some(last),
+            Some(last) if last.id() == id => Some(last),
             _ => self.search(id),
         }
     }
 
     fn search(&self, id: StreamId) -> Option<Key> {
-        self.by_id.get(&id).map(|&slot| Key { slot, id })
+        self.by_id.get(&id).map(|&slot| Key::new(slot, id))
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&Stream> {
         self.touch();
-        let stream = self.slots.get(key.slot as usize)?;
-        (stream.id == key.id).then_some(stream)
+        let stream = self.slots.get(key.slot())?;
+        (stream.id == key.id()).then_some(stream)
     }
 
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Stream> {
         self.touch();
-        let stream = self.slots.get_mut(key.slot as usize)?;
-        (stream.id == key.id).then_some(stream)
+        let stream = self.slots.get_mut(key.slot())?;
+        (stream.id == key.id()).then_some(stream)
     }
 
     #[inline]
@@ -123,9 +102,9 @@ impl Store {
         if let Some(stream) = self.get(key) {
             let (place, header_memory) = (stream.place, stream.header_memory);
             self.header_memory -= header_memory;
-            self.by_id.remove(&key.id);
+            self.by_id.remove(&key.id());
             self.last = self.last.filter(|&last| last != key);
-            self.slots.remove(key.slot as usize);
+            self.slots.remove(key.slot());
             self.taken.swap_remove(place as usize);
             // The last one has its place now.
             let moved = self.taken.get(place as usize);
@@ -172,58 +151,11 @@ impl Store {
         self.touch();
         let slot = *self.taken.get(place)?;
         let id = self.slots.get(slot as usize)?.id;
-        Some(Key { slot, id })
+        Some(Key::new(slot, id))
     }
 
     pub(crate) fn keys(&self) -> Vec<Key> {
         (0..self.len()).filter_map(|place| self.key_at(place)).collect()
-    }
-}
-
-/// The hashing of a [`StreamMap`], with a key that no peer knows.
-#[derive(Debug, Clone, Copy)]
-pub struct IdHashing {
-    multiplier: u64,
-}
-
-impl Default for IdHashing {
-    fn default() -> Self {
-        // The keys of the standard library's maps are random, and are there without a system call.
-        let random = RandomState::new().build_hasher().finish();
-        IdHashing {
-            multiplier: random | 1,
-        }
-    }
-}
-
-impl BuildHasher for IdHashing {
-    type Hasher = IdHasher;
-
-    fn build_hasher(&self) -> IdHasher {
-        IdHasher(self.multiplier)
-    }
-}
-
-/// The hasher of a [`StreamMap`]: the product of the identifier and the key, of which both halves count. The second product
-/// spreads identifiers in a row. Without it one key of a hundred puts 10,000 of them into 5,650 of 16,384 buckets or fewer.
-#[derive(Debug, Clone, Copy)]
-pub struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u32(u32::from(byte));
-        }
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        let product = u128::from(value) * u128::from(self.0);
-        let folded = (product as u64 ^ (product >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = folded ^ (folded >> 32);
     }
 }
 
@@ -328,7 +260,7 @@ impl Log {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use crate::flow::{DEFAULT_WINDOW, ReceiveWindow, Refill, SendCredit};
     use crate::stream::State;
@@ -348,11 +280,6 @@ pub(crate) mod tests {
         });
         let keys = keys.collect();
         (store, keys)
-    }
-
-    /// The keys of so many streams, of the identifiers 1, 3 and so on.
-    pub(crate) fn keys(count: u32) -> Vec<Key> {
-        filled(count).1
     }
 
     #[test]
@@ -391,41 +318,6 @@ pub(crate) mod tests {
         for &key in &keys {
             assert_eq!(store.find(key.id()), None);
             assert!(store.by_id(key.id()).is_none());
-        }
-    }
-
-    #[test]
-    fn identifiers_that_collide_in_one_map_do_not_in_another() {
-        let bucket = |hashing: &IdHashing, number: u32| hashing.hash_one(id(number)) & 0x3fff;
-        let known = IdHashing::default();
-        let colliding: Vec<u32> = (0..1 << 23)
-            .map(|index| 2 * index + 1)
-            .filter(|&number| bucket(&known, number) == 0)
-            .collect();
-        assert!(colliding.len() > 100, "{}", colliding.len());
-        let other = IdHashing::default();
-        let mut buckets: Vec<u64> = colliding.iter().map(|&number| bucket(&other, number)).collect();
-        buckets.sort_unstable();
-        buckets.dedup();
-        assert!(
-            buckets.len() * 2 > colliding.len(),
-            "{} of {}",
-            buckets.len(),
-            colliding.len()
-        );
-    }
-
-    #[test]
-    fn identifiers_in_a_row_spread_over_a_map() {
-        for _ in 0..100 {
-            let hashing = IdHashing::default();
-            let mut buckets: Vec<u64> = (0..10_000)
-                .map(|index| hashing.hash_one(id(2 * index + 1)) & 0x3fff)
-                .collect();
-            buckets.sort_unstable();
-            buckets.dedup();
-            // As many as 10,000 that fall at random meet.
-            assert!(buckets.len() > 6_500, "{} with {hashing:?}", buckets.len());
         }
     }
 

@@ -1,13 +1,13 @@
-//! What has happened and the owner does not know yet. The other rooms of the connection push; a request whose stream is
-//! reset before its owner heard of it is taken back, so that rapid reset (CVE-2023-44487) makes no work above this crate.
+//! The events that the owner has not taken yet. The connection pushes them. A request whose stream is reset before the owner
+//! took its event is withdrawn, so that rapid reset (CVE-2023-44487) makes no work above this crate.
 
 use std::collections::VecDeque;
 
-use crate::event::Event;
+use super::happened::Event;
 
 /// Events in the order in which they came.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(crate) struct Events {
     /// None is one that was taken back.
     queue: VecDeque<Option<Event>>,
     /// How many have left at the front.
@@ -19,13 +19,13 @@ pub(super) struct Events {
 pub(crate) struct Place(u64);
 
 impl Events {
-    pub(super) fn push(&mut self, event: Event) -> Place {
+    pub(crate) fn push(&mut self, event: Event) -> Place {
         let place = Place(self.left + self.queue.len() as u64);
         self.queue.push_back(Some(event));
         place
     }
 
-    pub(super) fn pop(&mut self) -> Option<Event> {
+    pub(crate) fn pop(&mut self) -> Option<Event> {
         while let Some(event) = self.queue.pop_front() {
             self.left += 1;
             if event.is_some() {
@@ -36,12 +36,12 @@ impl Events {
     }
 
     /// Gives back the room of events that have left.
-    pub(super) fn trim(&mut self) {
+    pub(crate) fn trim(&mut self) {
         self.queue.shrink_to_fit();
     }
 
     /// Takes an event back; false when the owner has it already. Each place is to be given once.
-    pub(super) fn withdraw(&mut self, place: Place) -> bool {
+    pub(crate) fn withdraw(&mut self, place: Place) -> bool {
         let index = place.0.checked_sub(self.left).map(usize::try_from);
         let Some(Ok(index)) = index else { return false };
         let Some(event) = self.queue.get_mut(index) else {
@@ -58,7 +58,7 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::StreamId;
+    use crate::id::StreamId;
 
     fn readable(id: u32) -> Event {
         Event::Readable(StreamId::new(id).expect("not 0"))

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Key;
+use crate::id::Key;
 
 /// A stream is put into the middle of a list, or taken out of it, by moving at most so many others.
 const FEW: usize = 64;
@@ -139,7 +139,7 @@ impl Ranked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::store::tests::keys;
+    use crate::id::keys;
 
     fn ids(ranked: &mut Ranked) -> Vec<u32> {
         core::iter::from_fn(|| ranked.pop_first())
