@@ -8,7 +8,7 @@ use std::time::Duration;
 use fullbore::{Ledger, Stall};
 use serde::Serialize;
 
-use crate::get::report::grouped;
+use crate::figures::grouped;
 
 /// A transfer's direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::connect;
 use crate::exit::{Exit, Failure};
-use crate::get::report::{grouped, rate};
+use crate::figures::{grouped, rate};
 
 use pattern::{Check, PatternBody};
 use service::{DemoService, SMALL_BYTES};

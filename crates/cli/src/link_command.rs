@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::args::LinkArgs;
 use crate::exit::{Exit, Failure};
-use crate::get::report::grouped;
+use crate::figures::grouped;
 use crate::run::{self, Interrupt};
 
 /// Forwards until SIGTERM or Ctrl-C; then closes every connection.

@@ -12,6 +12,7 @@ mod cause;
 mod connect;
 mod demo;
 mod exit;
+mod figures;
 mod get;
 mod link_command;
 mod put;

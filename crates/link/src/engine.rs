@@ -19,11 +19,10 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
 use crate::byte_queue::{MOST_READ, Pool};
-use crate::link::OnEnd;
 use crate::path::{Cargo, Packet, Path, PathSettings};
 use crate::side::{Pair, Side};
 use crate::socket;
-use crate::stats::{End, Shared};
+use crate::stats::{End, OnEnd, Shared};
 use crate::timer::{self, Timer};
 
 use connection::{Connection, Finish, Stage};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::engine::{Engine, EngineSettings, Stop};
 use crate::path::PathSettings;
 use crate::side::Pair;
-use crate::stats::{ConnectionReport, Shared, Stats};
+use crate::stats::{ConnectionReport, OnEnd, Shared, Stats};
 
 /// How many bytes may wait for the link unless [`Builder::buffer`] says otherwise: 64 MiB.
 ///
@@ -78,9 +78,6 @@ pub struct Builder {
     count_frames: bool,
     on_end: Option<OnEnd>,
 }
-
-/// Called with each connection that ended.
-pub(crate) type OnEnd = Box<dyn FnMut(ConnectionReport) + Send>;
 
 impl Default for Builder {
     fn default() -> Self {

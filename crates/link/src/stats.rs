@@ -71,6 +71,9 @@ pub struct ConnectionReport {
     pub to_client: Traffic,
 }
 
+/// Called with each connection that ended.
+pub(crate) type OnEnd = Box<dyn FnMut(ConnectionReport) + Send>;
+
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -11,7 +11,7 @@ use super::{receive_pattern, say};
 use crate::cause::{Direction, Waited};
 use crate::connect;
 use crate::exit::{Exit, Failure};
-use crate::get::report::{grouped, rate};
+use crate::figures::{grouped, rate};
 
 /// A long way: some 10,000 km of fibre there and back.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
