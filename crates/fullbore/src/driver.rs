@@ -162,11 +162,10 @@ enum Woken {
 }
 
 /// How far the connection has come.
-#[derive(Debug)]
 enum Stage {
     Open,
-    /// All has been said: what is left is to close the transport so that the peer can read it.
-    Closing(Result<(), Error>, transport::Linger),
+    /// All has been said: what is left is to tell the streams, and to close the transport so that the peer can read it.
+    Closing(Result<(), Error>, Vec<(StreamId, Arc<Cell>)>, transport::Linger),
     Closed,
 }
 
@@ -238,8 +237,13 @@ where
                     Poll::Pending => return Poll::Pending,
                 },
                 Stage::Closing(..) => {
+                    let told = self.tell_streams();
                     // Handlers see that their streams have failed.
                     self.accept.go_on(cx);
+                    if !told {
+                        wake_behind_sockets(cx);
+                        return Poll::Pending;
+                    }
                     return self.poll_closing(cx);
                 }
                 Stage::Closed => return Poll::Ready(Ok(())),
@@ -461,6 +465,11 @@ impl<T, A> Drop for Driver<T, A> {
         self.mailbox.close(&error);
         for (_, cell) in self.cells.drain() {
             cell.fail(error.clone());
+        }
+        if let Stage::Closing(_, untold, _) = &mut self.stage {
+            for (_, cell) in untold.drain(..) {
+                cell.fail(error.clone());
+            }
         }
     }
 }

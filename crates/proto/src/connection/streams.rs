@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::Connection;
+use super::receive::WORK_OF_A_REQUEST;
 use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError, UsageError};
 use crate::event::{Event, ReadState};
 use crate::flow::{Stall, WindowSize};
@@ -486,6 +487,7 @@ impl Connection {
                     .is_some_and(|place| self.events.withdraw(place))
             {
                 // The peer gave up what nobody has heard of, and nobody will.
+                self.work = self.work.saturating_sub(WORK_OF_A_REQUEST);
                 self.reset_held += 1;
                 self.release(error.stream);
             } else {

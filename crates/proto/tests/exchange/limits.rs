@@ -119,6 +119,22 @@ fn an_owner_that_shares_its_thread_gets_requests_64_at_a_time_and_none_is_lost()
 }
 
 #[test]
+fn requests_that_are_reset_before_their_owner_hears_of_them_do_not_count_for_its_turn() {
+    let mut faced = Faced::server(Config::default());
+    let pair = |index: u32| {
+        [
+            frames::get(2 * index + 1),
+            frames::reset(2 * index + 1, ErrorCode::CANCEL),
+        ]
+        .concat()
+    };
+    let mut input = bytes::Bytes::from((0..150).flat_map(pair).collect::<Vec<u8>>());
+    faced.connection.receive_some(&mut input, faced.now).unwrap();
+    assert!(input.is_empty());
+    assert!(faced.connection.poll_event().is_none());
+}
+
+#[test]
 fn a_waiting_request_can_be_given_up_without_a_word_on_the_wire() {
     let mut pair = Pair::connected_with(Config::default(), allowing(1)).with_apps();
     let first = pair.get(100);
