@@ -17,7 +17,7 @@ pub use self::stall::{Ledger, Stall};
 pub use self::tuner::RoundTrip;
 
 pub(crate) use self::budget::Lease;
-pub(crate) use self::credit::SendCredit;
-pub(crate) use self::receive::ReceiveWindow;
+pub(crate) use self::credit::{CreditOverflow, SendCredit};
+pub(crate) use self::receive::{Overrun, ReceiveWindow};
 pub(crate) use self::stall::SendingLedger;
 pub(crate) use self::tuner::Pace;

@@ -25,6 +25,7 @@ pub use self::settings::{Setting, Settings, SettingsEntries};
 pub use self::window_update::WindowUpdate;
 
 pub(crate) use self::data::write_head as write_data_head;
+pub(crate) use self::head::PREFACE;
 pub(crate) use self::headers::{patch_header_block, reserve_header_block};
 
 /// A frame other than DATA, with its payload checked for form.

@@ -1,15 +1,13 @@
-//! One stream: its identifier, its state (RFC 9113 section 5.1), what it has received and not handed on, what it has to
-//! send; and the store of all streams of a connection.
+//! One stream: its identifier, its state (RFC 9113 section 5.1), what it has received and not handed on, and what it has to
+//! send.
 
 mod receive_queue;
 mod send_queue;
 mod state;
-mod store;
 
 pub(crate) use self::receive_queue::ReceiveQueue;
 pub(crate) use self::send_queue::SendQueue;
 pub(crate) use self::state::{Cause, Phase, State};
-pub(crate) use self::store::{ClosedLog, Past, Store};
 
 use http::HeaderMap;
 

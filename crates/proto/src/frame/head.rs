@@ -2,6 +2,9 @@
 
 use crate::id::StreamId;
 
+/// What a client sends before its first frame (RFC 9113 section 3.4).
+pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// The largest payload that every endpoint accepts, and the default (RFC 9113 section 4.2).
 pub const DEFAULT_MAX_FRAME_SIZE: u32 = 16_384;
 

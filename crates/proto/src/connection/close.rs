@@ -1,0 +1,237 @@
+//! How streams end: both halves finished, a reset of either side, or an owner that lets go of them.
+
+use core::time::Duration;
+
+use super::Connection;
+use super::flow_control::FlowControl;
+use super::ledgers::Ledgers;
+use super::streams::{AfterEnd, Entry, Reset};
+use crate::error::{ErrorCode, Side, StreamError, UsageError};
+use crate::event::{Event, Events};
+use crate::id::{Key, StreamId};
+use crate::role::Role;
+use crate::stream::{Phase, State, Stream};
+use crate::time::Time;
+
+/// What follows when an owner lets go of a stream that is not closed.
+enum LettingGo {
+    /// The stream ends by itself.
+    Nothing,
+    /// The rest of the request is accepted for a while.
+    Tolerate,
+    /// The stream is reset.
+    Reset(ErrorCode, &'static str),
+}
+
+impl Connection {
+    /// Says that nobody reads the stream any more: what has come and what comes is credited and dropped (law 3). A
+    /// client's stream is reset with CANCEL unless its response is whole; a server's is reset with NO_ERROR when its response
+    /// is and the request does not end soon (RFC 9113 section 8.1).
+    pub fn discard(&mut self, id: StreamId) {
+        let Some(mut stream) = self.streams.by_id(id) else {
+            return;
+        };
+        self.flow.consume(stream.discard());
+        let then = after_discard(&stream, self.role);
+        if let LettingGo::Tolerate = then {
+            stream.tolerate_rest(&self.config, self.now);
+        }
+        self.let_go(id, then);
+    }
+
+    /// Lets go of a stream: it is forgotten as soon as it is closed. What was queued and finished still leaves; a
+    /// message that was not finished is reset.
+    pub fn release(&mut self, id: StreamId) {
+        let Some(mut stream) = self.streams.by_id(id) else {
+            return;
+        };
+        // From here on it is forgotten as soon as it is closed, and its owner hears of it no more.
+        stream.released = true;
+        self.flow.consume(stream.discard());
+        if let State::Closed(cause) = stream.state {
+            let key = stream.key();
+            self.streams.forget(key, cause);
+            return self.rest();
+        }
+        let mut then = after_discard(&stream, self.role);
+        if let LettingGo::Tolerate = then {
+            stream.tolerate_rest(&self.config, self.now);
+        } else if matches!(then, LettingGo::Nothing) && stream.send.phase != Phase::Done {
+            let code = match self.role {
+                Role::Client => ErrorCode::CANCEL,
+                Role::Server => ErrorCode::INTERNAL_ERROR,
+            };
+            then = LettingGo::Reset(code, "it was let go of before it was whole");
+        }
+        self.let_go(id, then);
+    }
+
+    fn let_go(&mut self, id: StreamId, then: LettingGo) {
+        match then {
+            LettingGo::Nothing => {}
+            LettingGo::Tolerate => self.reset_early_answered(),
+            LettingGo::Reset(code, reason) => self.reset_with(StreamError::local(id, code, reason)),
+        }
+    }
+
+    /// Ends a stream at once with RST_STREAM.
+    ///
+    /// # Errors
+    /// [`UsageError::UnknownStream`] when it has ended already.
+    pub fn reset(&mut self, id: StreamId, code: ErrorCode) -> Result<(), UsageError> {
+        match self.streams.view(id) {
+            Some(stream) if !stream.state.is_closed() => {
+                self.reset_with(StreamError::local(id, code, "this endpoint gave it up"));
+                Ok(())
+            }
+            _ => Err(UsageError::UnknownStream),
+        }
+    }
+
+    /// Ends a stream from our side: RST_STREAM, when the peer knows the stream at all.
+    pub(super) fn reset_with(&mut self, error: StreamError) {
+        let stream = self.streams.by_id(error.stream);
+        let waits = stream.as_ref().is_some_and(|stream| stream.is_waiting());
+        if !waits {
+            self.writer.reset(error.stream, error.code);
+        }
+        let closed = match stream {
+            Some(mut stream) => close(
+                &mut stream,
+                &error,
+                &mut self.flow,
+                &self.ledgers,
+                &mut self.events,
+                self.pings.minimum(),
+                self.now,
+            ),
+            None => return self.streams.remember_reset(error.stream, error.by),
+        };
+        if let Some(reset) = closed {
+            self.after_reset(reset, error);
+        }
+    }
+
+    /// Closes a stream by a reset of either side, and lets go of what it held.
+    pub(super) fn close_with(&mut self, error: StreamError) {
+        match self.streams.find(error.stream) {
+            Some(key) => {
+                self.close_if(key, error, |_| true);
+            }
+            None => self.streams.remember_reset(error.stream, error.by),
+        }
+    }
+
+    /// As [`Self::close_with`], when the stream is there still and is a `wanted` one. Whether it was.
+    pub(super) fn close_if(
+        &mut self,
+        key: Key,
+        error: StreamError,
+        wanted: impl FnOnce(&Stream) -> bool,
+    ) -> bool {
+        let Some(mut stream) = self.streams.get(key).filter(|stream| wanted(stream)) else {
+            return false;
+        };
+        let closed = close(
+            &mut stream,
+            &error,
+            &mut self.flow,
+            &self.ledgers,
+            &mut self.events,
+            self.pings.minimum(),
+            self.now,
+        );
+        if let Some(reset) = closed {
+            self.after_reset(reset, error);
+        }
+        true
+    }
+
+    fn after_reset(&mut self, reset: Reset, error: StreamError) {
+        match self.streams.finish_reset(reset, &error) {
+            true => self.rest(),
+            false => {
+                self.events.push(Event::Reset(error));
+            }
+        }
+        self.open_waiting();
+    }
+
+    /// Does what remains to be done once a half of a stream has ended.
+    #[inline]
+    pub(super) fn follow_up(&mut self, after: AfterEnd) {
+        match after {
+            AfterEnd::Nothing => {}
+            AfterEnd::Tolerated => self.reset_early_answered(),
+            AfterEnd::Closed { key, released } => self.after_finish(key, released),
+        }
+    }
+
+    fn after_finish(&mut self, key: Key, released: bool) {
+        self.streams.finish(key, released);
+        if released {
+            self.rest();
+        }
+        if self.role == Role::Client {
+            self.open_waiting();
+        }
+    }
+
+    /// Resets streams whose requests took too long to end behind their responses.
+    pub(super) fn reset_early_answered(&mut self) {
+        while let Some(id) = self.streams.pop_early(self.now) {
+            self.reset_after_response(id);
+        }
+    }
+
+    /// The rest of a request is not accepted any more.
+    pub(super) fn reset_after_response(&mut self, id: StreamId) {
+        let reason = "the response is whole and the rest of the request is not needed";
+        self.reset_with(StreamError::local(id, ErrorCode::NO_ERROR, reason));
+    }
+}
+
+/// What follows when nobody reads a stream any more.
+fn after_discard(stream: &Stream, role: Role) -> LettingGo {
+    if !stream.state.can_receive() && !stream.is_waiting() {
+        return LettingGo::Nothing;
+    }
+    match role {
+        Role::Client => LettingGo::Reset(ErrorCode::CANCEL, "it is not wanted any more"),
+        Role::Server if stream.send.ended => LettingGo::Tolerate,
+        Role::Server => LettingGo::Nothing,
+    }
+}
+
+/// Closes a stream, unless it is closed already.
+fn close(
+    stream: &mut Entry<'_>,
+    error: &StreamError,
+    flow: &mut FlowControl,
+    ledgers: &Ledgers,
+    events: &mut Events,
+    round_trip: Option<Duration>,
+    now: Time,
+) -> Option<Reset> {
+    if stream.state.is_closed() {
+        return None;
+    }
+    let waited = stream.is_waiting();
+    stream.settle_receiving(flow.window(), round_trip, now);
+    ledgers.note_stream_closed(stream, now);
+    let (unread, nothing_to_send) = stream.close(error);
+    if nothing_to_send {
+        flow.release_hold();
+    }
+    flow.consume(unread);
+    if stream.released {
+        return Some(stream.after_close(waited, false));
+    }
+    // The peer gave up a request of which the owner has not heard, and will not hear.
+    let event = stream.request_event.filter(|_| error.by == Side::Peer);
+    let withdrawn = event.is_some_and(|place| events.withdraw(place));
+    if withdrawn {
+        flow.consume(stream.discard());
+    }
+    Some(stream.after_close(waited, withdrawn))
+}

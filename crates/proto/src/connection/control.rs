@@ -1,0 +1,187 @@
+//! The frames of the peer that carry no message: SETTINGS, PING, WINDOW_UPDATE, RST_STREAM, GOAWAY and PRIORITY_UPDATE.
+
+use bytes::Bytes;
+
+use super::Connection;
+use super::ping::Answer;
+use super::settings::WindowChange;
+use super::shutdown::GoAwayEffect;
+use crate::error::{ConnectionError, ErrorCode, Fault, NOT_PROCESSED, Side, StreamError};
+use crate::event::Event;
+use crate::frame::{GoAway, Ping, PriorityUpdate, ResetStream, Settings, WindowUpdate};
+use crate::id::StreamId;
+use crate::priority::Priority;
+use crate::role::Role;
+
+/// How much of the debug data of a GOAWAY the owner is told, in octets.
+const DEBUG_DATA: usize = 256;
+
+impl Connection {
+    /// SETTINGS (RFC 9113 section 6.5).
+    pub(super) fn on_settings(&mut self, settings: Settings<'_>) -> Result<(), ConnectionError> {
+        let entries = match settings {
+            Settings::Ack => return self.on_settings_ack(),
+            Settings::Values(entries) => entries,
+        };
+        self.guards.settings(entries.len(), self.now)?;
+        let change = self.settings.apply(entries, self.role, &mut self.writer)?;
+        if let Some(change) = change {
+            self.change_initial_window(change)?;
+        }
+        self.settings.receive();
+        self.writer.settings_ack();
+        self.events.push(Event::PeerSettings);
+        self.open_waiting();
+        Ok(())
+    }
+
+    fn on_settings_ack(&mut self) -> Result<(), ConnectionError> {
+        self.settings.acknowledge()?;
+        self.watch_beginning();
+        self.reader.allow_table(self.config.header_table_size);
+        self.pings.sample(self.settings.sent(), self.now);
+        Ok(())
+    }
+
+    /// Changes the send window of every stream (section 6.9.2).
+    fn change_initial_window(&mut self, change: WindowChange) -> Result<(), ConnectionError> {
+        self.charge_walk()?;
+        for place in 0..self.streams.len() {
+            // None is removed meanwhile, so that each place has a stream.
+            let Some(mut stream) = self.streams.at(place) else {
+                continue;
+            };
+            if stream.state.is_closed() {
+                continue;
+            }
+            let credit = &mut stream.send.credit;
+            if !credit.has_room_for(change.rise) || credit.adjust(change.delta).is_err() {
+                let error = "SETTINGS_INITIAL_WINDOW_SIZE puts a stream's window over 2^31-1";
+                return Err(ConnectionError::peer(ErrorCode::FLOW_CONTROL_ERROR, error).on(stream.id));
+            }
+            // Without data it waits for no window.
+            if !stream.send.queue.is_empty() {
+                stream.reschedule(&self.ledgers, self.now);
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame has the connection go through all of its streams: that is counted, and the peer pays for it.
+    fn charge_walk(&mut self) -> Result<(), ConnectionError> {
+        self.streams.note_walk();
+        self.guards.walk(self.streams.len(), self.now)
+    }
+
+    /// PING (section 6.7).
+    pub(super) fn on_ping(&mut self, ping: Ping) -> Result<(), ConnectionError> {
+        if !ping.ack {
+            self.guards.ping(self.now)?;
+            self.writer.ping_ack(ping);
+            return Ok(());
+        }
+        let is_shutting_down = self.shutdown.has_begun();
+        match self.pings.answer(ping.opaque, is_shutting_down, self.now) {
+            Answer::Known => Ok(()),
+            Answer::Shutdown => {
+                self.shutdown_reached_peer();
+                Ok(())
+            }
+            Answer::Unexpected => self.guards.unexpected_ping_ack(self.now),
+        }
+    }
+
+    /// WINDOW_UPDATE (section 6.9).
+    pub(super) fn on_window_update(&mut self, update: WindowUpdate) -> Result<(), Fault> {
+        self.guards.window_update(self.now)?;
+        let Some(id) = update.stream else {
+            return self.flow.grant(update.increment).map_err(|_| {
+                let error = "WINDOW_UPDATE puts the connection's window over 2^31-1";
+                ConnectionError::peer(ErrorCode::FLOW_CONTROL_ERROR, error).into()
+            });
+        };
+        if self.streams.is_unopened(id) {
+            return Err(update_on_idle(id).into());
+        }
+        // On a closed stream it is late and harmless (section 5.1).
+        let Some(mut stream) = self.streams.by_id(id) else {
+            return Ok(());
+        };
+        if stream.is_waiting() {
+            return Err(update_on_idle(id).into());
+        }
+        if stream.state.is_closed() {
+            return Ok(());
+        }
+        if stream.send.credit.grant(update.increment).is_err() {
+            let reason = "WINDOW_UPDATE puts the stream's window over 2^31-1";
+            return Err(StreamError::local(id, ErrorCode::FLOW_CONTROL_ERROR, reason).into());
+        }
+        stream.reschedule(&self.ledgers, self.now);
+        Ok(())
+    }
+
+    /// RST_STREAM (section 6.4).
+    pub(super) fn on_reset(&mut self, reset: ResetStream) -> Result<(), ConnectionError> {
+        if self.streams.is_idle(reset.stream) {
+            let error = "RST_STREAM on a stream that is idle";
+            return Err(ConnectionError::protocol(error).on(reset.stream));
+        }
+        self.guards.peer_reset(self.now)?;
+        self.close_with(StreamError {
+            stream: reset.stream,
+            code: reset.code,
+            by: Side::Peer,
+            reason: "it gave no reason but the code",
+        });
+        Ok(())
+    }
+
+    /// GOAWAY (section 6.8). Requests that the peer will not process end with REFUSED_STREAM: they may be repeated.
+    pub(super) fn on_go_away(&mut self, frame: GoAway<'_>) -> Result<(), ConnectionError> {
+        self.guards.go_away(self.now)?;
+        let effect = self.shutdown.receive_go_away(frame.last_stream)?;
+        self.events.push(Event::GoAway {
+            last_stream: frame.last_stream,
+            code: frame.code,
+            debug: Bytes::copy_from_slice(&frame.debug[..frame.debug.len().min(DEBUG_DATA)]),
+        });
+        if self.role == Role::Server || effect == GoAwayEffect::None {
+            return Ok(());
+        }
+        self.charge_walk()?;
+        for key in self.streams.keys() {
+            let is_beyond = key.id().value() > frame.last_stream;
+            let error = StreamError {
+                stream: key.id(),
+                code: ErrorCode::REFUSED_STREAM,
+                by: Side::Peer,
+                reason: NOT_PROCESSED,
+            };
+            self.close_if(key, error, |stream| is_beyond || stream.is_waiting());
+        }
+        Ok(())
+    }
+
+    /// PRIORITY_UPDATE (RFC 9218 section 7.1).
+    pub(super) fn on_priority_update(&mut self, update: PriorityUpdate<'_>) -> Result<(), Fault> {
+        self.guards.priority(self.now)?;
+        if self.role == Role::Client {
+            return Err(ConnectionError::protocol("PRIORITY_UPDATE from a server").into());
+        }
+        let id = update.prioritized;
+        if !id.is_client_initiated() {
+            let error = "PRIORITY_UPDATE for a stream that a client cannot open";
+            return Err(ConnectionError::protocol(error).on(id).into());
+        }
+        // One that comes before its stream is dropped, as section 7 allows: keeping it would cost memory for nothing.
+        if let Some(mut stream) = self.streams.by_id(id) {
+            stream.set_priority(Priority::parse(update.value));
+        }
+        Ok(())
+    }
+}
+
+fn update_on_idle(id: StreamId) -> ConnectionError {
+    ConnectionError::protocol("WINDOW_UPDATE on a stream that is idle").on(id)
+}

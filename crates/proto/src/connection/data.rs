@@ -1,0 +1,235 @@
+//! DATA of the peer (RFC 9113 section 6.1), piece by piece while it arrives, and the end of a message.
+
+use core::time::Duration;
+
+use bytes::{Buf, Bytes};
+
+use super::Connection;
+use super::flow_control::FlowControl;
+use super::reader::DataFrame;
+use super::streams::{AfterEnd, Entry, Past};
+use crate::error::{ConnectionError, ErrorCode, Fault, LONG_BODY, SHORT_BODY, Side, StreamError};
+use crate::event::Events;
+use crate::frame::{Flags, Head};
+use crate::id::{Key, StreamId};
+use crate::stream::{Cause, Phase, State};
+use crate::time::Time;
+
+impl Connection {
+    /// A DATA frame begins. Its whole length counts for flow control at once. What has come of its payload follows in the
+    /// same step.
+    pub(super) fn on_data_head(
+        &mut self,
+        head: Head,
+        pad_length: Option<usize>,
+        input: &mut Bytes,
+    ) -> Result<(), ConnectionError> {
+        let (stream, framing) = check_framing(head, pad_length)?;
+        let length = head.length as usize;
+        if self.streams.is_unopened(stream) {
+            return Err(data_on_idle(stream));
+        }
+        if self.flow.receive(head.length).is_err() {
+            if self.streams.is_idle(stream) {
+                return Err(data_on_idle(stream));
+            }
+            return Err(ConnectionError::peer(
+                ErrorCode::FLOW_CONTROL_ERROR,
+                "more DATA than the connection's window allows",
+            )
+            .on(stream));
+        }
+        self.account_receiving();
+        let end_stream = head.flags.has(Flags::END_STREAM);
+        if length == framing && !end_stream {
+            self.guards.empty_data(self.now)?;
+        }
+        let payload = length - framing;
+        let key = match self.admit_data(stream, head.length, payload, framing) {
+            Ok(key) => key,
+            Err(error) => {
+                self.absorb(Err(error))?;
+                None
+            }
+        };
+        let data = DataFrame {
+            key,
+            payload,
+            padding: pad_length.unwrap_or(0),
+            end_stream,
+        };
+        // Padding and its length are consumed as they come; the payload by who reads or discards it.
+        self.flow.consume(framing as u64);
+        self.step_data(data, input)
+    }
+
+    /// Whether the stream takes this DATA; none when it is to be dropped without a word.
+    fn admit_data(
+        &mut self,
+        id: StreamId,
+        length: u32,
+        payload: usize,
+        framing: usize,
+    ) -> Result<Option<Key>, Fault> {
+        let grace = self.settings.window_grace(self.streams.initial_window());
+        let Some(mut stream) = self.streams.by_id(id) else {
+            return match self.streams.past(id) {
+                Past::Reset(Side::Local) | Past::Forgotten => Ok(None),
+                Past::Reset(Side::Peer) => {
+                    let reason = "DATA on a stream that the peer had reset";
+                    Err(StreamError::local(id, ErrorCode::STREAM_CLOSED, reason).into())
+                }
+                Past::Finished | Past::Skipped => Err(data_on_closed(id).into()),
+            };
+        };
+        match stream.state {
+            State::Open | State::HalfClosedLocal => {}
+            State::Closed(Cause::Reset { by: Side::Local, .. }) => return Ok(None),
+            State::Closed(Cause::Finished) => return Err(data_on_closed(id).into()),
+            State::Waiting => return Err(data_on_idle(id).into()),
+            State::HalfClosedRemote | State::Closed(_) => {
+                let reason = "DATA on a stream that the peer had ended";
+                return Err(StreamError::local(id, ErrorCode::STREAM_CLOSED, reason).into());
+            }
+        }
+        let error = |code, reason| Err(StreamError::local(id, code, reason).into());
+        if stream.receive.phase != Phase::Body {
+            return error(ErrorCode::PROTOCOL_ERROR, "DATA before HEADERS");
+        }
+        stream.settle_receiving(self.flow.window(), self.pings.minimum(), self.now);
+        let half = &mut stream.receive;
+        if half.window.receive(length, grace).is_err() {
+            return error(
+                ErrorCode::FLOW_CONTROL_ERROR,
+                "more DATA than the stream's window allows",
+            );
+        }
+        if half.bodiless && payload > 0 {
+            return error(ErrorCode::PROTOCOL_ERROR, "a body where there can be none");
+        }
+        if let Some(expected) = half.expected {
+            match expected.checked_sub(payload as u64) {
+                Some(rest) => half.expected = Some(rest),
+                None => return error(ErrorCode::PROTOCOL_ERROR, LONG_BODY),
+            }
+        }
+        half.window.consume(framing as u64);
+        stream.list_refill();
+        if framing > 0 {
+            // An owner that counts released bytes by `stream_release_until_due` has to ask it again.
+            stream.announce(&mut self.events);
+        }
+        Ok(Some(stream.key()))
+    }
+
+    /// As much of a DATA frame as has come.
+    pub(super) fn step_data(
+        &mut self,
+        mut data: DataFrame,
+        input: &mut Bytes,
+    ) -> Result<(), ConnectionError> {
+        let piece = input.split_to(input.len().min(data.payload));
+        data.payload -= piece.len();
+        let padding = input.len().min(data.padding);
+        input.advance(padding);
+        data.padding -= padding;
+        self.reader.expect_data(data);
+        let end = data.end_stream && data.payload + data.padding == 0;
+        // The stream may have been reset and removed since the frame began.
+        let Some(mut stream) = data.key.and_then(|key| self.streams.get(key)) else {
+            self.flow.consume(piece.len() as u64);
+            return Ok(());
+        };
+        if !piece.is_empty() {
+            if stream.state.can_receive() && !stream.receive.discard {
+                stream.receive.queue.push(piece);
+                stream.announce(&mut self.events);
+            } else {
+                // Nobody will read it, so that it is consumed here (law 3).
+                let bytes = piece.len() as u64;
+                let id = stream.id;
+                if drop_data(&mut stream, bytes) {
+                    self.reset_after_response(id);
+                    self.flow.consume(bytes);
+                    return Ok(());
+                }
+                self.flow.consume(bytes);
+            }
+        }
+        if !end {
+            return Ok(());
+        }
+        let (flow, events) = (&self.flow, &mut self.events);
+        match end_receiving(&mut stream, flow, events, self.pings.minimum(), self.now) {
+            Ok(after) => {
+                self.follow_up(after);
+                Ok(())
+            }
+            Err(fault) => self.absorb(Err(fault)),
+        }
+    }
+}
+
+/// The stream of a DATA frame, and how many octets of its payload are padding and the pad length.
+fn check_framing(head: Head, pad_length: Option<usize>) -> Result<(StreamId, usize), ConnectionError> {
+    let Some(stream) = head.stream else {
+        return Err(ConnectionError::protocol("DATA on stream 0"));
+    };
+    let framing = pad_length.map_or(0, |padding| padding + 1);
+    if pad_length.is_none() && head.flags.has(Flags::PADDED) {
+        let error = "padded DATA without a pad length";
+        return Err(ConnectionError::peer(ErrorCode::FRAME_SIZE_ERROR, error).on(stream));
+    }
+    if framing > head.length as usize {
+        let error = "the padding of DATA is longer than its payload";
+        return Err(ConnectionError::protocol(error).on(stream));
+    }
+    Ok((stream, framing))
+}
+
+/// Drops octets of a message that nobody reads. Whether they are more than is accepted behind the whole response.
+fn drop_data(stream: &mut Entry<'_>, bytes: u64) -> bool {
+    stream.receive.window.consume(bytes);
+    stream.list_refill();
+    match &mut stream.receive.patience {
+        Some(patience) => match patience.checked_sub(bytes) {
+            Some(left) => {
+                *patience = left;
+                false
+            }
+            None => true,
+        },
+        None => false,
+    }
+}
+
+/// END_STREAM came, with DATA, trailers or a head.
+pub(super) fn end_receiving(
+    stream: &mut Entry<'_>,
+    flow: &FlowControl,
+    events: &mut Events,
+    round_trip: Option<Duration>,
+    now: Time,
+) -> Result<AfterEnd, Fault> {
+    stream.settle_receiving(flow.window(), round_trip, now);
+    if !stream.state.can_receive() {
+        return Ok(AfterEnd::Nothing);
+    }
+    if stream.receive.expected.unwrap_or(0) != 0 {
+        return Err(StreamError::local(stream.id, ErrorCode::PROTOCOL_ERROR, SHORT_BODY).into());
+    }
+    stream.receive.phase = Phase::Done;
+    stream.state = stream.state.after_receive_end();
+    if !stream.receive.discard {
+        stream.announce(events);
+    }
+    Ok(stream.after_end())
+}
+
+fn data_on_idle(id: StreamId) -> ConnectionError {
+    ConnectionError::protocol("DATA on a stream that is idle").on(id)
+}
+
+fn data_on_closed(id: StreamId) -> ConnectionError {
+    ConnectionError::peer(ErrorCode::STREAM_CLOSED, "DATA on a stream that is closed").on(id)
+}

@@ -1,0 +1,318 @@
+//! Flow control of the connection as a whole: the window that it advertises, the credit that it has, and the memory that it
+//! leases for the former (laws 4 and 5).
+
+use core::time::Duration;
+
+use super::overhead::Overhead;
+use super::writer::Writer;
+use crate::config::Config;
+use crate::flow::{
+    CreditOverflow, DEFAULT_WINDOW, Lease, Overrun, Pace, Promise, ReceiveWindow, SendCredit, WindowSize,
+};
+use crate::time::Time;
+
+/// Below this an adaptive connection window is not shrunk, however scarce the budget: a few frames under way.
+const SMALLEST_WINDOW: u32 = 256 << 10;
+
+/// The windows of the connection.
+#[derive(Debug)]
+pub(super) struct FlowControl {
+    receive_window: ReceiveWindow,
+    /// How fast it is used up.
+    pace: Pace,
+    /// What is leased from the budget for the receive window.
+    lease: Lease,
+    overhead: Overhead,
+    /// Bytes that the owner has read and not released.
+    lent: u64,
+    refills: u64,
+    send_credit: SendCredit,
+    /// Since when the send window holds back a frame that it would cut tiny (law 6).
+    held_since: Option<Time>,
+}
+
+impl FlowControl {
+    /// The windows of a new connection, and the receive window that its streams begin with.
+    pub(super) fn new(config: &Config) -> (Self, WindowSize) {
+        let mut lease = Lease::of_memory(config.budget.as_ref(), config.share.as_ref());
+        let (size, stream_window) = open(config, &mut lease);
+        let window = ReceiveWindow::new(DEFAULT_WINDOW.bytes(), size, config.connection_refill);
+        let flow = FlowControl {
+            receive_window: match config.adaptive {
+                true => window,
+                false => window.fixed(),
+            },
+            pace: Pace::default(),
+            lease,
+            overhead: Overhead::new(config),
+            lent: 0,
+            refills: 0,
+            send_credit: SendCredit::new(DEFAULT_WINDOW.bytes()),
+            held_since: None,
+        };
+        (flow, stream_window)
+    }
+
+    /// The receive window.
+    pub(super) fn window(&self) -> &ReceiveWindow {
+        &self.receive_window
+    }
+
+    /// Octets of DATA that came, padding included.
+    pub(super) fn receive(&mut self, octets: u32) -> Result<(), Overrun> {
+        self.receive_window.receive(octets, 0)
+    }
+
+    /// Octets of DATA were consumed: read and released, or dropped.
+    #[inline]
+    pub(super) fn consume(&mut self, octets: u64) {
+        self.receive_window.consume(octets);
+    }
+
+    /// The owner has read so many bytes.
+    #[inline]
+    pub(super) fn lend(&mut self, bytes: u64) {
+        self.lent += bytes;
+    }
+
+    /// The owner releases so many bytes; never more than it has read.
+    pub(super) fn give_back(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.lent);
+        self.lent -= bytes;
+        self.receive_window.consume(bytes);
+    }
+
+    /// Bytes that the owner has read and not released.
+    pub(super) fn lent(&self) -> u64 {
+        self.lent
+    }
+
+    /// Whether the receive window is to be refilled: also when the readers of some streams hold so much of it that the rest
+    /// would never come to a refill, and all other streams with it (law 5).
+    pub(super) fn refill_due(&self, leaving: bool) -> bool {
+        self.receive_window.refill_due(leaving) || self.receive_window.until_unchoked() == Some(0)
+    }
+
+    /// How many bytes have to be consumed before it is.
+    pub(super) fn until_refill_due(&self) -> u64 {
+        let until = self.receive_window.until_due();
+        match self.receive_window.until_unchoked() {
+            // Nothing is due before something more is released.
+            Some(earlier) => until.min(earlier.max(1)),
+            None => until,
+        }
+    }
+
+    /// Writes a WINDOW_UPDATE for all that may be advertised.
+    pub(super) fn refill(&mut self, writer: &mut Writer, now: Time, round_trip: Option<Duration>) {
+        if let Some(increment) = self.receive_window.refill(now, round_trip) {
+            writer.window_update(None, increment);
+            self.refills += 1;
+        }
+    }
+
+    /// WINDOW_UPDATE frames that were written.
+    pub(super) fn refills(&self) -> u64 {
+        self.refills
+    }
+
+    /// At a refill: shrinks the window when the budget is scarce, doubles it when the path uses it up. Whether the path
+    /// may have been judged, so that the round trip is of use.
+    pub(super) fn tune(&mut self, config: &Config, now: Time, round_trip: Option<Duration>) -> bool {
+        if !config.adaptive {
+            let keen = self.is_outgrown(now, round_trip);
+            let keen = keen.unwrap_or(self.receive_window.is_keen());
+            self.receive_window.set_keen(keen);
+            return false;
+        }
+        let window = &mut self.receive_window;
+        let size = window.size();
+        if self.lease.is_scarce() && size.bytes() > SMALLEST_WINDOW {
+            let smaller = (size.bytes() / 4 * 3).max(SMALLEST_WINDOW);
+            window.resize(WindowSize::new(smaller).unwrap_or(size));
+            let needed = u64::from(smaller).max(window.promise().total());
+            self.lease.shrink_to(needed);
+            return false;
+        }
+        // Without a lease there is no stream, and DATA that still comes is dropped. Growing would have to lease all of it.
+        if self.is_outgrown(now, round_trip) == Some(true) && self.lease.held() > 0 {
+            let largest = config.largest_window.bytes();
+            let doubled = size.bytes().saturating_mul(2).min(largest);
+            // As far as the budget has room for it: less than an eighth is not worth a change.
+            let more = doubled.saturating_sub(size.bytes());
+            let more = self.lease.affordable(more);
+            let larger = WindowSize::new(size.bytes().saturating_add(more)).unwrap_or(size);
+            if more > size.bytes() / 8 && self.lease.grow(u64::from(more)) {
+                self.receive_window.resize(larger);
+                self.receive_window.set_limit(self.lease.held());
+            }
+        }
+        true
+    }
+
+    /// Whether the path waits for the window; `None` while that is not known.
+    fn is_outgrown(&mut self, now: Time, round_trip: Option<Duration>) -> Option<bool> {
+        let (consumed, size) = (self.receive_window.consumed(), self.receive_window.size());
+        self.pace.outgrows(now, consumed, size.bytes(), round_trip)
+    }
+
+    /// Raises the window to `size`, if the budget has room for it.
+    pub(super) fn grow(&mut self, size: WindowSize) -> bool {
+        // Without a lease the window that it has is owed as well.
+        let leased = match self.lease.held() {
+            0 => 0,
+            _ => self.receive_window.size().bytes(),
+        };
+        let more = size.bytes() - leased;
+        let granted = self.lease.grow(u64::from(more));
+        if granted {
+            self.receive_window.resize(size);
+        }
+        granted
+    }
+
+    /// Whether the connection has memory for what the peer may send. One that holds none, since it opened late or rests,
+    /// asks again.
+    pub(super) fn can_hold_a_body(&mut self) -> bool {
+        self.lease.held() > 0 || self.lease.grow(u64::from(self.receive_window.size().bytes()))
+    }
+
+    /// A connection without streams gives back what it leased for them, if it opened without a lease. What the peer may
+    /// still send is dropped as it comes, and costs nothing.
+    pub(super) fn rest(&mut self, config: &Config) {
+        let unread = self.receive_window.unconsumed();
+        let smallest = self.receive_window.size() <= DEFAULT_WINDOW;
+        if config.adaptive && smallest && unread == 0 {
+            self.lease.shrink_to(0);
+            self.receive_window.set_limit(0);
+        }
+    }
+
+    /// Leases memory for what slow readers leave unread, so that others keep their credit; gives it back once it is read.
+    pub(super) fn balance(&mut self, config: &Config) {
+        if !config.adaptive || self.lease.held() == 0 {
+            return;
+        }
+        let size = u64::from(self.receive_window.size().bytes());
+        let promise = self.receive_window.promise();
+        // Up to an eighth of the window is the normal state of a reader that keeps up.
+        let lagging = promise.buffered.saturating_sub(size / 8);
+        // Without a budget it is the largest window that bounds what a connection may cost.
+        let most = match self.lease.has_budget() {
+            true => u64::MAX,
+            false => size.max(u64::from(config.largest_window.bytes())),
+        };
+        let wanted = (size + lagging).min(most);
+        let held = self.lease.held();
+        if wanted > held {
+            let starved = promise.outstanding < size / 4 * 3;
+            if starved && !self.lease.is_scarce() && self.lease.grow(wanted - held) {
+                self.receive_window.set_limit(wanted);
+            }
+        } else if held - wanted > size / 8 {
+            self.lease.shrink_to(wanted.max(promise.total()));
+            self.receive_window.set_limit(self.lease.held());
+        }
+    }
+
+    /// What the peer may make us hold by the credit that it has (law 5).
+    pub(super) fn promise(&self) -> Promise {
+        self.receive_window.promise()
+    }
+
+    /// What is leased from the budget, in bytes.
+    pub(super) fn leased(&self) -> u64 {
+        self.lease.held() + self.overhead.leased()
+    }
+
+    /// The memory that is no body.
+    #[inline]
+    pub(super) fn overhead(&self) -> &Overhead {
+        &self.overhead
+    }
+
+    /// As [`Self::overhead`], to be changed.
+    #[inline]
+    pub(super) fn overhead_mut(&mut self) -> &mut Overhead {
+        &mut self.overhead
+    }
+
+    /// The connection has failed, and holds nothing any more.
+    pub(super) fn return_leases(&mut self) {
+        self.lease.shrink_to(0);
+        self.overhead.cover(0);
+        self.held_since = None;
+    }
+
+    /// WINDOW_UPDATE of the peer for the connection.
+    pub(super) fn grant(&mut self, increment: u32) -> Result<(), CreditOverflow> {
+        self.held_since = None;
+        self.send_credit.grant(increment)
+    }
+
+    /// The credit to send DATA.
+    #[inline]
+    pub(super) fn credit(&self) -> &SendCredit {
+        &self.send_credit
+    }
+
+    /// A DATA frame was built.
+    #[inline]
+    pub(super) fn spend(&mut self, octets: usize) {
+        self.held_since = None;
+        self.send_credit.spend(octets);
+    }
+
+    /// A frame is held back because the window would cut it tiny; since when.
+    pub(super) fn hold(&mut self, now: Time) -> Time {
+        *self.held_since.get_or_insert(now)
+    }
+
+    /// No frame is held back any more.
+    pub(super) fn release_hold(&mut self) {
+        self.held_since = None;
+    }
+
+    /// Until when a frame is held back, if one is.
+    #[inline]
+    pub(super) fn held_until(&self, config: &Config) -> Option<Time> {
+        Some(self.held_since? + config.tiny_frame_wait)
+    }
+}
+
+/// The windows that a new connection opens with, its own and that of a stream: wide while the budget has room, less when it has
+/// little.
+fn open(config: &Config, lease: &mut Lease) -> (WindowSize, WindowSize) {
+    let wanted = config.effective_connection_window();
+    if !config.adaptive {
+        // As it was set, if that can be had; otherwise what every connection begins with.
+        let fixed = u64::from(wanted.bytes());
+        let granted = lease.grow(fixed) || lease.grow(u64::from(DEFAULT_WINDOW.bytes()));
+        let window = match granted && lease.held() == fixed {
+            true => wanted,
+            false => DEFAULT_WINDOW,
+        };
+        return (window, config.stream_window);
+    }
+    let least = u64::from(DEFAULT_WINDOW.bytes());
+    let granted = lease.open(u64::from(wanted.bytes()), least);
+    // Without a lease the peer still has its first 65,535 bytes, and no stream to send them on: see `rest`.
+    let window = u32::try_from(granted).ok().and_then(WindowSize::new);
+    let window = window.unwrap_or(DEFAULT_WINDOW);
+    (window, config.stream_window.min(share_of_a_stream(window)))
+}
+
+/// The most that one stream may have of a connection's window: three quarters, so that one whose reader stalls leaves
+/// some to others.
+fn share_of_a_stream(connection: WindowSize) -> WindowSize {
+    let share = connection.bytes() / 4 * 3;
+    WindowSize::new(share)
+        .unwrap_or(DEFAULT_WINDOW)
+        .max(DEFAULT_WINDOW)
+}
+
+/// The most that a stream's window grows to.
+pub(super) fn largest_stream_window(config: &Config, connection: WindowSize) -> WindowSize {
+    let largest = config.largest_window.max(config.stream_window);
+    largest.min(share_of_a_stream(connection))
+}

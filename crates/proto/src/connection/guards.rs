@@ -1,0 +1,135 @@
+//! The limits on what the peer may make this endpoint do, each a token bucket. When one is exceeded the connection ends with
+//! ENHANCE_YOUR_CALM. SECURITY.md lists the limits, and [`Config`] has their defaults and reasons.
+
+use crate::config::Config;
+use crate::error::ConnectionError;
+use crate::guard::Bucket;
+use crate::time::Time;
+
+/// A frame that changes many streams costs its sender one entry of SETTINGS for each so many. With ten thousand streams open,
+/// one change of the initial window takes about as long as the frames of 128 requests.
+const STREAMS_A_TOKEN: usize = 128;
+
+/// The state of the limits.
+#[derive(Debug)]
+pub(super) struct Guards {
+    peer_resets: Bucket,
+    refused_streams: Bucket,
+    provoked_resets: Bucket,
+    empty_data: Bucket,
+    pings: Bucket,
+    settings: Bucket,
+    window_updates: Bucket,
+    informational: Bucket,
+    priorities: Bucket,
+}
+
+/// Whether the limit holds.
+type Verdict = Result<(), ConnectionError>;
+
+impl Guards {
+    pub(super) fn new(config: &Config, now: Time) -> Self {
+        Guards {
+            peer_resets: Bucket::new(config.peer_resets, now),
+            refused_streams: Bucket::new(config.refused_streams, now),
+            provoked_resets: Bucket::new(config.provoked_resets, now),
+            empty_data: Bucket::new(config.empty_data, now),
+            pings: Bucket::new(config.pings, now),
+            settings: Bucket::new(config.settings, now),
+            window_updates: Bucket::new(config.window_updates, now),
+            informational: Bucket::new(config.informational, now),
+            priorities: Bucket::new(config.priorities, now),
+        }
+    }
+
+    /// RST_STREAM of the peer.
+    pub(super) fn peer_reset(&mut self, now: Time) -> Verdict {
+        self.peer_resets.charge(now, "too many streams reset")
+    }
+
+    /// A stream that is refused. That is no error of the peer, which may not know our limits yet.
+    pub(super) fn refused_stream(&mut self, now: Time) -> Verdict {
+        self.refused_streams.charge(now, "too many streams refused")
+    }
+
+    /// A header block that is decoded in vain.
+    pub(super) fn refused_block(&mut self, now: Time) -> Verdict {
+        let reason = "too many header blocks on streams that are refused or gone";
+        self.refused_streams.charge(now, reason)
+    }
+
+    /// An error of the peer that resets a stream.
+    pub(super) fn provoked_reset(&mut self, now: Time) -> Verdict {
+        self.provoked_resets.charge(now, "too many streams with errors")
+    }
+
+    /// A request that is answered with 431.
+    pub(super) fn oversized_section(&mut self, now: Time) -> Verdict {
+        let reason = "too many field sections over the limit";
+        self.provoked_resets.charge(now, reason)
+    }
+
+    /// A field section of `excess` times the limit beyond the first.
+    pub(super) fn excess_section(&mut self, excess: usize, now: Time) -> Verdict {
+        let reason = "field sections of many times the limit";
+        self.provoked_resets.charge_many(excess, now, reason)
+    }
+
+    pub(super) fn empty_data(&mut self, now: Time) -> Verdict {
+        self.empty_data.charge(now, "too many DATA frames without data")
+    }
+
+    pub(super) fn ping(&mut self, now: Time) -> Verdict {
+        self.pings.charge(now, "too many PING")
+    }
+
+    /// A PING with ACK that answers no PING.
+    pub(super) fn unexpected_ping_ack(&mut self, now: Time) -> Verdict {
+        self.pings.charge(now, "too many answers to no PING")
+    }
+
+    /// SETTINGS with so many entries.
+    pub(super) fn settings(&mut self, entries: usize, now: Time) -> Verdict {
+        self.settings.charge_many(1 + entries, now, "too many SETTINGS")
+    }
+
+    pub(super) fn go_away(&mut self, now: Time) -> Verdict {
+        self.settings.charge(now, "too many SETTINGS and GOAWAY")
+    }
+
+    /// A frame for which the connection goes through `streams` streams.
+    pub(super) fn walk(&mut self, streams: usize, now: Time) -> Verdict {
+        let reason = "too many changes of SETTINGS_INITIAL_WINDOW_SIZE, or GOAWAY, for so many streams";
+        self.settings.charge_many(streams / STREAMS_A_TOKEN, now, reason)
+    }
+
+    pub(super) fn window_update(&mut self, now: Time) -> Verdict {
+        let reason = "too many WINDOW_UPDATE for what was sent";
+        self.window_updates.charge(now, reason)
+    }
+
+    pub(super) fn informational(&mut self, now: Time) -> Verdict {
+        self.informational.charge(now, "too many informational responses")
+    }
+
+    /// PRIORITY, PRIORITY_UPDATE, or a frame of an unknown type.
+    pub(super) fn priority(&mut self, now: Time) -> Verdict {
+        let reason = "too many PRIORITY, PRIORITY_UPDATE or unknown frames";
+        self.priorities.charge(now, reason)
+    }
+
+    /// A new stream allows its peer some frames.
+    pub(super) fn earn_by_stream(&mut self) {
+        self.window_updates.earn(2);
+    }
+
+    /// A request allows the server some informational responses.
+    pub(super) fn earn_by_request(&mut self) {
+        self.informational.earn(8);
+    }
+
+    /// A DATA frame that was sent allows the peer WINDOW_UPDATEs for it.
+    pub(super) fn earn_by_data(&mut self, octets: usize) {
+        self.window_updates.earn(4 + octets / 1_024);
+    }
+}

@@ -1,0 +1,248 @@
+//! The ledgers (law 8): at every moment each direction of the connection, and of each stream, is in one state.
+//!
+//! Here are the ledgers of the connection, and how a stream is judged by itself. `judge` judges the connection by all of its
+//! streams.
+
+use core::time::Duration;
+
+use crate::flow::{Ledger, ReceiveWindow, Stall};
+use crate::role::Role;
+use crate::stats::StreamReport;
+use crate::stream::{Phase, State, Stream};
+use crate::time::Time;
+
+/// Data that comes within this of other data counts as one flow. A link slower than 3 Mbit/s has wider gaps between
+/// segments.
+pub(super) const FLOWING: Duration = Duration::from_millis(4);
+
+/// The ledgers of the connection.
+#[derive(Debug)]
+pub(super) struct Ledgers {
+    role: Role,
+    sending: Ledger,
+    receiving: Ledger,
+    /// Whether the owner keeps requests back because the peer allows no more streams at once.
+    requests_kept_back: bool,
+}
+
+impl Ledgers {
+    pub(super) fn new(role: Role, now: Time) -> Self {
+        Ledgers {
+            role,
+            sending: Ledger::new(now),
+            receiving: Ledger::new(now),
+            requests_kept_back: false,
+        }
+    }
+
+    /// What sending has waited for, up to `now`.
+    pub(super) fn sending(&self, now: Time) -> Ledger {
+        let mut ledger = self.sending;
+        ledger.enter(Stall::Idle, now);
+        ledger
+    }
+
+    /// What receiving has waited for, as far as it is settled.
+    pub(super) fn receiving(&self) -> Ledger {
+        self.receiving
+    }
+
+    /// Since when receiving is not settled.
+    #[inline]
+    pub(super) fn receiving_since(&self) -> Time {
+        self.receiving.since()
+    }
+
+    /// What receiving waited for until now.
+    pub(super) fn settle_receiving(&mut self, judgement: Judgement, now: Time) {
+        judgement.settle(&mut self.receiving, now);
+    }
+
+    /// What sending waits for from now on.
+    pub(super) fn enter_sending(&mut self, state: Stall, now: Time) {
+        self.sending.enter(state, now);
+    }
+
+    /// Whether the owner keeps requests back.
+    pub(super) fn requests_kept_back(&self) -> bool {
+        self.requests_kept_back
+    }
+
+    pub(super) fn set_requests_kept_back(&mut self, kept_back: bool) {
+        self.requests_kept_back = kept_back;
+    }
+
+    /// A stream's queue, credit or state has changed: what does its sending wait for now?
+    #[inline]
+    pub(super) fn note_stream_sending(&self, stream: &mut Stream, now: Time) {
+        let state = stream.sending_state(self.role == Role::Client);
+        stream.send.ledger.enter(state, &self.sending, now);
+    }
+
+    /// A stream is closed, and sends nothing more.
+    pub(super) fn note_stream_closed(&self, stream: &mut Stream, now: Time) {
+        stream.send.ledger.enter(Some(Stall::Idle), &self.sending, now);
+    }
+
+    /// A stream, and what it has waited for.
+    pub(super) fn report(
+        &self,
+        stream: &Stream,
+        connection: &ReceiveWindow,
+        round_trip: Option<Duration>,
+        now: Time,
+    ) -> StreamReport {
+        let (send, receive) = (&stream.send, &stream.receive);
+        let mut receiving = receive.ledger;
+        stream.settle_into(&mut receiving, connection, round_trip, now);
+        StreamReport {
+            sending: send.ledger.settled(&self.sending, now),
+            receiving,
+            sent_bytes: send.credit.sent(),
+            received_bytes: receive.window.received(),
+            send_window: send.credit.available(),
+            receive_window: receive.window.size().bytes(),
+            receive_window_remaining: receive.window.remaining(),
+            queued: send.queue.bytes(),
+            unread: receive.window.unconsumed(),
+        }
+    }
+}
+
+/// What receiving waited for since something came last; after that it was the peer's turn.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judgement {
+    /// Until when readers had not taken what was there.
+    unread_until: Time,
+    /// What it was from then on, and until when.
+    state: Stall,
+    until: Time,
+}
+
+impl Judgement {
+    pub(super) fn all(state: Stall, since: Time, until: Time) -> Self {
+        Judgement {
+            unread_until: since,
+            state,
+            until,
+        }
+    }
+
+    /// A window was closed: before its refill left because readers had not taken what was there, and from then on because it
+    /// is smaller than the path needs.
+    pub(super) fn closed(
+        state: Stall,
+        is_unread: bool,
+        (since, until): (Time, Time),
+        round_trip: Duration,
+    ) -> Self {
+        Judgement {
+            unread_until: match is_unread {
+                true => until,
+                false => since + until.since(since).saturating_sub(round_trip),
+            },
+            state,
+            until,
+        }
+    }
+
+    pub(super) fn settle(self, ledger: &mut Ledger, now: Time) {
+        ledger.settle(Stall::Application, self.unread_until.min(now));
+        ledger.settle(self.state, self.until.min(now));
+        ledger.settle(Stall::Peer, now);
+    }
+}
+
+impl Stream {
+    /// What sending waits for by the stream's own state; none when it waits for its turn, and so for what the connection
+    /// waits for.
+    fn sending_state(&self, is_client: bool) -> Option<Stall> {
+        let half = &self.send;
+        if self.state == State::Waiting {
+            return Some(Stall::StreamCount);
+        }
+        if half.ended || !self.state.can_send() {
+            return Some(match is_client && receives(self) {
+                true => Stall::Peer,
+                false => Stall::Idle,
+            });
+        }
+        match (half.queue.is_empty(), half.scheduled.is_some(), half.phase) {
+            (false, true, _) => None,
+            (false, false, _) => Some(Stall::StreamWindow),
+            (true, _, Phase::Done) => Some(Stall::Idle),
+            (true, _, _) => Some(Stall::Application),
+        }
+    }
+
+    /// Settles what receiving waited for until now.
+    pub(super) fn settle_receiving(
+        &mut self,
+        connection: &ReceiveWindow,
+        round_trip: Option<Duration>,
+        now: Time,
+    ) {
+        // Frames of one batch cost a comparison each.
+        if self.receive.ledger.since() < now {
+            let mut ledger = self.receive.ledger;
+            self.settle_into(&mut ledger, connection, round_trip, now);
+            self.receive.ledger = ledger;
+        }
+    }
+
+    fn settle_into(
+        &self,
+        ledger: &mut Ledger,
+        connection: &ReceiveWindow,
+        round_trip: Option<Duration>,
+        now: Time,
+    ) {
+        let since = ledger.since();
+        if since < now {
+            self.judge_receiving(connection, round_trip, since, now)
+                .settle(ledger, now);
+        }
+    }
+
+    fn judge_receiving(
+        &self,
+        connection: &ReceiveWindow,
+        round_trip: Option<Duration>,
+        since: Time,
+        now: Time,
+    ) -> Judgement {
+        let window = &self.receive.window;
+        let all = |state| Judgement::all(state, since, now);
+        if self.state == State::Waiting {
+            return all(Stall::StreamCount);
+        }
+        if !receives(self) {
+            return all(match window.unconsumed() {
+                0 => Stall::Idle,
+                _ => Stall::Application,
+            });
+        }
+        if self.receive.phase == Phase::Head {
+            return all(Stall::Peer);
+        }
+        if now.since(since) < FLOWING {
+            return all(Stall::Moving);
+        }
+        let round_trip = round_trip.unwrap_or(Duration::ZERO);
+        let windows = [
+            (Stall::ConnectionWindow, connection),
+            (Stall::StreamWindow, window),
+        ];
+        for (state, window) in windows {
+            if let Some(until) = window.opens(since, now, round_trip) {
+                return Judgement::closed(state, window.is_unread(), (since, until), round_trip);
+            }
+        }
+        all(Stall::Peer)
+    }
+}
+
+/// Whether more of a message is to come on the stream.
+pub(super) fn receives(stream: &Stream) -> bool {
+    stream.state.can_receive() && stream.receive.phase != Phase::Done && !stream.receive.discard
+}

@@ -1,0 +1,74 @@
+//! The memory of a connection that is no body: frames that wait to be sent, a header block that is arriving, and the field
+//! sections of open streams. What passes 16 KiB is leased from the memory budget.
+
+use crate::config::Config;
+use crate::flow::Lease;
+
+/// What is not leased, in octets.
+const FREE: u64 = 16 << 10;
+
+/// What is beyond that is leased in steps of so many octets.
+const STEP: u64 = 16 << 10;
+
+/// The lease of that memory.
+#[derive(Debug)]
+pub(super) struct Overhead {
+    lease: Lease,
+    /// Octets of frames on the list that the transport is writing.
+    listed: u64,
+    /// Whether all of it could be leased.
+    is_covered: bool,
+}
+
+impl Overhead {
+    pub(super) fn new(config: &Config) -> Self {
+        Overhead {
+            lease: Lease::of_memory(config.budget.as_ref(), config.share.as_ref()),
+            listed: 0,
+            is_covered: true,
+        }
+    }
+
+    /// Whether all of it could be leased.
+    #[inline]
+    pub(super) fn is_covered(&self) -> bool {
+        self.is_covered
+    }
+
+    pub(super) fn leased(&self) -> u64 {
+        self.lease.held()
+    }
+
+    /// So many octets of frames, DATA apart, are on the list that the transport is writing.
+    pub(super) fn list(&mut self, octets: usize) {
+        self.listed = octets as u64;
+    }
+
+    /// As far as they may be among the `unsent` octets of the list.
+    pub(super) fn listed(&self, unsent: u64) -> u64 {
+        self.listed.min(unsent)
+    }
+
+    /// Leases memory for so many octets, or gives back what is over.
+    #[inline]
+    pub(super) fn cover(&mut self, octets: u64) {
+        if octets <= FREE && self.lease.held() == 0 {
+            self.is_covered = true;
+            return;
+        }
+        self.cover_by_lease(octets);
+    }
+
+    fn cover_by_lease(&mut self, octets: u64) {
+        let needed = octets.saturating_sub(FREE);
+        if needed > self.lease.held() {
+            let more = (needed - self.lease.held()).next_multiple_of(STEP);
+            self.is_covered = self.lease.grow(more);
+            return;
+        }
+        self.is_covered = true;
+        if self.lease.held() - needed >= 2 * STEP || needed == 0 {
+            self.lease.shrink_to(needed.next_multiple_of(STEP));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What the owner reads, and the credit that goes back to the peer.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::Connection;
+use crate::error::UsageError;
+use crate::event::ReadState;
+use crate::flow::WindowSize;
+use crate::id::StreamId;
+use crate::stream::{Phase, State};
+
+impl Connection {
+    /// Takes everything that a stream has received, by reference. The bytes count against the windows until they are
+    /// released by [`Self::release_credit`].
+    ///
+    /// # Errors
+    /// [`UsageError::UnknownStream`].
+    pub fn read(&mut self, stream: StreamId, into: &mut VecDeque<Bytes>) -> Result<ReadState, UsageError> {
+        let mut stream = self.streams.by_id(stream).ok_or(UsageError::UnknownStream)?;
+        let state = stream.state;
+        let half = &mut stream.receive;
+        half.announced = false;
+        self.flow.lend(half.queue.drain_into(into) as u64);
+        Ok(match (half.phase, state) {
+            (Phase::Done, _) => match half.trailers.take() {
+                Some(trailers) => ReadState::Trailers(*trailers),
+                None => ReadState::End,
+            },
+            (_, State::Closed(_)) => ReadState::Reset,
+            _ => ReadState::Open,
+        })
+    }
+
+    /// Gives back the credit of `bytes` that were read from `stream`, for the stream and for the connection. Of a
+    /// stream that is gone only the connection's counts.
+    pub fn release_credit(&mut self, stream: StreamId, bytes: u64) {
+        self.release_stream_credit(stream, bytes);
+        self.release_connection_credit(bytes);
+    }
+
+    /// Gives back the credit of `bytes` for the stream alone; the connection's follows by
+    /// [`Self::release_connection_credit`].
+    pub fn release_stream_credit(&mut self, stream: StreamId, bytes: u64) {
+        if let Some(mut stream) = self.streams.by_id(stream) {
+            if stream.receive.phase == Phase::Done {
+                // The peer has sent all of it: until now it was the owner that had not read it.
+                stream.settle_receiving(self.flow.window(), self.pings.minimum(), self.now);
+            }
+            stream.receive.window.consume(bytes);
+            stream.list_refill();
+        }
+    }
+
+    /// Gives back the credit of `bytes` for the connection alone, of whatever streams they were; never more than were
+    /// read.
+    pub fn release_connection_credit(&mut self, bytes: u64) {
+        self.account_reading();
+        self.flow.give_back(bytes);
+        self.balance();
+        self.rest();
+    }
+
+    /// How many bytes have to be released before a WINDOW_UPDATE for the connection is due.
+    pub fn connection_release_until_due(&self) -> u64 {
+        self.flow.until_refill_due()
+    }
+
+    /// How many bytes of a stream have to be released before its WINDOW_UPDATE is due; none when no more are needed.
+    pub fn stream_release_until_due(&self, stream: StreamId) -> Option<u64> {
+        let half = &self.streams.view(stream)?.receive;
+        (half.phase != Phase::Done).then(|| half.window.until_due())
+    }
+
+    /// Raises the receive window of the connection, at once and for good.
+    ///
+    /// # Errors
+    /// [`UsageError::WindowShrinks`] when `size` is smaller than it is, [`UsageError::BudgetExhausted`] when the budget
+    /// has no room for it; nothing happens when it is the same.
+    pub fn grow_receive_window(&mut self, size: WindowSize) -> Result<(), UsageError> {
+        let before = self.flow.window().size();
+        if size < before {
+            return Err(UsageError::WindowShrinks);
+        }
+        if size > before && !self.shutdown.has_failed() {
+            if !self.flow.grow(size) {
+                return Err(UsageError::BudgetExhausted);
+            }
+            self.refill_connection();
+        }
+        Ok(())
+    }
+
+    /// Raises the receive window of one stream, at once and for good.
+    ///
+    /// # Errors
+    /// [`UsageError::UnknownStream`], or [`UsageError::WindowShrinks`] when `size` is smaller than it is.
+    pub fn grow_stream_receive_window(
+        &mut self,
+        stream: StreamId,
+        size: WindowSize,
+    ) -> Result<(), UsageError> {
+        let mut stream = self.streams.by_id(stream).ok_or(UsageError::UnknownStream)?;
+        let before = stream.receive.window.size();
+        if size < before {
+            return Err(UsageError::WindowShrinks);
+        }
+        if size > before {
+            stream.resize_window(size);
+            stream.refill(&mut self.writer, self.now, self.pings.minimum());
+        }
+        Ok(())
+    }
+
+    /// Writes the connection's WINDOW_UPDATE for all that may be advertised.
+    pub(super) fn refill_connection(&mut self) {
+        if !self.shutdown.has_failed() {
+            self.flow.refill(&mut self.writer, self.now, self.pings.minimum());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What is remembered of streams that are closed and not stored any more.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::error::Side;
+use crate::id::StreamId;
+
+/// What is known of a stream that is neither stored nor idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::connection) enum Past {
+    /// Both sides ended it.
+    Finished,
+    /// One side reset it.
+    Reset(Side),
+    /// The peer never opened it, and closed it by opening a later one (RFC 9113 section 5.1.1).
+    Skipped,
+    /// Reset or finished, too long ago to tell.
+    Forgotten,
+}
+
+/// How streams were closed that are not stored any more.
+///
+/// A stream that we reset may still get frames that the peer sent before it knew, and they are no error (RFC 9113
+/// section 5.1, closed). The memory is bounded: [`ClosedLog::RESETS`] streams of eight octets and
+/// [`ClosedLog::GAPS`] gaps, the oldest being forgotten.
+#[derive(Debug, Default)]
+pub(in crate::connection) struct ClosedLog {
+    /// None before the first reset or gap: most connections have neither.
+    log: Option<Box<Log>>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    /// Oldest first.
+    resets: VecDeque<StreamId>,
+    /// By which side each of them was reset last, and how often it stands among them. A frame on such a stream is looked
+    /// up here, not searched for.
+    sides: BTreeMap<StreamId, (Side, u32)>,
+    /// The first and the last identifier of each run that was left out, in the order of identifiers.
+    gaps: VecDeque<(u32, u32)>,
+    /// The highest stream whose reset was forgotten; 0 for none.
+    forgotten: u32,
+}
+
+impl ClosedLog {
+    const RESETS: usize = 1_024;
+    const GAPS: usize = 64;
+
+    pub(in crate::connection) fn remember(&mut self, id: StreamId, by: Side) {
+        let log = self.log.get_or_insert_default();
+        if log.resets.len() == Self::RESETS {
+            if let Some(oldest) = log.resets.pop_front() {
+                log.forget(oldest);
+            }
+        }
+        log.resets.push_back(id);
+        let (side, count) = log.sides.entry(id).or_insert((by, 0));
+        *side = by;
+        *count += 1;
+    }
+
+    /// The peer opened `id` after `highest` (0 for none) and left out what is between.
+    #[inline]
+    pub(in crate::connection) fn open(&mut self, highest: u32, id: StreamId) {
+        let next = if highest == 0 { 1 } else { highest + 2 };
+        if id.value() <= next {
+            return;
+        }
+        let log = self.log.get_or_insert_default();
+        if log.gaps.len() == Self::GAPS {
+            log.gaps.pop_front();
+        }
+        log.gaps.push_back((next, id.value() - 2));
+    }
+
+    /// What became of a stream that is not stored and not idle.
+    pub(in crate::connection) fn past(&self, id: StreamId) -> Past {
+        let Some(log) = &self.log else {
+            return Past::Finished;
+        };
+        if let Some(&(by, _)) = log.sides.get(&id) {
+            return Past::Reset(by);
+        }
+        let gap = log.gaps.partition_point(|&(_, last)| last < id.value());
+        if log.gaps.get(gap).is_some_and(|&(first, _)| first <= id.value()) {
+            return Past::Skipped;
+        }
+        match id.value() <= log.forgotten {
+            true => Past::Forgotten,
+            false => Past::Finished,
+        }
+    }
+}
+
+impl Log {
+    fn forget(&mut self, id: StreamId) {
+        self.forgotten = self.forgotten.max(id.value());
+        if let Entry::Occupied(mut entry) = self.sides.entry(id) {
+            let (_, count) = entry.get_mut();
+            *count -= 1;
+            if *count == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u32) -> StreamId {
+        StreamId::new(number).expect("not 0")
+    }
+
+    #[test]
+    fn of_streams_that_were_left_out_the_latest_64_runs_are_known() {
+        let mut log = ClosedLog::default();
+        // 3, 7, 11 and so on are opened; each leaves out the one before it.
+        for opened in 0..64 {
+            let highest = if opened == 0 { 0 } else { 4 * opened - 1 };
+            log.open(highest, id(4 * opened + 3));
+        }
+        assert_eq!((log.past(id(1)), log.past(id(5))), (Past::Skipped, Past::Skipped));
+        assert_eq!(log.past(id(253)), Past::Skipped);
+        log.open(255, id(259));
+        assert_eq!(
+            (log.past(id(1)), log.past(id(5))),
+            (Past::Finished, Past::Skipped)
+        );
+        assert_eq!(log.past(id(257)), Past::Skipped);
+        for opened in [3, 7, 255, 259] {
+            assert_eq!(log.past(id(opened)), Past::Finished);
+        }
+        // The next one leaves none out.
+        log.open(259, id(261));
+        assert_eq!(
+            (log.past(id(5)), log.past(id(261))),
+            (Past::Skipped, Past::Finished)
+        );
+    }
+
+    #[test]
+    fn the_newest_reset_of_a_stream_counts_until_the_last_one_is_forgotten() {
+        let mut log = ClosedLog::default();
+        log.open(0, id(9));
+        log.open(9, id(15));
+        log.remember(id(9), Side::Local);
+        log.remember(id(9), Side::Peer);
+        assert_eq!(log.past(id(9)), Past::Reset(Side::Peer));
+        for (stream, past) in [
+            (1, Past::Skipped),
+            (7, Past::Skipped),
+            (11, Past::Skipped),
+            (13, Past::Skipped),
+            (15, Past::Finished),
+        ] {
+            assert_eq!(log.past(id(stream)), past, "stream {stream}");
+        }
+        for number in 0..ClosedLog::RESETS as u32 - 1 {
+            log.remember(id(101 + 2 * number), Side::Peer);
+        }
+        assert_eq!(log.past(id(9)), Past::Reset(Side::Peer));
+        log.remember(id(99), Side::Local);
+        assert_eq!(log.past(id(9)), Past::Forgotten);
+        let log = log.log.expect("there were resets");
+        assert_eq!(log.sides.len(), log.resets.len());
+    }
+}

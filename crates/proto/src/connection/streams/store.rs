@@ -1,0 +1,209 @@
+//! The streams of a connection, by identifier and by slot.
+
+#[cfg(debug_assertions)]
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use slab::Slab;
+
+use crate::id::{Key, StreamId, StreamMap};
+use crate::stream::Stream;
+
+/// All streams that are not removed.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    /// In boxes: a stream of some hundred octets is moved once.
+    slots: Slab<Box<Stream>>,
+    /// The slots that are taken, in no order. An iteration passes no free slots, of which a peer may have left thousands.
+    taken: Vec<u32>,
+    by_id: StreamMap<u32>,
+    /// The stream that was inserted or looked up last. The next frame is mostly on it, and needs no hash.
+    last: Option<Key>,
+    /// How many streams were looked up or gone through, for the tests of what a frame costs.
+    #[cfg(debug_assertions)]
+    touched: AtomicU64,
+}
+
+impl Store {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    #[cfg(debug_assertions)]
+    pub(super) fn touched(&self) -> u64 {
+        self.touched.load(Ordering::Relaxed)
+    }
+
+    /// A stream is looked up or passed.
+    #[inline]
+    fn touch(&self) {
+        #[cfg(debug_assertions)]
+        self.touched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes all streams.
+    pub(super) fn clear(&mut self) {
+        *self = Store {
+            #[cfg(debug_assertions)]
+            touched: AtomicU64::new(self.touched()),
+            ..Store::default()
+        };
+    }
+
+    pub(super) fn insert(&mut self, mut stream: Box<Stream>) -> Key {
+        let id = stream.id;
+        stream.place = self.taken.len() as u32;
+        // A slab of 2^32 streams does not fit any memory.
+        let slot = self.slots.insert(stream) as u32;
+        self.taken.push(slot);
+        self.by_id.insert(id, slot);
+        let key = Key::new(slot, id);
+        self.last = Some(key);
+        key
+    }
+
+    #[inline]
+    pub(super) fn find(&self, id: StreamId) -> Option<Key> {
+        self.touch();
+        match self.last {
+            Some(last) if last.id() == id => Some(last),
+            _ => self.search(id),
+        }
+    }
+
+    fn search(&self, id: StreamId) -> Option<Key> {
+        self.by_id.get(&id).map(|&slot| Key::new(slot, id))
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Stream> {
+        self.touch();
+        let stream = self.slots.get_mut(key.slot())?;
+        (stream.id == key.id()).then_some(stream)
+    }
+
+    #[inline]
+    pub(super) fn by_id(&mut self, id: StreamId) -> Option<(Key, &mut Stream)> {
+        let key = self.find(id)?;
+        self.last = Some(key);
+        self.get_mut(key).map(|stream| (key, stream))
+    }
+
+    /// The stream of this identifier, without a note that it was looked up.
+    pub(super) fn view(&self, id: StreamId) -> Option<&Stream> {
+        let key = self.find(id)?;
+        // `find` returns keys of stored streams only.
+        self.slots.get(key.slot()).map(|stream| &**stream)
+    }
+
+    pub(super) fn remove(&mut self, key: Key) -> Option<Box<Stream>> {
+        self.get_mut(key)?;
+        let stream = self.slots.try_remove(key.slot())?;
+        self.by_id.remove(&key.id());
+        self.last = self.last.filter(|&last| last != key);
+        let place = stream.place;
+        self.taken.swap_remove(place as usize);
+        // The last one has its place now.
+        let moved = self.taken.get(place as usize);
+        if let Some(stream) = moved.and_then(|&slot| self.slots.get_mut(slot as usize)) {
+            stream.place = place;
+        }
+        Some(stream)
+    }
+
+    /// Gives back the memory of streams that are gone.
+    pub(super) fn trim(&mut self) {
+        self.slots.shrink_to_fit();
+        self.taken.shrink_to_fit();
+        self.by_id.shrink_to_fit();
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        let streams = self.taken.iter().map(|&slot| self.slots.get(slot as usize));
+        streams.flatten().map(|stream| {
+            self.touch();
+            &**stream
+        })
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.slots.iter_mut().map(|(_, stream)| &mut **stream)
+    }
+
+    /// The stream at this place of the iteration.
+    pub(super) fn at(&mut self, place: usize) -> Option<(Key, &mut Stream)> {
+        self.touch();
+        let slot = *self.taken.get(place)?;
+        let stream = self.slots.get_mut(slot as usize)?;
+        Some((Key::new(slot, stream.id), stream))
+    }
+
+    pub(super) fn keys(&self) -> Vec<Key> {
+        let streams = self.taken.iter().filter_map(|&slot| {
+            let id = self.slots.get(slot as usize)?.id;
+            Some(Key::new(slot, id))
+        });
+        streams.inspect(|_| self.touch()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{DEFAULT_WINDOW, ReceiveWindow, Refill, SendCredit};
+    use crate::stream::State;
+    use crate::time::Time;
+
+    fn id(number: u32) -> StreamId {
+        StreamId::new(number).expect("not 0")
+    }
+
+    fn filled(count: u32) -> (Store, Vec<Key>) {
+        let mut store = Store::default();
+        let keys = (0..count).map(|index| {
+            let window = ReceiveWindow::new(1, DEFAULT_WINDOW, Refill::default());
+            let credit = SendCredit::new(1);
+            let stream = Stream::new(id(2 * index + 1), State::Open, window, credit, Time::ZERO);
+            store.insert(Box::new(stream))
+        });
+        let keys = keys.collect();
+        (store, keys)
+    }
+
+    #[test]
+    fn going_through_the_streams_passes_each_that_is_there_once() {
+        let (mut store, keys) = filled(10);
+        for gone in [9, 0, 4, 5, 8] {
+            store.remove(keys[gone]);
+        }
+        let mut left: Vec<u32> = store.iter().map(|stream| stream.id.value()).collect();
+        let same: Vec<u32> = store.keys().iter().map(|key| key.id().value()).collect();
+        assert_eq!(left, same);
+        left.sort_unstable();
+        assert_eq!(left, [3, 5, 7, 13, 15]);
+        assert_eq!(store.at(5).map(|(key, _)| key), None);
+        for key in store.keys() {
+            store.remove(key);
+        }
+        assert_eq!((store.len(), store.iter().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_stream_that_is_gone_is_not_found_though_it_was_looked_up_last() {
+        let (mut store, keys) = filled(3);
+        for &key in &keys {
+            assert_eq!(store.by_id(key.id()).map(|(found, _)| found), Some(key));
+            for &other in &keys {
+                assert_eq!(store.find(other.id()), Some(other), "after {key:?}");
+            }
+        }
+        // The last one by another look-up, the first one after it was found.
+        store.remove(keys[1]);
+        assert_eq!(store.find(keys[2].id()), Some(keys[2]));
+        store.remove(keys[2]);
+        assert!(store.by_id(keys[0].id()).is_some());
+        store.remove(keys[0]);
+        for &key in &keys {
+            assert_eq!(store.find(key.id()), None);
+            assert!(store.by_id(key.id()).is_none());
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! How long the peer may take, and what happens when it takes longer: SETTINGS acknowledged, header blocks whole, bodies
+//! that go on, output that is read, a connection that is used, and a peer that is there at all.
+//!
+//! A look compares counters with what they were at the last one, so that a limit acts up to a quarter later than it says.
+
+use core::time::Duration;
+
+use super::Connection;
+use super::deadlines::LEAST_PROGRESS;
+use super::ping::Pings;
+use crate::error::{
+    BODY_HALTED, ConnectionError, ErrorCode, HALF_CLOSED, HEADERS_DRIBBLE, NO_RESPONSE, NO_STREAMS,
+    NOT_TAKEN, PEER_GONE, Side, StreamError, WINDOW_CLOSED,
+};
+use crate::role::Role;
+use crate::stream::{Phase, State, Stream};
+use crate::time::Time;
+
+/// How often a PING is written to a client that has ended its half of the transport.
+const HALF_CLOSE_PROBE: Duration = Duration::from_secs(1);
+
+impl Connection {
+    /// How many octets of what [`Self::transmit`] gave the transport has not taken yet. An owner that says it, whenever
+    /// a write was cut short, has a peer that does not read ended by [`crate::Config::send_timeout`].
+    pub fn socket_holds(&mut self, octets: usize, now: Time) {
+        self.see(now);
+        self.deadlines.hold(octets as u64);
+        if let Some(limit) = self.config.send_timeout.filter(|_| octets > 0) {
+            self.deadlines.look_at(self.now + limit / 4);
+        }
+    }
+
+    /// Sends a PING by which [`Self::round_trip`] is measured anew (RFC 9113 section 6.7); whether it did: not while one is under
+    /// way, before the peer's SETTINGS have come, or once the connection has failed.
+    ///
+    /// A connection whose windows are used does so by itself each ten seconds; this is for whoever has more to decide by it.
+    pub fn measure_round_trip(&mut self, now: Time) -> bool {
+        self.see(now);
+        if self.shutdown.has_failed() || !self.settings.is_received() {
+            return false;
+        }
+        self.pings.measure(&mut self.writer, self.now)
+    }
+
+    /// A frame or a header block is whole.
+    #[inline]
+    pub(super) fn note_whole(&mut self) {
+        if !self.reader.is_within_block() {
+            self.deadlines.frame_ends();
+        }
+    }
+
+    /// A batch of octets ends here, within a frame other than DATA or a header block, or not.
+    pub(super) fn note_batch_end(&mut self) {
+        match self.reader.is_within_frame() {
+            true => self
+                .deadlines
+                .frame_continues(self.config.header_timeout, self.now),
+            false => self.deadlines.frame_ends(),
+        }
+    }
+
+    /// A stream begins: its limits run from now.
+    pub(super) fn watch_streams(&mut self) {
+        if self.streams.is_empty() {
+            self.pings.forget_silence(self.now);
+        }
+        let least = [self.stream_look(), self.keep_alive().map(|(silence, _)| silence)]
+            .into_iter()
+            .flatten()
+            .min();
+        if let Some(wait) = least {
+            self.deadlines.look_at(self.now + wait);
+        }
+    }
+
+    /// Says when to look first, as things stand now.
+    pub(super) fn watch_beginning(&mut self) {
+        self.deadlines.look_next(self.next_look());
+    }
+
+    /// A graceful shutdown has named the last stream.
+    pub(super) fn watch_drain(&mut self) {
+        if let Some(until) = self.drain_deadline() {
+            self.deadlines.look_at(until);
+        }
+    }
+
+    /// The peer has ended its half of the transport.
+    pub(super) fn watch_half_closed(&mut self) {
+        if let Some(until) = self.half_close_deadline() {
+            self.deadlines.look_at(until.min(self.now + HALF_CLOSE_PROBE));
+        }
+    }
+
+    /// A request waits for the peer to allow another stream.
+    pub(super) fn watch_waiting(&mut self) {
+        if let Some(until) = self.note_denied() {
+            self.deadlines.look_at(until);
+        }
+    }
+
+    fn keep_alive(&self) -> Option<(Duration, bool)> {
+        self.config.keep_alive.resolve(self.role == Role::Server)
+    }
+
+    /// How often streams are looked at.
+    fn stream_look(&self) -> Option<Duration> {
+        let limits = [
+            self.config.body_timeout,
+            self.config.send_timeout,
+            self.response_limit(),
+        ];
+        limits.into_iter().flatten().min().map(|limit| limit / 4)
+    }
+
+    /// How long a server may take for the head of a response.
+    fn response_limit(&self) -> Option<Duration> {
+        self.config.response_timeout.filter(|_| self.role == Role::Client)
+    }
+
+    /// How long a client may leave its connection unused.
+    fn idle_limit(&self) -> Option<Duration> {
+        let ours = self.role == Role::Server && !self.shutdown.has_begun();
+        self.config.idle_timeout.filter(|_| ours)
+    }
+
+    /// Until when streams under way may take.
+    fn drain_deadline(&self) -> Option<Time> {
+        self.shutdown.drain_deadline(self.config.drain_timeout)
+    }
+
+    /// Until when the responses to a client may take that has ended its half of the transport.
+    fn half_close_deadline(&self) -> Option<Time> {
+        self.shutdown.half_close_deadline(self.config.half_close_timeout)
+    }
+
+    /// Until when the peer's SETTINGS have to come.
+    pub(super) fn preface_deadline(&self) -> Option<Time> {
+        let waits = !self.settings.is_received() && !self.shutdown.has_failed();
+        waits.then(|| self.settings.sent() + self.config.preface_timeout)
+    }
+
+    pub(super) fn preface_timeout(&mut self) {
+        if self.preface_deadline().is_some_and(|until| until <= self.now) {
+            self.fail(ConnectionError::protocol(
+                "the peer sent no SETTINGS within the time for its preface (does it speak HTTP/2?)",
+            ));
+        }
+    }
+
+    /// Takes note whether requests wait although no stream is open; until when they may.
+    fn note_denied(&mut self) -> Option<Time> {
+        if self.streams.waiting() == 0 || self.streams.active() > 0 {
+            self.deadlines.allow();
+            return None;
+        }
+        let since = self.deadlines.deny(self.now);
+        Some(since + self.config.stream_wait_timeout?)
+    }
+
+    /// When the first limit could pass, as things stand; conditions that begin later look for themselves.
+    fn next_look(&self) -> Option<Time> {
+        let (now, config) = (self.now, &self.config);
+        let used = !self.streams.is_empty();
+        let settings =
+            (!self.settings.is_acknowledged()).then(|| self.settings.sent() + config.settings_timeout);
+        let idle = self.idle_limit().map(|limit| match used {
+            true => now + limit,
+            false => self.deadlines.idle_deadline(limit),
+        });
+        let alive = self.keep_alive().and_then(|(silence, always)| {
+            if let Some((asked, _)) = self.pings.asked() {
+                return Some(asked + config.keep_alive_timeout);
+            }
+            (used || always).then(|| self.pings.heard() + silence)
+        });
+        let moving = used || self.deadlines.unsent() > 0;
+        let streams = self.stream_look().filter(|_| moving).map(|wait| now + wait);
+        let half_closed = self.half_close_deadline();
+        [
+            settings,
+            self.deadlines.frame_deadline(config.header_timeout),
+            idle,
+            alive,
+            streams,
+            self.drain_deadline(),
+            self.deadlines.denied_deadline(config.stream_wait_timeout),
+            half_closed.map(|at| at.min(now + HALF_CLOSE_PROBE)),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Looks whether a limit has passed, when it is time to look.
+    pub(super) fn watch_deadlines(&mut self) {
+        if !self.deadlines.is_due(self.now) {
+            return;
+        }
+        let checks = [
+            Self::settings_overdue,
+            Self::headers_overdue,
+            Self::peer_is_gone,
+            Self::output_is_stuck,
+            Self::drain_overdue,
+            Self::half_close_overdue,
+        ];
+        for check in checks {
+            if let Some(error) = check(self) {
+                return self.fail(error);
+            }
+        }
+        self.end_halted_streams();
+        self.end_denied_streams();
+        self.end_unused();
+        // Never at once again: what is due and was not acted on has to wait for something else.
+        let next = self.next_look();
+        let least = self.now + Duration::from_millis(1);
+        self.deadlines.look_next(next.map(|next| next.max(least)));
+    }
+
+    fn settings_overdue(&mut self) -> Option<ConnectionError> {
+        let until = self.settings.sent() + self.config.settings_timeout;
+        let overdue = !self.settings.is_acknowledged() && until <= self.now;
+        overdue.then(|| {
+            let error = "our SETTINGS were not acknowledged in time";
+            ConnectionError::peer(ErrorCode::SETTINGS_TIMEOUT, error)
+        })
+    }
+
+    fn headers_overdue(&mut self) -> Option<ConnectionError> {
+        let until = self.deadlines.frame_deadline(self.config.header_timeout)?;
+        let overdue = until <= self.now;
+        overdue.then(|| ConnectionError::peer(ErrorCode::ENHANCE_YOUR_CALM, HEADERS_DRIBBLE))
+    }
+
+    /// Asks a silent peer by PING; ends the connection when it stays silent.
+    fn peer_is_gone(&mut self) -> Option<ConnectionError> {
+        let (silence, always) = self.keep_alive()?;
+        if let Some((asked, taken)) = self.pings.asked() {
+            if self.taken() >= taken + LEAST_PROGRESS {
+                // Over a slow link the PING stands behind what the transport still takes: so long the peer is there.
+                self.pings.ask_from(self.now, self.taken());
+                return None;
+            }
+            let gone = asked + self.config.keep_alive_timeout <= self.now && self.wants_read();
+            return gone.then(|| ConnectionError::peer(ErrorCode::NO_ERROR, PEER_GONE));
+        }
+        let used = !self.streams.is_empty() || always;
+        // Unless we read, it may have spoken.
+        if used && self.pings.heard() + silence <= self.now && self.wants_read() {
+            Pings::keep_alive(&mut self.writer);
+            self.pings.ask_from(self.now, self.taken());
+        }
+        None
+    }
+
+    /// Everything waits for the peer, by the transport or by the connection's window, and it takes too little.
+    fn output_is_stuck(&mut self) -> Option<ConnectionError> {
+        let limit = self.config.send_timeout?;
+        let closed = !self.streams.has_nothing_to_send() && self.flow.credit().usable() == 0;
+        let waits = self.deadlines.unsent() > 0 || closed;
+        let since = self.deadlines.stuck_since(waits, self.taken(), self.now);
+        (since + limit <= self.now).then(|| ConnectionError::peer(ErrorCode::ENHANCE_YOUR_CALM, NOT_TAKEN))
+    }
+
+    /// The octets that the transport has taken.
+    fn taken(&self) -> u64 {
+        self.writer.sent_bytes().saturating_sub(self.deadlines.unsent())
+    }
+
+    /// Writes to a peer that has ended its half of the transport: one that is gone altogether makes a write fail.
+    fn half_close_overdue(&mut self) -> Option<ConnectionError> {
+        if self.half_close_deadline()? <= self.now {
+            return Some(ConnectionError {
+                blame: Side::Local,
+                ..ConnectionError::peer(ErrorCode::NO_ERROR, HALF_CLOSED)
+            });
+        }
+        if self.deadlines.unsent() == 0 {
+            Pings::keep_alive(&mut self.writer);
+        }
+        None
+    }
+
+    fn drain_overdue(&mut self) -> Option<ConnectionError> {
+        let overdue = self.drain_deadline().is_some_and(|until| until <= self.now);
+        overdue.then(|| ConnectionError {
+            blame: Side::Local,
+            ..ConnectionError::peer(
+                ErrorCode::NO_ERROR,
+                "what was under way took longer than a graceful shutdown may",
+            )
+        })
+    }
+
+    /// Resets streams whose heads or bodies do not come, or whose windows stay closed.
+    fn end_halted_streams(&mut self) {
+        if self.stream_look().is_none() {
+            return;
+        }
+        let now = self.now;
+        // While the connection's window is closed, a reader of another stream may be what everybody waits for.
+        let reads = self.wants_read() && self.flow.window().remaining() > 0;
+        let least = self.config.least_body_bytes();
+        let (body, send) = (self.config.body_timeout, self.config.send_timeout);
+        let response = self.response_limit();
+        let mut halted = Vec::new();
+        for stream in self.streams.look_through() {
+            let late = |since: Time, limit: Option<Duration>| limit.is_some_and(|limit| since + limit <= now);
+            let (awaits_head, awaits_body) = (awaits_head(stream), awaits_body(stream));
+            let received = stream.receive.window.received();
+            // More than its window at once is asked of nobody.
+            let least = least.min(u64::from(stream.receive.window.size().bytes())).max(1);
+            let waits = reads && (awaits_body || awaits_head);
+            let since = stream.receive.mark.look(waits, received, least, now);
+            let no_head = awaits_head && late(since, response);
+            let no_body = awaits_body && late(since, body);
+            let sent = stream.send.credit.sent();
+            let blocked = stream.send.window_blocked || stream.send.held_since.is_some();
+            let since = stream.send.mark.look(blocked, sent, LEAST_PROGRESS, now);
+            if no_head {
+                halted.push((stream.id, NO_RESPONSE));
+            } else if no_body {
+                halted.push((stream.id, BODY_HALTED));
+            } else if late(since, send) {
+                halted.push((stream.id, WINDOW_CLOSED));
+            }
+        }
+        for (id, reason) in halted {
+            self.reset_with(StreamError::local(id, ErrorCode::CANCEL, reason));
+        }
+    }
+
+    /// Resets the requests that wait at a peer that allows no stream.
+    fn end_denied_streams(&mut self) {
+        if self.note_denied().is_none_or(|until| until > self.now) {
+            return;
+        }
+        while let Some(stream) = self.streams.pop_waiting() {
+            let id = stream.id;
+            self.reset_with(StreamError::local(id, ErrorCode::CANCEL, NO_STREAMS));
+        }
+    }
+
+    /// Ends a server's connection that nobody uses.
+    fn end_unused(&mut self) {
+        let now = self.now;
+        let overdue = |limit| self.deadlines.idle_deadline(limit) <= now;
+        if self.streams.is_empty() && self.idle_limit().is_some_and(overdue) {
+            self.shutdown(now);
+        }
+    }
+
+    /// Frames that were held back long enough leave as they are.
+    pub(super) fn release_held_frames(&mut self) {
+        let wait = self.config.tiny_frame_wait;
+        while let Some(since) = self.streams.held_since() {
+            if self.now.since(since) < wait {
+                return;
+            }
+            let held = self.streams.pop_held();
+            // Closing a stream takes it off the list.
+            if let Some(mut stream) = held.and_then(|key| self.streams.get(key)) {
+                stream.reschedule(&self.ledgers, self.now);
+            }
+        }
+    }
+}
+
+/// Whether it is the server's turn to answer: the whole request has left.
+fn awaits_head(stream: &Stream) -> bool {
+    stream.receive.phase == Phase::Head && stream.state == State::HalfClosedLocal
+}
+
+/// Whether it is the peer's turn to go on with a body.
+fn awaits_body(stream: &Stream) -> bool {
+    let half = &stream.receive;
+    half.phase == Phase::Body
+        && !half.tunnel
+        && !half.discard
+        && stream.state.can_receive()
+        && half.queue.is_empty()
+        && half.window.remaining() > 0
+}
