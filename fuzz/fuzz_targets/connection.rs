@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arbitrary::Arbitrary;
 use bytes::{Buf, Bytes};
-use fullbore_proto::frame::{HEAD_LENGTH, Head, Kind};
+use fullbore_proto::frame::{FRAME_HEADER_LENGTH, FrameHeader, FrameType};
 use fullbore_proto::{
     Config, Connection, ErrorCode, Event, MemoryBudget, Priority, Refill, Role, StreamId, Time, Transmit,
     WindowSize,
@@ -20,7 +20,7 @@ use libfuzzer_sys::fuzz_target;
 enum Operation {
     /// The peer sends these octets.
     Octets(Vec<u8>),
-    /// The peer sends a frame with a head that fits its payload.
+    /// The peer sends a frame with a header that fits its payload.
     Frame {
         kind: u8,
         flags: u8,
@@ -28,7 +28,7 @@ enum Operation {
         payload: Vec<u8>,
     },
     /// The peer sends a request or a response that is well formed.
-    Head {
+    FrameHeader {
         stream: u8,
         end: bool,
         status: u8,
@@ -148,13 +148,13 @@ fn id(stream: u8) -> StreamId {
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let head = Head {
+    let header = FrameHeader {
         length: payload.len() as u32,
-        kind: Kind(kind),
+        frame_type: FrameType(kind),
         flags: fullbore_proto::frame::Flags(flags),
         stream: StreamId::new(stream),
     };
-    [&head.to_octets()[..], payload].concat()
+    [&header.to_octets()[..], payload].concat()
 }
 
 impl Run {
@@ -186,13 +186,17 @@ impl Run {
             assert!(!self.said_goaway_in_failure || octets.is_empty());
             let mut last = None;
             while octets.has_remaining() {
-                let head = Head::parse(octets.first_chunk::<HEAD_LENGTH>().expect("a head"));
-                octets.advance(HEAD_LENGTH + head.length as usize);
-                assert!(head.length <= 16_384 || head.kind == Kind::GOAWAY);
-                last = Some(head.kind);
+                let header = FrameHeader::parse(
+                    octets
+                        .first_chunk::<FRAME_HEADER_LENGTH>()
+                        .expect("a frame header"),
+                );
+                octets.advance(FRAME_HEADER_LENGTH + header.length as usize);
+                assert!(header.length <= 16_384 || header.frame_type == FrameType::GOAWAY);
+                last = Some(header.frame_type);
             }
             if self.connection.error().is_some() && last.is_some() {
-                assert_eq!(last, Some(Kind::GOAWAY));
+                assert_eq!(last, Some(FrameType::GOAWAY));
                 self.said_goaway_in_failure = true;
             }
             rounds += 1;
@@ -219,7 +223,7 @@ impl Run {
                     Role::Client => vec![0x88 + status % 7],
                 };
                 if status & 0x80 != 0 {
-                    // Trailers, or a head without its beginning.
+                    // Trailers, or a response without its status.
                     block = vec![0, 1, b'x', 1, b'y'];
                 }
                 let octets = frame(1, 4 | u8::from(end), id(stream).value(), &block);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arbitrary::Arbitrary;
 use bytes::{Buf, Bytes};
-use fullbore_proto::frame::{Flags, HEAD_LENGTH, Head, Kind};
+use fullbore_proto::frame::{FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType};
 use fullbore_proto::{Config, Connection, Event, KeepAlive, Limit, Priority, StreamId, Time, Transmit};
 use http::{Request, Response};
 use libfuzzer_sys::fuzz_target;
@@ -67,13 +67,13 @@ struct Input {
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let head = Head {
+    let header = FrameHeader {
         length: payload.len() as u32,
-        kind: Kind(kind),
+        frame_type: FrameType(kind),
         flags: Flags(flags),
         stream: StreamId::new(stream),
     };
-    [&head.to_octets()[..], payload].concat()
+    [&header.to_octets()[..], payload].concat()
 }
 
 struct Run {
@@ -260,8 +260,8 @@ fuzz_target!(|input: Input| {
     let touched = connection.streams_touched() - touched;
     let work = connection.work() - work;
     let sent = connection.stats().sent_frames.total() - before;
-    climb(touched, run.octets + HEAD_LENGTH as u64);
-    climb(work, run.octets + HEAD_LENGTH as u64);
+    climb(touched, run.octets + FRAME_HEADER_LENGTH as u64);
+    climb(work, run.octets + FRAME_HEADER_LENGTH as u64);
     let most_work = WORK_AN_OCTET * run.octets + 2 * opened + 2 * STREAMS_PAID;
     assert!(work <= most_work, "{work} for {} octets", run.octets);
     let most_touched = TOUCHED_AN_OCTET * run.octets

@@ -187,8 +187,8 @@ impl Waited {
             window_updates_sent: frames(|report| {
                 report.stats.connection_refills + report.stats.stream_refills
             }),
-            data_frames_received: frames(|report| report.stats.received_frames.of(fullbore::FrameKind::DATA)),
-            data_frames_sent: frames(|report| report.stats.sent_frames.of(fullbore::FrameKind::DATA)),
+            data_frames_received: frames(|report| report.stats.received_frames.of(fullbore::FrameType::DATA)),
+            data_frames_sent: frames(|report| report.stats.sent_frames.of(fullbore::FrameType::DATA)),
             clause: clause(direction, cause, percent, &figures),
         })
     }

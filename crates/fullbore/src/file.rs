@@ -12,7 +12,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::{Elsewhere, Payload};
+use fullbore_proto::{External, Payload};
 
 /// A file whose ranges are sent, open for reading. It is closed when the last range has left.
 #[derive(Debug)]
@@ -140,21 +140,21 @@ impl FileRange {
 
 impl From<FileRange> for Payload {
     fn from(range: FileRange) -> Self {
-        Elsewhere::new(range.file, range.start, range.length).into()
+        External::new(range.file, range.start, range.length).into()
     }
 }
 
-/// The file of a payload that lies elsewhere.
-pub(crate) fn of_payload(elsewhere: &Elsewhere) -> io::Result<&OpenFile> {
-    match elsewhere.owner().downcast_ref::<OpenFile>() {
+/// The file of a payload that is an external range.
+pub(crate) fn of_payload(range: &External) -> io::Result<&OpenFile> {
+    match range.owner().downcast_ref::<OpenFile>() {
         Some(open) => Ok(open),
         None => Err(io::Error::other("a payload is neither octets nor a file's")),
     }
 }
 
 /// Reads a payload that is next to be sent.
-pub(crate) fn read_payload(elsewhere: &Elsewhere, space: &mut [u8]) -> io::Result<()> {
-    match read_exact_at(of_payload(elsewhere)?.file(), space, elsewhere.start()) {
+pub(crate) fn read_payload(range: &External, space: &mut [u8]) -> io::Result<()> {
+    match read_exact_at(of_payload(range)?.file(), space, range.start()) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(became_shorter()),
         read => read,
     }

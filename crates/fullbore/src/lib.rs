@@ -48,7 +48,7 @@ pub use fullbore_proto::{
 };
 
 pub use fullbore_proto::FrameCounts;
-pub use fullbore_proto::frame::Kind as FrameKind;
+pub use fullbore_proto::FrameType;
 
 pub use self::body::Incoming;
 pub use self::client::{Client, ClientBuilder, OriginStats};

@@ -1,12 +1,12 @@
-//! Frames: their nine-octet head and the payload of each type (RFC 9113 sections 4 and 6, RFC 9218 section 7.1).
+//! Frames: their nine-octet header and the payload of each type (RFC 9113 sections 4 and 6, RFC 9218 section 7.1).
 //!
 //! Parsing borrows the payload and copies nothing; writing appends to a byte vector. What a frame *means* is decided
 //! above, in `connection`. DATA has no parser here, because its payload is delivered piece by piece while it arrives.
 
 mod data;
 mod error;
+mod frame_header;
 mod go_away;
-mod head;
 mod headers;
 mod ping;
 mod priority_update;
@@ -15,8 +15,10 @@ mod settings;
 mod window_update;
 
 pub use self::error::FrameError;
+pub use self::frame_header::{
+    DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType, LARGEST_MAX_FRAME_SIZE,
+};
 pub use self::go_away::GoAway;
-pub use self::head::{DEFAULT_MAX_FRAME_SIZE, Flags, HEAD_LENGTH, Head, Kind, LARGEST_MAX_FRAME_SIZE};
 pub use self::headers::{Continuation, Headers, PriorityFields};
 pub use self::ping::Ping;
 pub use self::priority_update::PriorityUpdate;
@@ -24,8 +26,8 @@ pub use self::reset::ResetStream;
 pub use self::settings::{Setting, Settings, SettingsEntries};
 pub use self::window_update::WindowUpdate;
 
-pub(crate) use self::data::write_head as write_data_head;
-pub(crate) use self::head::PREFACE;
+pub(crate) use self::data::write_head as write_data_header;
+pub(crate) use self::frame_header::PREFACE;
 pub(crate) use self::headers::{patch_header_block, reserve_header_block};
 
 /// A frame other than DATA, with its payload checked for form.
@@ -62,24 +64,24 @@ pub enum Frame<'a> {
 /// or the connection's.
 ///
 /// ```
-/// use fullbore_proto::frame::{Frame, Head, parse};
+/// use fullbore_proto::frame::{Frame, FrameHeader, parse};
 ///
-/// let head = Head::parse(&[0, 0, 4, 8, 0, 0, 0, 0, 1]);
-/// let Ok(Frame::WindowUpdate(update)) = parse(head, &[0, 0, 1, 0]) else { panic!() };
+/// let header = FrameHeader::parse(&[0, 0, 4, 8, 0, 0, 0, 0, 1]);
+/// let Ok(Frame::WindowUpdate(update)) = parse(header, &[0, 0, 1, 0]) else { panic!() };
 /// assert_eq!(update.increment, 256);
 /// ```
-pub fn parse(head: Head, payload: &[u8]) -> Result<Frame<'_>, FrameError> {
-    Ok(match head.kind {
-        Kind::HEADERS => Frame::Headers(Headers::parse(head, payload)?),
-        Kind::PRIORITY => Frame::Priority(PriorityFields::parse_frame(head, payload)?),
-        Kind::RST_STREAM => Frame::Reset(ResetStream::parse(head, payload)?),
-        Kind::SETTINGS => Frame::Settings(Settings::parse(head, payload)?),
-        Kind::PUSH_PROMISE => Frame::PushPromise,
-        Kind::PING => Frame::Ping(Ping::parse(head, payload)?),
-        Kind::GOAWAY => Frame::GoAway(GoAway::parse(head, payload)?),
-        Kind::WINDOW_UPDATE => Frame::WindowUpdate(WindowUpdate::parse(head, payload)?),
-        Kind::CONTINUATION => Frame::Continuation(Continuation::parse(head, payload)?),
-        Kind::PRIORITY_UPDATE => Frame::PriorityUpdate(PriorityUpdate::parse(head, payload)?),
+pub fn parse(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, FrameError> {
+    Ok(match header.frame_type {
+        FrameType::HEADERS => Frame::Headers(Headers::parse(header, payload)?),
+        FrameType::PRIORITY => Frame::Priority(PriorityFields::parse_frame(header, payload)?),
+        FrameType::RST_STREAM => Frame::Reset(ResetStream::parse(header, payload)?),
+        FrameType::SETTINGS => Frame::Settings(Settings::parse(header, payload)?),
+        FrameType::PUSH_PROMISE => Frame::PushPromise,
+        FrameType::PING => Frame::Ping(Ping::parse(header, payload)?),
+        FrameType::GOAWAY => Frame::GoAway(GoAway::parse(header, payload)?),
+        FrameType::WINDOW_UPDATE => Frame::WindowUpdate(WindowUpdate::parse(header, payload)?),
+        FrameType::CONTINUATION => Frame::Continuation(Continuation::parse(header, payload)?),
+        FrameType::PRIORITY_UPDATE => Frame::PriorityUpdate(PriorityUpdate::parse(header, payload)?),
         _ => Frame::Unknown,
     })
 }

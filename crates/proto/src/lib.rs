@@ -46,6 +46,10 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Features
+//! `unstable` (off by default) makes the modules `frame` and `hpack` public, for tests and fuzzers of this repository. They follow
+//! no versioning: any release may change them.
 #![forbid(unsafe_code)]
 
 mod config;
@@ -53,13 +57,21 @@ mod connection;
 mod error;
 mod event;
 mod flow;
+#[cfg(feature = "unstable")]
 pub mod frame;
+#[cfg(not(feature = "unstable"))]
+#[allow(dead_code, unreachable_pub, unused_imports)]
+mod frame;
 mod guard;
+#[cfg(feature = "unstable")]
 pub mod hpack;
+#[cfg(not(feature = "unstable"))]
+#[allow(dead_code, unreachable_pub, unused_imports)]
+mod hpack;
 mod id;
-pub mod message;
+mod message;
 mod payload;
-pub mod priority;
+mod priority;
 mod role;
 mod schedule;
 mod stats;
@@ -74,13 +86,14 @@ pub use self::event::{Event, ReadState};
 pub use self::flow::{
     DEFAULT_WINDOW, Ledger, MemoryBudget, Promise, Refill, RoundTrip, Share, Stall, StreamBudget, WindowSize,
 };
+pub use self::frame::FrameType;
 pub use self::guard::Limit;
 pub use self::id::{IdHasher, IdHashing, StreamId, StreamMap};
-pub use self::message::Protocol;
-pub use self::payload::{Elsewhere, Payload};
+pub use self::message::{InvalidMessage, InvalidProtocol, Protocol};
+pub use self::payload::{External, Payload};
 pub use self::priority::Priority;
 pub use self::role::Role;
 pub use self::schedule::Scheduling;
 pub use self::stats::{FrameCounts, Report, Stats, StreamReport};
 pub use self::time::Time;
-pub use self::transmit::{Part, Transmit};
+pub use self::transmit::{Segment, Transmit};

@@ -1,8 +1,8 @@
-//! What a body is made of on its way out: octets that are here, or octets that lie elsewhere.
+//! The payloads of outgoing DATA: bytes in memory, or external ranges.
 //!
-//! The engine frames payloads and never looks into them. So what is to be sent need not be in memory: its owner may
-//! know of a shorter way for it, from a file to a socket say. `connection::send` takes payloads, `stream::send_queue` keeps
-//! them, `transmit` lists them.
+//! The engine frames payloads and never reads them, so a payload need not be in memory: the owner of the connection may send a
+//! file range to a socket without a copy. `connection::send` takes payloads, `stream::send_queue` queues them, and `transmit`
+//! puts them onto write lists.
 
 use core::any::Any;
 use core::fmt;
@@ -10,82 +10,82 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// A stretch of a body.
+/// A part of a body.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use bytes::Bytes;
-/// use fullbore_proto::{Elsewhere, Payload};
+/// use fullbore_proto::{External, Payload};
 ///
 /// assert_eq!(Payload::from(Bytes::from_static(b"hello")).len(), 5);
 ///
-/// // 16 KiB from octet 4,096 on of whatever the owner of the connection knows under that name.
-/// let elsewhere = Elsewhere::new(Arc::new("a file"), 4_096, 16_384);
-/// assert_eq!(elsewhere.owner().downcast_ref(), Some(&"a file"));
-/// assert_eq!(Payload::from(elsewhere).len(), 16_384);
+/// // 16 KiB from octet 4,096 on of a source that only the owner of the connection knows.
+/// let external = External::new(Arc::new("a file"), 4_096, 16_384);
+/// assert_eq!(external.owner().downcast_ref(), Some(&"a file"));
+/// assert_eq!(Payload::from(external).len(), 16_384);
 /// ```
 #[derive(Debug, Clone)]
 pub enum Payload {
     /// Octets in memory, by reference.
-    Here(Bytes),
-    /// Octets that the owner of the connection can write without having them in memory: see [`crate::Transmit::parts`].
-    Elsewhere(Elsewhere),
+    Memory(Bytes),
+    /// Octets that the owner of the connection can write without having them in memory: see [`crate::Transmit::segments`].
+    External(External),
 }
 
-/// A range of something that the engine does not know.
+/// A range of a source that the engine does not know, such as a file.
 #[derive(Clone)]
-pub struct Elsewhere {
+pub struct External {
     owner: Arc<dyn Any + Send + Sync>,
     start: u64,
     length: usize,
 }
 
-impl Elsewhere {
-    /// `length` octets from `start` on of what `owner` stands for.
+impl External {
+    /// `length` octets of the source `owner`, from `start` on.
     pub fn new(owner: Arc<dyn Any + Send + Sync>, start: u64, length: usize) -> Self {
-        Elsewhere { owner, start, length }
+        External { owner, start, length }
     }
 
-    /// Whose octets they are.
+    /// The source.
     pub fn owner(&self) -> &(dyn Any + Send + Sync) {
         &*self.owner
     }
 
-    /// Where they begin, in octets.
+    /// The offset of the first octet in the source.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// How many they are.
+    /// The number of octets.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether the range is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     /// Whether `other` begins where this ends.
-    pub(crate) fn continues_with(&self, other: &Elsewhere) -> bool {
+    pub(crate) fn continues_with(&self, other: &External) -> bool {
         let end = self.start.checked_add(self.length as u64);
         Arc::ptr_eq(&self.owner, &other.owner) && end == Some(other.start)
     }
 
-    /// Makes it longer by `count`.
+    /// Extends the range by `count` octets.
     pub(crate) fn extend(&mut self, count: usize) {
         self.length += count;
     }
 
-    /// Takes off the first `count`, or all if there are not so many.
-    pub(crate) fn split_to(&mut self, count: usize) -> Elsewhere {
+    /// Splits off the first `count` octets, or all of them if there are fewer.
+    pub(crate) fn split_to(&mut self, count: usize) -> External {
         let mut first = self.clone();
         first.length = count.min(first.length);
         self.advance(count);
         first
     }
 
-    /// Drops the first `count`, or all if there are not so many.
+    /// Drops the first `count` octets, or all of them if there are fewer.
     pub(crate) fn advance(&mut self, count: usize) {
         let count = count.min(self.length);
         self.start = self.start.saturating_add(count as u64);
@@ -93,50 +93,50 @@ impl Elsewhere {
     }
 }
 
-impl fmt::Debug for Elsewhere {
+impl fmt::Debug for External {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Elsewhere { start, length, .. } = self;
-        write!(f, "Elsewhere({length} from {start} on)")
+        let External { start, length, .. } = self;
+        write!(f, "External({length} from {start} on)")
     }
 }
 
 impl Payload {
-    /// How many octets it has.
+    /// The number of octets.
     pub fn len(&self) -> usize {
         match self {
-            Payload::Here(bytes) => bytes.len(),
-            Payload::Elsewhere(elsewhere) => elsewhere.len(),
+            Payload::Memory(bytes) => bytes.len(),
+            Payload::External(external) => external.len(),
         }
     }
 
-    /// Whether it has none.
+    /// Whether the payload is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes off the first `count` octets, of at least so many.
+    /// Splits off the first `count` octets; the caller asks for no more than [`Self::len`].
     pub(crate) fn split_to(&mut self, count: usize) -> Payload {
         match self {
-            Payload::Here(bytes) => Payload::Here(bytes.split_to(count)),
-            Payload::Elsewhere(elsewhere) => Payload::Elsewhere(elsewhere.split_to(count)),
+            Payload::Memory(bytes) => Payload::Memory(bytes.split_to(count)),
+            Payload::External(external) => Payload::External(external.split_to(count)),
         }
     }
 }
 
 impl Default for Payload {
     fn default() -> Self {
-        Payload::Here(Bytes::new())
+        Payload::Memory(Bytes::new())
     }
 }
 
 impl From<Bytes> for Payload {
     fn from(bytes: Bytes) -> Self {
-        Payload::Here(bytes)
+        Payload::Memory(bytes)
     }
 }
 
-impl From<Elsewhere> for Payload {
-    fn from(elsewhere: Elsewhere) -> Self {
-        Payload::Elsewhere(elsewhere)
+impl From<External> for Payload {
+    fn from(external: External) -> Self {
+        Payload::External(external)
     }
 }

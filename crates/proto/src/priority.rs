@@ -26,7 +26,7 @@ impl Priority {
     /// A priority, if `urgency` is from 0, the most urgent, to 7.
     ///
     /// ```
-    /// use fullbore_proto::priority::Priority;
+    /// use fullbore_proto::Priority;
     ///
     /// let priority = Priority::new(1, true).ok_or("urgency is 0 to 7")?;
     /// assert_eq!(priority.to_field_value(), "u=1, i");
@@ -60,7 +60,7 @@ impl Priority {
     /// range has its default (section 4), and what is no dictionary is all defaults.
     ///
     /// ```
-    /// use fullbore_proto::priority::Priority;
+    /// use fullbore_proto::Priority;
     ///
     /// let priority = Priority::parse(b"u=5, i");
     /// assert_eq!((priority.urgency(), priority.incremental()), (5, true));

@@ -1,7 +1,7 @@
 //! What a connection has counted.
 
 use crate::flow::{Ledger, Promise, RoundTrip};
-use crate::frame::Kind;
+use crate::frame::FrameType;
 
 /// Frames by type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -12,8 +12,8 @@ pub struct FrameCounts {
 
 impl FrameCounts {
     /// How many frames of this type; types that the engine does not know are counted together.
-    pub fn of(&self, kind: Kind) -> u64 {
-        self.counts[Self::slot(kind)]
+    pub fn of(&self, frame_type: FrameType) -> u64 {
+        self.counts[Self::slot(frame_type)]
     }
 
     /// How many frames of all types.
@@ -21,12 +21,12 @@ impl FrameCounts {
         self.counts.iter().sum()
     }
 
-    pub(crate) fn add(&mut self, kind: Kind) {
-        self.counts[Self::slot(kind)] += 1;
+    pub(crate) fn add(&mut self, frame_type: FrameType) {
+        self.counts[Self::slot(frame_type)] += 1;
     }
 
-    fn slot(kind: Kind) -> usize {
-        match kind.0 {
+    fn slot(frame_type: FrameType) -> usize {
+        match frame_type.0 {
             known @ 0..=9 => usize::from(known),
             0x10 => 10,
             _ => 11,

@@ -1,21 +1,21 @@
-//! The gather list: what is to be written, frame heads from an arena and payloads by reference.
+//! The write list: frame headers and short payloads in an arena, long payloads by reference.
 //!
-//! `connection::send` fills it, a driver writes it with one vectored write and advances it. It is a [`Buf`], so that a
-//! driver over anything that takes a buffer needs nothing else, as long as all payloads are in memory.
+//! `connection::transmit` fills the list. A driver writes it with one vectored write and advances it. The list is a [`Buf`], and
+//! while all payloads are in memory a driver needs nothing else.
 
 use std::io::IoSlice;
 
 use bytes::Buf;
 
-use crate::payload::{Elsewhere, Payload};
+use crate::payload::{External, Payload};
 
-/// A payload up to this length is copied behind its head: a slice of its own costs the kernel more than the copy.
+/// A payload up to this length is copied behind its frame header: a slice of its own costs the kernel more than the copy.
 const INLINE_PAYLOAD: usize = 1_024;
 
 /// A list of octets to write, in order, as slices of an arena and of payloads.
 ///
-/// Payloads that lie elsewhere have no slices: the [`Buf`] ends before the first of them, although more remains. Whoever sends
-/// such payloads goes through [`Self::parts`], or has them read by [`Self::fetch`].
+/// External payloads have no slices: the chunks of the [`Buf`] end before the first of them, although more remains. A driver
+/// that sends such payloads uses [`Self::segments`], or reads them into the list with [`Self::fetch`].
 ///
 /// ```
 /// use bytes::Buf;
@@ -29,8 +29,8 @@ pub struct Transmit {
     /// Heads, control frames and short payloads.
     arena: Vec<u8>,
     /// The segments, in the order in which they leave. The last run of the arena is not among them until it is sealed.
-    segments: Vec<Segment>,
-    /// Octets that lay elsewhere, as far as they are next. It keeps its length, so that its octets are zeroed only once.
+    segments: Vec<Stored>,
+    /// The octets of external payloads that [`Self::fetch`] has read. It keeps its length, so it is zeroed only once.
     fetched: Vec<u8>,
     /// Where the unsealed run of the arena begins.
     sealed: usize,
@@ -40,21 +40,21 @@ pub struct Transmit {
     remaining: usize,
 }
 
-/// A stretch of what is to be written.
+/// A segment of a write list.
 #[derive(Debug, Clone, Copy)]
-pub enum Part<'a> {
+pub enum Segment<'a> {
     /// Octets, perhaps none.
-    Here(&'a [u8]),
+    Memory(&'a [u8]),
     /// Octets that the owner of the connection can write without having them in memory.
-    Elsewhere(&'a Elsewhere),
+    External(&'a External),
 }
 
-impl Part<'_> {
+impl Segment<'_> {
     /// How many octets it has.
     pub fn len(&self) -> usize {
         match self {
-            Part::Here(octets) => octets.len(),
-            Part::Elsewhere(elsewhere) => elsewhere.len(),
+            Segment::Memory(octets) => octets.len(),
+            Segment::External(external) => external.len(),
         }
     }
 
@@ -65,7 +65,7 @@ impl Part<'_> {
 }
 
 #[derive(Debug)]
-enum Segment {
+enum Stored {
     Arena {
         start: usize,
         end: usize,
@@ -74,7 +74,7 @@ enum Segment {
     Fetched {
         start: usize,
         end: usize,
-        from: Elsewhere,
+        from: External,
     },
     Payload(Payload),
 }
@@ -95,8 +95,8 @@ impl Transmit {
         let mut left = most;
         let mut count = 0;
         let here = self.segments[self.first..].iter();
-        let here = here.map_while(|segment| (!segment.is_elsewhere()).then(|| segment.slice(self)));
-        let tail = match self.leads_elsewhere() {
+        let here = here.map_while(|segment| (!segment.is_external()).then(|| segment.slice(self)));
+        let tail = match self.has_external() {
             true => &[],
             false => &self.arena[self.sealed..],
         };
@@ -112,30 +112,30 @@ impl Transmit {
         count
     }
 
-    /// What is to be written, in order, for who can write what lies elsewhere too. [`Buf::advance`] says how much of it was.
-    pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+    /// What is to be written, in order, external payloads among it. [`Buf::advance`] takes off what was written.
+    pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
         let sealed = self.segments[self.first..].iter().map(|segment| match segment {
-            Segment::Payload(Payload::Elsewhere(elsewhere)) => Part::Elsewhere(elsewhere),
-            here => Part::Here(here.slice(self)),
+            Stored::Payload(Payload::External(external)) => Segment::External(external),
+            here => Segment::Memory(here.slice(self)),
         });
-        sealed.chain([Part::Here(&self.arena[self.sealed..])])
+        sealed.chain([Segment::Memory(&self.arena[self.sealed..])])
     }
 
-    /// Whether something that lies elsewhere is on the list: what is written before it is no end.
-    pub fn leads_elsewhere(&self) -> bool {
-        self.segments[self.first..].iter().any(Segment::is_elsewhere)
+    /// Whether an external payload is on the list: the chunks before it are not all that remains.
+    pub fn has_external(&self) -> bool {
+        self.segments[self.first..].iter().any(Stored::is_external)
     }
 
-    /// Reads what lies elsewhere among the next `most` octets of the list, unless something that was read so is still to be
-    /// written: then nothing. Adjacent ranges of the same place are read at once. The list has room for `most` octets from then on,
-    /// until [`Self::unfetch`].
+    /// Reads the external payloads among the next `most` octets of the list. Does nothing while octets that an earlier call read
+    /// are not written. Adjacent ranges of one source are read at once. The list keeps a buffer of `most` octets until
+    /// [`Self::unfetch`].
     ///
     /// # Errors
-    /// What `read` failed with. The list is of no use then.
+    /// The error of `read`. The list is unusable then.
     pub fn fetch<E>(
         &mut self,
         most: usize,
-        mut read: impl FnMut(&Elsewhere, &mut [u8]) -> Result<(), E>,
+        mut read: impl FnMut(&External, &mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.has_fetched() {
             return Ok(());
@@ -145,13 +145,13 @@ impl Transmit {
         }
         let (mut left, mut end, mut index) = (most, 0, self.first);
         // What is to be read next, which goes to the end of what was read.
-        let mut run: Option<Elsewhere> = None;
+        let mut run: Option<External> = None;
         while left > 0 {
             let Some(segment) = self.segments.get_mut(index) else {
                 break;
             };
             index += 1;
-            let Segment::Payload(Payload::Elsewhere(payload)) = segment else {
+            let Stored::Payload(Payload::External(payload)) = segment else {
                 left = left.saturating_sub(segment.len());
                 continue;
             };
@@ -160,7 +160,7 @@ impl Transmit {
             left -= length;
             let rest = core::mem::replace(
                 segment,
-                Segment::Fetched {
+                Stored::Fetched {
                     start: end,
                     end: end + length,
                     from: first.clone(),
@@ -193,8 +193,8 @@ impl Transmit {
     /// any. It is read again when it is next to be written.
     pub fn unfetch(&mut self) -> Vec<u8> {
         for segment in &mut self.segments[self.first..] {
-            if let Segment::Fetched { from, .. } = segment {
-                *segment = Segment::Payload(Payload::Elsewhere(from.clone()));
+            if let Stored::Fetched { from, .. } = segment {
+                *segment = Stored::Payload(Payload::External(from.clone()));
             }
         }
         core::mem::take(&mut self.fetched)
@@ -218,7 +218,7 @@ impl Transmit {
         let unwritten = &self.segments[self.first..];
         unwritten
             .iter()
-            .any(|segment| matches!(segment, Segment::Fetched { .. }))
+            .any(|segment| matches!(segment, Stored::Fetched { .. }))
     }
 
     /// Appends to the arena whatever `write` appends.
@@ -236,7 +236,7 @@ impl Transmit {
     /// Appends a payload, by reference unless it is short.
     #[inline]
     pub(crate) fn put_payload(&mut self, payload: Payload) {
-        if let Payload::Here(bytes) = &payload {
+        if let Payload::Memory(bytes) = &payload {
             if bytes.len() <= INLINE_PAYLOAD {
                 self.put(|arena| arena.extend_from_slice(bytes));
                 return;
@@ -244,13 +244,13 @@ impl Transmit {
         }
         self.seal();
         self.remaining += payload.len();
-        self.segments.push(Segment::Payload(payload));
+        self.segments.push(Stored::Payload(payload));
     }
 
     /// Closes the run of arena octets, so that what follows stands behind it.
     fn seal(&mut self) {
         if self.sealed < self.arena.len() {
-            self.segments.push(Segment::Arena {
+            self.segments.push(Stored::Arena {
                 start: self.sealed,
                 end: self.arena.len(),
             });
@@ -267,37 +267,37 @@ impl Transmit {
     }
 }
 
-impl Segment {
+impl Stored {
     /// The octets, as far as they are here.
     fn slice<'a>(&'a self, list: &'a Transmit) -> &'a [u8] {
         match self {
-            Segment::Arena { start, end } => &list.arena[*start..*end],
-            Segment::Fetched { start, end, .. } => &list.fetched[*start..*end],
-            Segment::Payload(Payload::Here(bytes)) => bytes,
-            Segment::Payload(Payload::Elsewhere(_)) => &[],
+            Stored::Arena { start, end } => &list.arena[*start..*end],
+            Stored::Fetched { start, end, .. } => &list.fetched[*start..*end],
+            Stored::Payload(Payload::Memory(bytes)) => bytes,
+            Stored::Payload(Payload::External(_)) => &[],
         }
     }
 
     fn len(&self) -> usize {
         match self {
-            Segment::Arena { start, end } | Segment::Fetched { start, end, .. } => end - start,
-            Segment::Payload(payload) => payload.len(),
+            Stored::Arena { start, end } | Stored::Fetched { start, end, .. } => end - start,
+            Stored::Payload(payload) => payload.len(),
         }
     }
 
-    fn is_elsewhere(&self) -> bool {
-        matches!(self, Segment::Payload(Payload::Elsewhere(_)))
+    fn is_external(&self) -> bool {
+        matches!(self, Stored::Payload(Payload::External(_)))
     }
 
     fn advance(&mut self, count: usize) {
         match self {
-            Segment::Arena { start, .. } => *start += count,
-            Segment::Fetched { start, from, .. } => {
+            Stored::Arena { start, .. } => *start += count,
+            Stored::Fetched { start, from, .. } => {
                 *start += count;
                 from.advance(count);
             }
-            Segment::Payload(Payload::Here(bytes)) => bytes.advance(count),
-            Segment::Payload(Payload::Elsewhere(elsewhere)) => elsewhere.advance(count),
+            Stored::Payload(Payload::Memory(bytes)) => bytes.advance(count),
+            Stored::Payload(Payload::External(external)) => external.advance(count),
         }
     }
 }
@@ -337,7 +337,7 @@ impl Buf for Transmit {
             }
             count -= length;
             // Let go of the payload at once: its memory may be a whole slab.
-            *segment = Segment::Arena { start: 0, end: 0 };
+            *segment = Stored::Arena { start: 0, end: 0 };
             self.first += 1;
         }
     }
@@ -410,24 +410,24 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_stands_where_it_belongs() {
+    fn external_payloads_keep_their_place() {
         let mut out = Transmit::new();
         out.put(|arena| arena.extend_from_slice(b"head"));
-        out.put_payload(Elsewhere::new(Arc::new(()), 50, 3).into());
+        out.put_payload(External::new(Arc::new(()), 50, 3).into());
         out.put(|arena| arena.extend_from_slice(b"next"));
         assert_eq!((out.remaining(), out.slices()), (11, 3));
 
-        // What is next, when that lies elsewhere.
-        let place = |out: &Transmit| match out.parts().next() {
-            Some(Part::Elsewhere(at)) => Some((at.start(), at.len())),
+        // What is next, when that lies external.
+        let place = |out: &Transmit| match out.segments().next() {
+            Some(Segment::External(at)) => Some((at.start(), at.len())),
             _ => None,
         };
-        let all: Vec<_> = out.parts().map(|part| (part.len(), part.is_empty())).collect();
+        let all: Vec<_> = out.segments().map(|part| (part.len(), part.is_empty())).collect();
         assert_eq!(all, [(4, false), (3, false), (4, false)]);
         let mut slices = [IoSlice::new(&[]); 4];
         assert_eq!(out.chunks_vectored(&mut slices), 1);
         assert_eq!(&*slices[0], b"head");
-        assert!(place(&out).is_none() && out.leads_elsewhere());
+        assert!(place(&out).is_none() && out.has_external());
         out.advance(4);
 
         // It is written in two parts.
@@ -436,11 +436,11 @@ mod tests {
         out.advance(1);
         assert_eq!(place(&out), Some((51, 2)));
         out.advance(2);
-        assert!(place(&out).is_none() && !out.leads_elsewhere());
+        assert!(place(&out).is_none() && !out.has_external());
         assert_eq!(out.chunk(), b"next");
         out.advance(4);
         assert!(!out.has_remaining());
-        assert!(out.parts().all(|part| part.is_empty()));
+        assert!(out.segments().all(|part| part.is_empty()));
     }
 
     /// Two places of 200 octets each: what is read of the first is its offset, of the second that and 0x80.
@@ -448,7 +448,7 @@ mod tests {
         [Arc::new(0), Arc::new(0x80)]
     }
 
-    fn octets(of: &Elsewhere, space: &mut [u8]) {
+    fn octets(of: &External, space: &mut [u8]) {
         let mark = of.owner().downcast_ref::<u8>().unwrap();
         for (at, octet) in (of.start()..).zip(space) {
             *octet = at as u8 | mark;
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_is_fetched_in_its_place_a_portion_at_a_time() {
+    fn external_payloads_are_fetched_in_their_place_a_portion_at_a_time() {
         let places = places();
         // Frames of 20 and 3 octets: of the first place, then of both in turn, with some that are here between.
         let fill = |out: &mut Transmit| {
@@ -465,7 +465,7 @@ mod tests {
                 out.put(|arena| arena.extend_from_slice(b"head"));
                 expected.extend_from_slice(b"head");
                 let place = &places[usize::from(frame > 3 && frame % 2 == 1)];
-                let payload = Elsewhere::new(Arc::clone(place) as _, frame * 20, 20);
+                let payload = External::new(Arc::clone(place) as _, frame * 20, 20);
                 let mut read = [0; 20];
                 octets(&payload, &mut read);
                 expected.extend_from_slice(&read);
@@ -511,10 +511,10 @@ mod tests {
             for frame in 0..3 {
                 out.put(|arena| arena.extend_from_slice(b"head"));
                 expected.extend_from_slice(b"head");
-                out.put_payload(Elsewhere::new(Arc::clone(&place) as _, frame * 20, 20).into());
+                out.put_payload(External::new(Arc::clone(&place) as _, frame * 20, 20).into());
                 expected.extend(frame as u8 * 20..frame as u8 * 20 + 20);
             }
-            let read = |of: &Elsewhere, space: &mut [u8]| {
+            let read = |of: &External, space: &mut [u8]| {
                 octets(of, space);
                 Ok::<_, ()>(())
             };
@@ -537,21 +537,21 @@ mod tests {
     #[test]
     fn no_more_is_fetched_than_lies_within_the_octets_that_are_next() {
         let [place, _] = places();
-        // 30 octets are here, in the list's own memory and in a payload, before the 40 that lie elsewhere.
+        // 30 octets are here, in the list's own memory and in a payload, before the 40 that lie external.
         for (most, expected) in [(10, 0), (30, 0), (31, 1), (45, 15), (70, 40), (100, 40)] {
             let mut out = Transmit::new();
             out.put(|arena| arena.extend_from_slice(&[1; 10]));
             out.put_payload(Bytes::from_static(&[2; 20]).into());
-            out.put_payload(Elsewhere::new(Arc::clone(&place) as _, 0, 40).into());
+            out.put_payload(External::new(Arc::clone(&place) as _, 0, 40).into());
             let mut fetched = 0;
-            let read = |of: &Elsewhere, space: &mut [u8]| {
+            let read = |of: &External, space: &mut [u8]| {
                 assert_eq!(of.len(), space.len());
                 fetched += space.len();
                 Ok::<_, ()>(())
             };
             out.fetch(most, read).unwrap();
             assert_eq!(fetched, expected, "of {most}");
-            assert_eq!((out.remaining(), out.leads_elsewhere()), (70, expected < 40));
+            assert_eq!((out.remaining(), out.has_external()), (70, expected < 40));
         }
     }
 
@@ -561,12 +561,12 @@ mod tests {
         let mut out = Transmit::new();
         for start in [0, 20, 40] {
             out.put(|arena| arena.extend_from_slice(b"head"));
-            out.put_payload(Elsewhere::new(Arc::clone(&place) as _, start, 20).into());
+            out.put_payload(External::new(Arc::clone(&place) as _, start, 20).into());
         }
-        out.put_payload(Elsewhere::new(Arc::clone(&other) as _, 60, 20).into());
-        out.put_payload(Elsewhere::new(place, 60, 20).into());
+        out.put_payload(External::new(Arc::clone(&other) as _, 60, 20).into());
+        out.put_payload(External::new(place, 60, 20).into());
         let mut reads = Vec::new();
-        let read = |of: &Elsewhere, _: &mut [u8]| {
+        let read = |of: &External, _: &mut [u8]| {
             reads.push((of.start(), of.len()));
             match reads.len() {
                 3 => Err("gone"),

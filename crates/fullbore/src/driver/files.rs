@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
-use fullbore_proto::{Part, Transmit};
+use fullbore_proto::{Segment, Transmit};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -141,12 +141,12 @@ fn denied(is_denied: bool) -> Written {
 fn check_unchanged(out: &Transmit, octets: usize) -> io::Result<()> {
     let mut left = octets;
     let mut last = None;
-    for part in out.parts() {
+    for part in out.segments() {
         if left == 0 {
             break;
         }
         left = left.saturating_sub(part.len());
-        let Part::Elsewhere(range) = part else {
+        let Segment::External(range) = part else {
             continue;
         };
         let open = file::of_payload(range)?;
@@ -179,14 +179,14 @@ fn fill(pipe: &mut Pipe, out: &Transmit, most: usize) -> io::Result<Filled> {
         Ok(gather) => gather,
         Err(error) => return Ok(Filled::not(&error)),
     };
-    for part in out.parts() {
+    for part in out.segments() {
         let left = most.saturating_sub(gather.octets());
         let all = match part {
             _ if left == 0 => Ok(false),
-            Part::Here([]) => Ok(true),
-            Part::Here(octets) if octets.len() > COPIED => Ok(false),
-            Part::Here(octets) => gather.copy(octets),
-            Part::Elsewhere(range) => {
+            Segment::Memory([]) => Ok(true),
+            Segment::Memory(octets) if octets.len() > COPIED => Ok(false),
+            Segment::Memory(octets) => gather.copy(octets),
+            Segment::External(range) => {
                 let open = file::of_payload(range)?;
                 if open.sent_by_reference().is_impossible.load(Relaxed) {
                     return Ok(Filled::ToBeRead);

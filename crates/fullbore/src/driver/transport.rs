@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use fullbore_proto::ErrorCode;
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 use tokio_util::io::{poll_read_buf, poll_write_buf};
@@ -288,7 +288,7 @@ where
                 if let Some(files) = &mut self.write_files {
                     files.by_reference = self.out.remaining() >= BY_REFERENCE;
                 }
-                let headers = self.connection.stats().sent_frames.of(Kind::HEADERS);
+                let headers = self.connection.stats().sent_frames.of(FrameType::HEADERS);
                 let begin = headers - core::mem::replace(&mut self.headers_sent, headers);
                 // Those that are whole count as streams no more.
                 if at_rest && begin == 1 && self.connection.stream_count() <= 1 {
@@ -343,7 +343,7 @@ where
         first: &mut Option<usize>,
     ) -> Poll<std::io::Result<usize>> {
         if let Some(files) = self.write_files.as_mut().filter(|files| files.by_reference) {
-            if self.out.leads_elsewhere() {
+            if self.out.has_external() {
                 match ready!((files.write)(&self.io, cx, &mut self.out, &mut files.at_once))? {
                     Written::Octets(count) => return Poll::Ready(Ok(count)),
                     Written::ToBeRead => {}
@@ -359,7 +359,7 @@ where
         cx: &mut Context<'_>,
         most: Option<usize>,
     ) -> Poll<std::io::Result<usize>> {
-        let fetches = self.out.leads_elsewhere() && !self.out.has_fetched();
+        let fetches = self.out.has_external() && !self.out.has_fetched();
         if fetches && self.write_blocked {
             // Its waker is registered: nothing is read for another attempt.
             return Poll::Pending;

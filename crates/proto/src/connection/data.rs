@@ -10,7 +10,7 @@ use super::reader::DataFrame;
 use super::streams::{AfterEnd, Entry, Past};
 use crate::error::{ConnectionError, ErrorCode, Fault, LONG_BODY, SHORT_BODY, Side, StreamError};
 use crate::event::Events;
-use crate::frame::{Flags, Head};
+use crate::frame::{Flags, FrameHeader};
 use crate::id::{Key, StreamId};
 use crate::stream::{Cause, Phase, State};
 use crate::time::Time;
@@ -18,18 +18,18 @@ use crate::time::Time;
 impl Connection {
     /// A DATA frame begins. Its whole length counts for flow control at once. What has come of its payload follows in the
     /// same step.
-    pub(super) fn on_data_head(
+    pub(super) fn on_data_header(
         &mut self,
-        head: Head,
+        header: FrameHeader,
         pad_length: Option<usize>,
         input: &mut Bytes,
     ) -> Result<(), ConnectionError> {
-        let (stream, framing) = check_framing(head, pad_length)?;
-        let length = head.length as usize;
+        let (stream, framing) = check_framing(header, pad_length)?;
+        let length = header.length as usize;
         if self.streams.is_unopened(stream) {
             return Err(data_on_idle(stream));
         }
-        if self.flow.receive(head.length).is_err() {
+        if self.flow.receive(header.length).is_err() {
             if self.streams.is_idle(stream) {
                 return Err(data_on_idle(stream));
             }
@@ -40,12 +40,12 @@ impl Connection {
             .on(stream));
         }
         self.account_receiving();
-        let end_stream = head.flags.has(Flags::END_STREAM);
+        let end_stream = header.flags.has(Flags::END_STREAM);
         if length == framing && !end_stream {
             self.guards.empty_data(self.now)?;
         }
         let payload = length - framing;
-        let key = match self.admit_data(stream, head.length, payload, framing) {
+        let key = match self.admit_data(stream, header.length, payload, framing) {
             Ok(key) => key,
             Err(error) => {
                 self.absorb(Err(error))?;
@@ -171,16 +171,19 @@ impl Connection {
 }
 
 /// The stream of a DATA frame, and how many octets of its payload are padding and the pad length.
-fn check_framing(head: Head, pad_length: Option<usize>) -> Result<(StreamId, usize), ConnectionError> {
-    let Some(stream) = head.stream else {
+fn check_framing(
+    header: FrameHeader,
+    pad_length: Option<usize>,
+) -> Result<(StreamId, usize), ConnectionError> {
+    let Some(stream) = header.stream else {
         return Err(ConnectionError::protocol("DATA on stream 0"));
     };
     let framing = pad_length.map_or(0, |padding| padding + 1);
-    if pad_length.is_none() && head.flags.has(Flags::PADDED) {
+    if pad_length.is_none() && header.flags.has(Flags::PADDED) {
         let error = "padded DATA without a pad length";
         return Err(ConnectionError::peer(ErrorCode::FRAME_SIZE_ERROR, error).on(stream));
     }
-    if framing > head.length as usize {
+    if framing > header.length as usize {
         let error = "the padding of DATA is longer than its payload";
         return Err(ConnectionError::protocol(error).on(stream));
     }
@@ -203,7 +206,7 @@ fn drop_data(stream: &mut Entry<'_>, bytes: u64) -> bool {
     }
 }
 
-/// END_STREAM came, with DATA, trailers or a head.
+/// END_STREAM came, with DATA, trailers or a response.
 pub(super) fn end_receiving(
     stream: &mut Entry<'_>,
     flow: &FlowControl,

@@ -232,7 +232,7 @@ impl Connection {
         }
         stream.hold_headers(memory);
         match stream.receive.phase {
-            Phase::Head => return self.on_response(key, end_stream),
+            Phase::Headers => return self.on_response(key, end_stream),
             Phase::Body if !end_stream => {
                 return error(
                     ErrorCode::PROTOCOL_ERROR,

@@ -222,7 +222,7 @@ impl Stream {
                 _ => Stall::Application,
             });
         }
-        if self.receive.phase == Phase::Head {
+        if self.receive.phase == Phase::Headers {
             return all(Stall::Peer);
         }
         if now.since(since) < FLOWING {

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 
 use crate::config::Config;
 use crate::error::{ConnectionError, ErrorCode};
-use crate::frame::{Continuation, Flags, HEAD_LENGTH, Head, Headers, Kind, PREFACE};
+use crate::frame::{Continuation, FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType, Headers, PREFACE};
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, FieldLimits, FieldSection};
 use crate::id::{Key, StreamId};
 use crate::role::Role;
@@ -35,11 +35,11 @@ pub(super) enum Expected {
     /// The rest of the client's preface, of which so many octets have come.
     Preface(usize),
     /// The frame header of the SETTINGS frame that a connection begins with.
-    FirstHead,
-    Head,
-    Payload(Head),
+    FirstFrameHeader,
+    FrameHeader,
+    Payload(FrameHeader),
     /// The pad length of a padded DATA frame.
-    PadLength(Head),
+    PadLength(FrameHeader),
     Data(DataFrame),
 }
 
@@ -104,7 +104,7 @@ impl Reader {
         Reader {
             expected: match role {
                 Role::Server => Expected::Preface(0),
-                Role::Client => Expected::FirstHead,
+                Role::Client => Expected::FirstFrameHeader,
             },
             partial: Vec::new(),
             block: None,
@@ -148,73 +148,77 @@ impl Reader {
         }
         input.advance(count);
         self.expected = match seen + count {
-            all if all == PREFACE.len() => Expected::FirstHead,
+            all if all == PREFACE.len() => Expected::FirstFrameHeader,
             some => Expected::Preface(some),
         };
         Ok(())
     }
 
     /// The next frame header, once its nine octets have come.
-    pub(super) fn take_head(&mut self, input: &mut Bytes) -> Option<Head> {
+    pub(super) fn take_frame_header(&mut self, input: &mut Bytes) -> Option<FrameHeader> {
         let partial = &mut self.partial;
         if partial.is_empty() {
-            if let Some(octets) = input.first_chunk::<HEAD_LENGTH>() {
-                let head = Head::parse(octets);
-                input.advance(HEAD_LENGTH);
-                return Some(head);
+            if let Some(octets) = input.first_chunk::<FRAME_HEADER_LENGTH>() {
+                let header = FrameHeader::parse(octets);
+                input.advance(FRAME_HEADER_LENGTH);
+                return Some(header);
             }
         }
-        let count = input.len().min(HEAD_LENGTH - partial.len());
+        let count = input.len().min(FRAME_HEADER_LENGTH - partial.len());
         partial.extend_from_slice(&input[..count]);
         input.advance(count);
-        let head = Head::parse(partial.first_chunk::<HEAD_LENGTH>()?);
+        let header = FrameHeader::parse(partial.first_chunk::<FRAME_HEADER_LENGTH>()?);
         partial.clear();
-        Some(head)
+        Some(header)
     }
 
     /// A frame begins. Its length and its place among other frames are checked before any of its payload is read.
-    pub(super) fn begin(&mut self, head: Head, max_frame_size: u32) -> Result<Begun, ConnectionError> {
-        if matches!(self.expected, Expected::FirstHead) {
-            let settings = head.kind == Kind::SETTINGS && !head.flags.has(Flags::ACK);
+    pub(super) fn begin(
+        &mut self,
+        header: FrameHeader,
+        max_frame_size: u32,
+    ) -> Result<Begun, ConnectionError> {
+        if matches!(self.expected, Expected::FirstFrameHeader) {
+            let settings = header.frame_type == FrameType::SETTINGS && !header.flags.has(Flags::ACK);
             if !settings {
                 return Err(ConnectionError::protocol(
                     "the first frame is not SETTINGS (does the peer speak HTTP/2?)",
                 ));
             }
         }
-        self.received_frames.add(head.kind);
+        self.received_frames.add(header.frame_type);
         if let Some(block) = &self.block {
-            if head.kind != Kind::CONTINUATION || head.stream != Some(block.header.stream) {
+            if header.frame_type != FrameType::CONTINUATION || header.stream != Some(block.header.stream) {
                 let error = "a header block was interrupted by another frame";
                 return Err(ConnectionError::protocol(error).on(block.header.stream));
             }
         }
-        if head.length > max_frame_size {
+        if header.length > max_frame_size {
             return Err(ConnectionError::peer(
                 ErrorCode::FRAME_SIZE_ERROR,
                 "a frame is longer than SETTINGS_MAX_FRAME_SIZE allows",
             ));
         }
-        if head.kind == Kind::DATA {
-            if head.flags.has(Flags::PADDED) && head.length > 0 {
-                self.expected = Expected::PadLength(head);
+        if header.frame_type == FrameType::DATA {
+            if header.flags.has(Flags::PADDED) && header.length > 0 {
+                self.expected = Expected::PadLength(header);
                 return Ok(Begun::Octets);
             }
             return Ok(Begun::Data);
         }
-        if head.length == 0 {
-            self.expected = Expected::Head;
+        if header.length == 0 {
+            self.expected = Expected::FrameHeader;
             return Ok(Begun::Whole);
         }
-        self.expected = Expected::Payload(head);
+        self.expected = Expected::Payload(header);
         Ok(Begun::Octets)
     }
 
     /// The payload of a frame other than DATA, once it is whole.
-    pub(super) fn take_payload(&mut self, head: Head, input: &mut Bytes) -> Option<Payload> {
-        let length = head.length as usize;
+    pub(super) fn take_payload(&mut self, header: FrameHeader, input: &mut Bytes) -> Option<Payload> {
+        let length = header.length as usize;
         if self.partial.is_empty() && input.len() >= length {
-            self.expected = Expected::Head;
+            self.expected = Expected::FrameHeader;
             return Some(Payload::Slice(input.split_to(length)));
         }
         let count = input.len().min(length - self.partial.len());
@@ -223,7 +227,7 @@ impl Reader {
         if self.partial.len() < length {
             return None;
         }
-        self.expected = Expected::Head;
+        self.expected = Expected::FrameHeader;
         Some(Payload::Gathered(core::mem::take(&mut self.partial)))
     }
 
@@ -240,7 +244,7 @@ impl Reader {
     #[inline]
     pub(super) fn expect_data(&mut self, data: DataFrame) {
         self.expected = match data.payload + data.padding {
-            0 => Expected::Head,
+            0 => Expected::FrameHeader,
             _ => Expected::Data(data),
         };
     }

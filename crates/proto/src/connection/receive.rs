@@ -6,7 +6,7 @@ use super::Connection;
 use super::reader::{Begun, Expected};
 use super::streams::MUCH_WORK;
 use crate::error::{ConnectionError, ErrorCode, Fault, StreamError};
-use crate::frame::{self, Frame, FrameError, Head, Kind};
+use crate::frame::{self, Frame, FrameError, FrameHeader, FrameType};
 use crate::id::StreamId;
 use crate::time::Time;
 
@@ -65,40 +65,42 @@ impl Connection {
     fn step(&mut self, input: &mut Bytes) -> Result<(), ConnectionError> {
         match self.reader.expected() {
             Expected::Preface(seen) => self.reader.take_preface(seen, input),
-            Expected::FirstHead | Expected::Head => match self.reader.take_head(input) {
-                Some(head) => self.on_head(head, input),
-                None => Ok(()),
-            },
-            Expected::Payload(head) => match self.reader.take_payload(head, input) {
+            Expected::FirstFrameHeader | Expected::FrameHeader => {
+                match self.reader.take_frame_header(input) {
+                    Some(header) => self.on_frame_header(header, input),
+                    None => Ok(()),
+                }
+            }
+            Expected::Payload(header) => match self.reader.take_payload(header, input) {
                 Some(payload) => {
-                    self.on_frame(head, &payload)?;
+                    self.on_frame(header, &payload)?;
                     self.reader.recycle(payload);
                     Ok(())
                 }
                 None => Ok(()),
             },
-            Expected::PadLength(head) => {
+            Expected::PadLength(header) => {
                 let padding = usize::from(input.get_u8());
-                self.on_data_head(head, Some(padding), input)
+                self.on_data_header(header, Some(padding), input)
             }
             Expected::Data(data) => self.step_data(data, input),
         }
     }
 
-    fn on_head(&mut self, head: Head, input: &mut Bytes) -> Result<(), ConnectionError> {
-        let begun = self.reader.begin(head, self.config.max_frame_size)?;
-        if head.kind == Kind::DATA {
+    fn on_frame_header(&mut self, header: FrameHeader, input: &mut Bytes) -> Result<(), ConnectionError> {
+        let begun = self.reader.begin(header, self.config.max_frame_size)?;
+        if header.frame_type == FrameType::DATA {
             self.note_whole();
         }
         match begun {
-            Begun::Data => self.on_data_head(head, None, input),
-            Begun::Whole => self.on_frame(head, &[]),
+            Begun::Data => self.on_data_header(header, None, input),
+            Begun::Whole => self.on_frame(header, &[]),
             Begun::Octets => Ok(()),
         }
     }
 
-    fn on_frame(&mut self, head: Head, payload: &[u8]) -> Result<(), ConnectionError> {
-        match frame::parse(head, payload) {
+    fn on_frame(&mut self, header: FrameHeader, payload: &[u8]) -> Result<(), ConnectionError> {
+        match frame::parse(header, payload) {
             Ok(frame) => {
                 let result = self.on_parsed(frame);
                 self.note_whole();
@@ -110,7 +112,7 @@ impl Connection {
                 reason,
             }) => self.absorb(self.frame_fault(stream, code, reason)),
             Err(error) => Err(ConnectionError {
-                stream: head.stream,
+                stream: header.stream,
                 ..ConnectionError::peer(error.code, error.reason)
             }),
         }

@@ -4,7 +4,7 @@ use super::Connection;
 use crate::config::Config;
 use crate::error::ConnectionError;
 use crate::flow::{Ledger, Promise, RoundTrip, WindowSize};
-use crate::frame::Kind;
+use crate::frame::FrameType;
 use crate::id::StreamId;
 use crate::role::Role;
 use crate::stats::{Report, Stats, StreamReport};
@@ -174,14 +174,14 @@ impl Connection {
             sent_data_bytes: self.flow.credit().sent(),
             sent_frames,
             connection_refills,
-            stream_refills: sent_frames.of(Kind::WINDOW_UPDATE) - connection_refills,
+            stream_refills: sent_frames.of(FrameType::WINDOW_UPDATE) - connection_refills,
             round_trip: self.pings.round_trip(),
         }
     }
 
     /// A measure of what the connection has got done: octets of DATA both ways, and 1 KiB for each head that was sent.
     pub fn progress(&self) -> u64 {
-        let heads = self.writer.sent_frames().of(Kind::HEADERS);
+        let heads = self.writer.sent_frames().of(FrameType::HEADERS);
         self.flow.credit().sent() + self.flow.window().received() + (heads << 10)
     }
 

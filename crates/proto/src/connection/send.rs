@@ -157,7 +157,7 @@ impl Connection {
     }
 
     /// More of a body, by reference; with `end` the last of it. How much may be queued is for the owner to decide: see
-    /// [`Self::want_room`]. What lies [`Payload::Elsewhere`] is for an owner that knows how to write it.
+    /// [`Self::want_room`]. [`Payload::External`] is for an owner that knows how to write it.
     ///
     /// # Errors
     /// [`UsageError::UnknownStream`] when the stream has ended, [`UsageError::HeadOrder`] before the head,
@@ -240,7 +240,7 @@ fn answerable(role: Role, stream: Option<Entry<'_>>) -> Result<Entry<'_>, UsageE
         return Err(UsageError::UnknownStream);
     }
     match stream.send.phase {
-        Phase::Head => Ok(stream),
+        Phase::Headers => Ok(stream),
         Phase::Body | Phase::Done => Err(UsageError::HeadOrder),
     }
 }
@@ -252,7 +252,7 @@ fn sendable(stream: Option<Entry<'_>>) -> Result<Entry<'_>, UsageError> {
         return Err(UsageError::UnknownStream);
     }
     match stream.send.phase {
-        Phase::Head => Err(UsageError::HeadOrder),
+        Phase::Headers => Err(UsageError::HeadOrder),
         Phase::Body => Ok(stream),
         Phase::Done => Err(UsageError::SendFinished),
     }

@@ -371,7 +371,7 @@ impl Connection {
 
 /// Whether it is the server's turn to answer: the whole request has left.
 fn awaits_head(stream: &Stream) -> bool {
-    stream.receive.phase == Phase::Head && stream.state == State::HalfClosedLocal
+    stream.receive.phase == Phase::Headers && stream.state == State::HalfClosedLocal
 }
 
 /// Whether it is the peer's turn to go on with a body.

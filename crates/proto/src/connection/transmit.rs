@@ -10,7 +10,7 @@ use super::writer::Writer;
 use crate::config::Config;
 use crate::event::Event;
 use crate::flow::WindowSize;
-use crate::frame::HEAD_LENGTH;
+use crate::frame::FRAME_HEADER_LENGTH;
 use crate::stream::{Phase, RefillListing, SendHalf};
 use crate::time::Time;
 use crate::transmit::Transmit;
@@ -209,7 +209,7 @@ impl Connection {
         half.held_since = None;
         let last = length == half.queue.bytes() && half.phase == Phase::Done;
         let end = last && half.trailers.is_none();
-        self.writer.data_head(out, stream.id, length, end);
+        self.writer.data_header(out, stream.id, length, end);
         let half = &mut stream.send;
         half.queue.take(length, |chunk| out.put_payload(chunk));
         half.credit.spend(length);
@@ -241,7 +241,7 @@ impl Connection {
 /// Writes the end of a message: trailers, or an empty DATA frame with END_STREAM.
 fn write_end(stream: &mut Entry<'_>, writer: &mut Writer, out: &mut Transmit, max_frame_size: u32) {
     match stream.send.trailers.take() {
-        None => writer.data_head(out, stream.id, 0, true),
+        None => writer.data_header(out, stream.id, 0, true),
         Some(trailers) => writer.trailers(out, stream.id, &trailers, max_frame_size),
     }
 }
@@ -254,7 +254,7 @@ fn within_record(out: &Transmit, length: usize, half: &SendHalf, config: &Config
     if record == 0 || before < LEAST_RECORDS * record {
         return None;
     }
-    let after = before + HEAD_LENGTH + length;
+    let after = before + FRAME_HEADER_LENGTH + length;
     let is_full = after >= config.write_size || out.slices() + SLICES_OF_A_FRAME >= MAX_SLICES;
     let pauses = half.phase == Phase::Body && half.queue.bytes() - length < record;
     (is_full || pauses).then(|| length.saturating_sub(after % record))

@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue, Response};
 
 use crate::error::ErrorCode;
 use crate::frame::{
-    GoAway, HEAD_LENGTH, Kind, PREFACE, Ping, PriorityUpdate, ResetStream, Setting, WindowUpdate,
-    patch_header_block, reserve_header_block, write_data_head,
+    FRAME_HEADER_LENGTH, FrameType, GoAway, PREFACE, Ping, PriorityUpdate, ResetStream, Setting,
+    WindowUpdate, patch_header_block, reserve_header_block, write_data_header,
 };
 use crate::hpack::Encoder;
 use crate::id::StreamId;
@@ -21,7 +21,7 @@ use crate::transmit::Transmit;
 const PING_LENGTH: usize = 8;
 
 /// The length of an RST_STREAM frame, in octets.
-const RESET_LENGTH: usize = HEAD_LENGTH + 4;
+const RESET_LENGTH: usize = FRAME_HEADER_LENGTH + 4;
 
 /// The frames that wait to be sent, and the state that encoding them needs.
 #[derive(Debug)]
@@ -55,41 +55,41 @@ impl Writer {
             self.control.extend_from_slice(PREFACE);
         }
         Setting::write_all(settings, &mut self.control);
-        self.sent_frames.add(Kind::SETTINGS);
+        self.sent_frames.add(FrameType::SETTINGS);
     }
 
     /// The acknowledgement of the peer's SETTINGS.
     pub(super) fn settings_ack(&mut self) {
         Setting::write_ack(&mut self.control);
-        self.owed += HEAD_LENGTH;
-        self.sent_frames.add(Kind::SETTINGS);
+        self.owed += FRAME_HEADER_LENGTH;
+        self.sent_frames.add(FrameType::SETTINGS);
     }
 
     pub(super) fn ping(&mut self, opaque: [u8; PING_LENGTH]) {
         let frame = Ping { ack: false, opaque };
         frame.write(&mut self.control);
-        self.sent_frames.add(Kind::PING);
+        self.sent_frames.add(FrameType::PING);
     }
 
     /// The acknowledgement of a PING of the peer.
     pub(super) fn ping_ack(&mut self, ping: Ping) {
         let reply = Ping { ack: true, ..ping };
         reply.write(&mut self.control);
-        self.owed += HEAD_LENGTH + PING_LENGTH;
-        self.sent_frames.add(Kind::PING);
+        self.owed += FRAME_HEADER_LENGTH + PING_LENGTH;
+        self.sent_frames.add(FrameType::PING);
     }
 
     /// A WINDOW_UPDATE, of the connection when there is no stream.
     pub(super) fn window_update(&mut self, stream: Option<StreamId>, increment: u32) {
         let frame = WindowUpdate { stream, increment };
         frame.write(&mut self.control);
-        self.sent_frames.add(Kind::WINDOW_UPDATE);
+        self.sent_frames.add(FrameType::WINDOW_UPDATE);
     }
 
     pub(super) fn reset(&mut self, stream: StreamId, code: ErrorCode) {
         let frame = ResetStream { stream, code };
         frame.write(&mut self.control);
-        self.sent_frames.add(Kind::RST_STREAM);
+        self.sent_frames.add(FrameType::RST_STREAM);
     }
 
     pub(super) fn go_away(&mut self, last_stream: u32, code: ErrorCode, debug: &[u8]) {
@@ -99,13 +99,13 @@ impl Writer {
             debug,
         };
         frame.write(&mut self.control);
-        self.sent_frames.add(Kind::GOAWAY);
+        self.sent_frames.add(FrameType::GOAWAY);
     }
 
     pub(super) fn priority_update(&mut self, prioritized: StreamId, value: &[u8]) {
         let frame = PriorityUpdate { prioritized, value };
         frame.write(&mut self.control);
-        self.sent_frames.add(Kind::PRIORITY_UPDATE);
+        self.sent_frames.add(FrameType::PRIORITY_UPDATE);
     }
 
     /// A field block, in frames of `max_frame_size` octets at most.
@@ -120,7 +120,7 @@ impl Writer {
         let start = reserve_header_block(out);
         encode(&mut self.encoder, out);
         patch_header_block(out, start, stream, end, max_frame_size as usize);
-        self.sent_frames.add(Kind::HEADERS);
+        self.sent_frames.add(FrameType::HEADERS);
     }
 
     /// The field block of a final response, with a `date`.
@@ -139,9 +139,9 @@ impl Writer {
     }
 
     /// The frame header of a DATA frame, straight onto the list: its payload follows there.
-    pub(super) fn data_head(&mut self, out: &mut Transmit, stream: StreamId, length: usize, end: bool) {
-        out.put(|arena| write_data_head(arena, stream, length, end));
-        self.sent_frames.add(Kind::DATA);
+    pub(super) fn data_header(&mut self, out: &mut Transmit, stream: StreamId, length: usize, end: bool) {
+        out.put(|arena| write_data_header(arena, stream, length, end));
+        self.sent_frames.add(FrameType::DATA);
     }
 
     /// Trailers, straight onto the list: they follow the DATA that is on it.
@@ -158,7 +158,7 @@ impl Writer {
             message::encode_trailers(encoder, trailers, arena);
             patch_header_block(arena, start, stream, true, max_frame_size as usize);
         });
-        self.sent_frames.add(Kind::HEADERS);
+        self.sent_frames.add(FrameType::HEADERS);
     }
 
     /// Moves everything that waits onto the list.

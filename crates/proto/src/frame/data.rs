@@ -1,14 +1,14 @@
-//! DATA (RFC 9113 section 6.1): only the head is written here, for payloads leave by reference.
+//! DATA (RFC 9113 section 6.1): only the frame header is written here; payloads leave by reference.
 
-use super::head::{Flags, Kind, put_head};
+use super::frame_header::{Flags, FrameType, put_frame_header};
 use crate::id::StreamId;
 
-/// Appends the head of a DATA frame of `length` octets.
+/// Appends the header of a DATA frame of `length` octets.
 pub(crate) fn write_head(out: &mut Vec<u8>, stream: StreamId, length: usize, end_stream: bool) {
-    put_head(
+    put_frame_header(
         out,
         length,
-        Kind::DATA,
+        FrameType::DATA,
         Flags::NONE.with(Flags::END_STREAM, end_stream),
         Some(stream),
     );

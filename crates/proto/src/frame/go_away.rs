@@ -1,7 +1,7 @@
 //! GOAWAY (RFC 9113 section 6.8).
 
 use super::error::FrameError;
-use super::head::{Flags, Head, Kind, put_head, read_u32};
+use super::frame_header::{Flags, FrameHeader, FrameType, put_frame_header, read_u32};
 use crate::error::ErrorCode;
 
 /// A GOAWAY frame.
@@ -16,8 +16,8 @@ pub struct GoAway<'a> {
 }
 
 impl<'a> GoAway<'a> {
-    pub(super) fn parse(head: Head, payload: &'a [u8]) -> Result<Self, FrameError> {
-        if head.stream.is_some() {
+    pub(super) fn parse(header: FrameHeader, payload: &'a [u8]) -> Result<Self, FrameError> {
+        if header.stream.is_some() {
             return Err(FrameError::protocol("GOAWAY on a stream"));
         }
         if payload.len() < 8 {
@@ -32,7 +32,7 @@ impl<'a> GoAway<'a> {
 
     /// Appends the frame.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
-        put_head(out, 8 + self.debug.len(), Kind::GOAWAY, Flags::NONE, None);
+        put_frame_header(out, 8 + self.debug.len(), FrameType::GOAWAY, Flags::NONE, None);
         out.extend_from_slice(&self.last_stream.to_be_bytes());
         out.extend_from_slice(&self.code.0.to_be_bytes());
         out.extend_from_slice(self.debug);

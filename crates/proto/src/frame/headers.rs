@@ -1,7 +1,7 @@
 //! HEADERS, CONTINUATION and the deprecated priority fields (RFC 9113 sections 6.2, 6.3, 6.10).
 
 use super::error::FrameError;
-use super::head::{Flags, HEAD_LENGTH, Head, Kind, put_head, read_u32};
+use super::frame_header::{FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType, put_frame_header, read_u32};
 use crate::error::ErrorCode;
 use crate::id::StreamId;
 
@@ -21,12 +21,12 @@ pub struct Headers<'a> {
 }
 
 impl<'a> Headers<'a> {
-    pub(super) fn parse(head: Head, payload: &'a [u8]) -> Result<Self, FrameError> {
-        let Some(stream) = head.stream else {
+    pub(super) fn parse(header: FrameHeader, payload: &'a [u8]) -> Result<Self, FrameError> {
+        let Some(stream) = header.stream else {
             return Err(FrameError::protocol("HEADERS on stream 0"));
         };
         let mut rest = payload;
-        if head.flags.has(Flags::PADDED) {
+        if header.flags.has(Flags::PADDED) {
             let Some((&padding, after)) = rest.split_first() else {
                 return Err(FrameError::size("padded HEADERS without a pad length"));
             };
@@ -38,7 +38,7 @@ impl<'a> Headers<'a> {
             rest = &after[..length];
         }
         let mut priority = None;
-        if head.flags.has(Flags::PRIORITY) {
+        if header.flags.has(Flags::PRIORITY) {
             if rest.len() < 5 {
                 return Err(FrameError::size("HEADERS is too short for its priority fields"));
             }
@@ -49,8 +49,8 @@ impl<'a> Headers<'a> {
         Ok(Headers {
             stream,
             fragment: rest,
-            end_stream: head.flags.has(Flags::END_STREAM),
-            end_headers: head.flags.has(Flags::END_HEADERS),
+            end_stream: header.flags.has(Flags::END_STREAM),
+            end_headers: header.flags.has(Flags::END_HEADERS),
             priority,
         })
     }
@@ -68,14 +68,14 @@ pub struct Continuation<'a> {
 }
 
 impl<'a> Continuation<'a> {
-    pub(super) fn parse(head: Head, payload: &'a [u8]) -> Result<Self, FrameError> {
-        let Some(stream) = head.stream else {
+    pub(super) fn parse(header: FrameHeader, payload: &'a [u8]) -> Result<Self, FrameError> {
+        let Some(stream) = header.stream else {
             return Err(FrameError::protocol("CONTINUATION on stream 0"));
         };
         Ok(Continuation {
             stream,
             fragment: payload,
-            end_headers: head.flags.has(Flags::END_HEADERS),
+            end_headers: header.flags.has(Flags::END_HEADERS),
         })
     }
 }
@@ -98,8 +98,8 @@ impl PriorityFields {
         }
     }
 
-    pub(super) fn parse_frame(head: Head, payload: &[u8]) -> Result<Self, FrameError> {
-        let Some(stream) = head.stream else {
+    pub(super) fn parse_frame(header: FrameHeader, payload: &[u8]) -> Result<Self, FrameError> {
+        let Some(stream) = header.stream else {
             return Err(FrameError::protocol("PRIORITY on stream 0"));
         };
         if payload.len() != 5 {
@@ -113,14 +113,14 @@ impl PriorityFields {
     }
 }
 
-/// Leaves room for the head of a HEADERS frame, behind which the header block is to be appended in place.
+/// Leaves room for the header of a HEADERS frame, behind which the header block is to be appended in place.
 pub(crate) fn reserve_header_block(out: &mut Vec<u8>) -> usize {
     let start = out.len();
-    out.extend_from_slice(&[0; HEAD_LENGTH]);
+    out.extend_from_slice(&[0; FRAME_HEADER_LENGTH]);
     start
 }
 
-/// Writes the heads over and into the header block that was appended after [`reserve_header_block`]: one HEADERS
+/// Writes the frame headers over and into the header block that was appended after [`reserve_header_block`]: one HEADERS
 /// frame, and CONTINUATION frames when the block is longer than `max_frame_size`.
 pub(crate) fn patch_header_block(
     out: &mut Vec<u8>,
@@ -129,29 +129,29 @@ pub(crate) fn patch_header_block(
     end_stream: bool,
     max_frame_size: usize,
 ) {
-    let block = out.len() - start - HEAD_LENGTH;
+    let block = out.len() - start - FRAME_HEADER_LENGTH;
     let first = block.min(max_frame_size);
-    let head = Head {
+    let header = FrameHeader {
         length: first as u32,
-        kind: Kind::HEADERS,
+        frame_type: FrameType::HEADERS,
         flags: Flags::NONE
             .with(Flags::END_STREAM, end_stream)
             .with(Flags::END_HEADERS, first == block),
         stream: Some(stream),
     };
-    out[start..start + HEAD_LENGTH].copy_from_slice(&head.to_octets());
+    out[start..start + FRAME_HEADER_LENGTH].copy_from_slice(&header.to_octets());
     if first == block {
         return;
     }
     // A block of more than a frame is rare, so that a copy of its rest does no harm.
-    let rest = out.split_off(start + HEAD_LENGTH + first);
+    let rest = out.split_off(start + FRAME_HEADER_LENGTH + first);
     let mut fragments = rest.chunks(max_frame_size).peekable();
     while let Some(fragment) = fragments.next() {
         let last = fragments.peek().is_none();
-        put_head(
+        put_frame_header(
             out,
             fragment.len(),
-            Kind::CONTINUATION,
+            FrameType::CONTINUATION,
             Flags::NONE.with(Flags::END_HEADERS, last),
             Some(stream),
         );
@@ -164,10 +164,10 @@ mod tests {
     use super::super::{Frame, parse};
     use super::*;
 
-    fn head(kind: Kind, flags: u8, length: usize) -> Head {
-        Head {
+    fn header(frame_type: FrameType, flags: u8, length: usize) -> FrameHeader {
+        FrameHeader {
             length: length as u32,
-            kind,
+            frame_type,
             flags: Flags(flags),
             stream: StreamId::new(1),
         }
@@ -176,7 +176,8 @@ mod tests {
     #[test]
     fn padding_and_priority_are_cut_off() {
         let payload = [2, 0, 0, 0, 3, 7, b'a', b'b', 0, 0];
-        let Ok(Frame::Headers(headers)) = parse(head(Kind::HEADERS, 0x2c, payload.len()), &payload) else {
+        let Ok(Frame::Headers(headers)) = parse(header(FrameType::HEADERS, 0x2c, payload.len()), &payload)
+        else {
             panic!("not HEADERS")
         };
         assert_eq!(headers.fragment, b"ab");
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn padding_longer_than_the_payload_is_a_protocol_error() {
-        let error = parse(head(Kind::HEADERS, 0x8, 3), &[3, 0, 0]).unwrap_err();
+        let error = parse(header(FrameType::HEADERS, 0x8, 3), &[3, 0, 0]).unwrap_err();
         assert_eq!(error.code, ErrorCode::PROTOCOL_ERROR);
     }
 
@@ -200,19 +201,19 @@ mod tests {
         let mut rest = &out[6..];
         let mut block = Vec::new();
         let mut kinds = Vec::new();
-        while let Some((octets, after)) = rest.split_first_chunk::<HEAD_LENGTH>() {
-            let head = Head::parse(octets);
-            let (payload, after) = after.split_at(head.length as usize);
-            kinds.push((head.kind, head.flags.0));
+        while let Some((octets, after)) = rest.split_first_chunk::<FRAME_HEADER_LENGTH>() {
+            let header = FrameHeader::parse(octets);
+            let (payload, after) = after.split_at(header.length as usize);
+            kinds.push((header.frame_type, header.flags.0));
             block.extend_from_slice(payload);
             rest = after;
         }
         assert_eq!(
             kinds,
             [
-                (Kind::HEADERS, 0x1),
-                (Kind::CONTINUATION, 0),
-                (Kind::CONTINUATION, 0x4)
+                (FrameType::HEADERS, 0x1),
+                (FrameType::CONTINUATION, 0),
+                (FrameType::CONTINUATION, 0x4)
             ]
         );
         assert_eq!(block, (0..25u8).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
 //! PING (RFC 9113 section 6.7).
 
 use super::error::FrameError;
-use super::head::{Flags, Head, Kind, put_head};
+use super::frame_header::{Flags, FrameHeader, FrameType, put_frame_header};
 
 /// A PING frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,13 +13,13 @@ pub struct Ping {
 }
 
 impl Ping {
-    pub(super) fn parse(head: Head, payload: &[u8]) -> Result<Self, FrameError> {
-        if head.stream.is_some() {
+    pub(super) fn parse(header: FrameHeader, payload: &[u8]) -> Result<Self, FrameError> {
+        if header.stream.is_some() {
             return Err(FrameError::protocol("PING on a stream"));
         }
         match payload.try_into() {
             Ok(opaque) => Ok(Ping {
-                ack: head.flags.has(Flags::ACK),
+                ack: header.flags.has(Flags::ACK),
                 opaque,
             }),
             Err(_) => Err(FrameError::size("PING is not eight octets long")),
@@ -29,7 +29,7 @@ impl Ping {
     /// Appends the frame.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         let flags = Flags::NONE.with(Flags::ACK, self.ack);
-        put_head(out, 8, Kind::PING, flags, None);
+        put_frame_header(out, 8, FrameType::PING, flags, None);
         out.extend_from_slice(&self.opaque);
     }
 }

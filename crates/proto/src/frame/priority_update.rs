@@ -1,7 +1,7 @@
 //! PRIORITY_UPDATE (RFC 9218 section 7.1).
 
 use super::error::FrameError;
-use super::head::{Flags, Head, Kind, put_head, read_u32};
+use super::frame_header::{Flags, FrameHeader, FrameType, put_frame_header, read_u32};
 use crate::id::StreamId;
 
 /// A PRIORITY_UPDATE frame.
@@ -14,8 +14,8 @@ pub struct PriorityUpdate<'a> {
 }
 
 impl<'a> PriorityUpdate<'a> {
-    pub(super) fn parse(head: Head, payload: &'a [u8]) -> Result<Self, FrameError> {
-        if head.stream.is_some() {
+    pub(super) fn parse(header: FrameHeader, payload: &'a [u8]) -> Result<Self, FrameError> {
+        if header.stream.is_some() {
             return Err(FrameError::protocol("PRIORITY_UPDATE on a stream"));
         }
         if payload.len() < 4 {
@@ -32,10 +32,10 @@ impl<'a> PriorityUpdate<'a> {
 
     /// Appends the frame.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
-        put_head(
+        put_frame_header(
             out,
             4 + self.value.len(),
-            Kind::PRIORITY_UPDATE,
+            FrameType::PRIORITY_UPDATE,
             Flags::NONE,
             None,
         );

@@ -1,7 +1,7 @@
 //! RST_STREAM (RFC 9113 section 6.4).
 
 use super::error::FrameError;
-use super::head::{Flags, Head, Kind, put_head, read_u32};
+use super::frame_header::{Flags, FrameHeader, FrameType, put_frame_header, read_u32};
 use crate::error::ErrorCode;
 use crate::id::StreamId;
 
@@ -15,8 +15,8 @@ pub struct ResetStream {
 }
 
 impl ResetStream {
-    pub(super) fn parse(head: Head, payload: &[u8]) -> Result<Self, FrameError> {
-        let Some(stream) = head.stream else {
+    pub(super) fn parse(header: FrameHeader, payload: &[u8]) -> Result<Self, FrameError> {
+        let Some(stream) = header.stream else {
             return Err(FrameError::protocol("RST_STREAM on stream 0"));
         };
         if payload.len() != 4 {
@@ -30,7 +30,7 @@ impl ResetStream {
 
     /// Appends the frame.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
-        put_head(out, 4, Kind::RST_STREAM, Flags::NONE, Some(self.stream));
+        put_frame_header(out, 4, FrameType::RST_STREAM, Flags::NONE, Some(self.stream));
         out.extend_from_slice(&self.code.0.to_be_bytes());
     }
 }

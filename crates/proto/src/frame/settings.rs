@@ -1,7 +1,9 @@
 //! SETTINGS (RFC 9113 section 6.5, RFC 8441 section 3, RFC 9218 section 2.1).
 
 use super::error::FrameError;
-use super::head::{DEFAULT_MAX_FRAME_SIZE, Flags, Head, Kind, LARGEST_MAX_FRAME_SIZE, put_head, read_u32};
+use super::frame_header::{
+    DEFAULT_MAX_FRAME_SIZE, Flags, FrameHeader, FrameType, LARGEST_MAX_FRAME_SIZE, put_frame_header, read_u32,
+};
 use crate::error::ErrorCode;
 
 /// Octets of one parameter.
@@ -41,11 +43,11 @@ pub enum Setting {
 }
 
 impl<'a> Settings<'a> {
-    pub(super) fn parse(head: Head, payload: &'a [u8]) -> Result<Self, FrameError> {
-        if head.stream.is_some() {
+    pub(super) fn parse(header: FrameHeader, payload: &'a [u8]) -> Result<Self, FrameError> {
+        if header.stream.is_some() {
             return Err(FrameError::protocol("SETTINGS on a stream"));
         }
-        if head.flags.has(Flags::ACK) {
+        if header.flags.has(Flags::ACK) {
             if !payload.is_empty() {
                 return Err(FrameError::size("an acknowledgement of SETTINGS with a payload"));
             }
@@ -134,7 +136,13 @@ impl Setting {
 
     /// Appends a SETTINGS frame with these parameters.
     pub(crate) fn write_all(settings: &[Setting], out: &mut Vec<u8>) {
-        put_head(out, settings.len() * ENTRY, Kind::SETTINGS, Flags::NONE, None);
+        put_frame_header(
+            out,
+            settings.len() * ENTRY,
+            FrameType::SETTINGS,
+            Flags::NONE,
+            None,
+        );
         for setting in settings {
             let (identifier, value) = setting.to_pair();
             out.extend_from_slice(&identifier.to_be_bytes());
@@ -144,13 +152,13 @@ impl Setting {
 
     /// Appends the acknowledgement of the peer's SETTINGS.
     pub(crate) fn write_ack(out: &mut Vec<u8>) {
-        put_head(out, 0, Kind::SETTINGS, Flags::ACK, None);
+        put_frame_header(out, 0, FrameType::SETTINGS, Flags::ACK, None);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Frame, HEAD_LENGTH, parse};
+    use super::super::{FRAME_HEADER_LENGTH, Frame, parse};
     use super::*;
 
     #[test]
@@ -164,8 +172,9 @@ mod tests {
         ];
         let mut out = Vec::new();
         Setting::write_all(&ours, &mut out);
-        let head = Head::parse(out.first_chunk::<HEAD_LENGTH>().unwrap());
-        let Ok(Frame::Settings(Settings::Values(entries))) = parse(head, &out[HEAD_LENGTH..]) else {
+        let header = FrameHeader::parse(out.first_chunk::<FRAME_HEADER_LENGTH>().unwrap());
+        let Ok(Frame::Settings(Settings::Values(entries))) = parse(header, &out[FRAME_HEADER_LENGTH..])
+        else {
             panic!("not SETTINGS")
         };
         assert_eq!(entries.iter().collect::<Result<Vec<_>, _>>().unwrap(), ours);

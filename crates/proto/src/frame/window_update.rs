@@ -1,11 +1,11 @@
 //! WINDOW_UPDATE (RFC 9113 section 6.9).
 
 use super::error::FrameError;
-use super::head::{Flags, Head, Kind, put_head, read_u32};
+use super::frame_header::{Flags, FrameHeader, FrameType, put_frame_header, read_u32};
 use crate::error::ErrorCode;
 use crate::id::StreamId;
 
-/// Octets of a WINDOW_UPDATE frame with its head.
+/// Octets of a WINDOW_UPDATE frame with its header.
 pub(crate) const LENGTH: usize = 13;
 
 /// Credit for one stream or for the connection.
@@ -18,12 +18,12 @@ pub struct WindowUpdate {
 }
 
 impl WindowUpdate {
-    pub(super) fn parse(head: Head, payload: &[u8]) -> Result<Self, FrameError> {
+    pub(super) fn parse(header: FrameHeader, payload: &[u8]) -> Result<Self, FrameError> {
         if payload.len() != 4 {
             return Err(FrameError::size("WINDOW_UPDATE is not four octets long"));
         }
         let increment = read_u32(payload, 0) & 0x7fff_ffff;
-        match (increment, head.stream) {
+        match (increment, header.stream) {
             (0, Some(stream)) => Err(FrameError::stream(
                 stream,
                 ErrorCode::PROTOCOL_ERROR,
@@ -37,7 +37,7 @@ impl WindowUpdate {
     /// Appends the frame.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         out.reserve(LENGTH);
-        put_head(out, 4, Kind::WINDOW_UPDATE, Flags::NONE, self.stream);
+        put_frame_header(out, 4, FrameType::WINDOW_UPDATE, Flags::NONE, self.stream);
         out.extend_from_slice(&self.increment.to_be_bytes());
     }
 }

@@ -80,7 +80,7 @@ impl std::error::Error for InvalidMessage {}
 /// # Errors
 ///
 /// What is wrong with it, for the caller to mend.
-pub fn check_request(request: &Request<()>) -> Result<(), InvalidMessage> {
+pub(crate) fn check_request(request: &Request<()>) -> Result<(), InvalidMessage> {
     let uri = request.uri();
     let is_connect = request.method() == Method::CONNECT;
     let has_protocol = request.extensions().get::<Protocol>().is_some();
@@ -115,7 +115,7 @@ pub fn check_request(request: &Request<()>) -> Result<(), InvalidMessage> {
 /// # Errors
 ///
 /// What is wrong with it, for the caller to mend.
-pub fn check_response(response: &Response<()>) -> Result<(), InvalidMessage> {
+pub(crate) fn check_response(response: &Response<()>) -> Result<(), InvalidMessage> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(InvalidMessage::SwitchingProtocols);
     }
@@ -127,7 +127,7 @@ pub fn check_response(response: &Response<()>) -> Result<(), InvalidMessage> {
 /// # Errors
 ///
 /// What is wrong with them, for the caller to mend.
-pub fn check_trailers(trailers: &HeaderMap) -> Result<(), InvalidMessage> {
+pub(crate) fn check_trailers(trailers: &HeaderMap) -> Result<(), InvalidMessage> {
     check_fields(trailers)
 }
 

@@ -10,7 +10,7 @@ use crate::hpack::{Encoder, FieldNameRef};
 ///
 /// `:authority` is the URI's, and a `host` field, which says the same, is left out (RFC 9113 section 8.3.1). An empty
 /// path is sent as `/`, or as `*` if the method is OPTIONS.
-pub fn encode_request(encoder: &mut Encoder, request: &Request<()>, out: &mut Vec<u8>) {
+pub(crate) fn encode_request(encoder: &mut Encoder, request: &Request<()>, out: &mut Vec<u8>) {
     encoder.begin(out);
     let uri = request.uri();
     let method = request.method();
@@ -45,7 +45,7 @@ pub fn encode_request(encoder: &mut Encoder, request: &Request<()>, out: &mut Ve
 }
 
 /// Appends a response's field block to `out`. A `date` is for a response that has none of its own.
-pub fn encode_response(
+pub(crate) fn encode_response(
     encoder: &mut Encoder,
     response: &Response<()>,
     date: Option<&HeaderValue>,
@@ -66,7 +66,7 @@ pub fn encode_response(
 }
 
 /// Appends the field block of trailers to `out`.
-pub fn encode_trailers(encoder: &mut Encoder, trailers: &HeaderMap, out: &mut Vec<u8>) {
+pub(crate) fn encode_trailers(encoder: &mut Encoder, trailers: &HeaderMap, out: &mut Vec<u8>) {
     encoder.begin(out);
     for (name, value) in trailers {
         encoder.field(name, value.as_bytes(), value.is_sensitive(), out);

@@ -5,8 +5,7 @@ use std::fmt;
 /// The rule that a received message breaks: a stream error of type PROTOCOL_ERROR, and the peer's fault (RFC 9113
 /// section 8.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Malformed {
+pub(crate) enum Malformed {
     /// A pseudo-header that is not defined.
     UnknownPseudoHeader,
     /// A request's pseudo-header in a response, or the reverse.
@@ -71,7 +70,7 @@ pub enum Malformed {
 
 impl Malformed {
     /// The rule and where it stands, as a clause.
-    pub const fn reason(self) -> &'static str {
+    pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::UnknownPseudoHeader => "a pseudo-header is not defined (RFC 9113 section 8.3)",
             Self::MisplacedPseudoHeader => {

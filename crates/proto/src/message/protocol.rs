@@ -10,7 +10,7 @@ use bytes::Bytes;
 /// It travels in the extensions of an `http::Request` whose method is CONNECT.
 ///
 /// ```
-/// use fullbore_proto::message::Protocol;
+/// use fullbore_proto::Protocol;
 ///
 /// let mut request = http::Request::connect("https://example.com/chat").body(())?;
 /// request.extensions_mut().insert(Protocol::from_static("websocket"));

@@ -22,7 +22,7 @@ use crate::hpack::{Field, FieldName, FieldSection, FieldValue};
 /// # Errors
 ///
 /// The request is malformed: reset its stream with PROTOCOL_ERROR.
-pub fn receive_request(
+pub(crate) fn receive_request(
     section: &mut FieldSection,
     extended_connect_allowed: bool,
 ) -> Result<Request<()>, Malformed> {
@@ -63,7 +63,7 @@ pub fn receive_request(
 /// # Errors
 ///
 /// The response is malformed: reset its stream with PROTOCOL_ERROR.
-pub fn receive_response(section: &mut FieldSection) -> Result<Response<()>, Malformed> {
+pub(crate) fn receive_response(section: &mut FieldSection) -> Result<Response<()>, Malformed> {
     let mut status = None;
     let mut fields = Fields::new(section.fields().len());
     for field in section.drain() {
@@ -90,7 +90,7 @@ pub fn receive_response(section: &mut FieldSection) -> Result<Response<()>, Malf
 /// # Errors
 ///
 /// The message is malformed: reset its stream with PROTOCOL_ERROR.
-pub fn receive_trailers(section: &mut FieldSection) -> Result<HeaderMap, Malformed> {
+pub(crate) fn receive_trailers(section: &mut FieldSection) -> Result<HeaderMap, Malformed> {
     let mut fields = Fields::new(section.fields().len());
     for field in section.drain() {
         match field.name {
@@ -111,7 +111,7 @@ pub fn receive_trailers(section: &mut FieldSection) -> Result<HeaderMap, Malform
 /// # Errors
 ///
 /// A value is no number, passes 64 bits, or differs from another.
-pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
+pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
     let mut length = None;
     for value in headers.get_all(CONTENT_LENGTH) {
         agree_on_length(&mut length, value)?;

@@ -68,7 +68,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::payload::Elsewhere;
+    use crate::payload::External;
 
     fn here(text: &'static str) -> Payload {
         Bytes::from_static(text.as_bytes()).into()
@@ -77,8 +77,8 @@ mod tests {
     /// The text, or where it lies.
     fn shown(chunk: &Payload) -> String {
         match chunk {
-            Payload::Here(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Payload::Elsewhere(elsewhere) => format!("{elsewhere:?}"),
+            Payload::Memory(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Payload::External(external) => format!("{external:?}"),
         }
     }
 
@@ -88,15 +88,15 @@ mod tests {
         queue.push(here("hello "));
         queue.push(Payload::default());
         queue.push(here("world"));
-        queue.push(Elsewhere::new(Arc::new(()), 100, 10).into());
+        queue.push(External::new(Arc::new(()), 100, 10).into());
         assert_eq!(queue.bytes(), 21);
         let mut out = Vec::new();
         queue.take(8, |chunk| out.push(shown(&chunk)));
         assert_eq!(out, ["hello ", "wo"]);
         queue.take(7, |chunk| out.push(shown(&chunk)));
-        assert_eq!(out[2..], ["rld", "Elsewhere(4 from 100 on)"]);
+        assert_eq!(out[2..], ["rld", "External(4 from 100 on)"]);
         queue.take(6, |chunk| out.push(shown(&chunk)));
-        assert_eq!(out[4..], ["Elsewhere(6 from 104 on)"]);
+        assert_eq!(out[4..], ["External(6 from 104 on)"]);
         assert!(queue.is_empty());
     }
 }

@@ -64,7 +64,7 @@ impl State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The final head is still to come; informational ones may.
-    Head,
+    Headers,
     /// Body and trailers may come.
     Body,
     /// The message is whole.

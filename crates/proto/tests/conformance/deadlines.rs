@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, Connection, ErrorCode, Event, KeepAlive, Side, StreamError, Time};
 use http::Response;
 
@@ -157,7 +157,7 @@ fn a_connection_without_streams_is_ended_gracefully() {
     faced.waits(seconds(79));
     assert!(!faced.connection.is_shutting_down());
     faced.waits(seconds(1));
-    let goes = faced.heard_of(Kind::GOAWAY);
+    let goes = faced.heard_of(FrameType::GOAWAY);
     assert_eq!(ErrorCode(goes[0].word(4)), ErrorCode::NO_ERROR);
     faced.waits(seconds(1));
     assert!(faced.connection.is_drained());
@@ -201,7 +201,7 @@ fn a_server_asks_a_silent_client_with_streams_whether_it_is_there() {
         faced.waits(seconds(59));
         assert_eq!(faced.heard(), []);
         faced.waits(seconds(1));
-        let asked = faced.heard_of(Kind::PING);
+        let asked = faced.heard_of(FrameType::PING);
         assert_eq!(asked.len(), 1);
         faced.waits(seconds(59));
         faced.says(&frames::frame(0x6, frames::ACK, 0, &asked[0].payload));
@@ -240,7 +240,7 @@ fn a_client_asks_only_when_it_is_told_to() {
             faced.opens("GET", true);
         }
         faced.waits(silence);
-        faced.heard_of(Kind::PING).len()
+        faced.heard_of(FrameType::PING).len()
     };
     assert_eq!(asked(KeepAlive::ByRole, 1), 0);
     assert_eq!(asked(KeepAlive::Never, 1), 0);
@@ -262,7 +262,7 @@ fn the_silence_before_a_request_is_not_the_servers() {
     faced.waits(seconds(9));
     assert_eq!(faced.heard(), []);
     faced.waits(seconds(1));
-    assert_eq!(faced.heard_of(Kind::PING).len(), 1);
+    assert_eq!(faced.heard_of(FrameType::PING).len(), 1);
 }
 
 fn with_body_timeout() -> Config {
@@ -486,7 +486,7 @@ fn a_graceful_end_has_a_limit_when_it_is_given_one() {
     faced.connection.shutdown(faced.now);
     faced.heard();
     faced.waits(seconds(1));
-    assert_eq!(faced.heard_of(Kind::GOAWAY).len(), 1);
+    assert_eq!(faced.heard_of(FrameType::GOAWAY).len(), 1);
     faced.waits(seconds(29));
     assert_eq!(faced.connection.error(), None);
     faced.waits(seconds(1));
@@ -630,14 +630,23 @@ fn a_client_that_ends_its_half_is_answered_and_probed_and_given_up_in_time() {
     faced.listen();
     faced.answers(1);
     let heard = faced.heard();
-    let of = |kind| heard.iter().filter(|frame| frame.head.kind == kind).count();
+    let of = |kind| {
+        heard
+            .iter()
+            .filter(|frame| frame.header.frame_type == kind)
+            .count()
+    };
     assert_eq!(
-        (of(Kind::GOAWAY), of(Kind::HEADERS), of(Kind::RST_STREAM)),
+        (
+            of(FrameType::GOAWAY),
+            of(FrameType::HEADERS),
+            of(FrameType::RST_STREAM)
+        ),
         (1, 1, 0),
         "{heard:?}"
     );
     faced.waits(seconds(5));
-    assert_eq!(faced.heard_of(Kind::PING).len(), 5);
+    assert_eq!(faced.heard_of(FrameType::PING).len(), 5);
     assert!(!faced.connection.is_drained(), "stream 3 is under way");
     faced.waits(seconds(24));
     assert_eq!(faced.connection.error(), None);
@@ -651,7 +660,7 @@ fn the_time_for_answers_begins_when_the_client_ends_its_half_though_the_last_str
     faced.says(&frames::get(1));
     faced.connection.shutdown(faced.now);
     faced.says(&frames::ping(frames::ACK, b"shutdown"));
-    assert_eq!(faced.heard_of(Kind::GOAWAY).len(), 2);
+    assert_eq!(faced.heard_of(FrameType::GOAWAY).len(), 2);
     faced.waits(seconds(20));
     assert!(!faced.connection.end_of_transport(faced.now));
     faced.waits(seconds(29));

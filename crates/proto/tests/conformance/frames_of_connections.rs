@@ -1,7 +1,7 @@
 //! RFC 9113 sections 6.7, 6.8, 5.4.1 and RFC 9218 section 7.1: PING, GOAWAY, PRIORITY_UPDATE.
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode, Event, Transmit};
 
 use crate::support::frames::{self, ACK};
@@ -20,7 +20,10 @@ fn ping_is_answered_with_the_same_octets() {
         faced.says(&frames::ping(0, b"\x00\x01\x02\x03\x04\x05\x06\xff"));
         let heard = faced.heard();
         assert_eq!(heard.len(), 1);
-        assert_eq!((heard[0].head.kind, heard[0].head.flags.0), (Kind::PING, ACK));
+        assert_eq!(
+            (heard[0].header.frame_type, heard[0].header.flags.0),
+            (FrameType::PING, ACK)
+        );
         assert_eq!(heard[0].payload, b"\x00\x01\x02\x03\x04\x05\x06\xff");
     }
 }
@@ -49,14 +52,18 @@ fn ping_leaves_ahead_of_data() {
         .connection
         .receive(frames::ping(0, b"12345678").into(), faced.now);
     received.unwrap();
-    let kinds: Vec<_> = faced.heard().iter().map(|frame| frame.head.kind).collect();
+    let kinds: Vec<_> = faced
+        .heard()
+        .iter()
+        .map(|frame| frame.header.frame_type)
+        .collect();
     let expected = [
-        Kind::HEADERS,
-        Kind::PING,
-        Kind::DATA,
-        Kind::DATA,
-        Kind::DATA,
-        Kind::DATA,
+        FrameType::HEADERS,
+        FrameType::PING,
+        FrameType::DATA,
+        FrameType::DATA,
+        FrameType::DATA,
+        FrameType::DATA,
     ];
     assert_eq!(kinds, expected);
 }
@@ -129,7 +136,7 @@ fn after_a_connection_error_the_goaway_names_the_last_stream_that_was_seen() {
     faced.says(&frames::data(0, 0, b""));
     let heard = faced.heard();
     let last = heard.last().unwrap();
-    assert_eq!((last.head.kind, last.word(0)), (Kind::GOAWAY, 7));
+    assert_eq!((last.header.frame_type, last.word(0)), (FrameType::GOAWAY, 7));
     assert!(last.payload.len() > 8, "no word for a person");
 }
 
@@ -216,7 +223,7 @@ fn an_update_that_was_due_is_not_sent_by_a_connection_that_has_failed() {
     let mut out = Transmit::new();
     faced.connection.transmit(&mut out, faced.now);
     assert!(!faced.connection.wants_transmit());
-    assert_eq!(out.chunk()[3], Kind::GOAWAY.0);
+    assert_eq!(out.chunk()[3], FrameType::GOAWAY.0);
     assert_eq!(faced.connection.stats().stream_refills, 0);
 }
 

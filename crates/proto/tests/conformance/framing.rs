@@ -1,6 +1,6 @@
 //! RFC 9113 sections 4.1, 4.2 and 5.5: the head of a frame, its size, and what is not known.
 
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode, Event, ReadState};
 
 use crate::support::config;
@@ -25,8 +25,8 @@ fn undefined_flags_are_ignored() {
     faced.says(&frames::ping(0xfe, b"12345678"));
     let heard = faced.heard();
     assert_eq!(
-        (heard[0].head.kind, heard[0].head.flags.0),
-        (Kind::PING, frames::ACK)
+        (heard[0].header.frame_type, heard[0].header.flags.0),
+        (FrameType::PING, frames::ACK)
     );
     faced.says(&frames::headers(
         1,
@@ -42,7 +42,7 @@ fn undefined_flags_are_ignored() {
 fn the_reserved_bit_is_ignored() {
     let mut faced = Faced::server(Config::default());
     faced.says(&frames::frame(0x6, 0, 0x8000_0000, b"12345678"));
-    assert_eq!(faced.heard()[0].head.kind, Kind::PING);
+    assert_eq!(faced.heard()[0].header.frame_type, FrameType::PING);
     faced.says(&frames::headers(0x8000_0001, 5, &frames::request_block("GET")));
     assert!(matches!(faced.events()[..], [Event::Request { .. }]));
     faced.says(&frames::window_update(0, 0x8000_0001));

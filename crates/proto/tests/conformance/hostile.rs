@@ -263,11 +263,7 @@ fn a_limit_of_nothing_on_field_sections_counts_every_octet_or_field() {
         };
         let mut faced = Faced::server(limits(charged));
         faced.says(&frames::get(1));
-        assert_eq!(
-            faced.heard_of(fullbore_proto::frame::Kind::HEADERS).len(),
-            1,
-            "431"
-        );
+        assert_eq!(faced.heard_of(fullbore_proto::FrameType::HEADERS).len(), 1, "431");
         assert_eq!(faced.connection.error(), None);
         let mut faced = Faced::server(limits(charged - 1));
         faced.says(&frames::get(1));
@@ -303,7 +299,7 @@ fn a_field_that_is_repeated_by_its_index_counts_each_time() {
     assert!(faced.events().is_empty());
     let heard = faced.heard();
     assert!(
-        heard.iter().any(|frame| frame.head.kind.0 == 1),
+        heard.iter().any(|frame| frame.header.frame_type.0 == 1),
         "431 is the answer"
     );
     faced.lives();
@@ -385,7 +381,7 @@ fn streams_opened_after_the_end_was_named_are_limited() {
     let mut faced = Faced::server(limited());
     faced.connection.shutdown(faced.now);
     faced.says(&frames::ping(frames::ACK, b"shutdown"));
-    assert_eq!(faced.heard_of(fullbore_proto::frame::Kind::GOAWAY).len(), 2);
+    assert_eq!(faced.heard_of(fullbore_proto::FrameType::GOAWAY).len(), 2);
     is_limited(&mut faced, |round| frames::get(2 * round + 1));
 }
 

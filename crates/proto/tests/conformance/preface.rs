@@ -1,6 +1,6 @@
 //! RFC 9113 section 3.4: how a connection begins.
 
-use fullbore_proto::frame::{Flags, Kind};
+use fullbore_proto::frame::{Flags, FrameType};
 use fullbore_proto::{Config, ErrorCode, Event};
 
 use crate::support::config;
@@ -22,12 +22,12 @@ fn entries(payload: &[u8]) -> Vec<(u16, u32)> {
 fn a_server_says_settings_first_and_opens_the_connections_window() {
     let mut faced = Faced::silent_server(Config::default());
     let heard = faced.heard();
-    assert_eq!(heard[0].head.kind, Kind::SETTINGS);
+    assert_eq!(heard[0].header.frame_type, FrameType::SETTINGS);
     let settings = entries(&heard[0].payload);
     for entry in [(3, 10_000), (4, 48 << 20), (5, 16_384), (6, 64 << 10), (9, 1)] {
         assert!(settings.contains(&entry), "{entry:?} of {settings:?}");
     }
-    assert_eq!(heard[1].head.kind, Kind::WINDOW_UPDATE);
+    assert_eq!(heard[1].header.frame_type, FrameType::WINDOW_UPDATE);
     assert_eq!(heard[1].word(0), (64 << 20) - 65_535);
     assert_eq!(heard.len(), 2);
 }
@@ -36,7 +36,7 @@ fn a_server_says_settings_first_and_opens_the_connections_window() {
 fn a_client_says_the_preface_and_settings_that_refuse_push() {
     let mut faced = Faced::silent_client(Config::default());
     let heard = faced.heard();
-    assert_eq!(heard[0].head.kind, Kind::SETTINGS);
+    assert_eq!(heard[0].header.frame_type, FrameType::SETTINGS);
     let settings = entries(&heard[0].payload);
     assert!(settings.contains(&(2, 0)) && settings.contains(&(4, 48 << 20)));
     assert!(!settings.iter().any(|&(identifier, _)| identifier == 3));
@@ -116,8 +116,8 @@ fn settings_are_acknowledged() {
     faced.says(&[PREFACE, &frames::settings(&[])[..]].concat());
     let heard = faced.heard();
     assert_eq!(heard.len(), 1);
-    assert_eq!(heard[0].head.kind, Kind::SETTINGS);
-    assert!(heard[0].head.flags.has(Flags::ACK) && heard[0].payload.is_empty());
+    assert_eq!(heard[0].header.frame_type, FrameType::SETTINGS);
+    assert!(heard[0].header.flags.has(Flags::ACK) && heard[0].payload.is_empty());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! RFC 9113 section 6.5, RFC 8441 section 3 and RFC 9218 section 2.1: SETTINGS.
 
 use bytes::Bytes;
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode, Event};
 
 use crate::support::frames::{self, ACK};
@@ -77,7 +77,7 @@ fn values_at_the_edges_of_their_range_are_taken() {
             (9, 1),
             (9, 0),
         ]));
-        let acknowledged = faced.heard_of(Kind::SETTINGS).len();
+        let acknowledged = faced.heard_of(FrameType::SETTINGS).len();
         assert_eq!(acknowledged, 3);
         faced.lives();
     }
@@ -93,7 +93,7 @@ fn unknown_identifiers_are_ignored() {
             (0xffff, 0),
         ]));
         assert!(matches!(faced.events().last(), Some(Event::PeerSettings)));
-        assert_eq!(faced.heard_of(Kind::SETTINGS).len(), 1);
+        assert_eq!(faced.heard_of(FrameType::SETTINGS).len(), 1);
         faced.lives();
     }
 }
@@ -146,7 +146,7 @@ fn a_change_of_the_initial_window_moves_the_window_of_every_open_stream() {
         .send_data(id(1), Bytes::from_static(b"abcde"), true)
         .unwrap();
     let lengths = |faced: &mut Faced| -> Vec<_> {
-        let frames = faced.heard_of(Kind::DATA);
+        let frames = faced.heard_of(FrameType::DATA);
         frames.iter().map(|frame| frame.payload.len()).collect()
     };
     faced.now = faced.now + std::time::Duration::from_millis(1);
@@ -235,7 +235,7 @@ fn a_larger_frame_size_of_the_peer_is_used_as_far_as_configured() {
         .connection
         .send_data(id(1), Bytes::from(vec![0; 70_000]), true)
         .unwrap();
-    let frames = faced.heard_of(Kind::DATA);
+    let frames = faced.heard_of(FrameType::DATA);
     let lengths: Vec<_> = frames.iter().map(|frame| frame.payload.len()).collect();
     assert_eq!(lengths, [30_000, 30_000, 10_000]);
 }
@@ -261,7 +261,7 @@ fn frame_sizes_out_of_range_count_as_the_nearest_in_it() {
             .connection
             .send_data(id(1), Bytes::from_static(b"abc"), true)
             .unwrap();
-        assert_eq!(faced.heard_of(Kind::DATA).len(), 3);
+        assert_eq!(faced.heard_of(FrameType::DATA).len(), 3);
         assert_eq!(faced.connection.stats().sent_data_bytes, 3);
     }
 }

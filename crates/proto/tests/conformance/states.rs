@@ -342,7 +342,7 @@ fn data_of_a_refused_stream_is_dropped_and_its_credit_returned() {
     let mut updates = Vec::new();
     for _ in 0..(full / 16_384) {
         faced.says(&frame);
-        updates.extend(faced.heard_of(fullbore_proto::frame::Kind::WINDOW_UPDATE));
+        updates.extend(faced.heard_of(fullbore_proto::FrameType::WINDOW_UPDATE));
     }
     assert!((1..=4).contains(&updates.len()) && updates.iter().all(|frame| frame.stream() == 0));
     faced.lives();

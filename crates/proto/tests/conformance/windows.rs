@@ -1,7 +1,7 @@
 //! RFC 9113 sections 5.2 and 6.9: flow-control windows, on both sides of the rule.
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode, Event, Scheduling, Transmit, WindowSize};
 
 use crate::support::frames;
@@ -83,7 +83,7 @@ fn no_more_is_sent_than_the_smaller_of_both_windows() {
         let mut total = 0;
         for _ in 0..3 {
             total += faced
-                .heard_of(Kind::DATA)
+                .heard_of(FrameType::DATA)
                 .iter()
                 .map(|frame| frame.payload.len())
                 .sum::<usize>();
@@ -103,7 +103,7 @@ fn an_empty_frame_that_ends_the_stream_needs_no_window() {
     let response = http::Response::new(());
     faced.connection.send_response(id(1), &response, false).unwrap();
     faced.connection.send_data(id(1), Bytes::new(), true).unwrap();
-    let heard = faced.heard_of(Kind::DATA);
+    let heard = faced.heard_of(FrameType::DATA);
     assert!(heard.len() == 1 && heard[0].payload.is_empty());
 }
 
@@ -175,7 +175,7 @@ fn until_the_peer_knows_a_smaller_window_it_may_use_the_default_one() {
     faced.lives();
     // Its window is negative now, until what it has sent is read.
     faced.reads(1);
-    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
     assert_eq!(
         updates.iter().map(|frame| frame.word(0)).collect::<Vec<_>>(),
         [60_000]
@@ -235,7 +235,7 @@ fn a_refill_that_waits_for_company_does_not_leave_alone() {
     faced.connection.transmit(&mut out, faced.now);
     assert_eq!(out.remaining(), 0, "a write of nothing is no company");
     faced.says(&frames::ping(0, b"together"));
-    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
     assert_eq!(updates.len(), 1, "{updates:?}");
     assert_eq!((updates[0].stream(), updates[0].word(0)), (1, 163_840));
 }
@@ -259,7 +259,7 @@ fn a_window_that_is_raised_to_the_size_it_has_is_not_refilled() {
         .grow_stream_receive_window(id(1), larger)
         .unwrap();
     faced.connection.grow_receive_window(larger).unwrap();
-    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
     let updates: Vec<_> = updates
         .iter()
         .map(|frame| (frame.stream(), frame.word(0)))

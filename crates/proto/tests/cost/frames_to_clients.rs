@@ -1,7 +1,7 @@
 //! What a server's frames cost a client, of whose requests many are under way and many wait.
 
 use bytes::Bytes;
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode};
 use http::Request;
 
@@ -86,7 +86,11 @@ fn requests_that_a_server_allows_all_at_once_leave_a_part_at_a_time_and_in_order
     let touched = faced.connection.streams_touched() - touched;
     assert!(touched <= 30 * 512, "{touched}");
     assert!(faced.connection.waiting_streams() > 9_000);
-    let heads: Vec<u32> = faced.heard_of(Kind::HEADERS).iter().map(Heard::stream).collect();
+    let heads: Vec<u32> = faced
+        .heard_of(FrameType::HEADERS)
+        .iter()
+        .map(Heard::stream)
+        .collect();
     let expected: Vec<u32> = (10_000..20_000).map(|index| 2 * index + 1).collect();
     assert_eq!(heads, expected);
     assert_eq!(faced.connection.waiting_streams(), 0);

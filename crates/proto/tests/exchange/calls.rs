@@ -1,7 +1,7 @@
 //! What the calls of a connection say of it, and how much each does at once.
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode, Event, Priority, Transmit, UsageError};
 use http::{HeaderValue, Response};
 
@@ -154,7 +154,7 @@ fn a_date_is_in_every_final_response_that_has_none_until_the_connection_rests() 
         }
         faced.says(&frames::get(2 * n + 1));
         faced.answers(2 * n + 1);
-        lengths.push(faced.heard_of(Kind::HEADERS)[0].payload.len());
+        lengths.push(faced.heard_of(FrameType::HEADERS)[0].payload.len());
     }
     // `:status` is one octet, and so is the date once it stands in the table.
     assert_eq!((lengths[0], lengths[2], lengths[3]), (1, 2, 1));
@@ -181,7 +181,7 @@ fn one_list_has_frames_of_1024_turns_at_most() {
         let mut out = Transmit::new();
         faced.connection.transmit(&mut out, faced.now);
         assert!(out.has_remaining());
-        faced.connection.stats().sent_frames.of(Kind::DATA)
+        faced.connection.stats().sent_frames.of(FrameType::DATA)
     });
     assert_eq!(sent, [1_024, 1_030]);
     assert!(!faced.connection.wants_transmit());
@@ -231,7 +231,7 @@ fn responds(faced: &mut Faced, stream: u32) -> Vec<u8> {
         .connection
         .send_response(id(stream), &response, true)
         .unwrap();
-    faced.heard_of(Kind::HEADERS).remove(0).payload
+    faced.heard_of(FrameType::HEADERS).remove(0).payload
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_message_that_cannot_be_sent_is_refused_by_the_call_and_takes_no_stream() {
     let mut trailers = http::HeaderMap::new();
     trailers.insert("connection", wrong);
     is_invalid(faced.connection.send_trailers(id(1), trailers));
-    assert_eq!(faced.heard_of(Kind::HEADERS).len(), 2);
+    assert_eq!(faced.heard_of(FrameType::HEADERS).len(), 2);
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn a_stream_is_announced_once_until_it_is_read() {
 fn the_body_of_a_request_over_the_limit_is_dropped_and_nobody_hears_of_it() {
     let mut faced = Faced::server(config(|config| config.max_header_fields = 3));
     faced.says(&frames::post(1));
-    assert_eq!(faced.heard_of(Kind::HEADERS).len(), 1, "431");
+    assert_eq!(faced.heard_of(FrameType::HEADERS).len(), 1, "431");
     faced.says(&frames::data(1, 0, &[0; 16_384]));
     assert!(faced.events().is_empty());
     assert_eq!(faced.connection.promise().buffered, 0);

@@ -1,6 +1,6 @@
 //! Heads: informational ones, long ones that need CONTINUATION, and those that are over a limit.
 
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode, Event};
 use http::{Request, Response, StatusCode};
 
@@ -70,14 +70,14 @@ fn long_heads_travel_in_continuation_frames_in_both_directions_and_in_trailers()
             value.as_str()
         );
         assert_eq!(talk.trailers.as_ref().unwrap()["x-end"], value.as_str());
-        assert_eq!(pair.client.tap.of(Kind::CONTINUATION).count(), 2);
-        assert_eq!(pair.server.tap.of(Kind::CONTINUATION).count(), 4);
+        assert_eq!(pair.client.tap.of(FrameType::CONTINUATION).count(), 2);
+        assert_eq!(pair.server.tap.of(FrameType::CONTINUATION).count(), 4);
         assert!(
             pair.server
                 .tap
                 .frames
                 .iter()
-                .all(|seen| seen.head.length <= 16_384)
+                .all(|seen| seen.header.length <= 16_384)
         );
         pair.assert_nothing_leaked();
     }
@@ -93,7 +93,7 @@ fn a_peer_that_takes_longer_frames_gets_a_long_head_in_one() {
     let stream = pair.client.connection.open(request.unwrap(), true).unwrap();
     pair.run();
     assert!(pair.client.app().talk(stream).ended);
-    assert_eq!(pair.client.tap.of(Kind::CONTINUATION).count(), 0);
+    assert_eq!(pair.client.tap.of(FrameType::CONTINUATION).count(), 0);
     pair.assert_nothing_leaked();
 }
 

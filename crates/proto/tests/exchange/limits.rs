@@ -157,7 +157,7 @@ fn a_limit_of_none_holds_all_back_until_it_is_raised() {
     assert!(faced.opens("GET", true).value() == 1 && faced.heard().is_empty());
     assert_eq!(faced.connection.waiting_streams(), 1);
     faced.says(&frames::settings(&[(3, 1)]));
-    let heard = faced.heard_of(fullbore_proto::frame::Kind::HEADERS);
+    let heard = faced.heard_of(fullbore_proto::FrameType::HEADERS);
     assert_eq!(heard.len(), 1);
 }
 
@@ -185,7 +185,7 @@ fn before_the_peers_limit_is_known_a_hundred_requests_leave() {
         pair.get(0);
     }
     pair.run_for(Duration::from_millis(1));
-    let sent = pair.client.tap.of(fullbore_proto::frame::Kind::HEADERS).count();
+    let sent = pair.client.tap.of(fullbore_proto::FrameType::HEADERS).count();
     assert_eq!(sent, 100);
     pair.run();
     assert!(pair.client.app().talks.values().all(|talk| talk.ended));

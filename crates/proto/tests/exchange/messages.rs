@@ -1,7 +1,7 @@
 //! Whole messages: heads, bodies, trailers, and what becomes of the stream.
 
 use bytes::Bytes;
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{ErrorCode, Event, ReadState, UsageError};
 use http::{HeaderMap, Request, Response, StatusCode};
 
@@ -43,7 +43,7 @@ fn a_response_without_a_body_is_one_headers_frame() {
     assert!(pair.client.app().talk(stream).ended);
     let frames = &pair.server.tap.frames[before..];
     assert_eq!(frames.len(), 1);
-    assert!(frames[0].is(Kind::HEADERS) && frames[0].ends_stream());
+    assert!(frames[0].is(FrameType::HEADERS) && frames[0].ends_stream());
     pair.assert_nothing_leaked();
 }
 
@@ -55,8 +55,10 @@ fn a_short_response_leaves_in_one_write() {
     pair.run();
     assert_eq!(pair.server.tap.writes(), before + 1);
     let frames = pair.server.tap.frames.iter().filter(|seen| seen.write == before);
-    let kinds: Vec<_> = frames.map(|seen| (seen.head.kind, seen.ends_stream())).collect();
-    assert_eq!(kinds, [(Kind::HEADERS, false), (Kind::DATA, true)]);
+    let kinds: Vec<_> = frames
+        .map(|seen| (seen.header.frame_type, seen.ends_stream()))
+        .collect();
+    assert_eq!(kinds, [(FrameType::HEADERS, false), (FrameType::DATA, true)]);
 }
 
 #[test]
@@ -255,7 +257,7 @@ fn a_response_that_is_whole_ends_an_upload_that_nobody_reads_with_no_error() {
     let resets: Vec<_> = pair
         .server
         .tap
-        .of(Kind::RST_STREAM)
+        .of(FrameType::RST_STREAM)
         .map(|seen| seen.word)
         .collect();
     assert_eq!(resets, [ErrorCode::NO_ERROR.0]);
@@ -294,7 +296,7 @@ fn answered_early(length: u64) -> Pair {
 fn an_upload_that_is_almost_done_may_end_behind_its_response() {
     let mut pair = answered_early(200_000);
     pair.run();
-    assert_eq!(pair.server.tap.of(Kind::RST_STREAM).count(), 0);
+    assert_eq!(pair.server.tap.of(FrameType::RST_STREAM).count(), 0);
     assert_eq!(pair.client.tap.data_lengths(1).iter().sum::<u32>(), 200_000);
     pair.assert_nothing_leaked();
 }
@@ -304,7 +306,7 @@ fn an_upload_that_goes_on_behind_its_response_is_reset_after_so_many_bytes() {
     let mut pair = answered_early(10 << 20);
     let most = pair.server.connection.config().early_response_bytes;
     let before = pair.server.connection.stats().received_data_bytes;
-    pair.run_while(|pair| pair.server.tap.of(Kind::RST_STREAM).count() == 0);
+    pair.run_while(|pair| pair.server.tap.of(FrameType::RST_STREAM).count() == 0);
     let borne = pair.server.connection.stats().received_data_bytes - before;
     // A frame may have been under way when the response was.
     let frame = 16 << 10;
@@ -328,7 +330,7 @@ fn an_upload_that_pauses_behind_its_response_is_reset_after_a_while() {
     server.release(stream);
     let wait = server.config().early_response_wait;
     pair.run();
-    let reset = pair.server.tap.of(Kind::RST_STREAM).next().unwrap();
+    let reset = pair.server.tap.of(FrameType::RST_STREAM).next().unwrap();
     assert_eq!((reset.at.since(start), reset.word), (wait, ErrorCode::NO_ERROR.0));
     pair.client.connection.release(stream);
     pair.assert_nothing_leaked();
@@ -354,11 +356,11 @@ fn the_head_of_a_request_that_waited_leaves_ahead_of_its_body_and_behind_the_tra
     pair.run();
     let mut opened = 0;
     for seen in &pair.client.tap.frames {
-        if seen.is(Kind::HEADERS) {
+        if seen.is(FrameType::HEADERS) {
             opened = opened.max(seen.stream());
         }
         assert!(
-            !seen.is(Kind::DATA) || seen.stream() <= opened,
+            !seen.is(FrameType::DATA) || seen.stream() <= opened,
             "DATA ahead of HEADERS"
         );
     }

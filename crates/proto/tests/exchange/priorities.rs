@@ -1,6 +1,6 @@
 //! Who sends first (RFC 9218).
 
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, Priority, Scheduling};
 use http::Request;
 
@@ -53,7 +53,12 @@ fn order(pair: &Pair) -> Vec<u32> {
 
 /// How often the stream of the DATA frames changes.
 fn turns(pair: &Pair) -> usize {
-    let streams: Vec<_> = pair.server.tap.of(Kind::DATA).map(|seen| seen.stream()).collect();
+    let streams: Vec<_> = pair
+        .server
+        .tap
+        .of(FrameType::DATA)
+        .map(|seen| seen.stream())
+        .collect();
     streams.windows(2).filter(|two| two[0] != two[1]).count()
 }
 
@@ -76,7 +81,7 @@ fn responses_share_where_the_server_was_told_to_be_fair() {
         pair.get(LENGTH);
     }
     pair.run();
-    let frames = pair.server.tap.of(Kind::DATA).count();
+    let frames = pair.server.tap.of(FrameType::DATA).count();
     assert!(turns(&pair) > frames * 9 / 10, "{} of {frames}", turns(&pair));
 }
 
@@ -93,7 +98,7 @@ fn the_priority_field_puts_the_urgent_first_and_lets_incremental_ones_share() {
     get_with(&mut pair, "i");
     get_with(&mut pair, "u=3, i");
     pair.run();
-    let frames = pair.server.tap.of(Kind::DATA).count();
+    let frames = pair.server.tap.of(FrameType::DATA).count();
     assert!(turns(&pair) > frames * 9 / 10);
 }
 
@@ -119,7 +124,7 @@ fn priority_update_moves_a_response_that_is_under_way() {
     pair.client.connection.send_priority_update(last, urgent).unwrap();
     pair.run();
     assert_eq!(order(&pair), [5, 1, 3]);
-    assert_eq!(pair.client.tap.of(Kind::PRIORITY_UPDATE).count(), 1);
+    assert_eq!(pair.client.tap.of(FrameType::PRIORITY_UPDATE).count(), 1);
     pair.assert_nothing_leaked();
 }
 
@@ -154,7 +159,7 @@ fn a_client_sends_its_own_bodies_by_the_priority_that_it_named() {
     let app = end.app.as_mut().unwrap();
     app.send_body(&mut end.connection, urgent, LENGTH, None);
     pair.run();
-    let first = pair.client.tap.of(Kind::DATA).next().unwrap();
+    let first = pair.client.tap.of(FrameType::DATA).next().unwrap();
     assert_eq!(first.stream(), urgent.value());
     pair.assert_nothing_leaked();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode, Event, Side, Time, UsageError};
 use http::Request;
 
@@ -63,7 +63,7 @@ fn the_second_goaway_comes_a_round_trip_after_the_first() {
     let times: Vec<_> = pair
         .server
         .tap
-        .of(Kind::GOAWAY)
+        .of(FrameType::GOAWAY)
         .map(|seen| seen.at.since(start))
         .collect();
     assert_eq!(times, [Duration::ZERO, Duration::from_millis(20)]);
@@ -77,12 +77,18 @@ fn the_second_goaway_comes_after_the_grace_when_the_peer_does_not_answer() {
     faced.heard();
     faced.connection.shutdown(faced.now);
     let heard = faced.heard();
-    assert_eq!((heard[0].head.kind, heard[0].word(0)), (Kind::GOAWAY, LONG));
+    assert_eq!(
+        (heard[0].header.frame_type, heard[0].word(0)),
+        (FrameType::GOAWAY, LONG)
+    );
     faced.now = faced.connection.next_deadline().unwrap();
     assert_eq!(faced.now.since(Time::ZERO), Config::default().shutdown_grace);
     faced.connection.handle_timeout(faced.now);
     let heard = faced.heard();
-    assert_eq!((heard[0].head.kind, heard[0].word(0)), (Kind::GOAWAY, 1));
+    assert_eq!(
+        (heard[0].header.frame_type, heard[0].word(0)),
+        (FrameType::GOAWAY, 1)
+    );
     assert_eq!(faced.connection.next_deadline(), None);
     // Streams past the last one are not answered; their octets are taken all the same.
     faced.events();
@@ -138,7 +144,7 @@ fn requests_above_the_last_stream_of_a_goaway_and_waiting_ones_are_refused_and_n
     refused.sort_unstable();
     assert_eq!(refused, [3, 5, 7, 9, 11]);
     assert!(
-        faced.heard_of(Kind::HEADERS).is_empty(),
+        faced.heard_of(FrameType::HEADERS).is_empty(),
         "a request left after the GOAWAY"
     );
     // The one below it is served.
@@ -189,7 +195,7 @@ fn after_an_error_nothing_leaves_but_one_goaway_whatever_the_owner_does() {
     assert_eq!(
         heard
             .iter()
-            .filter(|frame| frame.head.kind == Kind::GOAWAY)
+            .filter(|frame| frame.header.frame_type == FrameType::GOAWAY)
             .count(),
         1
     );
@@ -246,7 +252,7 @@ fn a_goaway_never_names_a_higher_last_stream_than_the_one_before() {
     faced.says(&frames::get(9));
     faced.says(&frames::data(0, 0, b""));
     let last: Vec<_> = faced
-        .heard_of(Kind::GOAWAY)
+        .heard_of(FrameType::GOAWAY)
         .iter()
         .map(|frame| frame.word(0))
         .collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, Refill, Time, WindowSize};
 
 use crate::support::fixed;
@@ -247,7 +247,7 @@ fn the_round_trip_is_measured_by_one_ping_at_a_time_for_whoever_asks() {
         "nobody is there yet"
     );
     pair.run();
-    let pings = |pair: &Pair| pair.client.connection.stats().sent_frames.of(Kind::PING);
+    let pings = |pair: &Pair| pair.client.connection.stats().sent_frames.of(FrameType::PING);
     for count in 1..=3 {
         let asked = pair.now;
         assert!(pair.client.connection.measure_round_trip(asked));
@@ -266,7 +266,7 @@ fn the_answer_to_a_ping_of_ours_says_what_the_round_trip_is_now() {
     for (asked, millis) in [(1, 70), (2, 30), (3, 90)] {
         faced.now = Time::ZERO + Duration::from_secs(asked);
         assert!(faced.connection.measure_round_trip(faced.now));
-        let ping = faced.heard_of(Kind::PING).remove(0);
+        let ping = faced.heard_of(FrameType::PING).remove(0);
         faced.now = faced.now + Duration::from_millis(millis);
         faced.says(&frames::frame(0x6, frames::ACK, 0, &ping.payload));
         let measured = faced.connection.round_trip().latest();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, Refill, Transmit, WindowSize};
 
 use crate::support::app::Pace;
@@ -23,7 +23,7 @@ fn at_the_defaults_there_is_at_most_one_update_a_mebibyte() {
     pair.run();
     pair.get(256 << 20);
     pair.run();
-    let updates = pair.client.tap.of(Kind::WINDOW_UPDATE).count();
+    let updates = pair.client.tap.of(FrameType::WINDOW_UPDATE).count();
     assert!(updates <= 256 / 2, "{updates} for 256 MiB");
     pair.assert_nothing_leaked();
 }
@@ -50,12 +50,12 @@ fn no_batch_has_two_updates_for_one_window_and_none_is_small() {
             let mut pair = Pair::new(client, Config::default(), path).with_apps();
             pair.client.app().pace = pace;
             pair.run();
-            let first = pair.client.tap.of(Kind::WINDOW_UPDATE).count();
+            let first = pair.client.tap.of(FrameType::WINDOW_UPDATE).count();
             for _ in 0..4 {
                 pair.get(1_000_000);
             }
             pair.run();
-            let updates: Vec<_> = pair.client.tap.of(Kind::WINDOW_UPDATE).skip(first).collect();
+            let updates: Vec<_> = pair.client.tap.of(FrameType::WINDOW_UPDATE).skip(first).collect();
             assert!(!updates.is_empty());
             // At least a thirty-second, and 2,048 bytes, when the path waits for the window, but for the last of what the
             // peer has used up.
@@ -98,10 +98,10 @@ fn updates_leave_ahead_of_everything_else_of_their_write() {
     pair.run();
     let mut last = None;
     for seen in &pair.client.tap.frames {
-        if seen.is(Kind::WINDOW_UPDATE) {
-            assert_ne!(last, Some((seen.write, Kind::DATA)), "an update behind DATA");
+        if seen.is(FrameType::WINDOW_UPDATE) {
+            assert_ne!(last, Some((seen.write, FrameType::DATA)), "an update behind DATA");
         }
-        last = Some((seen.write, seen.head.kind));
+        last = Some((seen.write, seen.header.frame_type));
     }
     pair.assert_nothing_leaked();
 }
@@ -115,7 +115,7 @@ fn a_stream_is_silent_once_its_end_has_come() {
     }
     faced.says(&frames::data(1, END_STREAM, b"end"));
     assert_eq!(faced.reads(1).0.len(), 640 * 16_000 + 3);
-    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
     assert!(updates.iter().all(|frame| frame.stream() == 0), "{updates:?}");
 }
 
@@ -135,7 +135,7 @@ fn a_stream_is_silent_once_it_is_reset() {
             false => faced.says(&frames::reset(1, fullbore_proto::ErrorCode::CANCEL)),
         }
         faced.reads(1);
-        let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+        let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
         assert!(updates.iter().all(|frame| frame.stream() == 0), "{updates:?}");
     }
 }
@@ -175,7 +175,7 @@ fn a_threshold_in_bytes_refills_when_so_much_remains() {
         faced.says(&frames::data(1, 0, &[0; 16_000]));
         faced.reads(1);
         received += 16_000;
-        let mut updates = faced.heard_of(Kind::WINDOW_UPDATE);
+        let mut updates = faced.heard_of(FrameType::WINDOW_UPDATE);
         updates.retain(|update| update.stream() == 1);
         if !updates.is_empty() {
             break updates;
@@ -200,7 +200,7 @@ fn a_threshold_above_the_window_refills_with_each_worthwhile_gain() {
         faced.reads(1);
         increments.extend(
             faced
-                .heard_of(Kind::WINDOW_UPDATE)
+                .heard_of(FrameType::WINDOW_UPDATE)
                 .iter()
                 .map(|frame| frame.word(0)),
         );
@@ -224,7 +224,7 @@ fn an_eighth_is_refilled_in_the_company_of_another_write() {
     let heard = faced.heard();
     let update = heard
         .iter()
-        .find(|frame| frame.head.kind == Kind::WINDOW_UPDATE)
+        .find(|frame| frame.header.frame_type == FrameType::WINDOW_UPDATE)
         .unwrap();
     assert_eq!((update.stream(), update.word(0)), (1, window / 8));
 }
@@ -261,7 +261,7 @@ fn data_that_nobody_reads_is_refilled_with_its_own_frame() {
     faced.says(&frames::post(1));
     faced.connection.discard(id(1));
     faced.says(&frames::data(1, 0, &vec![0; 1 << 18]));
-    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
     let updates: Vec<_> = updates
         .iter()
         .map(|frame| (frame.stream(), frame.word(0)))
@@ -286,7 +286,7 @@ fn how_much_is_to_be_released_before_an_update_is_told() {
     assert!(!faced.connection.wants_transmit());
     faced.connection.release_credit(id(1), 1);
     assert!(faced.connection.wants_transmit());
-    assert_eq!(faced.heard_of(Kind::WINDOW_UPDATE).len(), 1);
+    assert_eq!(faced.heard_of(FrameType::WINDOW_UPDATE).len(), 1);
 }
 
 /// Releases what is said to be due but for an octet, and then that.
@@ -304,7 +304,7 @@ fn update_is_due_after(config: Config, octets: usize, expected: u64) {
     assert_eq!(faced.heard(), []);
     faced.connection.release_credit(id(1), 1);
     assert_eq!(until_due(&faced), Some(1), "it is due");
-    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
     let updates: Vec<_> = updates
         .iter()
         .map(|frame| (frame.stream(), frame.word(0)))
@@ -347,7 +347,7 @@ fn a_window_of_which_a_refill_s_share_is_left_to_others_waits_for_it() {
     assert_eq!(faced.heard(), []);
     // An octet less is left: half of that is enough.
     faced.says(&frames::data(1, 0, &[0]));
-    let mut updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let mut updates = faced.heard_of(FrameType::WINDOW_UPDATE);
     updates.retain(|update| update.stream() == 0);
     let updates: Vec<_> = updates
         .iter()

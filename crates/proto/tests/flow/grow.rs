@@ -1,6 +1,6 @@
 //! Receive windows grow while the connection runs, and only grow; the window to send by is another thing.
 
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, DEFAULT_WINDOW, UsageError, WindowSize};
 
 use crate::support::fixed;
@@ -114,10 +114,10 @@ fn a_request_that_waits_gets_its_larger_window_when_it_leaves() {
     let heard = faced.heard();
     let kinds: Vec<_> = heard
         .iter()
-        .map(|frame| frame.head.kind)
-        .filter(|&kind| kind != Kind::SETTINGS)
+        .map(|frame| frame.header.frame_type)
+        .filter(|&kind| kind != FrameType::SETTINGS)
         .collect();
-    assert_eq!(kinds, [Kind::HEADERS, Kind::WINDOW_UPDATE]);
+    assert_eq!(kinds, [FrameType::HEADERS, FrameType::WINDOW_UPDATE]);
     let update = heard.last().unwrap();
     assert_eq!((update.stream(), update.word(0)), (1, 16 << 20));
 }

@@ -1,6 +1,6 @@
 //! Adaptive windows and their leases, as exact figures: how wide they open, what slow readers add, when they grow and shrink.
 
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, Connection, MemoryBudget, Time, WindowSize};
 
 use crate::support::peer::{Faced, id};
@@ -33,7 +33,7 @@ impl Faced {
 
     /// The stream and the increment of each WINDOW_UPDATE since the last call.
     fn updates(&mut self) -> Vec<(u32, u32)> {
-        let updates = self.heard_of(Kind::WINDOW_UPDATE);
+        let updates = self.heard_of(FrameType::WINDOW_UPDATE);
         updates
             .iter()
             .map(|frame| (frame.stream(), frame.word(0)))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, Ledger, Stall, StreamId, StreamReport, Time, WindowSize};
 
 use crate::support::app::Pace;
@@ -155,7 +155,7 @@ fn after_a_window_has_opened_it_is_the_peer_that_is_waited_for() {
         faced.says(&frames::data(1, 0, &vec![0; length]));
     }
     faced.reads(1);
-    assert_eq!(faced.heard_of(Kind::WINDOW_UPDATE).len(), 1);
+    assert_eq!(faced.heard_of(FrameType::WINDOW_UPDATE).len(), 1);
     let expected = [
         (Stall::Idle, millis(100)),
         (Stall::Peer, millis(250)),

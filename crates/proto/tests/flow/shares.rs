@@ -25,7 +25,7 @@ fn opens(faced: &mut Faced, streams: u32) -> usize {
     let resets = faced
         .heard()
         .into_iter()
-        .filter(|frame| frame.head.kind.0 == RST_STREAM);
+        .filter(|frame| frame.header.frame_type.0 == RST_STREAM);
     let codes: Vec<u32> = resets.map(|frame| frame.word(0)).collect();
     assert!(
         codes.iter().all(|&code| code == ErrorCode::REFUSED_STREAM.0),
@@ -151,7 +151,7 @@ fn header_fields_and_unread_heads_are_leased_from_the_budget_and_come_back() {
         let resets = faced
             .heard()
             .into_iter()
-            .filter(|frame| frame.head.kind.0 == RST_STREAM);
+            .filter(|frame| frame.header.frame_type.0 == RST_STREAM);
         refused += resets.count();
     }
     // 20 connections of 10 streams of 28 KB each come to 5.6 MB.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, Refill, WindowSize};
 
 use crate::support::fixed;
@@ -33,7 +33,7 @@ fn sending(stream_window: u32, connection_update: u32, streams: &[u32]) -> Faced
 }
 
 fn lengths(faced: &mut Faced) -> Vec<usize> {
-    let heard = faced.heard_of(Kind::DATA);
+    let heard = faced.heard_of(FrameType::DATA);
     heard.iter().map(|frame| frame.payload.len()).collect()
 }
 
@@ -93,14 +93,14 @@ fn the_connections_window_cuts_no_tiny_frames_either() {
 fn a_stream_that_is_held_back_holds_no_other() {
     let mut faced = sending(17_384, 1 << 20, &[1, 3]);
     // 3,616 are left of each.
-    let heard = faced.heard_of(Kind::DATA);
+    let heard = faced.heard_of(FrameType::DATA);
     let frames: Vec<_> = heard
         .iter()
         .map(|frame| (frame.stream(), frame.payload.len()))
         .collect();
     assert_eq!(frames, [(1, 16_384), (3, 16_384)]);
     wait(&mut faced);
-    let heard = faced.heard_of(Kind::DATA);
+    let heard = faced.heard_of(FrameType::DATA);
     let frames: Vec<_> = heard
         .iter()
         .map(|frame| (frame.stream(), frame.payload.len()))

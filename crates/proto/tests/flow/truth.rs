@@ -1,6 +1,6 @@
 //! Law 3: credit is never lost, and never given twice.
 
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode, WindowSize};
 
 use crate::support::app::Pace;
@@ -182,7 +182,7 @@ fn releasing_more_than_was_read_gives_nothing_away() {
         faced.connection.release_stream_credit(id(1), 1 << 30);
     }
     faced.says(&frames::ping(0, b"12345678"));
-    let updates = faced.heard_of(Kind::WINDOW_UPDATE);
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
     assert!(updates.is_empty(), "{updates:?}");
     assert!(faced.connection.receive_window_remaining() <= 1 << 20);
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, ErrorCode, StreamId, Time, Transmit};
 use http::Request;
 use proptest::collection::vec;
@@ -146,8 +146,8 @@ impl Listener {
     fn is_silent(&mut self) {
         let before = self.end.tap.frames.len();
         let last = self.end.tap.frames.last().unwrap();
-        assert_eq!(last.head.kind, Kind::GOAWAY);
-        let goaways = self.end.tap.of(Kind::GOAWAY).count();
+        assert_eq!(last.header.frame_type, FrameType::GOAWAY);
+        let goaways = self.end.tap.of(FrameType::GOAWAY).count();
         assert_eq!(goaways, 1);
         assert!(!self.hear(&frames::get(99)));
         let connection = &mut self.end.connection;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Buf;
-use fullbore_proto::frame::Kind;
+use fullbore_proto::FrameType;
 use fullbore_proto::{Config, Connection, Event, StreamId, Time, Transmit};
 
 use super::app::App;
@@ -277,22 +277,25 @@ impl Pair {
     fn assert_counted(&self) {
         for (from, to) in [(&self.client, &self.server), (&self.server, &self.client)] {
             let (sent, received) = (from.connection.stats(), to.connection.stats());
-            for kind in (0..=9).chain([0x10]).map(Kind) {
+            for kind in (0..=9).chain([0x10]).map(FrameType) {
                 let count = from.tap.of(kind).count() as u64;
                 // HEADERS and their CONTINUATION are one when they are sent.
-                let blocks = if kind == Kind::CONTINUATION { 0 } else { count };
+                let blocks = if kind == FrameType::CONTINUATION { 0 } else { count };
                 assert_eq!(sent.sent_frames.of(kind), blocks, "{kind:?} sent");
                 assert_eq!(received.received_frames.of(kind), count, "{kind:?} received");
             }
             assert_eq!(sent.sent_bytes, from.tap.octets() as u64);
             assert_eq!(received.received_bytes, sent.sent_bytes);
-            let data = from.tap.of(Kind::DATA).map(|seen| u64::from(seen.head.length));
+            let data = from
+                .tap
+                .of(FrameType::DATA)
+                .map(|seen| u64::from(seen.header.length));
             assert_eq!(sent.sent_data_bytes, data.sum::<u64>());
             assert_eq!(received.received_data_bytes, sent.sent_data_bytes);
-            let updates = from.tap.of(Kind::WINDOW_UPDATE);
+            let updates = from.tap.of(FrameType::WINDOW_UPDATE);
             let connection = updates.filter(|seen| seen.stream() == 0).count() as u64;
             assert_eq!(sent.connection_refills, connection);
-            let both = sent.sent_frames.of(Kind::WINDOW_UPDATE);
+            let both = sent.sent_frames.of(FrameType::WINDOW_UPDATE);
             assert_eq!(sent.stream_refills, both - connection);
         }
     }

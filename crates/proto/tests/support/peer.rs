@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::frame::{HEAD_LENGTH, Head, Kind};
+use fullbore_proto::frame::{FRAME_HEADER_LENGTH, FrameHeader, FrameType};
 use fullbore_proto::{
     Config, Connection, ConnectionError, ErrorCode, Event, ReadState, Role, StreamId, Time, Transmit,
 };
@@ -13,13 +13,13 @@ use super::{frames, patient};
 /// A frame that the connection sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Heard {
-    pub(crate) head: Head,
+    pub(crate) header: FrameHeader,
     pub(crate) payload: Vec<u8>,
 }
 
 impl Heard {
     pub(crate) fn stream(&self) -> u32 {
-        self.head.stream.map_or(0, StreamId::value)
+        self.header.stream.map_or(0, StreamId::value)
     }
 
     /// The four octets at `at` as a number.
@@ -147,10 +147,10 @@ impl Faced {
                 octets.advance(frames::PREFACE.len());
             }
             while octets.has_remaining() {
-                let head = Head::parse(octets.first_chunk::<HEAD_LENGTH>().unwrap());
-                octets.advance(HEAD_LENGTH);
-                let payload = octets.split_to(head.length as usize).to_vec();
-                self.unheard.push(Heard { head, payload });
+                let header = FrameHeader::parse(octets.first_chunk::<FRAME_HEADER_LENGTH>().unwrap());
+                octets.advance(FRAME_HEADER_LENGTH);
+                let payload = octets.split_to(header.length as usize).to_vec();
+                self.unheard.push(Heard { header, payload });
             }
             rounds += 1;
             assert!(rounds < 100_000, "the connection never stops transmitting");
@@ -164,9 +164,9 @@ impl Faced {
     }
 
     /// The frames of one type that were sent since the last call.
-    pub(crate) fn heard_of(&mut self, kind: Kind) -> Vec<Heard> {
+    pub(crate) fn heard_of(&mut self, frame_type: FrameType) -> Vec<Heard> {
         let mut heard = self.heard();
-        heard.retain(|frame| frame.head.kind == kind);
+        heard.retain(|frame| frame.header.frame_type == frame_type);
         heard
     }
 
@@ -194,7 +194,7 @@ impl Faced {
         assert_eq!(error.code, code, "{error}");
         let heard = self.heard();
         let last = heard.last().expect("nothing was sent");
-        assert_eq!(last.head.kind, Kind::GOAWAY);
+        assert_eq!(last.header.frame_type, FrameType::GOAWAY);
         assert_eq!(ErrorCode(last.word(4)), code);
         assert!(!self.connection.wants_transmit());
         assert!(!self.connection.wants_read());
@@ -204,7 +204,7 @@ impl Faced {
     #[track_caller]
     pub(crate) fn reset_with(&mut self, stream: u32, code: ErrorCode) {
         let resets: Vec<_> = self
-            .heard_of(Kind::RST_STREAM)
+            .heard_of(FrameType::RST_STREAM)
             .iter()
             .map(|frame| (frame.stream(), ErrorCode(frame.word(0))))
             .collect();
@@ -216,13 +216,16 @@ impl Faced {
     #[track_caller]
     pub(crate) fn lives(&mut self) {
         let before = self.heard();
-        let fatal = |frame: &Heard| matches!(frame.head.kind, Kind::GOAWAY | Kind::RST_STREAM);
+        let fatal =
+            |frame: &Heard| matches!(frame.header.frame_type, FrameType::GOAWAY | FrameType::RST_STREAM);
         assert!(!before.iter().any(fatal), "{before:?}");
         assert_eq!(self.connection.error(), None);
         self.says(&frames::ping(0, b"alive?!?"));
         let heard = self.heard();
-        let pong = heard.iter().find(|frame| frame.head.kind == Kind::PING);
+        let pong = heard
+            .iter()
+            .find(|frame| frame.header.frame_type == FrameType::PING);
         let pong = pong.expect("no answer to PING");
-        assert!(pong.head.flags.0 & frames::ACK != 0 && pong.payload == b"alive?!?");
+        assert!(pong.header.flags.0 & frames::ACK != 0 && pong.payload == b"alive?!?");
     }
 }

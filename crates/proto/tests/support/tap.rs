@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fullbore_proto::Time;
-use fullbore_proto::frame::{Flags, HEAD_LENGTH, Head, Kind};
+use fullbore_proto::frame::{FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType};
 
 /// A frame that went by.
 #[derive(Debug, Clone, Copy)]
@@ -10,22 +10,23 @@ pub(crate) struct Seen {
     pub(crate) at: Time,
     /// Which write it left in, from 0.
     pub(crate) write: usize,
-    pub(crate) head: Head,
+    pub(crate) header: FrameHeader,
     /// The first four octets of the payload as a number: an increment, a code, a last stream.
     pub(crate) word: u32,
 }
 
 impl Seen {
-    pub(crate) fn is(&self, kind: Kind) -> bool {
-        self.head.kind == kind
+    pub(crate) fn is(&self, frame_type: FrameType) -> bool {
+        self.header.frame_type == frame_type
     }
 
     pub(crate) fn stream(&self) -> u32 {
-        self.head.stream.map_or(0, |id| id.value())
+        self.header.stream.map_or(0, |id| id.value())
     }
 
     pub(crate) fn ends_stream(&self) -> bool {
-        matches!(self.head.kind, Kind::DATA | Kind::HEADERS) && self.head.flags.has(Flags::END_STREAM)
+        matches!(self.header.frame_type, FrameType::DATA | FrameType::HEADERS)
+            && self.header.flags.has(Flags::END_STREAM)
     }
 }
 
@@ -58,9 +59,9 @@ impl Tap {
         if let Some(record) = &mut self.record {
             record.extend_from_slice(octets);
         }
-        while let Some((head, payload)) = rest.split_first_chunk::<HEAD_LENGTH>() {
-            let head = Head::parse(head);
-            let (payload, after) = payload.split_at(head.length as usize);
+        while let Some((header, payload)) = rest.split_first_chunk::<FRAME_HEADER_LENGTH>() {
+            let header = FrameHeader::parse(header);
+            let (payload, after) = payload.split_at(header.length as usize);
             let word = payload
                 .first_chunk::<4>()
                 .map_or(0, |octets| u32::from_be_bytes(*octets));
@@ -68,7 +69,7 @@ impl Tap {
             self.frames.push(Seen {
                 at,
                 write,
-                head,
+                header,
                 word,
             });
             rest = after;
@@ -86,13 +87,13 @@ impl Tap {
         self.octets
     }
 
-    pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &Seen> {
-        self.frames.iter().filter(move |seen| seen.is(kind))
+    pub(crate) fn of(&self, frame_type: FrameType) -> impl Iterator<Item = &Seen> {
+        self.frames.iter().filter(move |seen| seen.is(frame_type))
     }
 
     /// The increments of a stream's WINDOW_UPDATEs, or of the connection's for 0.
     pub(crate) fn increments(&self, stream: u32) -> Vec<u32> {
-        self.of(Kind::WINDOW_UPDATE)
+        self.of(FrameType::WINDOW_UPDATE)
             .filter(|seen| seen.stream() == stream)
             .map(|seen| seen.word)
             .collect()
@@ -100,9 +101,9 @@ impl Tap {
 
     /// The lengths of a stream's DATA frames.
     pub(crate) fn data_lengths(&self, stream: u32) -> Vec<u32> {
-        self.of(Kind::DATA)
+        self.of(FrameType::DATA)
             .filter(|seen| seen.stream() == stream)
-            .map(|seen| seen.head.length)
+            .map(|seen| seen.header.length)
             .collect()
     }
 }

@@ -79,10 +79,10 @@ impl Answering {
 /// The octets of a list.
 fn octets(out: &Transmit) -> Vec<u8> {
     let mut all = Vec::new();
-    for part in out.parts() {
+    for part in out.segments() {
         match part {
-            Part::Here(octets) => all.extend_from_slice(octets),
-            Part::Elsewhere(range) => {
+            Segment::Memory(octets) => all.extend_from_slice(octets),
+            Segment::External(range) => {
                 let before = all.len();
                 all.resize(before + range.len(), 0);
                 file::read_payload(range, &mut all[before..]).unwrap();
@@ -156,7 +156,7 @@ async fn heads_octets_and_ranges_of_several_files_come_in_their_order() {
             range(&long, 40_015, 20_000),
             here(900),
         ]);
-        assert!(out.leads_elsewhere());
+        assert!(out.has_external());
         let expected = octets(&out);
         let (seen, _) = write_all(&far, &mut near, &mut out).await;
         assert!(seen == expected, "round {round}");
@@ -274,7 +274,7 @@ async fn changed_meanwhile(change: impl FnOnce(&File)) -> io::Result<()> {
         matches!(written, Poll::Ready(Ok(Written::Octets(_)))),
         "{written:?}"
     );
-    assert!(out.leads_elsewhere());
+    assert!(out.has_external());
     change(&file);
     while out.has_remaining() {
         match write_once(&far, &mut out, &mut at_once) {

@@ -168,7 +168,7 @@ async fn a_peer_that_takes_nothing_holds_no_memory_of_a_file_whatever_it_says() 
     for _ in 0..20 {
         let ended = timeout(Duration::from_millis(60), poll_fn(|cx| driver.poll(cx))).await;
         assert!(ended.is_err(), "the connection ended: {ended:?}");
-        assert!(driver.out.leads_elsewhere(), "something of the file waits");
+        assert!(driver.out.has_external(), "something of the file waits");
         most.push(driver.out.room());
         far.write_all(PING).await.expect("the pipe has room");
     }
@@ -248,7 +248,7 @@ async fn nothing_is_read_from_a_file_while_the_transport_holds_what_it_took() {
     let mut metered = Metered::new(Config::default());
     let offered = metered.run(ASK, None, true).await;
     assert!(
-        offered.is_empty() && metered.driver.out.leads_elsewhere(),
+        offered.is_empty() && metered.driver.out.has_external(),
         "{offered:?}"
     );
     let offered = metered.run(PING, None, true).await;

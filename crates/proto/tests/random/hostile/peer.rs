@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::frame::{Flags, HEAD_LENGTH, Head, Kind};
+use fullbore_proto::frame::{FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType};
 use fullbore_proto::{ErrorCode, Role, StreamId, Time};
 
 use crate::support::{frames, pattern};
@@ -256,14 +256,14 @@ impl Peer {
         );
         self.preface -= skip;
         let mut rest = &self.incoming.split_off(0)[skip..];
-        while let Some(head) = rest.first_chunk::<HEAD_LENGTH>() {
-            let head = Head::parse(head);
-            let length = HEAD_LENGTH + head.length as usize;
+        while let Some(header) = rest.first_chunk::<FRAME_HEADER_LENGTH>() {
+            let header = FrameHeader::parse(header);
+            let length = FRAME_HEADER_LENGTH + header.length as usize;
             if rest.len() < length {
                 break;
             }
-            let payload = &rest[HEAD_LENGTH..length];
-            self.on_frame(head, payload, now);
+            let payload = &rest[FRAME_HEADER_LENGTH..length];
+            self.on_frame(header, payload, now);
             rest.advance(length);
         }
         self.incoming = rest.to_vec();
@@ -339,24 +339,24 @@ impl Peer {
             .expect("a stream that was not opened")
     }
 
-    fn on_frame(&mut self, head: Head, payload: &[u8], now: Time) {
-        assert!(self.go_away.is_none(), "{head:?} after GOAWAY");
-        let stream = head.stream.map_or(0, StreamId::value);
+    fn on_frame(&mut self, header: FrameHeader, payload: &[u8], now: Time) {
+        assert!(self.go_away.is_none(), "{header:?} after GOAWAY");
+        let stream = header.stream.map_or(0, StreamId::value);
         let word = payload
             .first_chunk::<4>()
             .map_or(0, |octets| u32::from_be_bytes(*octets));
         let most = self.most(MAX_FRAME_SIZE, self.max_frame);
-        assert!(head.length <= most, "{head:?} of {most}");
-        let end = head.flags.has(Flags::END_STREAM);
-        match head.kind {
-            Kind::HEADERS => self.on_head(stream, end),
-            Kind::DATA => self.on_data(stream, payload, end),
-            Kind::RST_STREAM => {
+        assert!(header.length <= most, "{header:?} of {most}");
+        let end = header.flags.has(Flags::END_STREAM);
+        match header.frame_type {
+            FrameType::HEADERS => self.on_headers(stream, end),
+            FrameType::DATA => self.on_data(stream, payload, end),
+            FrameType::RST_STREAM => {
                 let known = self.stream(stream);
                 known.reset.get_or_insert(ErrorCode(word));
             }
-            Kind::SETTINGS if head.flags.has(Flags::ACK) => self.on_acknowledgement(),
-            Kind::SETTINGS => {
+            FrameType::SETTINGS if header.flags.has(Flags::ACK) => self.on_acknowledgement(),
+            FrameType::SETTINGS => {
                 let entries = payload.chunks(6).map(|entry| {
                     let value = u32::from_be_bytes(entry[2..].try_into().unwrap());
                     (u16::from_be_bytes([entry[0], entry[1]]), value)
@@ -367,19 +367,19 @@ impl Peer {
                 }
                 self.owes.push_back((now + self.habits.ack_after, entries));
             }
-            Kind::PING if !head.flags.has(Flags::ACK) => {
+            FrameType::PING if !header.flags.has(Flags::ACK) => {
                 self.say(&frames::ping(frames::ACK, payload.first_chunk().unwrap()));
             }
-            Kind::WINDOW_UPDATE if stream == 0 => self.credit += i64::from(word),
-            Kind::WINDOW_UPDATE => self.stream(stream).credit += i64::from(word),
-            Kind::GOAWAY => {
+            FrameType::WINDOW_UPDATE if stream == 0 => self.credit += i64::from(word),
+            FrameType::WINDOW_UPDATE => self.stream(stream).credit += i64::from(word),
+            FrameType::GOAWAY => {
                 self.go_away = Some(ErrorCode(u32::from_be_bytes(payload[4..8].try_into().unwrap())))
             }
             _ => {}
         }
     }
 
-    fn on_head(&mut self, stream: u32, end: bool) {
+    fn on_headers(&mut self, stream: u32, end: bool) {
         if self.faces == Role::Client && !self.streams.contains_key(&stream) {
             let (expected, length) = self.promised[&stream];
             let known = self.known(expected, length);
@@ -512,7 +512,7 @@ impl Peer {
         }
     }
 
-    /// The head of a response, once it is time for it.
+    /// The response HEADERS, once it is time for it.
     fn answer(&mut self, stream: u32) {
         let early = self.habits.answers_early;
         let known = self.stream(stream);

@@ -11,36 +11,36 @@ pub const DEFAULT_MAX_FRAME_SIZE: u32 = 16_384;
 /// The largest value that SETTINGS_MAX_FRAME_SIZE may take.
 pub const LARGEST_MAX_FRAME_SIZE: u32 = (1 << 24) - 1;
 
-/// Length of a frame's head in octets.
-pub const HEAD_LENGTH: usize = 9;
+/// Length of a frame header in octets.
+pub const FRAME_HEADER_LENGTH: usize = 9;
 
 /// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Kind(pub u8);
+pub struct FrameType(pub u8);
 
-impl Kind {
+impl FrameType {
     /// DATA, section 6.1.
-    pub const DATA: Kind = Kind(0x0);
+    pub const DATA: FrameType = FrameType(0x0);
     /// HEADERS, section 6.2.
-    pub const HEADERS: Kind = Kind(0x1);
+    pub const HEADERS: FrameType = FrameType(0x1);
     /// PRIORITY, section 6.3, deprecated.
-    pub const PRIORITY: Kind = Kind(0x2);
+    pub const PRIORITY: FrameType = FrameType(0x2);
     /// RST_STREAM, section 6.4.
-    pub const RST_STREAM: Kind = Kind(0x3);
+    pub const RST_STREAM: FrameType = FrameType(0x3);
     /// SETTINGS, section 6.5.
-    pub const SETTINGS: Kind = Kind(0x4);
+    pub const SETTINGS: FrameType = FrameType(0x4);
     /// PUSH_PROMISE, section 6.6.
-    pub const PUSH_PROMISE: Kind = Kind(0x5);
+    pub const PUSH_PROMISE: FrameType = FrameType(0x5);
     /// PING, section 6.7.
-    pub const PING: Kind = Kind(0x6);
+    pub const PING: FrameType = FrameType(0x6);
     /// GOAWAY, section 6.8.
-    pub const GOAWAY: Kind = Kind(0x7);
+    pub const GOAWAY: FrameType = FrameType(0x7);
     /// WINDOW_UPDATE, section 6.9.
-    pub const WINDOW_UPDATE: Kind = Kind(0x8);
+    pub const WINDOW_UPDATE: FrameType = FrameType(0x8);
     /// CONTINUATION, section 6.10.
-    pub const CONTINUATION: Kind = Kind(0x9);
+    pub const CONTINUATION: FrameType = FrameType(0x9);
     /// PRIORITY_UPDATE, RFC 9218 section 7.1.
-    pub const PRIORITY_UPDATE: Kind = Kind(0x10);
+    pub const PRIORITY_UPDATE: FrameType = FrameType(0x10);
 
     /// The name of the type in the RFC, if it has one.
     pub const fn name(self) -> Option<&'static str> {
@@ -91,53 +91,59 @@ impl Flags {
     }
 }
 
-/// The head of a frame.
+/// A frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct FrameHeader {
     /// Length of the payload in octets, below 2^24.
     pub length: u32,
     /// The type.
-    pub kind: Kind,
+    pub frame_type: FrameType,
     /// The flags.
     pub flags: Flags,
     /// The stream; none for the connection as a whole (identifier 0).
     pub stream: Option<StreamId>,
 }
 
-impl Head {
-    /// Reads a head. Every value of the nine octets is one; the reserved bit is ignored as section 4.1 asks.
-    pub const fn parse(octets: &[u8; HEAD_LENGTH]) -> Head {
-        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = *octets;
-        Head {
+impl FrameHeader {
+    /// Reads a frame header. Every value of the nine octets is one; the reserved bit is ignored as section 4.1 asks.
+    pub const fn parse(octets: &[u8; FRAME_HEADER_LENGTH]) -> FrameHeader {
+        let [l0, l1, l2, frame_type, flags, s0, s1, s2, s3] = *octets;
+        FrameHeader {
             length: u32::from_be_bytes([0, l0, l1, l2]),
-            kind: Kind(kind),
+            frame_type: FrameType(frame_type),
             flags: Flags(flags),
             stream: StreamId::new(u32::from_be_bytes([s0 & 0x7f, s1, s2, s3])),
         }
     }
 
     /// The nine octets.
-    pub const fn to_octets(self) -> [u8; HEAD_LENGTH] {
+    pub const fn to_octets(self) -> [u8; FRAME_HEADER_LENGTH] {
         let [_, l0, l1, l2] = self.length.to_be_bytes();
         let stream = match self.stream {
             Some(id) => id.value(),
             None => 0,
         };
         let [s0, s1, s2, s3] = stream.to_be_bytes();
-        [l0, l1, l2, self.kind.0, self.flags.0, s0, s1, s2, s3]
+        [l0, l1, l2, self.frame_type.0, self.flags.0, s0, s1, s2, s3]
     }
 }
 
-/// Appends a head.
-pub(super) fn put_head(out: &mut Vec<u8>, length: usize, kind: Kind, flags: Flags, stream: Option<StreamId>) {
-    let head = Head {
+/// Appends a frame header.
+pub(super) fn put_frame_header(
+    out: &mut Vec<u8>,
+    length: usize,
+    frame_type: FrameType,
+    flags: Flags,
+    stream: Option<StreamId>,
+) {
+    let header = FrameHeader {
         // Callers cut payloads at the peer's SETTINGS_MAX_FRAME_SIZE, which is below 2^24.
         length: length as u32,
-        kind,
+        frame_type,
         flags,
         stream,
     };
-    out.extend_from_slice(&head.to_octets());
+    out.extend_from_slice(&header.to_octets());
 }
 
 /// The four octets at `at`, big-endian; the caller has checked the length.
@@ -154,19 +160,19 @@ mod tests {
 
     #[test]
     fn a_head_survives_the_round_trip() {
-        let head = Head {
+        let header = FrameHeader {
             length: 0x0a_0b_0c,
-            kind: Kind::CONTINUATION,
+            frame_type: FrameType::CONTINUATION,
             flags: Flags::END_HEADERS,
             stream: StreamId::new(0x7fff_ffff),
         };
-        assert_eq!(Head::parse(&head.to_octets()), head);
+        assert_eq!(FrameHeader::parse(&header.to_octets()), header);
     }
 
     #[test]
     fn the_reserved_bit_is_ignored() {
-        let head = Head::parse(&[0, 0, 0, 0, 0, 0x80, 0, 0, 1]);
-        assert_eq!(head.stream, StreamId::new(1));
-        assert_eq!(Head::parse(&[0, 0, 0, 0, 0, 0x80, 0, 0, 0]).stream, None);
+        let header = FrameHeader::parse(&[0, 0, 0, 0, 0, 0x80, 0, 0, 1]);
+        assert_eq!(header.stream, StreamId::new(1));
+        assert_eq!(FrameHeader::parse(&[0, 0, 0, 0, 0, 0x80, 0, 0, 0]).stream, None);
     }
 }
