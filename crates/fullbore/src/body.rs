@@ -9,7 +9,7 @@ use bytes::Bytes;
 use fullbore_proto::StreamReport;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::cell::{Cell, Inflow, Outgoing};
+use crate::cell::{Cell, StreamCommand};
 use crate::error::Error;
 
 /// The body of a request that a server received, or of a response that a client received.
@@ -58,8 +58,8 @@ impl Incoming {
             }
             state
                 .outbound
-                .wishes
-                .push_back(Outgoing::GrowWindow(size, answer));
+                .commands
+                .push_back(StreamCommand::GrowWindow(size, answer));
         }
         cell.post();
         answered.await.unwrap_or_else(|_| Err(gone()))
@@ -87,7 +87,7 @@ impl Incoming {
             if state.error.is_some() {
                 return None;
             }
-            state.outbound.wishes.push_back(Outgoing::Report(answer));
+            state.outbound.commands.push_back(StreamCommand::Report(answer));
         }
         cell.post();
         answered.await.ok()
@@ -97,14 +97,14 @@ impl Incoming {
         self.expects_continue = false;
         let Some(cell) = &self.cell else { return };
         let mut state = cell.lock();
-        if state.inbound.ended || !state.inbound.chunks.is_empty() || state.outbound.gone {
+        if state.inbound.ended || !state.inbound.chunks.is_empty() || state.outbound.finished {
             return;
         }
         let mut response = http::Response::new(());
         *response.status_mut() = http::StatusCode::CONTINUE;
         // Ahead of whatever the handler has said; a final head that has left already makes it void.
-        let wish = Outgoing::Informational(Box::new(response));
-        state.outbound.wishes.push_front(wish);
+        let wish = StreamCommand::Informational(Box::new(response));
+        state.outbound.commands.push_front(wish);
         drop(state);
         cell.post();
     }
@@ -124,18 +124,12 @@ impl Body for Incoming {
         let Some(cell) = &self.cell else {
             return Poll::Ready(None);
         };
-        let inflow = ready!(cell.poll_chunk(cx));
-        Poll::Ready(match inflow {
-            Some(Ok(Inflow::Data(chunk))) => {
-                if let Some(remaining) = &mut self.remaining {
-                    *remaining = remaining.saturating_sub(chunk.len() as u64);
-                }
-                Some(Ok(Frame::data(chunk)))
-            }
-            Some(Ok(Inflow::Trailers(trailers))) => Some(Ok(Frame::trailers(trailers))),
-            Some(Err(error)) => Some(Err(error)),
-            None => None,
-        })
+        let frame = ready!(cell.poll_frame(cx));
+        let chunk = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        if let (Some(remaining), Some(chunk)) = (&mut self.remaining, chunk) {
+            *remaining = remaining.saturating_sub(chunk.len() as u64);
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,7 +1,7 @@
-//! Where one stream's handle and the driver meet: a small lock that nobody else takes.
+//! The meeting point of one stream's handles and the driver: a small lock that nobody else takes.
 //!
-//! The driver puts in what was received and takes out what is to be sent; a handle does the reverse, and puts the stream
-//! on the connection's list when the driver has to know. `body` and `sender` are the handles.
+//! The driver puts in what was received and takes out what is to be sent. A handle does the reverse, and lists the stream
+//! in the connection's mailbox when the driver has something to do. `body` and `sender` are the handles.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -10,26 +10,30 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use fullbore_proto::{ErrorCode, Payload, StreamId, StreamReport, WindowSize};
 use http::{HeaderMap, Request, Response};
+use http_body::Frame;
 use tokio::sync::oneshot;
 
 use crate::error::Error;
-use crate::mailbox::Mailbox;
+use crate::mailbox::Listed;
+use crate::observer::Slot;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
-use crate::watch::Slot;
 
-/// How many bytes of a body may wait in a stream at most before its producer is asked to pause. 384 KiB: of one that hands
-/// over 256 KiB at a time, two pieces fill one write.
+/// The mailbox of a connection.
+pub(crate) type Mailbox = crate::mailbox::Mailbox<Cell>;
+
+/// The most bytes of a body that may wait in a stream before its producer has to pause: 384 KiB. Two pieces of a producer
+/// of 256 KiB pieces fill one write.
 pub(crate) const SEND_BUFFER: usize = 384 << 10;
 
-/// How many may wait at least, however many streams share the memory. 4 KiB.
+/// The least, however many streams share the memory: 4 KiB.
 pub(crate) const LEAST_SEND_BUFFER: usize = 4 << 10;
 
-/// Lists that have grown beyond this are not kept for the next stream.
+/// Lists with a larger capacity are not kept for the next stream.
 const KEPT_CAPACITY: usize = 16;
 
-/// A wish of the sending handle.
+/// A request of a handle that concerns one stream.
 #[derive(Debug)]
-pub(crate) enum Outgoing {
+pub(crate) enum StreamCommand {
     Informational(Box<Response<()>>),
     Response(Response<()>, bool),
     Data(Payload, bool),
@@ -42,28 +46,28 @@ pub(crate) enum Outgoing {
 /// One stream.
 pub(crate) struct Cell {
     mailbox: Arc<Mailbox>,
-    /// Whether it stands on the mailbox's list.
+    /// Whether it is on the mailbox's list.
     listed: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<CellState>,
 }
 
-/// What the two sides leave for each other.
+/// What handles and driver leave for each other.
 #[derive(Default)]
-pub(crate) struct State {
-    /// The stream's identifier, once the driver has given it one.
+pub(crate) struct CellState {
+    /// The stream's identifier, once the driver has opened it.
     pub(crate) id: Option<StreamId>,
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
-    /// What ended the stream before its time.
+    /// What ended the stream early.
     pub(crate) error: Option<Error>,
-    /// The stream's place among those that the peer allows, when the connection is pooled.
+    /// The stream's slot, when the connection is pooled.
     pub(crate) slot: Option<Slot>,
 }
 
-impl State {
-    /// The slot, for the taking, once both sides have ended the stream.
-    pub(crate) fn spent_slot(&mut self) -> Option<Slot> {
-        match self.inbound.ended && self.outbound.gone {
+impl CellState {
+    /// Takes the slot once both sides have ended the stream.
+    pub(crate) fn take_finished_slot(&mut self) -> Option<Slot> {
+        match self.inbound.ended && self.outbound.finished {
             true => self.slot.take(),
             false => None,
         }
@@ -75,44 +79,44 @@ pub(crate) struct Inbound {
     pub(crate) head: Option<Response<()>>,
     pub(crate) chunks: VecDeque<Bytes>,
     pub(crate) trailers: Option<HeaderMap>,
-    /// Whether the message is whole; chunks and trailers may still be here.
+    /// Whether the message is complete; chunks and trailers may still be here.
     pub(crate) ended: bool,
     pub(crate) reader: Option<Waker>,
-    /// Bytes consumed and not yet reported for the stream's window.
+    /// Bytes that were consumed and whose credit the driver has not released for the stream's window.
     pub(crate) consumed: u64,
-    /// How many of those make a WINDOW_UPDATE due; none once the peer has ended its half.
-    pub(crate) report_at: Option<u64>,
-    /// Nobody reads any more, and whether the driver has been told.
-    pub(crate) gone: bool,
-    pub(crate) gone_told: bool,
+    /// The value of `consumed` at which a WINDOW_UPDATE is due; none once the peer has ended its half.
+    pub(crate) release_at: Option<u64>,
+    /// Whether the reading handle was dropped.
+    pub(crate) abandoned: bool,
+    /// Whether the engine has been told to discard what still comes.
+    pub(crate) discarded: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Outbound {
-    /// The request that a client's stream begins with, and whether it is whole; before all wishes.
+    /// The request that opens a client's stream, and whether it is complete; it precedes all commands.
     pub(crate) request: Option<(Arc<Request<()>>, bool)>,
-    pub(crate) wishes: VecDeque<Outgoing>,
-    /// Bytes of body in `wishes` and in the engine's queue.
+    pub(crate) commands: VecDeque<StreamCommand>,
+    /// Bytes of body in `commands` and in the engine's queue.
     pub(crate) queued: usize,
-    /// Who waits: for room when `full`, otherwise for the stream to fail.
+    /// Waits for room when `full`, otherwise for the stream to fail.
     pub(crate) writer: Option<Waker>,
     pub(crate) full: bool,
-    /// Nobody sends any more.
-    pub(crate) gone: bool,
-    /// This stream's share of [`fullbore_proto::Config::send_buffer`], once the driver has said it.
+    /// Whether nothing follows: the message is complete, or the sending handle was dropped.
+    pub(crate) finished: bool,
+    /// The stream's share of [`fullbore_proto::Config::send_buffer`], once the driver has set it.
     share: Option<usize>,
 }
 
 impl Outbound {
-    /// Sets how much may wait.
     pub(crate) fn set_share(&mut self, bytes: usize) {
         self.share = Some(bytes);
     }
 
-    /// Nothing of it is wanted any more.
+    /// Drops what has not been sent.
     pub(crate) fn clear(&mut self) {
         self.request = None;
-        self.wishes.clear();
+        self.commands.clear();
     }
 
     /// Whether more may be queued.
@@ -120,7 +124,7 @@ impl Outbound {
         self.queued < self.share.unwrap_or(SEND_BUFFER)
     }
 
-    /// Takes note of how much is queued; whom to wake, when there is room again.
+    /// Sets how many bytes are queued; returns the writer to wake when there is room again.
     pub(crate) fn set_queued(&mut self, bytes: usize) -> Option<Waker> {
         self.queued = bytes;
         if self.full && self.has_room() {
@@ -130,18 +134,18 @@ impl Outbound {
         None
     }
 
-    /// Bytes of body in `wishes`.
+    /// Bytes of body in `commands`.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        let bytes = |wish: &Outgoing| match wish {
-            Outgoing::Data(data, _) => data.len(),
+        let bytes = |command: &StreamCommand| match command {
+            StreamCommand::Data(data, _) => data.len(),
             _ => 0,
         };
-        self.wishes.iter().map(bytes).sum()
+        self.commands.iter().map(bytes).sum()
     }
 }
 
 impl Cell {
-    pub(crate) fn new(mailbox: Arc<Mailbox>, state: State) -> Arc<Self> {
+    pub(crate) fn new(mailbox: Arc<Mailbox>, state: CellState) -> Arc<Self> {
         Arc::new(Cell {
             mailbox,
             listed: AtomicBool::new(false),
@@ -149,26 +153,26 @@ impl Cell {
         })
     }
 
-    /// A cell that nobody else holds any more, for another stream: what it had gathered of memory serves again.
-    pub(crate) fn reuse(self: &mut Arc<Self>) -> Option<&mut State> {
+    /// Resets a cell that no handle holds any more, for another stream. It keeps the memory of its lists.
+    pub(crate) fn reuse(self: &mut Arc<Self>) -> Option<&mut CellState> {
         let cell = Arc::get_mut(self)?;
         *cell.listed.get_mut() = false;
         let state = cell.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut chunks = std::mem::take(&mut state.inbound.chunks);
-        let mut wishes = std::mem::take(&mut state.outbound.wishes);
+        let mut commands = std::mem::take(&mut state.outbound.commands);
         chunks.clear();
-        wishes.clear();
-        *state = State::default();
+        commands.clear();
+        *state = CellState::default();
         if chunks.capacity() <= KEPT_CAPACITY {
             state.inbound.chunks = chunks;
         }
-        if wishes.capacity() <= KEPT_CAPACITY {
-            state.outbound.wishes = wishes;
+        if commands.capacity() <= KEPT_CAPACITY {
+            state.outbound.commands = commands;
         }
         Some(state)
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, CellState> {
         // No code that holds the lock panics, and the state is sound between any two steps.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,7 +184,7 @@ impl Cell {
         }
     }
 
-    /// The driver takes the stream off its list, before it looks at the state.
+    /// Takes the stream off the list. The driver calls this before it looks at the state.
     pub(crate) fn unlist(&self) {
         self.listed.store(false, Ordering::SeqCst);
     }
@@ -199,25 +203,32 @@ impl Cell {
         }
     }
 
-    /// The next chunk for the reader. Its credit returns now: to the connection at once, to the stream once enough has
-    /// come together.
-    pub(crate) fn poll_chunk(self: &Arc<Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Inflow, Error>>> {
+    /// The next chunk or the trailers, for the reader. A chunk's credit returns now: the connection's at once, the stream's
+    /// when a WINDOW_UPDATE is due.
+    pub(crate) fn poll_frame(
+        self: &Arc<Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let mut state = self.lock();
         let inbound = &mut state.inbound;
         if let Some(chunk) = inbound.chunks.pop_front() {
             let bytes = chunk.len() as u64;
             inbound.consumed += bytes;
-            let due = inbound.report_at.is_some_and(|at| inbound.consumed >= at);
+            let due = inbound.release_at.is_some_and(|at| inbound.consumed >= at);
             drop(state);
             if due {
                 self.post();
             }
             self.mailbox.consume(bytes);
-            return Poll::Ready(Some(Ok(Inflow::Data(chunk))));
+            return Poll::Ready(Some(Ok(Frame::data(chunk))));
         }
         if inbound.ended {
-            let trailers = inbound.trailers.take();
-            return Poll::Ready(trailers.map(|trailers| Ok(Inflow::Trailers(trailers))));
+            return Poll::Ready(
+                inbound
+                    .trailers
+                    .take()
+                    .map(|trailers| Ok(Frame::trailers(trailers))),
+            );
         }
         if let Some(error) = &state.error {
             return Poll::Ready(Some(Err(error.clone())));
@@ -226,7 +237,7 @@ impl Cell {
         Poll::Pending
     }
 
-    /// The response's head, for a client.
+    /// The header section of the response, for a client.
     pub(crate) fn poll_head(&self, cx: &mut Context<'_>) -> Poll<Result<Response<()>, Error>> {
         let mut state = self.lock();
         if let Some(head) = state.inbound.head.take() {
@@ -239,14 +250,15 @@ impl Cell {
         Poll::Pending
     }
 
-    /// The reading handle is gone: what it did not read is credited here, what comes by the engine.
+    /// The reading handle was dropped. The credit of what it did not read returns here; the engine releases that of what
+    /// still comes.
     pub(crate) fn drop_reader(self: &Arc<Self>) {
         let mut state = self.lock();
         let inbound = &mut state.inbound;
-        inbound.gone = true;
+        inbound.abandoned = true;
         let unread: usize = inbound.chunks.drain(..).map(|chunk| chunk.len()).sum();
         inbound.trailers = None;
-        let tell = !inbound.ended || state.outbound.gone;
+        let tell = !inbound.ended || state.outbound.finished;
         drop(state);
         if unread > 0 {
             self.mailbox.consume(unread as u64);
@@ -257,10 +269,10 @@ impl Cell {
     }
 }
 
-/// What a reader gets.
-pub(crate) enum Inflow {
-    Data(Bytes),
-    Trailers(HeaderMap),
+impl Listed for Cell {
+    fn connection_ended(&self, error: Error) {
+        self.fail(error);
+    }
 }
 
 /// Keeps the task's waker, without cloning one that is there.

@@ -31,9 +31,8 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::io::poll_read_buf;
 
 use crate::body::Incoming;
-use crate::cell::Cell;
+use crate::cell::{Cell, Mailbox};
 use crate::error::{Error, PeerGoAway};
-use crate::mailbox::Mailbox;
 use crate::sender::Sender;
 
 use self::transport::Read;
@@ -121,8 +120,6 @@ pub(crate) struct Driver<T, A> {
     unflushed: bool,
     /// Until when the engine knows the time of day.
     dated_until: Time,
-    /// How many of the bytes that readers consumed the engine knows of.
-    credited: u64,
     timer: Option<Pin<Box<Sleep>>>,
     /// How long a connection that has failed tries to say so.
     last_words: Option<Pin<Box<Sleep>>>,
@@ -202,7 +199,6 @@ where
             headers_sent: 0,
             unflushed: false,
             dated_until: Time::ZERO,
-            credited: 0,
             timer: None,
             last_words: None,
             lists_first: 0,
@@ -284,7 +280,7 @@ where
             }
             if !progress || (asked && settled) {
                 self.rest(cx);
-                if self.mailbox.end_turn() && self.set_due() {
+                if self.mailbox.end_turn() && self.wake_when_due() {
                     return Poll::Pending;
                 }
                 self.mailbox.begin_turn(cx.waker());

@@ -34,13 +34,13 @@ mod driver;
 mod error;
 mod file;
 mod mailbox;
+mod observer;
 mod sender;
 pub mod server;
 mod settings;
 mod sync;
 #[cfg(feature = "tls")]
 pub mod tls;
-mod watch;
 
 pub use fullbore_proto::{
     Config, ErrorCode, KeepAlive, Ledger, Limit, MemoryBudget, Priority, Protocol, Refill, Report,

@@ -1,9 +1,9 @@
-//! Where the handles of a connection leave word for its driver: the list of streams that have something for it, and the
-//! count of bytes that readers have consumed.
+//! The meeting point of a connection's handles and its driver: the list of streams that have something for the driver, and
+//! the count of bytes that readers have consumed.
 //!
-//! Handles never take a lock that the whole connection shares. The list is a lock-free queue, on which a stream stands
-//! at most once; the count is an atomic. The driver is woken when the list was empty and it sleeps, or when the count
-//! makes a WINDOW_UPDATE due.
+//! Handles take no lock that the whole connection shares. The list is a lock-free queue, on which a stream stands at most
+//! once; the count is an atomic. A handle wakes the driver only when it sleeps and a stream was listed, or when a
+//! WINDOW_UPDATE of the connection is due. `cell` says what is listed.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
@@ -11,74 +11,85 @@ use std::task::Waker;
 use fullbore_proto::{Report, WindowSize};
 use tokio::sync::oneshot;
 
-use crate::cell::Cell;
 use crate::error::Error;
+use crate::observer::Observer;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard, Ordering, SegQueue};
-use crate::watch::Watch;
 
-/// What a handle asks of the connection as a whole.
-pub(crate) enum Command {
-    /// How it stands.
+/// A request of a handle that concerns the whole connection.
+pub(crate) enum ConnectionCommand {
     Report(oneshot::Sender<Report>),
-    /// A larger receive window.
+    /// Grow the receive window.
     GrowWindow(WindowSize, oneshot::Sender<Result<(), Error>>),
 }
 
-/// The meeting point of all handles of one connection with its driver.
-#[derive(Default)]
-pub(crate) struct Mailbox {
-    listed: SegQueue<Arc<Cell>>,
-    /// Asked so seldom that a lock will do.
-    commands: Mutex<Vec<Command>>,
-    /// How the connection stood when it ended.
-    last_report: OnceLock<Box<Report>>,
-    /// Whether the driver is at work or has been woken: then it will look at the list by itself.
-    awake: AtomicBool,
-    waker: AtomicWaker,
-    /// Bytes consumed by all readers since the connection began.
-    consumed: AtomicU64,
-    /// The value of `consumed` at which the driver wants to know.
-    due: AtomicU64,
-    /// Handles that may open streams.
-    openers: AtomicUsize,
-    /// Whether the owner asked for a graceful end.
-    shutdown: AtomicBool,
-    /// Whether the driver has not looked yet at a change of the two above.
-    changed: AtomicBool,
-    /// Whether new streams may be opened, as far as the driver knows.
-    closing: AtomicBool,
-    /// Whether the driver is gone.
-    closed: AtomicBool,
-    /// Whoever pools this connection with others.
-    watch: Option<Arc<dyn Watch>>,
+/// A stream on the list.
+pub(crate) trait Listed {
+    fn connection_ended(&self, error: Error);
 }
 
-impl Mailbox {
+/// The mailbox of one connection, whose streams are of type `S`.
+pub(crate) struct Mailbox<S: Listed> {
+    listed: SegQueue<Arc<S>>,
+    /// Rare, so that a lock will do.
+    commands: Mutex<Vec<ConnectionCommand>>,
+    /// The report at the end of the connection.
+    last_report: OnceLock<Box<Report>>,
+    /// Whether the driver is running or has been woken. It looks at the list before it sleeps.
+    awake: AtomicBool,
+    waker: AtomicWaker,
+    /// Bytes that readers have consumed and whose credit the driver has not released.
+    consumed: AtomicU64,
+    /// The value of `consumed` that wakes the driver.
+    wake_at: AtomicU64,
+    /// Handles that may open streams.
+    openers: AtomicUsize,
+    /// Whether the owner asked for a graceful shutdown.
+    shutdown: AtomicBool,
+    /// Whether one of the two above changed since the driver looked at them.
+    changed: AtomicBool,
+    /// Whether new streams are refused, as far as the driver knows.
+    closing: AtomicBool,
+    /// Whether the driver has ended.
+    closed: AtomicBool,
+    /// The pool that this connection belongs to.
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl<S: Listed> Mailbox<S> {
     pub(crate) fn new() -> Arc<Self> {
-        Self::watched(None)
+        Self::observed(None)
     }
 
-    /// One whose driver also tells `watch`.
-    pub(crate) fn watched(watch: Option<Arc<dyn Watch>>) -> Arc<Self> {
+    /// A mailbox whose driver also reports to `observer`.
+    pub(crate) fn observed(observer: Option<Arc<dyn Observer>>) -> Arc<Self> {
         Arc::new(Mailbox {
-            due: AtomicU64::new(u64::MAX),
+            listed: SegQueue::default(),
+            commands: Mutex::default(),
+            last_report: OnceLock::new(),
             awake: AtomicBool::new(true),
-            watch,
-            ..Self::default()
+            waker: AtomicWaker::default(),
+            consumed: AtomicU64::default(),
+            wake_at: AtomicU64::new(u64::MAX),
+            openers: AtomicUsize::default(),
+            shutdown: AtomicBool::default(),
+            changed: AtomicBool::default(),
+            closing: AtomicBool::default(),
+            closed: AtomicBool::default(),
+            observer,
         })
     }
 
-    /// A stream has something for the driver. The cell has made sure that it stands on the list once.
-    pub(crate) fn post(&self, cell: Arc<Cell>) {
-        self.listed.push(cell);
+    /// Lists a stream for the driver. The caller makes sure that it is listed once.
+    pub(crate) fn post(&self, stream: Arc<S>) {
+        self.listed.push(stream);
         self.wake();
         if self.closed.load(Ordering::SeqCst) {
             self.fail_listed(&Error::connection_gone());
         }
     }
 
-    /// Asks something of the connection as a whole. When the driver is gone the answer never comes.
-    pub(crate) fn command(&self, command: Command) {
+    /// Sends a command to the driver. When the driver has ended, the sender of the answer is dropped.
+    pub(crate) fn command(&self, command: ConnectionCommand) {
         self.commands().push(command);
         self.wake();
         if self.closed.load(Ordering::SeqCst) {
@@ -86,21 +97,21 @@ impl Mailbox {
         }
     }
 
-    /// How the connection stood when it ended, once it has.
+    /// The report at the end of the connection.
     pub(crate) fn last_report(&self) -> Option<Report> {
         self.last_report.get().map(|report| **report)
     }
 
-    /// A reader is done with bytes: the connection's share of their credit.
+    /// A reader has consumed `bytes`: their credit for the connection returns.
     pub(crate) fn consume(&self, bytes: u64) {
         let before = self.consumed.fetch_add(bytes, Ordering::SeqCst);
-        let due = self.due.load(Ordering::SeqCst);
-        if before < due && before + bytes >= due {
+        let wake_at = self.wake_at.load(Ordering::SeqCst);
+        if before < wake_at && before + bytes >= wake_at {
             self.wake();
         }
     }
 
-    /// Asks the driver for a graceful end.
+    /// Asks the driver for a graceful shutdown.
     pub(crate) fn shut_down(&self) {
         self.shutdown.store(true, Ordering::SeqCst);
         self.set_closing();
@@ -122,20 +133,20 @@ impl Mailbox {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Whether a new stream has a chance.
+    /// Whether a new stream may be opened.
     pub(crate) fn takes_new_streams(&self) -> bool {
         !self.is_closing() && !self.closed.load(Ordering::Acquire)
     }
 
-    /// Wakes the driver, or makes it turn once more when it is at work and may have looked already.
+    /// Wakes the driver, or makes it run one more turn when it is about to sleep.
     fn change(&self) {
         self.changed.store(true, Ordering::SeqCst);
         self.wake();
     }
 
     fn wake(&self) {
-        // Most find it awake, and leave the mark alone, which the driver reads too. What they have left came before, and the
-        // driver takes its mark away before it looks a last time: one of the two sees the other.
+        // Most callers find the driver awake and only read the flag, whose cache line the driver reads too. What they left
+        // came before this load, and the driver clears the flag before its last look: one of the two sees the other.
         if !self.awake.load(Ordering::SeqCst) && !self.awake.swap(true, Ordering::SeqCst) {
             self.waker.wake();
         }
@@ -143,18 +154,17 @@ impl Mailbox {
 }
 
 /// The driver's side.
-impl Mailbox {
-    /// The next stream that has something.
-    pub(crate) fn take(&self) -> Option<Arc<Cell>> {
+impl<S: Listed> Mailbox<S> {
+    /// Takes the next listed stream.
+    pub(crate) fn take(&self) -> Option<Arc<S>> {
         self.listed.pop()
     }
 
-    /// What handles have asked.
-    pub(crate) fn take_commands(&self) -> Vec<Command> {
+    pub(crate) fn take_commands(&self) -> Vec<ConnectionCommand> {
         std::mem::take(&mut *self.commands())
     }
 
-    fn commands(&self) -> MutexGuard<'_, Vec<Command>> {
+    fn commands(&self) -> MutexGuard<'_, Vec<ConnectionCommand>> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,19 +173,22 @@ impl Mailbox {
         let _ = self.last_report.set(Box::new(report));
     }
 
-    /// Bytes consumed by all readers since the connection began.
-    pub(crate) fn consumed(&self) -> u64 {
-        self.consumed.load(Ordering::SeqCst)
+    /// Takes the count of bytes that readers have consumed since the last call.
+    pub(crate) fn take_consumed(&self) -> u64 {
+        match self.consumed.load(Ordering::SeqCst) {
+            0 => 0,
+            _ => self.consumed.swap(0, Ordering::SeqCst),
+        }
     }
 
-    /// Sets at which count the driver wants to be woken; false when that many are consumed already.
+    /// Sets how many consumed bytes wake the driver; false when there are as many already.
     #[must_use]
-    pub(crate) fn set_due(&self, due: u64) -> bool {
-        self.due.store(due, Ordering::SeqCst);
-        self.consumed() < due
+    pub(crate) fn wake_at(&self, bytes: u64) -> bool {
+        self.wake_at.store(bytes, Ordering::SeqCst);
+        self.consumed.load(Ordering::SeqCst) < bytes
     }
 
-    /// The driver is at work: nobody needs to wake it.
+    /// The driver runs: no handle needs to wake it.
     pub(crate) fn begin_turn(&self, waker: &Waker) {
         self.waker.register(waker);
         self.awake.store(true, Ordering::SeqCst);
@@ -191,7 +204,7 @@ impl Mailbox {
 
     /// Whether no stream waits to be opened, and none can come any more.
     pub(crate) fn is_abandoned(&self) -> bool {
-        // In this order: what the last handle has posted before it went is on the list.
+        // In this order: a handle that is dropped has listed its stream before.
         self.openers.load(Ordering::Acquire) == 0 && self.listed.is_empty()
     }
 
@@ -201,39 +214,41 @@ impl Mailbox {
 
     pub(crate) fn set_closing(&self) {
         if !self.closing.swap(true, Ordering::SeqCst) {
-            self.tell(|watch| watch.closing());
+            self.observe(|observer| observer.closing());
         }
     }
 
-    /// Whether whoever pools this connection keeps requests back for want of streams.
-    pub(crate) fn keeps_requests_back(&self) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.requests_wait())
+    /// Whether the pool has requests that wait for a stream.
+    pub(crate) fn has_requests_waiting(&self) -> bool {
+        self.observer
+            .as_ref()
+            .is_some_and(|observer| observer.requests_wait())
     }
 
-    /// Why the connection cannot be had, as whoever pools it knows.
+    /// The pool's error, when it cannot connect.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.watch.as_ref()?.failure()
+        self.observer.as_ref()?.failure()
     }
 
-    /// Tells whoever pools this connection.
-    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Watch)) {
-        if let Some(watch) = &self.watch {
-            what(watch.as_ref());
+    /// Reports to the pool, if there is one.
+    pub(crate) fn observe(&self, report: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = &self.observer {
+            report(observer.as_ref());
         }
     }
 
-    /// The driver ends: whoever is on the list, or comes later, is told why.
+    /// The driver ends: streams that are listed, or listed later, fail.
     pub(crate) fn close(&self, error: &Error) {
         if !self.closed.swap(true, Ordering::SeqCst) {
-            self.tell(|watch| watch.closed(error));
+            self.observe(|observer| observer.closed(error));
         }
         self.fail_listed(error);
         self.commands().clear();
     }
 
     fn fail_listed(&self, error: &Error) {
-        while let Some(cell) = self.listed.pop() {
-            cell.fail(error.clone());
+        while let Some(stream) = self.listed.pop() {
+            stream.connection_ended(error.clone());
         }
     }
 }

@@ -9,7 +9,7 @@ use fullbore_proto::{ErrorCode, Payload};
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::Body;
 
-use crate::cell::{Cell, Outgoing, register};
+use crate::cell::{Cell, StreamCommand, register};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::file::Chunk;
 
@@ -29,21 +29,21 @@ impl Sender {
 
     /// A response's head; with `end` it is all.
     pub(crate) fn send_response(&mut self, response: Response<()>, end: bool) {
-        self.wish(Outgoing::Response(response, end), 0, end);
+        self.wish(StreamCommand::Response(response, end), 0, end);
     }
 
     pub(crate) fn send_data(&mut self, data: impl Into<Payload>, end: bool) {
         let data = data.into();
         let bytes = data.len();
-        self.wish(Outgoing::Data(data, end), bytes, end);
+        self.wish(StreamCommand::Data(data, end), bytes, end);
     }
 
     pub(crate) fn send_trailers(&mut self, trailers: HeaderMap) {
-        self.wish(Outgoing::Trailers(Box::new(trailers)), 0, true);
+        self.wish(StreamCommand::Trailers(Box::new(trailers)), 0, true);
     }
 
     pub(crate) fn reset(&mut self, code: ErrorCode) {
-        self.wish(Outgoing::Reset(code), 0, true);
+        self.wish(StreamCommand::Reset(code), 0, true);
     }
 
     /// Resets the stream for a reason that its reader is told: it is there before the driver can see the reset, whose own
@@ -51,11 +51,11 @@ impl Sender {
     fn reset_for(&mut self, code: ErrorCode, error: &Error) {
         let mut state = self.cell.lock();
         if state.error.is_none() {
-            state.outbound.wishes.push_back(Outgoing::Reset(code));
+            state.outbound.commands.push_back(StreamCommand::Reset(code));
             state.error = Some(error.clone());
         }
         self.finished = true;
-        state.outbound.gone = true;
+        state.outbound.finished = true;
         let reader = state.inbound.reader.take();
         drop(state);
         self.cell.post();
@@ -66,15 +66,15 @@ impl Sender {
 
     /// Leaves a wish. Only one that ends the message, or fills the buffer, or is a head, must be seen soon; all are
     /// taken in the same turn of the driver anyway.
-    fn wish(&mut self, wish: Outgoing, bytes: usize, end: bool) {
+    fn wish(&mut self, wish: StreamCommand, bytes: usize, end: bool) {
         let mut state = self.cell.lock();
         if state.error.is_none() {
-            state.outbound.wishes.push_back(wish);
+            state.outbound.commands.push_back(wish);
             state.outbound.queued += bytes;
         }
         if end {
             self.finished = true;
-            state.outbound.gone = true;
+            state.outbound.finished = true;
         }
         drop(state);
         self.cell.post();
@@ -162,7 +162,7 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         if !self.finished {
-            self.cell.lock().outbound.gone = true;
+            self.cell.lock().outbound.finished = true;
             self.cell.post();
         }
     }

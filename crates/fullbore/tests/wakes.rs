@@ -12,10 +12,10 @@ mod cell;
 mod error;
 #[path = "../src/mailbox.rs"]
 mod mailbox;
+#[path = "../src/observer.rs"]
+mod observer;
 #[path = "wakes/sync.rs"]
 mod sync;
-#[path = "../src/watch.rs"]
-mod watch;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use loom::thread;
 
-use cell::{Cell, Outgoing, State};
+use cell::{Cell, CellState, Mailbox, StreamCommand};
 use error::Error;
-use mailbox::{Command, Mailbox};
+use mailbox::ConnectionCommand;
 
 /// The count of consumed octets at which the driver wants to be woken.
 const DUE: u64 = 2;
@@ -34,19 +34,19 @@ const DUE: u64 = 2;
 /// What a driver does with its mailbox.
 struct Driver {
     mailbox: Arc<Mailbox>,
-    /// Wishes that it has found in cells.
-    wishes: usize,
+    /// Commands that it has found in cells.
+    stream_commands: usize,
     commands: usize,
-    credited: u64,
+    released: u64,
 }
 
 impl Driver {
     fn new(mailbox: &Arc<Mailbox>) -> Self {
         Driver {
             mailbox: Arc::clone(mailbox),
-            wishes: 0,
+            stream_commands: 0,
             commands: 0,
-            credited: 0,
+            released: 0,
         }
     }
 
@@ -64,7 +64,9 @@ impl Driver {
                 return Poll::Ready(());
             }
             if !progress {
-                if self.mailbox.end_turn() && (self.credited >= DUE || self.mailbox.set_due(DUE)) {
+                if self.mailbox.end_turn()
+                    && (self.released >= DUE || self.mailbox.wake_at(DUE - self.released))
+                {
                     return Poll::Pending;
                 }
                 self.mailbox.begin_turn(cx.waker());
@@ -79,16 +81,15 @@ impl Driver {
             any = true;
             cell.unlist();
             let mut state = cell.lock();
-            while state.outbound.wishes.pop_front().is_some() {
-                self.wishes += 1;
+            while state.outbound.commands.pop_front().is_some() {
+                self.stream_commands += 1;
             }
         }
         let commands = self.mailbox.take_commands().len();
         self.commands += commands;
-        let consumed = self.mailbox.consumed();
-        any |= commands > 0 || consumed != self.credited;
-        self.credited = consumed;
-        any
+        let consumed = self.mailbox.take_consumed();
+        self.released += consumed;
+        any || commands > 0 || consumed > 0
     }
 }
 
@@ -107,25 +108,25 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 }
 
 fn cell(mailbox: &Arc<Mailbox>) -> Arc<Cell> {
-    Cell::new(Arc::clone(mailbox), State::default())
+    Cell::new(Arc::clone(mailbox), CellState::default())
 }
 
-fn wish(cell: &Arc<Cell>) {
-    let data = Outgoing::Data(Bytes::new().into(), false);
-    cell.lock().outbound.wishes.push_back(data);
+fn send(cell: &Arc<Cell>) {
+    let data = StreamCommand::Data(Bytes::new().into(), false);
+    cell.lock().outbound.commands.push_back(data);
     cell.post();
 }
 
 #[test]
-fn a_driver_that_falls_asleep_hears_of_every_wish() {
+fn a_driver_that_falls_asleep_hears_of_every_command() {
     model(4, || {
         let mailbox = Mailbox::new();
         let cell = cell(&mailbox);
         let handle = thread::spawn(move || {
-            wish(&cell);
-            wish(&cell);
+            send(&cell);
+            send(&cell);
         });
-        Driver::new(&mailbox).run(|driver| driver.wishes == 2);
+        Driver::new(&mailbox).run(|driver| driver.stream_commands == 2);
         handle.join().unwrap();
     });
 }
@@ -137,10 +138,10 @@ fn a_driver_that_falls_asleep_hears_of_two_streams() {
         let handles: Vec<_> = (0..2)
             .map(|_| {
                 let cell = cell(&mailbox);
-                thread::spawn(move || wish(&cell))
+                thread::spawn(move || send(&cell))
             })
             .collect();
-        Driver::new(&mailbox).run(|driver| driver.wishes == 2);
+        Driver::new(&mailbox).run(|driver| driver.stream_commands == 2);
         for handle in handles {
             handle.join().unwrap();
         }
@@ -171,7 +172,7 @@ fn a_driver_that_falls_asleep_hears_when_credit_falls_due() {
                 reader.consume(1);
             }
         });
-        Driver::new(&mailbox).run(|driver| driver.credited == DUE);
+        Driver::new(&mailbox).run(|driver| driver.released == DUE);
         handle.join().unwrap();
     });
 }
@@ -186,7 +187,7 @@ fn a_driver_that_falls_asleep_hears_when_two_readers_bring_credit_due_together()
                 thread::spawn(move || reader.consume(1))
             })
             .collect();
-        Driver::new(&mailbox).run(|driver| driver.credited == DUE);
+        Driver::new(&mailbox).run(|driver| driver.released == DUE);
         for handle in handles {
             handle.join().unwrap();
         }
@@ -224,18 +225,18 @@ fn the_last_of_two_openers_wakes_whichever_it_is() {
 }
 
 #[test]
-fn no_mailbox_is_abandoned_before_the_last_openers_wish_is_taken() {
+fn no_mailbox_is_abandoned_before_the_last_openers_command_is_taken() {
     model(4, || {
         let mailbox = Mailbox::new();
         mailbox.add_opener();
         let opener = Arc::clone(&mailbox);
         let cell = cell(&mailbox);
         let handle = thread::spawn(move || {
-            wish(&cell);
+            send(&cell);
             opener.remove_opener();
         });
         let driver = Driver::new(&mailbox).run(|driver| driver.mailbox.is_abandoned());
-        assert_eq!(driver.wishes, 1);
+        assert_eq!(driver.stream_commands, 1);
         handle.join().unwrap();
     });
 }
@@ -259,7 +260,7 @@ fn a_driver_that_falls_asleep_hears_of_a_command() {
         let owner = Arc::clone(&mailbox);
         let handle = thread::spawn(move || {
             let (answer, _) = tokio::sync::oneshot::channel();
-            owner.command(Command::Report(answer));
+            owner.command(ConnectionCommand::Report(answer));
         });
         Driver::new(&mailbox).run(|driver| driver.commands == 1);
         handle.join().unwrap();
@@ -272,7 +273,7 @@ fn a_stream_that_is_posted_while_the_driver_ends_is_told_why() {
         let mailbox = Mailbox::new();
         let cell = cell(&mailbox);
         let posted = Arc::clone(&cell);
-        let handle = thread::spawn(move || wish(&posted));
+        let handle = thread::spawn(move || send(&posted));
         mailbox.close(&Error::closed());
         handle.join().unwrap();
         assert!(cell.lock().error.is_some());
@@ -285,7 +286,7 @@ fn a_command_that_is_given_while_the_driver_ends_is_answered_by_nobody() {
         let mailbox = Mailbox::new();
         let (answer, mut answered) = tokio::sync::oneshot::channel();
         let owner = Arc::clone(&mailbox);
-        let handle = thread::spawn(move || owner.command(Command::Report(answer)));
+        let handle = thread::spawn(move || owner.command(ConnectionCommand::Report(answer)));
         mailbox.close(&Error::closed());
         handle.join().unwrap();
         let nobody = tokio::sync::oneshot::error::TryRecvError::Closed;

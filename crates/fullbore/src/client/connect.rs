@@ -9,10 +9,10 @@ use http::Uri;
 use http::uri::Scheme;
 use tokio::net::TcpStream;
 
-use super::connection::{SendRequest, handshake_watched};
+use super::connection::{SendRequest, handshake_observed};
 use crate::error::{Error, ErrorKind};
+use crate::observer::Observer;
 use crate::settings::TcpBuffers;
-use crate::watch::Watch;
 
 /// Where a request goes: what connections are pooled by. One that is only looked up borrows from the URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -95,19 +95,19 @@ impl Connector {
     pub(super) async fn connect(
         &self,
         origin: &Origin<'_>,
-        watch: Arc<dyn Watch>,
+        observer: Arc<dyn Observer>,
     ) -> Result<SendRequest, Error> {
         #[cfg(test)]
         if let Some(dial) = &self.dial {
             let opened = dial().await;
             let io = opened.map_err(|error| Error::with_source(ErrorKind::Connect, "not dialed", error))?;
-            return Ok(start(io, Arc::clone(&self.config), watch));
+            return Ok(start(io, Arc::clone(&self.config), observer));
         }
         let tcp = connect_tcp(origin, self.tcp_buffers).await?;
         if origin.tls {
-            return self.connect_tls(origin, tcp, watch).await;
+            return self.connect_tls(origin, tcp, observer).await;
         }
-        Ok(start(tcp, Arc::clone(&self.config), watch))
+        Ok(start(tcp, Arc::clone(&self.config), observer))
     }
 
     #[cfg(feature = "tls")]
@@ -115,7 +115,7 @@ impl Connector {
         &self,
         origin: &Origin<'_>,
         tcp: TcpStream,
-        watch: Arc<dyn Watch>,
+        observer: Arc<dyn Observer>,
     ) -> Result<SendRequest, Error> {
         use tokio_rustls::TlsConnector;
         use tokio_rustls::rustls::pki_types::ServerName;
@@ -139,7 +139,7 @@ impl Connector {
         stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
         let mut config = Config::clone(&self.config);
         config.record_size = crate::tls::RECORD;
-        Ok(start(stream, Arc::new(config), watch))
+        Ok(start(stream, Arc::new(config), observer))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -147,7 +147,7 @@ impl Connector {
         &self,
         _: &Origin<'_>,
         _: TcpStream,
-        _: Arc<dyn Watch>,
+        _: Arc<dyn Observer>,
     ) -> Result<SendRequest, Error> {
         Err(Error::new(
             ErrorKind::Config,
@@ -156,11 +156,11 @@ impl Connector {
     }
 }
 
-fn start<T>(io: T, config: Arc<Config>, watch: Arc<dyn Watch>) -> SendRequest
+fn start<T>(io: T, config: Arc<Config>, observer: Arc<dyn Observer>) -> SendRequest
 where
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let (sender, connection) = handshake_watched(io, config, Some(watch));
+    let (sender, connection) = handshake_observed(io, config, Some(observer));
     tokio::spawn(async move {
         // Every stream has been told of an error; there is nobody else to tell.
         let _ = connection.await;

@@ -14,12 +14,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
 use crate::body::Incoming;
-use crate::cell::{Cell, State};
+use crate::cell::{Cell, CellState, Mailbox};
 use crate::driver::{Driver, NoAccept, content_length};
 use crate::error::{BoxError, Error};
-use crate::mailbox::{Command, Mailbox};
+use crate::mailbox::ConnectionCommand;
+use crate::observer::{Observer, Slot};
 use crate::sender::{Sender, set_content_length};
-use crate::watch::{Slot, Watch};
 
 /// Begins a client connection over `io`, which speaks HTTP/2 from its first octet (prior knowledge, or TLS with ALPN
 /// `h2` behind it). The [`Connection`] is to be spawned; it does the work.
@@ -36,19 +36,19 @@ pub fn handshake<T>(io: T, config: impl Into<Arc<Config>>) -> (SendRequest, Conn
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    handshake_watched(io, config.into(), None)
+    handshake_observed(io, config.into(), None)
 }
 
 /// As [`handshake`], for a pool that wants to hear of the connection.
-pub(super) fn handshake_watched<T>(
+pub(super) fn handshake_observed<T>(
     io: T,
     config: Arc<Config>,
-    watch: Option<Arc<dyn Watch>>,
+    observer: Option<Arc<dyn Observer>>,
 ) -> (SendRequest, Connection<T>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let mailbox = Mailbox::watched(watch);
+    let mailbox = Mailbox::observed(observer);
     mailbox.add_opener();
     let driver = Driver::client(io, config, Arc::clone(&mailbox), NoAccept);
     (SendRequest { mailbox }, Connection { driver })
@@ -107,12 +107,12 @@ impl SendRequest {
     {
         let whole = body.is_end_stream();
         let bodiless = *head.method() == Method::HEAD;
-        let mut state = State {
+        let mut state = CellState {
             slot,
-            ..State::default()
+            ..CellState::default()
         };
         state.outbound.request = Some((head, whole));
-        state.outbound.gone = whole;
+        state.outbound.finished = whole;
         let cell = Cell::new(Arc::clone(&self.mailbox), state);
         if self.mailbox.is_closing() {
             cell.fail(Error::closing());
@@ -138,7 +138,7 @@ impl SendRequest {
 
     /// A response has come: whoever pools the connection is told that it serves.
     pub(super) fn note_answer(&self) {
-        self.mailbox.tell(|watch| watch.answered());
+        self.mailbox.observe(|observer| observer.answered());
     }
 
     /// Why the connection cannot be had, when it ended before the peer had said anything, as far as whoever pools it
@@ -159,7 +159,7 @@ impl SendRequest {
     /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) when it ended without a word.
     pub async fn report(&self) -> Result<Report, Error> {
         let (answer, answered) = oneshot::channel();
-        self.mailbox.command(Command::Report(answer));
+        self.mailbox.command(ConnectionCommand::Report(answer));
         match answered.await {
             Ok(report) => Ok(report),
             Err(_) => self.mailbox.last_report().ok_or_else(Error::connection_gone),
@@ -177,7 +177,7 @@ impl SendRequest {
     pub async fn grow_receive_window(&self, bytes: u32) -> Result<(), Error> {
         let size = crate::settings::window("the connection", 1, bytes)?;
         let (answer, answered) = oneshot::channel();
-        self.mailbox.command(Command::GrowWindow(size, answer));
+        self.mailbox.command(ConnectionCommand::GrowWindow(size, answer));
         answered.await.unwrap_or_else(|_| Err(Error::connection_gone()))
     }
 

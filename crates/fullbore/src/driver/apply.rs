@@ -6,9 +6,9 @@ use fullbore_proto::{StreamId, Time, UsageError};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver};
-use crate::cell::{Cell, LEAST_SEND_BUFFER, Outgoing, SEND_BUFFER, State};
+use crate::cell::{Cell, CellState, LEAST_SEND_BUFFER, SEND_BUFFER, StreamCommand};
 use crate::error::{Error, ErrorKind};
-use crate::mailbox::Command;
+use crate::mailbox::ConnectionCommand;
 
 /// How many cells a connection keeps for streams to come: the number that clients usually have open at once.
 const SPARE_CELLS: usize = 100;
@@ -40,7 +40,7 @@ where
             any = true;
             self.obey(command);
         }
-        let kept_back = self.mailbox.keeps_requests_back();
+        let kept_back = self.mailbox.has_requests_waiting();
         self.connection.set_requests_kept_back(kept_back, now);
         any |= self.take_credit();
         if self.mailbox.wants_shutdown() && !self.connection.is_shutting_down() {
@@ -58,14 +58,14 @@ where
         }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: ConnectionCommand) {
         // Who asked may have gone: then the answer is for nobody.
         match command {
-            Command::Report(answer) => {
+            ConnectionCommand::Report(answer) => {
                 let report = self.connection.report(self.now());
                 let _ = answer.send(report);
             }
-            Command::GrowWindow(size, answer) => {
+            ConnectionCommand::GrowWindow(size, answer) => {
                 let grown = self.connection.grow_receive_window(size);
                 let _ = answer.send(grown.map_err(|error| usage_error(&error)));
             }
@@ -74,20 +74,17 @@ where
 
     /// The connection's share of consumed bytes; whether there were any.
     fn take_credit(&mut self) -> bool {
-        let consumed = self.mailbox.consumed();
-        if consumed == self.credited {
-            return false;
+        let consumed = self.mailbox.take_consumed();
+        if consumed > 0 {
+            self.connection.release_connection_credit(consumed);
         }
-        self.connection
-            .release_connection_credit(consumed - self.credited);
-        self.credited = consumed;
-        true
+        consumed > 0
     }
 
-    /// Says at which count of consumed bytes a WINDOW_UPDATE is due; false when it is due already.
-    pub(super) fn set_due(&self) -> bool {
-        let until = self.connection.connection_release_until_due();
-        self.mailbox.set_due(self.credited.saturating_add(until))
+    /// Has readers wake the driver when a WINDOW_UPDATE of the connection is due; false when it is due already.
+    pub(super) fn wake_when_due(&self) -> bool {
+        self.mailbox
+            .wake_at(self.connection.connection_release_until_due())
     }
 
     /// Keeps the cell of a stream that is over, unless there are enough.
@@ -105,7 +102,7 @@ where
             state.slot = None;
             return false;
         };
-        while let Some(wish) = state.outbound.wishes.pop_front() {
+        while let Some(wish) = state.outbound.commands.pop_front() {
             if let Err(error) = self.grant(id, wish, state) {
                 self.refuse(id, &error, state);
                 break;
@@ -120,18 +117,18 @@ where
         if inbound.consumed > 0 {
             let bytes = core::mem::take(&mut inbound.consumed);
             self.connection.release_stream_credit(id, bytes);
-            if inbound.report_at.is_some() {
-                inbound.report_at = self.connection.stream_release_until_due(id);
+            if inbound.release_at.is_some() {
+                inbound.release_at = self.connection.stream_release_until_due(id);
             }
         }
-        if inbound.gone && !inbound.gone_told {
-            inbound.gone_told = true;
+        if inbound.abandoned && !inbound.discarded {
+            inbound.discarded = true;
             self.connection.discard(id);
         }
-        if let Some(slot) = state.spent_slot() {
+        if let Some(slot) = state.take_finished_slot() {
             slot.complete();
         }
-        if state.inbound.gone && state.outbound.gone {
+        if state.inbound.abandoned && state.outbound.finished {
             self.connection.release(id);
             self.cells.remove(&id);
             state.slot = None;
@@ -141,7 +138,7 @@ where
     }
 
     /// How many bytes the stream has waiting in the engine, which is asked to say when there is room.
-    pub(super) fn queued(&mut self, id: StreamId, state: &mut State) -> usize {
+    pub(super) fn queued(&mut self, id: StreamId, state: &mut CellState) -> usize {
         let share = self.share();
         state.outbound.set_share(share);
         let low_water = self.connection.config().send_low_water;
@@ -162,12 +159,12 @@ where
     }
 
     /// The request that a new stream begins with.
-    fn open(&mut self, cell: &Arc<Cell>, state: &mut State) -> Option<StreamId> {
+    fn open(&mut self, cell: &Arc<Cell>, state: &mut CellState) -> Option<StreamId> {
         // Without one it was refused before, and its handles are going.
         let (request, end) = state.outbound.request.take()?;
-        if state.inbound.gone {
+        if state.inbound.abandoned {
             // Given up before it began: the body, which may be waiting for room, goes too.
-            state.outbound.wishes.clear();
+            state.outbound.commands.clear();
             self.fail_in_lock(state, Error::given_up());
             return None;
         }
@@ -188,40 +185,40 @@ where
         }
     }
 
-    fn grant(&mut self, id: StreamId, wish: Outgoing, state: &mut State) -> Result<(), UsageError> {
+    fn grant(&mut self, id: StreamId, wish: StreamCommand, state: &mut CellState) -> Result<(), UsageError> {
         match wish {
-            Outgoing::Response(response, end) => self.connection.send_response(id, &response, end),
-            Outgoing::Informational(response) => {
+            StreamCommand::Response(response, end) => self.connection.send_response(id, &response, end),
+            StreamCommand::Informational(response) => {
                 // A handler that has answered already does not want what 100 (Continue) asks for.
                 match self.connection.send_informational(id, &response) {
                     Err(UsageError::HeadOrder) => Ok(()),
                     other => other,
                 }
             }
-            Outgoing::Data(data, end) => self.connection.send_data(id, data, end),
-            Outgoing::GrowWindow(size, answer) => {
+            StreamCommand::Data(data, end) => self.connection.send_data(id, data, end),
+            StreamCommand::GrowWindow(size, answer) => {
                 let grown = self.connection.grow_stream_receive_window(id, size);
                 let _ = answer.send(grown.map_err(|error| usage_error(&error)));
                 Ok(())
             }
-            Outgoing::Report(answer) => {
+            StreamCommand::Report(answer) => {
                 if let Some(report) = self.connection.stream_report(id, self.now()) {
                     let _ = answer.send(report);
                 }
                 Ok(())
             }
-            Outgoing::Trailers(trailers) => self.connection.send_trailers(id, *trailers),
-            Outgoing::Reset(code) => {
+            StreamCommand::Trailers(trailers) => self.connection.send_trailers(id, *trailers),
+            StreamCommand::Reset(code) => {
                 // What was received can be read no more; the sender has gone already.
-                state.outbound.gone = true;
+                state.outbound.finished = true;
                 self.connection.reset(id, code)
             }
         }
     }
 
     /// A wish that cannot be granted. That the stream has ended meanwhile is no news: an event says so.
-    fn refuse(&mut self, id: StreamId, error: &UsageError, state: &mut State) {
-        state.outbound.wishes.clear();
+    fn refuse(&mut self, id: StreamId, error: &UsageError, state: &mut CellState) {
+        state.outbound.commands.clear();
         if *error == UsageError::UnknownStream {
             return;
         }
@@ -231,7 +228,7 @@ where
         self.fail_in_lock(state, usage_error(error));
     }
 
-    fn fail_in_lock(&mut self, state: &mut State, error: Error) {
+    fn fail_in_lock(&mut self, state: &mut CellState, error: Error) {
         state.error.get_or_insert(error);
         for waker in [state.inbound.reader.take(), state.outbound.writer.take()]
             .into_iter()

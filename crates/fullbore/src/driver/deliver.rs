@@ -9,10 +9,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver, Woken};
 use crate::body::Incoming;
-use crate::cell::{Cell, State};
+use crate::cell::{Cell, CellState};
 use crate::error::{Error, PeerGoAway};
+use crate::observer::Slot;
 use crate::sender::Sender;
-use crate::watch::Slot;
 
 impl<T, A> Driver<T, A>
 where
@@ -44,13 +44,14 @@ where
                     };
                     // Before the pool looks for another connection.
                     self.mailbox
-                        .tell(|watch| watch.refused(&Error::from_go_away(&goes), None));
+                        .observe(|observer| observer.refused(&Error::from_go_away(&goes), None));
                     self.peer_goes = Some(Box::new(goes));
                     self.mailbox.set_closing();
                 }
                 Event::PeerSettings => {
                     let streams = self.connection.peer_max_concurrent_streams();
-                    self.mailbox.tell(|watch| watch.settings_received(streams));
+                    self.mailbox
+                        .observe(|observer| observer.settings_received(streams));
                 }
                 // Informational responses have no reader yet.
                 _ => {}
@@ -71,9 +72,9 @@ where
         if error.wants_pause() {
             // Before the slot is free, so that no other request takes it at once.
             let taken = cell.lock().slot.as_ref().map(Slot::taken);
-            self.mailbox.tell(|watch| {
+            self.mailbox.observe(|observer| {
                 if taken.is_some() {
-                    watch.refused(&error, taken);
+                    observer.refused(&error, taken);
                 }
             });
         }
@@ -82,12 +83,12 @@ where
 
     /// A server's new request.
     fn begin(&mut self, id: StreamId, request: Request<()>, end: bool, cx: &mut Context<'_>) {
-        let report_at = self.connection.stream_release_until_due(id);
+        let release_at = self.connection.stream_release_until_due(id);
         let share = self.share();
         let cell = self.cell(|state| {
             state.id = Some(id);
             state.inbound.ended = end;
-            state.inbound.report_at = report_at;
+            state.inbound.release_at = release_at;
             state.outbound.set_share(share);
         });
         self.cells.insert(id, Arc::clone(&cell));
@@ -106,14 +107,14 @@ where
     }
 
     /// A cell for a stream that the peer has opened.
-    fn cell(&mut self, set: impl FnOnce(&mut State)) -> Arc<Cell> {
+    fn cell(&mut self, set: impl FnOnce(&mut CellState)) -> Arc<Cell> {
         if let Some(mut cell) = self.spare_cells.pop() {
             if let Some(state) = cell.reuse() {
                 set(state);
                 return cell;
             }
         }
-        let mut state = State::default();
+        let mut state = CellState::default();
         set(&mut state);
         Cell::new(Arc::clone(&self.mailbox), state)
     }
@@ -125,10 +126,10 @@ where
         let mut state = cell.lock();
         state.inbound.head = Some(response);
         state.inbound.ended = end;
-        state.inbound.report_at = self.connection.stream_release_until_due(id);
+        state.inbound.release_at = self.connection.stream_release_until_due(id);
         let whole = state.inbound.ended;
         let waker = state.inbound.reader.take();
-        let slot = state.spent_slot();
+        let slot = state.take_finished_slot();
         drop(state);
         // Before the reader, who may begin another request at once.
         if let Some(slot) = slot {
@@ -154,21 +155,21 @@ where
             Ok(ReadState::Open | ReadState::Reset) | Err(_) => {}
         }
         if inbound.ended {
-            inbound.report_at = None;
+            inbound.release_at = None;
         } else {
             // Padding has been credited meanwhile: what the reader has to add to it is less than it was told.
             let consumed = core::mem::take(&mut inbound.consumed);
             self.connection.release_stream_credit(id, consumed);
-            inbound.report_at = self.connection.stream_release_until_due(id);
+            inbound.release_at = self.connection.stream_release_until_due(id);
         }
-        let unread = match inbound.gone {
+        let unread = match inbound.abandoned {
             // The handle went between two turns; the engine is told of it in the next.
             true => inbound.chunks.drain(..).map(|chunk| chunk.len() as u64).sum(),
             false => 0,
         };
         let whole = inbound.ended;
         let waker = inbound.reader.take();
-        let slot = state.spent_slot();
+        let slot = state.take_finished_slot();
         drop(state);
         if unread > 0 {
             self.mailbox.consume(unread);

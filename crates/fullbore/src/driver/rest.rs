@@ -126,8 +126,8 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::cell::Mailbox;
     use crate::driver::NoAccept;
-    use crate::mailbox::Mailbox;
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_says_little_but_often_does_not_keep_what_a_burst_took() {

@@ -178,12 +178,13 @@ where
                 self.others_first = true;
             }
             if let Some(minimum) = self.connection.round_trip().minimum() {
-                self.mailbox.tell(|watch| watch.round_trip_measured(minimum));
+                self.mailbox
+                    .observe(|observer| observer.round_trip_measured(minimum));
             }
             let connection = &mut self.connection;
-            self.mailbox.tell(|watch| {
-                if watch.wants_round_trip() && connection.measure_round_trip(now) {
-                    watch.round_trip_asked();
+            self.mailbox.observe(|observer| {
+                if observer.wants_round_trip() && connection.measure_round_trip(now) {
+                    observer.round_trip_asked();
                 }
             });
             self.deliver_events(cx);
@@ -513,7 +514,7 @@ mod tests {
 
     use super::*;
     use crate::body::Incoming;
-    use crate::mailbox::Mailbox;
+    use crate::cell::Mailbox;
     use crate::sender::Sender;
 
     /// It keeps every request, and answers none.

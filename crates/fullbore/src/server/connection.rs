@@ -15,10 +15,10 @@ use tower_service::Service;
 use super::exchange::Handlers;
 use super::shares::Guest;
 use crate::body::Incoming;
+use crate::cell::Mailbox;
 use crate::driver::Driver;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
-use crate::mailbox::Mailbox;
 
 /// Serves one connection over `io`, which speaks HTTP/2 from its first octet. The future does the work, and ends with
 /// the connection. Handlers that do not answer at once run in tasks of their own, so that it is to be polled within a

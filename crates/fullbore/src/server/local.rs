@@ -21,10 +21,10 @@ use tower_service::Service;
 use super::date;
 use super::exchange::{Asked, Exchange};
 use crate::body::Incoming;
+use crate::cell::Mailbox;
 use crate::driver::{Accept, Driver};
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
-use crate::mailbox::Mailbox;
 use crate::sender::Sender;
 
 /// Serves one connection over `io`, as [`serve_connection`](super::serve_connection) does, with handlers that need not be

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::demand::{ENOUGH_PROBES, LONG_PATH};
 use super::origin::OriginPool;
 use crate::error::Error;
-use crate::watch::Watch;
+use crate::observer::Observer;
 
 /// How many streams a first connection is trusted to allow before the peer's SETTINGS say so: the least that RFC 9113
 /// section 6.5.2 recommends, and what the engine dares.
@@ -94,7 +94,7 @@ impl Lane {
     }
 }
 
-impl Watch for Lane {
+impl Observer for Lane {
     fn settings_received(&self, max_streams: u32) {
         self.max_streams.store(max_streams, Ordering::Release);
         self.settled.store(true, Ordering::Release);

@@ -27,7 +27,7 @@ use super::refusal::Refusals;
 use crate::client::connect::{Connector, Origin};
 use crate::client::connection::SendRequest;
 use crate::error::{Error, ErrorKind};
-use crate::watch::{Slot, Watch};
+use crate::observer::{Observer, Slot};
 
 /// How long no further connection is tried after one could not be opened, at first and at most: twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -543,7 +543,7 @@ impl State {
         }
         Some(Lease {
             sender: member.sender.clone(),
-            slot: Slot::new(Arc::clone(&member.lane) as Arc<dyn Watch>, now),
+            slot: Slot::new(Arc::clone(&member.lane) as Arc<dyn Observer>, now),
         })
     }
 

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::body::Incoming;
+use crate::cell::Mailbox;
 use crate::driver::NoAccept;
-use crate::mailbox::Mailbox;
 use crate::sender::Sender;
 
 /// It keeps every request, and answers none.
@@ -99,22 +99,22 @@ fn a_client_keeps_no_cells() {
     let _inside = runtime.enter();
     let mailbox = Mailbox::new();
     let mut driver = Driver::client(near, Arc::new(Config::default()), Arc::clone(&mailbox), NoAccept);
-    driver.keep_spare(Cell::new(mailbox, State::default()));
+    driver.keep_spare(Cell::new(mailbox, CellState::default()));
     assert!(driver.spare_cells.is_empty());
 }
 
 #[test]
 fn a_cell_that_serves_again_keeps_lists_with_room_for_16_and_no_longer_ones() {
     for (room, kept) in [(16, 16), (17, 0)] {
-        let mut cell = Cell::new(Mailbox::new(), State::default());
+        let mut cell = Cell::new(Mailbox::new(), CellState::default());
         {
             let mut state = cell.lock();
             state.inbound.chunks = VecDeque::with_capacity(room);
-            state.outbound.wishes = VecDeque::with_capacity(room);
+            state.outbound.commands = VecDeque::with_capacity(room);
         }
         let state = cell.reuse().expect("nobody else has it");
         assert_eq!(state.inbound.chunks.capacity(), kept);
-        assert_eq!(state.outbound.wishes.capacity(), kept);
+        assert_eq!(state.outbound.commands.capacity(), kept);
     }
 }
 
@@ -183,7 +183,7 @@ async fn nothing_is_kept_of_an_answer_that_cannot_be_sent() {
     sender.send_data(Bytes::from_static(&[0; 1_000]), false);
     sender.send_data(Bytes::from_static(&[0; 1_000]), false);
     run(&mut driver).await;
-    assert!(cell.lock().outbound.wishes.is_empty());
+    assert!(cell.lock().outbound.commands.is_empty());
     let failed = poll_fn(|cx| Poll::Ready(driver.accept.0[0].1.poll_failed(cx))).await;
     assert!(failed.is_ready(), "its sender is told");
     let mut heard = vec![0; 1 << 10];
@@ -200,19 +200,22 @@ async fn nothing_is_kept_of_a_request_that_is_given_up_before_it_begins() {
     let mut driver = Driver::client(near, Arc::new(Config::default()), Arc::clone(&mailbox), NoAccept);
     mailbox.add_opener();
     run(&mut driver).await;
-    let mut state = State::default();
+    let mut state = CellState::default();
     let request = Request::new(());
     state.outbound.request = Some((Arc::new(request), false));
     let data = Bytes::from_static(&[0; 1_000]).into();
-    state.outbound.wishes.push_back(Outgoing::Data(data, false));
-    state.inbound.gone = true;
+    state
+        .outbound
+        .commands
+        .push_back(StreamCommand::Data(data, false));
+    state.inbound.abandoned = true;
     state.outbound.full = true;
     state.outbound.writer = Some(Waker::noop().clone());
     let cell = Cell::new(mailbox, state);
     cell.post();
     run(&mut driver).await;
     let state = cell.lock();
-    assert!(state.outbound.wishes.is_empty() && state.outbound.writer.is_none());
+    assert!(state.outbound.commands.is_empty() && state.outbound.writer.is_none());
     assert!(state.error.is_some() && state.id.is_none());
     assert_eq!(driver.connection.stream_count(), 0);
 }

@@ -14,8 +14,8 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::body::Incoming;
+use crate::cell::Mailbox;
 use crate::file::{FileRange, OpenFile};
-use crate::mailbox::Mailbox;
 use crate::sender::Sender;
 
 const LENGTH: usize = 4_000_000;

@@ -1,0 +1,90 @@
+//! What a connection reports to the pool that it belongs to: limits, the round trip, the end, and every stream that is over.
+//!
+//! The driver knows no pools. It calls the [`Observer`] in its mailbox, if there is one, and drops the [`Slot`] in a
+//! stream's cell when the stream has ended on both sides. `client::pool` implements it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::Error;
+
+/// The observer of one connection. Calls come from the driver's turn and from handles: none may block.
+pub(crate) trait Observer: Send + Sync {
+    /// The peer's SETTINGS came or changed: it allows this many concurrent streams.
+    fn settings_received(&self, max_streams: u32);
+
+    /// The smallest round trip that was measured.
+    fn round_trip_measured(&self, minimum: Duration);
+
+    /// Whether the round trip is to be measured once more.
+    fn wants_round_trip(&self) -> bool;
+
+    /// A PING was sent to measure it, all earlier ones being acknowledged.
+    fn round_trip_asked(&self);
+
+    /// Whether requests wait for a slot, on this connection or another.
+    fn requests_wait(&self) -> bool;
+
+    /// The peer refused a stream, whose slot was taken then, or the whole connection (no slot), and processed nothing of
+    /// what it refused.
+    fn refused(&self, error: &Error, slot_taken: Option<Instant>);
+
+    /// The peer has answered a request.
+    fn answered(&self);
+
+    /// No new streams may be opened. Open streams continue.
+    fn closing(&self);
+
+    /// The connection has ended. Its streams are told afterwards.
+    fn closed(&self, error: &Error);
+
+    /// Why no connection can be had, when it ended before the peer sent anything in HTTP/2: another attempt would end the
+    /// same way.
+    fn failure(&self) -> Option<Error>;
+
+    /// A slot is free again. An exchange that completed says how long it took.
+    fn slot_freed(&self, exchange: Option<Duration>);
+}
+
+/// One of the concurrent streams that the peer allows on a connection. It is in the stream's cell from the request until
+/// both sides have ended the stream. Dropping it frees it, so that none is lost.
+pub(crate) struct Slot {
+    observer: Option<Arc<dyn Observer>>,
+    taken: Instant,
+}
+
+impl Slot {
+    pub(crate) fn new(observer: Arc<dyn Observer>, taken: Instant) -> Self {
+        Slot {
+            observer: Some(observer),
+            taken,
+        }
+    }
+
+    /// When it was taken.
+    pub(crate) fn taken(&self) -> Instant {
+        self.taken
+    }
+
+    /// The exchange completed.
+    pub(crate) fn complete(mut self) {
+        if let Some(observer) = self.observer.take() {
+            observer.slot_freed(Some(self.taken.elapsed()));
+        }
+    }
+
+    /// Drops it without freeing it: the caller does that.
+    pub(crate) fn forget(mut self) {
+        self.observer = None;
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(observer) = self.observer.take() {
+            observer.slot_freed(None);
+        }
+    }
+}
