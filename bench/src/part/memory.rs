@@ -12,7 +12,7 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use fullbore::tls::server_config;
 use fullbore::{Chunk, Incoming, Server};
-use fullbore_cli::serve::{Files, Log, Settings, Uploads};
+use fullbore_files::{Files, Log, Settings, Uploads};
 use http::{Method, Request, Response};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use fullbore::rustls::ServerConfig;
 use fullbore::server::Shares;
 use fullbore::{DEFAULT_MEMORY_BUDGET, ErrorKind, MemoryBudget, Refill, Server, TcpBuffers, tls};
-use fullbore_cli::serve::{Files, Log, LogLimits, LogWriter, Settings, Uploads};
+use fullbore_files::{Files, Log, LogLimits, LogWriter, Settings, Uploads};
 use tokio::sync::{oneshot, watch};
 
 use crate::args::ServeArgs;

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions};
 
-use super::files::random;
+use crate::files::random;
 #[cfg(target_os = "linux")]
-use super::optional::Optional;
+use crate::optional::Optional;
 
 /// How much of a name its temporary name repeats, in bytes: with the rest it stays under 255.
 const MAX_STEM_BYTES: usize = 200;
@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 8;
 
 /// An upload being written. Dropping it before [`Part::publish`] removes it.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     directory: Arc<Dir>,
     file: File,
     /// Its temporary name; none before it has one, and when it has its own.
@@ -35,11 +35,11 @@ pub(super) struct Part {
 
 /// How a finished upload took its name.
 #[derive(Clone, Debug)]
-pub(super) struct Published {
+pub(crate) struct Published {
     /// There was a file of that name, and it is replaced.
-    pub(super) replaced: bool,
+    pub(crate) replaced: bool,
     /// The file as it is now.
-    pub(super) metadata: Metadata,
+    pub(crate) metadata: Metadata,
 }
 
 impl Part {
@@ -47,7 +47,7 @@ impl Part {
     ///
     /// # Errors
     /// What the system said.
-    pub(super) fn create(directory: &Arc<Dir>, name: &str) -> io::Result<Part> {
+    pub(crate) fn create(directory: &Arc<Dir>, name: &str) -> io::Result<Part> {
         match unnamed(directory) {
             Some(file) => Ok(Part {
                 directory: Arc::clone(directory),
@@ -72,7 +72,7 @@ impl Part {
     }
 
     /// The file itself, to ask its file system.
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
@@ -80,7 +80,7 @@ impl Part {
     ///
     /// # Errors
     /// What the system said; the file is then of no use.
-    pub(super) fn write(&mut self, batch: &[Bytes]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, batch: &[Bytes]) -> io::Result<()> {
         let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|bytes| IoSlice::new(bytes)).collect();
         let mut rest = slices.as_mut_slice();
         // Drops empty slices at the front, so that a write of nothing is told from a full disk.
@@ -100,7 +100,7 @@ impl Part {
     ///
     /// # Errors
     /// `AlreadyExists` when the name is taken and `replace` is not set, `IsADirectory` when a directory has it.
-    pub(super) fn publish(mut self, name: &str, replace: bool) -> io::Result<Published> {
+    pub(crate) fn publish(mut self, name: &str, replace: bool) -> io::Result<Published> {
         let metadata = self.file.metadata()?;
         if self.temporary.is_none() {
             match link_unnamed(&self.file, &self.directory, name) {

@@ -12,8 +12,8 @@ use cap_std::fs::Dir;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
-use super::room::{Room, Slot};
-use super::store::{Part, Published};
+use crate::room::{Room, Slot};
+use crate::store::{Part, Published};
 
 /// How many pieces a batch has at most, so that a peer that sends single octets does not fill memory with their
 /// bookkeeping; as many as one vectored write takes on Linux.
@@ -21,17 +21,17 @@ const MAX_BATCH_SLICES: usize = 1024;
 
 /// Where an upload goes, and where it comes from.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) directory: Arc<Dir>,
+pub(crate) struct Place {
+    pub(crate) directory: Arc<Dir>,
     /// A single segment that may be stored.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Where it comes from, if that is known.
-    pub(super) peer: Option<IpAddr>,
+    pub(crate) peer: Option<IpAddr>,
 }
 
 /// Why an upload cannot be stored.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// As many uploads are under way as may be.
     Busy,
     /// What the system said.
@@ -41,7 +41,7 @@ pub(super) enum Failure {
 }
 
 /// Gathers what arrives, and has it written: one batch at the disk, the next one gathering.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     room: Arc<Room>,
     place: Arc<Place>,
     state: State,
@@ -68,7 +68,7 @@ struct Begun {
 }
 
 impl Writer {
-    pub(super) fn new(room: Arc<Room>, place: Arc<Place>) -> Writer {
+    pub(crate) fn new(room: Arc<Room>, place: Arc<Place>) -> Writer {
         Writer {
             room,
             place,
@@ -83,7 +83,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`Failure`], also of earlier octets; the upload is then of no use.
-    pub(super) async fn push(&mut self, data: Bytes) -> Result<(), Failure> {
+    pub(crate) async fn push(&mut self, data: Bytes) -> Result<(), Failure> {
         if data.is_empty() {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Writer {
     }
 
     /// When [`Self::flush`] should be called if nothing comes before; none while nothing waits to be written.
-    pub(super) fn flush_at(&self) -> Option<Instant> {
+    pub(crate) fn flush_at(&self) -> Option<Instant> {
         self.since.map(|since| since + self.room.flush_after())
     }
 
@@ -106,7 +106,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Self::push`].
-    pub(super) async fn flush(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn flush(&mut self) -> Result<(), Failure> {
         let mut begun = self.ready().await?;
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
@@ -124,7 +124,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Self::push`]; what [`Part::publish`] says.
-    pub(super) async fn publish(mut self, replace: bool) -> Result<Published, Failure> {
+    pub(crate) async fn publish(mut self, replace: bool) -> Result<Published, Failure> {
         self.begin()?;
         let task = tokio::spawn(async move {
             let mut begun = self.ready().await?;
@@ -138,7 +138,7 @@ impl Writer {
     }
 
     /// Removes what was written, so that it is gone before the peer hears of it.
-    pub(super) async fn abandon(mut self) {
+    pub(crate) async fn abandon(mut self) {
         if !matches!(self.state, State::New) {
             drop(self.ready().await);
         }
@@ -190,8 +190,8 @@ mod tests {
 
     use cap_std::ambient_authority;
 
-    use super::super::Settings;
     use super::*;
+    use crate::Settings;
 
     fn place(root: &tempfile::TempDir) -> Arc<Place> {
         Arc::new(Place {

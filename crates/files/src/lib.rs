@@ -1,4 +1,4 @@
-//! `fullbore serve`: the HTTP side of the file server.
+//! A file server as a [`tower_service::Service`]: GET and HEAD of the files under a folder, PUT and POST into one.
 //!
 //! What lives here: the settings, and the list of the rooms below. Listening, TLS and HTTP/2 are not: [`Files`] is a
 //! [`tower_service::Service`] that takes an [`http::Request`] and gives an [`http::Response`], and whoever holds a
@@ -81,7 +81,7 @@ pub enum Uploads {
 /// How the service behaves, and how much it may spend on one request.
 ///
 /// ```
-/// # use fullbore_cli::serve::{Settings, Uploads};
+/// # use fullbore_files::{Settings, Uploads};
 /// let settings = Settings {
 ///     uploads: Uploads::Discard,
 ///     ..Settings::default()

@@ -20,13 +20,13 @@ use http_body::Body;
 use tokio::runtime::Handle;
 use tower_service::Service;
 
-use super::buffers::Buffers;
-use super::cache::Cache;
-use super::file_body::ServeBody;
-use super::jobs::{Jobs, Peer};
-use super::room::Room;
-use super::source::Descriptors;
-use super::{Settings, Uploads, files, respond, uploads};
+use crate::buffers::Buffers;
+use crate::cache::Cache;
+use crate::file_body::ServeBody;
+use crate::jobs::{Jobs, Peer};
+use crate::room::Room;
+use crate::source::Descriptors;
+use crate::{Settings, Uploads, files, respond, uploads};
 
 /// The future of an answer.
 pub struct ServeFuture(Answer);
@@ -66,7 +66,7 @@ impl fmt::Debug for ServeFuture {
 ///
 /// ```
 /// # use bytes::Bytes;
-/// # use fullbore_cli::serve::{Files, Settings};
+/// # use fullbore_files::{Files, Settings};
 /// # use http_body_util::{BodyExt, Empty};
 /// # use tower_service::Service;
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -87,20 +87,20 @@ pub struct Files {
 
 /// What all clones share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) root: Arc<Dir>,
-    pub(super) settings: Settings,
-    pub(super) buffers: Arc<Buffers>,
-    pub(super) descriptors: Arc<Descriptors>,
-    pub(super) jobs: Arc<Jobs>,
-    pub(super) cache: Cache,
-    pub(super) sink: Sink,
-    pub(super) room: Arc<Room>,
+pub(crate) struct Shared {
+    pub(crate) root: Arc<Dir>,
+    pub(crate) settings: Settings,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) descriptors: Arc<Descriptors>,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) cache: Cache,
+    pub(crate) sink: Sink,
+    pub(crate) room: Arc<Room>,
 }
 
 /// Where uploads go.
 #[derive(Debug)]
-pub(super) enum Sink {
+pub(crate) enum Sink {
     Refuse,
     Discard,
     Directory(Arc<Dir>),
@@ -142,7 +142,7 @@ impl Files {
 #[cfg(test)]
 impl Files {
     /// What the clones share, for tests that count it.
-    pub(super) fn shared_for_tests(&self) -> &Shared {
+    pub(crate) fn shared_for_tests(&self) -> &Shared {
         &self.shared
     }
 }

@@ -23,10 +23,10 @@ use fullbore::Chunk;
 use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;
 
-use super::buffers::Buffers;
-use super::disk::Patience;
-use super::jobs::{Job, Jobs, Peer};
-use super::source::Source;
+use crate::buffers::Buffers;
+use crate::disk::Patience;
+use crate::jobs::{Job, Jobs, Peer};
+use crate::source::Source;
 
 /// How much of a file one job brings into memory: as much as before that together, between these. Of 100 MiB that makes 29
 /// jobs, where chunks of 256 KiB were 404.
@@ -36,7 +36,7 @@ const LONGEST_STRETCH: u64 = 4 << 20;
 /// For how long what was brought into memory is taken to be there. Then it is looked at, or brought, anew.
 const WARM_FOR: Duration = Duration::from_secs(1);
 
-/// The body of every response that [`Files`](super::Files) gives. Its size hint is exact.
+/// The body of every response that [`Files`](crate::Files) gives. Its size hint is exact.
 #[derive(Debug)]
 pub struct ServeBody(Kind);
 
@@ -51,7 +51,7 @@ enum Kind {
 
 /// A stretch of a body.
 #[derive(Debug)]
-pub(super) enum Segment {
+pub(crate) enum Segment {
     /// Octets that are here already.
     Memory(Bytes),
     /// A range of the file.
@@ -60,14 +60,14 @@ pub(super) enum Segment {
 
 /// What a body is read with.
 #[derive(Debug)]
-pub(super) struct Means {
-    pub(super) source: Source,
-    pub(super) buffers: Arc<Buffers>,
-    pub(super) jobs: Arc<Jobs>,
+pub(crate) struct Means {
+    pub(crate) source: Source,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) jobs: Arc<Jobs>,
     /// For whom.
-    pub(super) peer: Option<Peer>,
+    pub(crate) peer: Option<Peer>,
     /// Whether the transport takes ranges of files.
-    pub(super) hands_over_ranges: bool,
+    pub(crate) hands_over_ranges: bool,
 }
 
 #[derive(Debug)]
@@ -107,12 +107,12 @@ enum Ahead {
 
 impl ServeBody {
     /// A body of no octets.
-    pub(super) fn empty() -> ServeBody {
+    pub(crate) fn empty() -> ServeBody {
         ServeBody(Kind::Empty)
     }
 
     /// A body of octets in memory.
-    pub(super) fn full(bytes: Bytes) -> ServeBody {
+    pub(crate) fn full(bytes: Bytes) -> ServeBody {
         if bytes.is_empty() {
             ServeBody::empty()
         } else {
@@ -121,7 +121,7 @@ impl ServeBody {
     }
 
     /// A body of `segments`, all of them in memory.
-    pub(super) fn memory(segments: VecDeque<Segment>) -> ServeBody {
+    pub(crate) fn memory(segments: VecDeque<Segment>) -> ServeBody {
         ServeBody(Kind::Memory(segments))
     }
 
@@ -130,7 +130,7 @@ impl ServeBody {
     ///
     /// # Errors
     /// The first read failed, or was not possible with this patience.
-    pub(super) fn file(
+    pub(crate) fn file(
         means: Means,
         segments: VecDeque<Segment>,
         patience: Patience,
@@ -187,7 +187,7 @@ impl Warmth {
 }
 
 impl Segment {
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match self {
             Segment::Memory(bytes) => bytes.len() as u64,
             Segment::File(range) => range.end - range.start,
@@ -460,10 +460,10 @@ mod tests {
     use http_body_util::BodyExt as _;
     use tempfile::TempDir;
 
-    use super::super::buffers::Sizes;
-    use super::super::disk::Volume;
-    use super::super::source::Descriptors;
     use super::*;
+    use crate::buffers::Sizes;
+    use crate::disk::Volume;
+    use crate::source::Descriptors;
 
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;

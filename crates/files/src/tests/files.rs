@@ -229,7 +229,7 @@ async fn the_name_of_the_index_is_a_setting() {
 async fn other_methods_are_told_what_is_allowed() {
     let refusing = Site::new();
     let taking = Site::with(|_| Settings {
-        uploads: crate::serve::Uploads::Discard,
+        uploads: crate::Uploads::Discard,
         ..Settings::default()
     });
     let few = "GET, HEAD, OPTIONS";
@@ -366,7 +366,7 @@ fn a_root_that_is_no_directory_is_an_error() {
     for root in [&file, &home.path().join("missing")] {
         assert!(Files::open(root, Settings::default()).is_err());
         let settings = Settings {
-            uploads: crate::serve::Uploads::Directory(root.clone()),
+            uploads: crate::Uploads::Directory(root.clone()),
             ..Settings::default()
         };
         assert!(Files::open(home.path(), settings).is_err());

@@ -24,11 +24,11 @@ const SHARES: usize = 256;
 
 /// What has a share of its own: an address, or the 64 bits of an IPv6 address that a network is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Peer(IpAddr);
+pub(crate) struct Peer(IpAddr);
 
 /// The jobs of a service.
 #[derive(Debug)]
-pub(super) struct Jobs {
+pub(crate) struct Jobs {
     shares: Vec<Arc<Semaphore>>,
     hashing: std::hash::RandomState,
     #[cfg(test)]
@@ -37,11 +37,11 @@ pub(super) struct Jobs {
 
 /// A job that waits or runs. One that has not begun is dropped with this.
 #[derive(Debug)]
-pub(super) struct Job<T>(JoinHandle<Option<T>>);
+pub(crate) struct Job<T>(JoinHandle<Option<T>>);
 
 impl Peer {
     /// Who asks, if that is known: from the request, or from the server that is handing it over.
-    pub(super) fn of(extensions: &Extensions) -> Option<Peer> {
+    pub(crate) fn of(extensions: &Extensions) -> Option<Peer> {
         let PeerAddr(address) = extensions.get().copied().or_else(PeerAddr::current)?;
         Some(Peer::at(address.ip()))
     }
@@ -56,7 +56,7 @@ impl Peer {
 
 impl Jobs {
     /// Jobs of which each peer has `most` at a time, at least one.
-    pub(super) fn new(most: usize) -> Arc<Jobs> {
+    pub(crate) fn new(most: usize) -> Arc<Jobs> {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Jobs {
             shares: (0..SHARES).map(|_| Arc::new(Semaphore::new(most))).collect(),
@@ -67,7 +67,7 @@ impl Jobs {
     }
 
     /// Has `work` done on a blocking thread of `runtime` when it is the peer's turn; at once if nobody knows who it is.
-    pub(super) fn begin<T: Send + 'static>(
+    pub(crate) fn begin<T: Send + 'static>(
         self: &Arc<Self>,
         runtime: &Handle,
         peer: Option<Peer>,
@@ -109,7 +109,7 @@ impl Jobs {
 
     /// How many have begun.
     #[cfg(test)]
-    pub(super) fn begun(&self) -> usize {
+    pub(crate) fn begun(&self) -> usize {
         self.begun.load(std::sync::atomic::Ordering::Relaxed)
     }
 }

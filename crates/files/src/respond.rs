@@ -6,15 +6,15 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, SERVER};
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
-use super::file_body::ServeBody;
+use crate::file_body::ServeBody;
 
-pub(super) const SERVER_NAME: HeaderValue =
+pub(crate) const SERVER_NAME: HeaderValue =
     HeaderValue::from_static(concat!("fullbore/", env!("CARGO_PKG_VERSION")));
 
 const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// A status with one line of text.
-pub(super) fn text(status: StatusCode, line: &str) -> Response<ServeBody> {
+pub(crate) fn text(status: StatusCode, line: &str) -> Response<ServeBody> {
     let body = Bytes::from(format!("{line}\n"));
     let mut response = bare(status);
     let headers = response.headers_mut();
@@ -25,12 +25,12 @@ pub(super) fn text(status: StatusCode, line: &str) -> Response<ServeBody> {
 }
 
 /// A status with its own name as the text.
-pub(super) fn status(status: StatusCode) -> Response<ServeBody> {
+pub(crate) fn status(status: StatusCode) -> Response<ServeBody> {
     text(status, status.canonical_reason().unwrap_or("error"))
 }
 
 /// A status without content.
-pub(super) fn bare(status: StatusCode) -> Response<ServeBody> {
+pub(crate) fn bare(status: StatusCode) -> Response<ServeBody> {
     let mut response = Response::new(ServeBody::empty());
     *response.status_mut() = status;
     response.headers_mut().insert(SERVER, SERVER_NAME);
@@ -38,7 +38,7 @@ pub(super) fn bare(status: StatusCode) -> Response<ServeBody> {
 }
 
 /// 405, with what would be allowed (RFC 9110 section 15.5.6).
-pub(super) fn method_not_allowed(allow: &'static str) -> Response<ServeBody> {
+pub(crate) fn method_not_allowed(allow: &'static str) -> Response<ServeBody> {
     with(
         status(StatusCode::METHOD_NOT_ALLOWED),
         ALLOW,
@@ -47,7 +47,7 @@ pub(super) fn method_not_allowed(allow: &'static str) -> Response<ServeBody> {
 }
 
 /// The answer to OPTIONS.
-pub(super) fn options(allow: &'static str) -> Response<ServeBody> {
+pub(crate) fn options(allow: &'static str) -> Response<ServeBody> {
     with(
         bare(StatusCode::NO_CONTENT),
         ALLOW,
@@ -56,7 +56,7 @@ pub(super) fn options(allow: &'static str) -> Response<ServeBody> {
 }
 
 /// Sets a field, if there is a value for it.
-pub(super) fn with(
+pub(crate) fn with(
     mut response: Response<ServeBody>,
     name: HeaderName,
     value: Option<HeaderValue>,
@@ -68,7 +68,7 @@ pub(super) fn with(
 }
 
 /// The last touch: no octets in answer to HEAD, whose `content-length` stays. The `date` is for whoever sends the answer.
-pub(super) fn finish(method: &Method, mut response: Response<ServeBody>) -> Response<ServeBody> {
+pub(crate) fn finish(method: &Method, mut response: Response<ServeBody>) -> Response<ServeBody> {
     if method == Method::HEAD {
         *response.body_mut() = ServeBody::empty();
     }

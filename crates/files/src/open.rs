@@ -11,10 +11,10 @@ use cap_std::fs::{Dir, OpenOptions};
 use http::StatusCode;
 
 #[cfg(target_os = "linux")]
-use super::optional::Optional;
+use crate::optional::Optional;
 
 /// What was found under a path.
-pub(super) enum Found {
+pub(crate) enum Found {
     /// A regular file, open, and what it was when opened.
     File(File, Metadata),
     /// A directory.
@@ -23,7 +23,7 @@ pub(super) enum Found {
 
 /// Why nothing is served. Each is an answer to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OpenError {
+pub(crate) enum OpenError {
     /// No such file.
     NotFound,
     /// A file that may not be read, leads out of the root, or is no regular file.
@@ -38,7 +38,7 @@ pub(super) enum OpenError {
 ///
 /// # Errors
 /// [`OpenError`], by what the system said.
-pub(super) fn open(root: &Dir, path: &str) -> Result<Found, OpenError> {
+pub(crate) fn open(root: &Dir, path: &str) -> Result<Found, OpenError> {
     #[cfg(target_os = "linux")]
     if BENEATH.is_denied() {
         return walk(root, path);
@@ -76,7 +76,7 @@ static BENEATH: Optional = Optional::new();
 /// The same, if the system can tell without asking a disk. That there is no such file is known when somebody has looked for it
 /// lately. Whatever else goes wrong is for one who has time to look into it.
 #[cfg(target_os = "linux")]
-pub(super) fn open_at_once(root: &Dir, path: &str) -> Option<Result<Found, OpenError>> {
+pub(crate) fn open_at_once(root: &Dir, path: &str) -> Option<Result<Found, OpenError>> {
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
     use rustix::io::Errno;
     if CACHED.is_denied() {
@@ -136,7 +136,7 @@ fn walk(root: &Dir, path: &str) -> Result<Found, OpenError> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn open_at_once(_: &Dir, _: &str) -> Option<Result<Found, OpenError>> {
+pub(crate) fn open_at_once(_: &Dir, _: &str) -> Option<Result<Found, OpenError>> {
     None
 }
 
@@ -156,7 +156,7 @@ fn read_options() -> OpenOptions {
 
 impl OpenError {
     /// The status that says it.
-    pub(super) fn status(self) -> StatusCode {
+    pub(crate) fn status(self) -> StatusCode {
         match self {
             OpenError::NotFound => StatusCode::NOT_FOUND,
             OpenError::Forbidden => StatusCode::FORBIDDEN,

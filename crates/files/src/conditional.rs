@@ -14,14 +14,14 @@ const END_OF_DATES: u64 = 253_402_300_800;
 
 /// What tells one state of a file from another: RFC 9110 section 8.8.
 #[derive(Clone, Debug)]
-pub(super) struct Validators {
+pub(crate) struct Validators {
     etag: String,
     modified: Option<SystemTime>,
 }
 
 /// What the preconditions say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Do what the method asks.
     Proceed,
     /// Answer 304.
@@ -35,7 +35,7 @@ impl Validators {
     ///
     /// The tag is strong: size, modification time to the nanosecond and inode change with any change of the octets
     /// that a file system records.
-    pub(super) fn of(metadata: &Metadata, now: SystemTime) -> Validators {
+    pub(crate) fn of(metadata: &Metadata, now: SystemTime) -> Validators {
         let modified = metadata.modified().ok();
         let nanos = modified.map_or(0, nanos_since_epoch);
         let etag = format!("\"{:x}-{nanos:x}-{:x}\"", metadata.len(), inode(metadata));
@@ -46,19 +46,19 @@ impl Validators {
     }
 
     /// The value of `etag`.
-    pub(super) fn etag(&self) -> Option<HeaderValue> {
+    pub(crate) fn etag(&self) -> Option<HeaderValue> {
         HeaderValue::try_from(self.etag.as_str()).ok()
     }
 
     /// The value of `last-modified`; none for a time that the format cannot say.
-    pub(super) fn last_modified(&self) -> Option<HeaderValue> {
+    pub(crate) fn last_modified(&self) -> Option<HeaderValue> {
         let modified = self.modified?;
         HeaderValue::try_from(httpdate::fmt_http_date(modified)).ok()
     }
 }
 
 /// Weighs the preconditions of a request against the file as it is, `None` when there is none.
-pub(super) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Validators>) -> Verdict {
+pub(crate) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Validators>) -> Verdict {
     // Most requests have none, and one look at each name is cheaper than four searches.
     let conditional = |name: &HeaderName| name.as_str().starts_with("if-");
     if !headers.keys().any(conditional) {
@@ -98,7 +98,7 @@ pub(super) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Va
 }
 
 /// Step 5: whether the `range` of the request holds, as far as `if-range` has a say (RFC 9110 section 13.1.5).
-pub(super) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
+pub(crate) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
     if !headers.contains_key(IF_RANGE) {
         return true;
     }
@@ -117,7 +117,7 @@ pub(super) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
 }
 
 /// Whether a write must not replace anything: `if-none-match: *`.
-pub(super) fn demands_absence(headers: &HeaderMap) -> bool {
+pub(crate) fn demands_absence(headers: &HeaderMap) -> bool {
     only(headers, IF_NONE_MATCH) == Some("*")
 }
 

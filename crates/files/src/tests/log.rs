@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use http_body_util::Full;
 
-use crate::serve::{Log, LogBody, LogLimits, LogWriter, PeerAddr};
+use crate::{Log, LogBody, LogLimits, LogWriter, PeerAddr};
 
 use super::*;
 

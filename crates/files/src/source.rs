@@ -13,27 +13,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cap_std::fs::Dir;
 use fullbore::{FileRange, OpenFile};
 
-use super::disk::{Patience, Volume, volume_of, warm};
-use super::identity::Identity;
-use super::open::{Found, OpenError, open, open_at_once};
+use crate::disk::{Patience, Volume, volume_of, warm};
+use crate::identity::Identity;
+use crate::open::{Found, OpenError, open, open_at_once};
 
 /// How many files are held open by bodies, of so many that may be.
 #[derive(Debug)]
-pub(super) struct Descriptors {
+pub(crate) struct Descriptors {
     most: usize,
     held: AtomicUsize,
 }
 
 /// Where a file was found, and in which state.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) path: Arc<str>,
-    pub(super) identity: Identity,
+pub(crate) struct Place {
+    pub(crate) path: Arc<str>,
+    pub(crate) identity: Identity,
 }
 
 /// What a body reads from. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(crate) enum Source {
     Held(Arc<OpenFile>, Volume),
     Named(Arc<Dir>, Place),
 }
@@ -42,7 +42,7 @@ pub(super) enum Source {
 struct Held(Arc<Descriptors>);
 
 impl Descriptors {
-    pub(super) fn new(most: usize) -> Arc<Descriptors> {
+    pub(crate) fn new(most: usize) -> Arc<Descriptors> {
         Arc::new(Descriptors {
             most,
             held: AtomicUsize::new(0),
@@ -51,14 +51,14 @@ impl Descriptors {
 
     /// How many are held.
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 }
 
 impl Source {
     /// Holds the file, unless enough are held and it can be found again.
-    pub(super) fn new(
+    pub(crate) fn new(
         file: File,
         volume: Volume,
         place: Option<Place>,
@@ -75,7 +75,7 @@ impl Source {
 
     /// A range that can be read without waiting for a disk; `None` when it would have to wait, as far as the system tells, or
     /// the file is not held.
-    pub(super) fn range_in_memory(&self, range: &Range<u64>) -> Option<FileRange> {
+    pub(crate) fn range_in_memory(&self, range: &Range<u64>) -> Option<FileRange> {
         let Source::Held(open, volume) = self else {
             return None;
         };
@@ -86,7 +86,7 @@ impl Source {
     }
 
     /// A range of which the caller knows that it was read just now; `None` when the file is not held.
-    pub(super) fn range(&self, range: &Range<u64>) -> Option<FileRange> {
+    pub(crate) fn range(&self, range: &Range<u64>) -> Option<FileRange> {
         let Source::Held(open, _) = self else {
             return None;
         };
@@ -95,7 +95,7 @@ impl Source {
     }
 
     /// Whether [`Self::warm`] makes ranges ready.
-    pub(super) fn can_be_warmed(&self) -> bool {
+    pub(crate) fn can_be_warmed(&self) -> bool {
         matches!(self, Source::Held(_, volume) if volume.keeps_what_was_read())
     }
 
@@ -103,7 +103,7 @@ impl Source {
     ///
     /// # Errors
     /// As [`warm`].
-    pub(super) fn warm(&self, range: &Range<u64>) -> io::Result<()> {
+    pub(crate) fn warm(&self, range: &Range<u64>) -> io::Result<()> {
         match self {
             Source::Held(open, _) => warm(open.file(), range),
             Source::Named(..) => Err(io::ErrorKind::Unsupported.into()),
@@ -114,7 +114,7 @@ impl Source {
     ///
     /// # Errors
     /// As [`Volume::read_exact_at`]; `NotFound` when the file is not what it was, and had to be opened anew.
-    pub(super) fn read(&self, buffer: &mut [u8], offset: u64, patience: Patience) -> io::Result<()> {
+    pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, patience: Patience) -> io::Result<()> {
         match self {
             Source::Held(open, volume) => volume.read_exact_at(open.file(), buffer, offset, patience),
             Source::Named(root, place) => {

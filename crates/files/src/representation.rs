@@ -6,20 +6,20 @@ use std::time::SystemTime;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, SERVER};
 use http::{HeaderMap, HeaderValue};
 
-use super::conditional::Validators;
-use super::respond;
+use crate::conditional::Validators;
+use crate::respond;
 
 /// The media type of what has no other.
-pub(super) const OCTETS: &str = "application/octet-stream";
+pub(crate) const OCTETS: &str = "application/octet-stream";
 
 /// The fields of one state of a file.
 #[derive(Clone, Debug)]
-pub(super) struct Representation {
+pub(crate) struct Representation {
     /// Bytes.
-    pub(super) length: u64,
-    pub(super) content_type: HeaderValue,
-    pub(super) validators: Validators,
-    pub(super) etag: Option<HeaderValue>,
+    pub(crate) length: u64,
+    pub(crate) content_type: HeaderValue,
+    pub(crate) validators: Validators,
+    pub(crate) etag: Option<HeaderValue>,
     last_modified: Option<HeaderValue>,
     /// The fields of an answer that is the whole file.
     whole: HeaderMap,
@@ -27,7 +27,7 @@ pub(super) struct Representation {
 
 impl Representation {
     /// Of a file of that name, as it was stat'ed just now.
-    pub(super) fn of(metadata: &Metadata, name: &str) -> Representation {
+    pub(crate) fn of(metadata: &Metadata, name: &str) -> Representation {
         let validators = Validators::of(metadata, SystemTime::now());
         let mut representation = Representation {
             length: metadata.len(),
@@ -46,12 +46,12 @@ impl Representation {
     }
 
     /// The fields of an answer that is the whole file.
-    pub(super) fn whole(&self) -> HeaderMap {
+    pub(crate) fn whole(&self) -> HeaderMap {
         self.whole.clone()
     }
 
     /// The fields that 200 and 206 have in common.
-    pub(super) fn describe(&self, headers: &mut HeaderMap, content_length: u64) {
+    pub(crate) fn describe(&self, headers: &mut HeaderMap, content_length: u64) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(content_length));
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         if let Some(etag) = &self.etag {

@@ -9,7 +9,7 @@ use http::header::RANGE;
 
 /// What a request's `range` comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// The whole file: there is no range, or none that means anything.
     Whole,
     /// One range: 206 with `content-range`.
@@ -29,7 +29,7 @@ enum Spec {
 }
 
 /// Whether the field is there. Most requests have none, and one look at each name is cheaper than a search.
-pub(super) fn is_asked(headers: &HeaderMap) -> bool {
+pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name == RANGE)
 }
 
@@ -38,7 +38,7 @@ pub(super) fn is_asked(headers: &HeaderMap) -> bool {
 /// What does not parse is ignored, as section 14.2 allows. What is an attack rather than a download is unsatisfiable,
 /// so that its sender learns of it: more ranges than the limit, or more than two that overlap (section 17.15). Two
 /// that overlap are sent as one.
-pub(super) fn wanted(headers: &HeaderMap, length: u64, max_ranges: usize) -> Wanted {
+pub(crate) fn wanted(headers: &HeaderMap, length: u64, max_ranges: usize) -> Wanted {
     let mut fields = headers.get_all(RANGE).iter();
     // The field is no list: a second line makes it rubbish.
     let (Some(field), None) = (fields.next(), fields.next()) else {

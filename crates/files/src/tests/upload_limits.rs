@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::serve::room::{Room, Space};
-use crate::serve::{PeerAddr, Uploads};
+use crate::room::{Room, Space};
+use crate::{PeerAddr, Uploads};
 
 use super::uploads::{Gated, until};
 use super::*;

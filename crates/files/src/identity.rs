@@ -7,7 +7,7 @@ use cap_std::fs::Dir;
 
 /// One state of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     device: u64,
     inode: u64,
     length: u64,
@@ -19,7 +19,7 @@ pub(super) struct Identity {
 #[cfg(unix)]
 impl Identity {
     /// Of an open file; `None` where files have no such identity.
-    pub(super) fn of(metadata: &Metadata) -> Option<Identity> {
+    pub(crate) fn of(metadata: &Metadata) -> Option<Identity> {
         use std::os::unix::fs::MetadataExt as _;
         Some(Identity {
             device: metadata.dev(),
@@ -32,7 +32,7 @@ impl Identity {
 
     /// Of what is under a path now. Links are followed, wherever they lead: whoever compares this with the identity of a
     /// file that was opened beneath the root learns nothing of any other.
-    pub(super) fn now_of(root: &Dir, path: &str) -> Option<Identity> {
+    pub(crate) fn now_of(root: &Dir, path: &str) -> Option<Identity> {
         use rustix::fs::{AtFlags, statat};
         let stat = statat(root, path, AtFlags::empty()).ok()?;
         // The widths of these differ from one system to the next.
@@ -50,12 +50,12 @@ impl Identity {
 #[cfg(not(unix))]
 impl Identity {
     /// Of an open file; `None` where files have no such identity.
-    pub(super) fn of(_: &Metadata) -> Option<Identity> {
+    pub(crate) fn of(_: &Metadata) -> Option<Identity> {
         None
     }
 
     /// Of what is under a path now.
-    pub(super) fn now_of(_: &Dir, _: &str) -> Option<Identity> {
+    pub(crate) fn now_of(_: &Dir, _: &str) -> Option<Identity> {
         None
     }
 }
@@ -63,13 +63,13 @@ impl Identity {
 impl Identity {
     /// Whether this is the same file with the same octets, as far as its times tell. That of any change does not matter: a
     /// new link to the file sets it too.
-    pub(super) fn has_octets_of(&self, other: &Identity) -> bool {
+    pub(crate) fn has_octets_of(&self, other: &Identity) -> bool {
         let octets = |of: &Identity| (of.device, of.inode, of.length, of.modified);
         octets(self) == octets(other)
     }
 
     /// Whether nothing has changed for `time`.
-    pub(super) fn was_left_alone(&self, now: SystemTime, time: Duration) -> bool {
+    pub(crate) fn was_left_alone(&self, now: SystemTime, time: Duration) -> bool {
         let Some(limit) = now
             .checked_sub(time)
             .and_then(|limit| limit.duration_since(UNIX_EPOCH).ok())

@@ -9,25 +9,25 @@ use rustix::io::Errno;
 
 /// Whether a system call can be had.
 #[derive(Debug)]
-pub(super) struct Optional {
+pub(crate) struct Optional {
     denied: AtomicBool,
 }
 
 impl Optional {
     /// One that has not been tried.
-    pub(super) const fn new() -> Optional {
+    pub(crate) const fn new() -> Optional {
         Optional {
             denied: AtomicBool::new(false),
         }
     }
 
     /// Whether it has been denied.
-    pub(super) fn is_denied(&self) -> bool {
+    pub(crate) fn is_denied(&self) -> bool {
         self.denied.load(Ordering::Relaxed)
     }
 
     /// Whether `error` says that the call itself cannot be had; remembers that.
-    pub(super) fn denies(&self, error: Errno) -> bool {
+    pub(crate) fn denies(&self, error: Errno) -> bool {
         // seccomp filters answer with the first two, kernels that do not know a flag with the other two.
         let denies = matches!(
             error,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::serve::Uploads;
+use crate::Uploads;
 
 use super::*;
 

@@ -26,7 +26,7 @@ use http_body_util::{BodyExt as _, Empty};
 use tempfile::TempDir;
 use tower_service::Service;
 
-use super::{Files, ServeBody, Settings};
+use crate::{Files, ServeBody, Settings};
 
 /// A root of its own, and a service over it.
 struct Site {

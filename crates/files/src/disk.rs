@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Whether to wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(crate) enum Patience {
     /// Fail with `WouldBlock` rather than wait.
     AtOnce,
     /// In a blocking job.
@@ -20,12 +20,12 @@ pub(super) enum Patience {
 
 impl Patience {
     /// Whether this system can do anything at once.
-    pub(super) const AT_ONCE_IS_POSSIBLE: bool = cfg!(target_os = "linux");
+    pub(crate) const AT_ONCE_IS_POSSIBLE: bool = cfg!(target_os = "linux");
 }
 
 /// How the file system of a file lets it be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Volume {
+pub(crate) enum Volume {
     /// It reads what is in the page cache and fails when something is not (`RWF_NOWAIT`): ext4, XFS, Btrfs and others.
     Tells,
     /// It has no disk to wait for: tmpfs.
@@ -47,7 +47,7 @@ impl Volume {
     /// # Errors
     /// `UnexpectedEof` when the file ends before: it shrank since it was opened. `WouldBlock` when there is no patience for
     /// what it takes.
-    pub(super) fn read_exact_at(
+    pub(crate) fn read_exact_at(
         self,
         file: &File,
         buffer: &mut [u8],
@@ -62,7 +62,7 @@ impl Volume {
     }
 
     /// Whether the system has a range of a file in memory, and the file reaches so far.
-    pub(super) fn is_in_memory(self, file: &File, range: &Range<u64>) -> bool {
+    pub(crate) fn is_in_memory(self, file: &File, range: &Range<u64>) -> bool {
         let last = range.end.saturating_sub(1);
         let mut at = range.start;
         loop {
@@ -78,7 +78,7 @@ impl Volume {
     }
 
     /// Whether what was read lately can be read again without waiting.
-    pub(super) fn keeps_what_was_read(self) -> bool {
+    pub(crate) fn keeps_what_was_read(self) -> bool {
         self != Volume::Waits
     }
 }
@@ -87,7 +87,7 @@ impl Volume {
 ///
 /// # Errors
 /// `UnexpectedEof` when the file ends before; otherwise a read failed.
-pub(super) fn warm(file: &File, range: &Range<u64>) -> io::Result<()> {
+pub(crate) fn warm(file: &File, range: &Range<u64>) -> io::Result<()> {
     match read_ahead(file, range) {
         true => for_each_look(range, |at| read_waiting(file, &mut [0], at)),
         false => for_each_stretch(range, |space, at| read_waiting(file, space, at)),
@@ -121,7 +121,7 @@ fn for_each_stretch(
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::volume_of;
+pub(crate) use linux::volume_of;
 #[cfg(target_os = "linux")]
 use linux::{read_ahead, read_at_once};
 
@@ -134,8 +134,8 @@ mod linux {
     use rustix::fs::{Advice, fadvise, fstatfs};
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-    use super::super::optional::Optional;
     use super::*;
+    use crate::optional::Optional;
 
     /// `preadv2` with `RWF_NOWAIT`, whatever the file system.
     static NOWAIT: Optional = Optional::new();
@@ -170,7 +170,7 @@ mod linux {
     const MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
     /// How an open file can be read.
-    pub(in super::super) fn volume_of(file: &File, metadata: &Metadata) -> Volume {
+    pub(crate) fn volume_of(file: &File, metadata: &Metadata) -> Volume {
         if !SOME_ARE_STRANGE.load(Ordering::Relaxed) {
             return Volume::Tells;
         }
@@ -338,7 +338,7 @@ mod linux {
 
 /// How an open file can be read.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn volume_of(_: &File, _: &Metadata) -> Volume {
+pub(crate) fn volume_of(_: &File, _: &Metadata) -> Volume {
     Volume::Waits
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Settings;
+use crate::Settings;
 
 /// Batches are never shorter than this however many uploads share the memory, in bytes: a page.
 const SMALLEST_BATCH: usize = 4 * 1024;
@@ -21,7 +21,7 @@ const LEAST_FREE_SHARE: u64 = 20;
 
 /// What all uploads of a service share.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     most: usize,
     batch_bytes: usize,
     all_batches_bytes: usize,
@@ -33,29 +33,29 @@ pub(super) struct Room {
     of_address: Mutex<HashMap<IpAddr, usize>>,
     /// What the disk says, in its place.
     #[cfg(test)]
-    pub(super) simulated: std::sync::Mutex<Option<Space>>,
+    pub(crate) simulated: std::sync::Mutex<Option<Space>>,
 }
 
 /// One upload's place among those that may be under way. Dropping it gives it back.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     room: Arc<Room>,
     address: Option<IpAddr>,
 }
 
 /// What a file system says of itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Space {
+pub(crate) struct Space {
     /// Bytes that this process may still take.
-    pub(super) free: u64,
-    pub(super) total: u64,
+    pub(crate) free: u64,
+    pub(crate) total: u64,
     /// 0 of 0 where files are not counted.
-    pub(super) free_inodes: u64,
-    pub(super) inodes: u64,
+    pub(crate) free_inodes: u64,
+    pub(crate) inodes: u64,
 }
 
 impl Room {
-    pub(super) fn new(settings: &Settings) -> Arc<Room> {
+    pub(crate) fn new(settings: &Settings) -> Arc<Room> {
         Arc::new(Room {
             most: settings.max_uploads,
             batch_bytes: settings.upload_batch_bytes,
@@ -71,7 +71,7 @@ impl Room {
 
     /// Takes an upload from this address in; none when there are as many as there may be, or its address has half of
     /// that already.
-    pub(super) fn admit(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<Slot> {
+    pub(crate) fn admit(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<Slot> {
         let address = peer.map(group);
         let mut of_address = self.lock();
         if !self.has_slot(&of_address, address) {
@@ -88,7 +88,7 @@ impl Room {
     }
 
     /// Whether no upload from this address would be admitted now.
-    pub(super) fn is_full(&self, peer: Option<IpAddr>) -> bool {
+    pub(crate) fn is_full(&self, peer: Option<IpAddr>) -> bool {
         !self.has_slot(&self.lock(), peer.map(group))
     }
 
@@ -103,18 +103,18 @@ impl Room {
     }
 
     /// How many uploads hold memory or a descriptor.
-    pub(super) fn under_way(&self) -> usize {
+    pub(crate) fn under_way(&self) -> usize {
         self.under_way.load(Ordering::Relaxed)
     }
 
     /// How many bytes an upload gathers before it writes them: each may have two batches, one of them at the disk.
-    pub(super) fn batch_bytes(&self) -> usize {
+    pub(crate) fn batch_bytes(&self) -> usize {
         let share = self.all_batches_bytes / (2 * self.under_way().max(1));
         share.max(SMALLEST_BATCH).min(self.batch_bytes)
     }
 
     /// How long what was gathered may wait to be written.
-    pub(super) fn flush_after(&self) -> Duration {
+    pub(crate) fn flush_after(&self) -> Duration {
         self.flush_after
     }
 
@@ -122,7 +122,7 @@ impl Room {
     ///
     /// # Errors
     /// `StorageFull` when it has not.
-    pub(super) fn check_new(&self, directory: &impl OnDisk, bytes: u64) -> io::Result<()> {
+    pub(crate) fn check_new(&self, directory: &impl OnDisk, bytes: u64) -> io::Result<()> {
         let space = self.space(directory);
         let enough = space.is_none_or(|space| {
             let few_inodes = space.free_inodes < space.inodes / LEAST_FREE_SHARE;
@@ -135,7 +135,7 @@ impl Room {
     ///
     /// # Errors
     /// `StorageFull` when it has not.
-    pub(super) fn check_more(&self, file: &impl OnDisk, bytes: u64) -> io::Result<()> {
+    pub(crate) fn check_more(&self, file: &impl OnDisk, bytes: u64) -> io::Result<()> {
         let space = self.space(file);
         full_unless(space.is_none_or(|space| space.leaves(self.least_free, bytes)))
     }
@@ -180,10 +180,10 @@ fn full_unless(enough: bool) -> io::Result<()> {
 
 /// Something on a file system that can be asked how much of it is free.
 #[cfg(unix)]
-pub(super) use std::os::fd::AsFd as OnDisk;
+pub(crate) use std::os::fd::AsFd as OnDisk;
 
 #[cfg(not(unix))]
-pub(super) trait OnDisk {}
+pub(crate) trait OnDisk {}
 
 #[cfg(not(unix))]
 impl<T> OnDisk for T {}

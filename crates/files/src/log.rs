@@ -36,7 +36,7 @@ const KEPT_CAPACITY: usize = 64 * 1024;
 /// What the log may take of memory and of its output, whatever peers send.
 ///
 /// ```
-/// # use fullbore_cli::serve::LogLimits;
+/// # use fullbore_files::LogLimits;
 /// assert_eq!(LogLimits::default().field_bytes, 1024);
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -20,16 +20,16 @@ use http_body_util::BodyExt as _;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
-use super::conditional::{self, Validators, Verdict};
-use super::file_body::ServeBody;
-use super::files::random;
-use super::open::{Found, OpenError, open};
-use super::resolve::{BadPath, MAX_NAME_BYTES, Target, encode};
-use super::respond;
-use super::room::Room;
-use super::store::Published;
-use super::writer::{Failure, Place, Writer};
-use super::{PeerAddr, Settings};
+use crate::conditional::{self, Validators, Verdict};
+use crate::file_body::ServeBody;
+use crate::files::random;
+use crate::open::{Found, OpenError, open};
+use crate::resolve::{BadPath, MAX_NAME_BYTES, Target, encode};
+use crate::respond;
+use crate::room::Room;
+use crate::store::Published;
+use crate::writer::{Failure, Place, Writer};
+use crate::{PeerAddr, Settings};
 
 /// When a client that was told that too much is going on may try again, in seconds.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
@@ -38,7 +38,7 @@ const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
 type Refusal = Box<Response<ServeBody>>;
 
 /// Counts the body, and answers with the count.
-pub(super) async fn discard<B>(settings: &Settings, head: &Parts, body: B) -> Response<ServeBody>
+pub(crate) async fn discard<B>(settings: &Settings, head: &Parts, body: B) -> Response<ServeBody>
 where
     B: Body<Data = Bytes>,
 {
@@ -58,7 +58,7 @@ where
 }
 
 /// Stores the body: 201 for a new file, 200 for one that replaced another, with the count of bytes as the text.
-pub(super) async fn receive<B>(
+pub(crate) async fn receive<B>(
     directory: &Arc<Dir>,
     room: &Arc<Room>,
     settings: &Settings,

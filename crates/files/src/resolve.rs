@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// The longest name of a file on the file systems in common use, in bytes.
-pub(super) const MAX_NAME_BYTES: usize = 255;
+pub(crate) const MAX_NAME_BYTES: usize = 255;
 
 /// The longest path that is looked up, in bytes: Linux's `PATH_MAX` less the closing NUL.
 const MAX_PATH_BYTES: usize = 4095;
@@ -22,14 +22,14 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 
 /// A path that is well formed: decoded once, free of `.` and `..`, of NUL and of separators within its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(crate) struct Target {
     names: Vec<String>,
     directory: bool,
 }
 
 /// Why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BadPath {
+pub(crate) enum BadPath {
     /// It does not say what it means in the way RFC 3986 has it, or it tries to leave the root: 400.
     Malformed,
     /// It is longer than any file's can be, so there is no such file: 404.
@@ -42,7 +42,7 @@ impl Target {
     /// # Errors
     /// [`BadPath`]; `..` is refused rather than resolved, since no client that normalizes (RFC 3986 section 5.2.4)
     /// sends it.
-    pub(super) fn parse(path: &str) -> Result<Target, BadPath> {
+    pub(crate) fn parse(path: &str) -> Result<Target, BadPath> {
         let rest = path.strip_prefix('/').ok_or(BadPath::Malformed)?;
         let mut names = Vec::new();
         let mut total = 0;
@@ -59,24 +59,24 @@ impl Target {
     }
 
     /// Whether the path ends with a slash, and so asks for a directory.
-    pub(super) fn is_directory(&self) -> bool {
+    pub(crate) fn is_directory(&self) -> bool {
         self.directory
     }
 
     /// Whether a name on the path begins with a dot, and so is hidden, other than `.well-known` right below the root (RFC 8615
     /// section 3).
-    pub(super) fn is_hidden(&self) -> bool {
+    pub(crate) fn is_hidden(&self) -> bool {
         let mut names = self.names.iter().enumerate();
         names.any(|(at, name)| name.starts_with('.') && (at > 0 || name != ".well-known"))
     }
 
     /// The last name; none for the root.
-    pub(super) fn last(&self) -> Option<&str> {
+    pub(crate) fn last(&self) -> Option<&str> {
         self.names.last().map(String::as_str)
     }
 
     /// The path below the root, `.` for the root itself.
-    pub(super) fn relative(&self) -> String {
+    pub(crate) fn relative(&self) -> String {
         if self.names.is_empty() {
             ".".to_owned()
         } else {
@@ -85,7 +85,7 @@ impl Target {
     }
 
     /// The path of the file `name` in the directory that this names.
-    pub(super) fn child(&self, name: &str) -> String {
+    pub(crate) fn child(&self, name: &str) -> String {
         if self.names.is_empty() {
             name.to_owned()
         } else {
@@ -95,7 +95,7 @@ impl Target {
 
     /// The directory's own path as a reference for `location`. Written anew from the names, so that `//host` in a
     /// request cannot come back as a reference to another host.
-    pub(super) fn directory_location(&self) -> String {
+    pub(crate) fn directory_location(&self) -> String {
         let mut location = String::from("/");
         for name in &self.names {
             // Writing to a String does not fail.
@@ -106,7 +106,7 @@ impl Target {
 }
 
 /// A name, escaped for use as one segment of a path.
-pub(super) fn encode(name: &str) -> impl std::fmt::Display + '_ {
+pub(crate) fn encode(name: &str) -> impl std::fmt::Display + '_ {
     utf8_percent_encode(name, SEGMENT)
 }
 

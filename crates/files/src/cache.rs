@@ -15,8 +15,8 @@ use cap_std::fs::Dir;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as Entries;
 
-use super::identity::Identity;
-use super::representation::Representation;
+use crate::identity::Identity;
+use crate::representation::Representation;
 
 /// How long an entry is believed without a look at the file system.
 const BELIEVED: Duration = Duration::from_millis(1);
@@ -29,7 +29,7 @@ const TYPICAL_BYTES: usize = 16 << 10;
 
 /// The store, by the path of the request.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     entries: Entries<Box<str>, Arc<Cached>, ByBytes>,
     origin: Instant,
     /// How long a file has to have been left alone.
@@ -38,13 +38,13 @@ pub(super) struct Cache {
 
 /// One file as it was read.
 #[derive(Debug)]
-pub(super) struct Cached {
-    pub(super) representation: Representation,
+pub(crate) struct Cached {
+    pub(crate) representation: Representation,
     /// All of it, if it is small.
-    pub(super) body: Option<Bytes>,
+    pub(crate) body: Option<Bytes>,
     /// The path below the root.
-    pub(super) path: Arc<str>,
-    pub(super) identity: Identity,
+    pub(crate) path: Arc<str>,
+    pub(crate) identity: Identity,
     /// When it was last seen to be so: nanoseconds since the cache's origin.
     seen: AtomicU64,
 }
@@ -61,7 +61,7 @@ impl Weighter<Box<str>, Arc<Cached>> for ByBytes {
 
 impl Cache {
     /// A store of `bytes` at most, all that belongs to an entry included.
-    pub(super) fn new(bytes: usize, left_alone: Duration) -> Cache {
+    pub(crate) fn new(bytes: usize, left_alone: Duration) -> Cache {
         Cache {
             entries: Entries::with_weighter(bytes / TYPICAL_BYTES, bytes as u64, ByBytes),
             origin: Instant::now(),
@@ -70,7 +70,7 @@ impl Cache {
     }
 
     /// The file that answers for the path of a request, if it is here and, when its octets are, still as it was.
-    pub(super) fn get(&self, root: &Dir, request_path: &str) -> Option<Arc<Cached>> {
+    pub(crate) fn get(&self, root: &Dir, request_path: &str) -> Option<Arc<Cached>> {
         let cached = self.entries.get(request_path)?;
         if cached.body.is_none() {
             return Some(cached);
@@ -89,17 +89,17 @@ impl Cache {
     }
 
     /// Whether a file in this state may be kept, as it was stat'ed before it is read.
-    pub(super) fn would_keep(&self, identity: &Identity) -> bool {
+    pub(crate) fn would_keep(&self, identity: &Identity) -> bool {
         identity.was_left_alone(SystemTime::now(), self.left_alone)
     }
 
     /// Drops an entry that is not right any more.
-    pub(super) fn forget(&self, request_path: &str) {
+    pub(crate) fn forget(&self, request_path: &str) {
         self.entries.remove(request_path);
     }
 
     /// Keeps what was read of a file, or what describes it.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &self,
         request_path: &str,
         path: Arc<str>,
@@ -123,13 +123,13 @@ impl Cache {
 
     /// How many bytes are held, all that belongs to entries included.
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.entries.weight()
     }
 
     /// How many entries are held.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 }

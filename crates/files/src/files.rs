@@ -17,20 +17,20 @@ use http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, LOCATION};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use super::buffers::Buffer;
-use super::cache::Cached;
-use super::conditional::{self, Verdict};
-use super::disk::{Patience, Volume, volume_of};
-use super::file_body::{Means, Segment, ServeBody};
-use super::identity::Identity;
-use super::jobs::Peer;
-use super::open::{Found, OpenError, open, open_at_once};
-use super::range::{self, Wanted};
-use super::representation::{OCTETS, Representation};
-use super::resolve::{BadPath, Target};
-use super::respond;
-use super::service::Shared;
-use super::source::{Place, Source};
+use crate::buffers::Buffer;
+use crate::cache::Cached;
+use crate::conditional::{self, Verdict};
+use crate::disk::{Patience, Volume, volume_of};
+use crate::file_body::{Means, Segment, ServeBody};
+use crate::identity::Identity;
+use crate::jobs::Peer;
+use crate::open::{Found, OpenError, open, open_at_once};
+use crate::range::{self, Wanted};
+use crate::representation::{OCTETS, Representation};
+use crate::resolve::{BadPath, Target};
+use crate::respond;
+use crate::service::Shared;
+use crate::source::{Place, Source};
 
 /// A file that is about to be sent.
 struct Opened<'a> {
@@ -56,7 +56,7 @@ enum Described {
 }
 
 /// Answers GET or HEAD without waiting for anything; `None` when that is not possible.
-pub(super) fn answer_at_once(
+pub(crate) fn answer_at_once(
     shared: &Shared,
     head: &Parts,
     peer: Option<Peer>,
@@ -81,7 +81,7 @@ fn at_once(answered: io::Result<Response<ServeBody>>) -> Option<Response<ServeBo
 }
 
 /// Answers GET or HEAD. Blocks.
-pub(super) fn answer(shared: &Shared, head: &Parts, peer: Option<Peer>) -> Response<ServeBody> {
+pub(crate) fn answer(shared: &Shared, head: &Parts, peer: Option<Peer>) -> Response<ServeBody> {
     let answered = try_answer(shared, head, peer, Patience::Wait);
     answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
 }
@@ -421,7 +421,7 @@ fn boundary() -> String {
 }
 
 /// 64 bits that a peer cannot foresee: the keys of `RandomState` are random in each process, and differ in each.
-pub(super) fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

@@ -14,15 +14,15 @@ const SHARE: usize = 8;
 
 /// How long chunks are, and how many bytes they may come to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub(crate) struct Sizes {
     /// The first of a body; none is shorter, but for the last.
-    pub(super) first: usize,
+    pub(crate) first: usize,
     /// The longest.
-    pub(super) most: usize,
+    pub(crate) most: usize,
     /// What all chunks in use come to before they are of the shortest.
-    pub(super) all: usize,
+    pub(crate) all: usize,
     /// What files that were read whole come to.
-    pub(super) whole: usize,
+    pub(crate) whole: usize,
 }
 
 /// What a buffer counts among.
@@ -34,7 +34,7 @@ enum Use {
 
 /// A store of idle buffers, shared by all the responses of a service.
 #[derive(Debug)]
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     sizes: Sizes,
     max_idle: usize,
     idle: Mutex<Vec<Vec<u8>>>,
@@ -45,7 +45,7 @@ pub(super) struct Buffers {
 }
 
 /// A buffer in use. Dropping it, or the last of the [`Bytes`] made of it, gives it back.
-pub(super) struct Buffer {
+pub(crate) struct Buffer {
     data: Vec<u8>,
     filled: usize,
     counts: Use,
@@ -54,7 +54,7 @@ pub(super) struct Buffer {
 
 impl Buffers {
     /// A store that keeps `max_idle` buffers of the longest kind at most.
-    pub(super) fn new(sizes: Sizes, max_idle: usize) -> Arc<Buffers> {
+    pub(crate) fn new(sizes: Sizes, max_idle: usize) -> Arc<Buffers> {
         let most = sizes.most.max(1);
         Arc::new(Buffers {
             sizes: Sizes {
@@ -71,7 +71,7 @@ impl Buffers {
 
     /// How long a chunk may be now, in bytes: the longest, or a half, a quarter and so on of it; at least as long as the
     /// first.
-    pub(super) fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         let left = self.sizes.all.saturating_sub(self.used.load(Ordering::Relaxed));
         let mut most = self.sizes.most;
         while most > left / SHARE && most / 2 >= self.sizes.first {
@@ -81,18 +81,18 @@ impl Buffers {
     }
 
     /// How long a chunk may be that takes no memory, in bytes.
-    pub(super) fn longest(&self) -> usize {
+    pub(crate) fn longest(&self) -> usize {
         self.sizes.most
     }
 
     /// How long the first chunk of a body is, in bytes; at least one.
-    pub(super) fn first(&self) -> usize {
+    pub(crate) fn first(&self) -> usize {
         self.sizes.first
     }
 
     /// A buffer for `length` bytes: one to be used again when that is more than half of the longest chunk, otherwise one of
     /// just that length.
-    pub(super) fn take(self: &Arc<Self>, length: usize) -> Buffer {
+    pub(crate) fn take(self: &Arc<Self>, length: usize) -> Buffer {
         if length <= self.sizes.most / 2 {
             return self.take_exactly(length);
         }
@@ -105,12 +105,12 @@ impl Buffers {
     }
 
     /// A buffer of just that length, which counts as the others do.
-    pub(super) fn take_exactly(self: &Arc<Self>, length: usize) -> Buffer {
+    pub(crate) fn take_exactly(self: &Arc<Self>, length: usize) -> Buffer {
         self.lend(vec![0; length], length, Use::Chunk)
     }
 
     /// A buffer for a file of that length, unless those that were read whole come to their bound with it.
-    pub(super) fn take_whole(self: &Arc<Self>, length: usize) -> Option<Buffer> {
+    pub(crate) fn take_whole(self: &Arc<Self>, length: usize) -> Option<Buffer> {
         let before = self.whole.load(Ordering::Relaxed);
         (before.saturating_add(length) <= self.sizes.whole)
             .then(|| self.lend(vec![0; length], length, Use::Whole))
@@ -135,7 +135,7 @@ impl Buffers {
 
     /// How many bytes are in use, for chunks and for files that were read whole.
     #[cfg(test)]
-    pub(super) fn used(&self) -> (usize, usize) {
+    pub(crate) fn used(&self) -> (usize, usize) {
         (
             self.used.load(Ordering::Relaxed),
             self.whole.load(Ordering::Relaxed),
@@ -149,12 +149,12 @@ impl Buffers {
 
 impl Buffer {
     /// The content, for filling.
-    pub(super) fn space(&mut self) -> &mut [u8] {
+    pub(crate) fn space(&mut self) -> &mut [u8] {
         self.data.get_mut(..self.filled).unwrap_or_default()
     }
 
     /// The content, to be handed on.
-    pub(super) fn freeze(self) -> Bytes {
+    pub(crate) fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }
 }
