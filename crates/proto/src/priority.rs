@@ -3,12 +3,10 @@
 //! Pure parsing and writing. The scheduler acts on a [`Priority`]; the connection reads it off a request's fields or off
 //! the frame.
 
-mod structured;
-
 #[cfg(test)]
 mod tests;
 
-use self::structured::{BareItem, Dictionary};
+use sfparse::{Parser, Value};
 
 /// How urgent a response is, and whether it is of use in parts (RFC 9218 section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,25 +67,23 @@ impl Priority {
     #[must_use]
     pub fn parse(field_value: &[u8]) -> Self {
         let mut priority = Self::default();
-        for member in Dictionary::new(field_value) {
-            let Ok((key, value)) = member else {
-                return Self::default();
-            };
-            // Of a key that is there twice, the last counts (RFC 8941 section 4.2.2).
-            match (key, value) {
-                (b"u", BareItem::Integer(urgency)) => {
+        let mut members = Parser::new(field_value);
+        loop {
+            // Of a key that is there twice, the last counts (RFC 9651 section 4.2.2).
+            match members.parse_dict() {
+                Ok(None) => return priority,
+                Ok(Some(("u", Value::Integer(urgency)))) => {
                     priority.urgency = u8::try_from(urgency)
                         .ok()
                         .filter(|&urgency| urgency <= Self::LEAST_URGENT)
                         .unwrap_or(Self::DEFAULT_URGENCY);
                 }
-                (b"u", _) => priority.urgency = Self::DEFAULT_URGENCY,
-                (b"i", BareItem::Boolean(incremental)) => priority.incremental = incremental,
-                (b"i", _) => priority.incremental = false,
-                _ => {}
+                Ok(Some(("u", _))) => priority.urgency = Self::DEFAULT_URGENCY,
+                Ok(Some(("i", value))) => priority.incremental = matches!(value, Value::Bool(true)),
+                Ok(Some(_)) => {}
+                Err(_) => return Self::default(),
             }
         }
-        priority
     }
 
     /// The Priority field value that says this, for a field or for a PRIORITY_UPDATE frame.
