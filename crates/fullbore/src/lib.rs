@@ -27,6 +27,8 @@
 //! Throughput cannot pass window / round trip. The defaults are wide; [`Config`] sets them. A window larger than the
 //! kernel's TCP buffers (on Linux `net.ipv4.tcp_rmem` and `tcp_wmem`, third figure) does not help beyond those.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod body;
 mod cell;
 pub mod client;
