@@ -1,13 +1,13 @@
-//! From the engine's events to the cells of the streams, each of which is woken once a batch.
+//! From the engine's events to the cells of the streams. Each reader is woken once a batch.
 
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::Context;
 
 use fullbore_proto::{Event, ReadState, StreamError, StreamId};
 use http::{HeaderMap, Request, Response, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Accept, Driver, Woken};
+use super::{Accept, Driver};
 use crate::body::Incoming;
 use crate::cell::{Cell, CellState};
 use crate::error::{Error, PeerGoAway};
@@ -19,7 +19,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     A: Accept,
 {
-    /// Hands all events on.
+    /// Delivers all events.
     pub(super) fn deliver_events(&mut self, cx: &mut Context<'_>) {
         while let Some(event) = self.connection.poll_event() {
             match event {
@@ -37,15 +37,15 @@ where
                     code,
                     debug,
                 } => {
-                    let goes = PeerGoAway {
+                    let goaway = PeerGoAway {
                         last_stream,
                         code,
                         debug,
                     };
                     // Before the pool looks for another connection.
                     self.mailbox
-                        .observe(|observer| observer.refused(&Error::from_go_away(&goes), None));
-                    self.peer_goes = Some(Box::new(goes));
+                        .observe(|observer| observer.refused(&Error::from_go_away(&goaway), None));
+                    self.peer_goaway = Some(Box::new(goaway));
                     self.mailbox.set_closing();
                 }
                 Event::PeerSettings => {
@@ -59,18 +59,18 @@ where
         }
     }
 
-    /// A stream has ended before its time.
+    /// A stream was reset, by either side.
     fn deliver_reset(&mut self, error: &StreamError) {
         let Some(cell) = self.cells.get(&error.stream) else {
             return;
         };
-        self.yield_first = true;
-        let error = match &self.peer_goes {
-            Some(goes) if error.is_go_away() => Error::from_go_away(goes),
+        self.turn.yield_to_tasks();
+        let error = match &self.peer_goaway {
+            Some(goaway) if error.is_go_away() => Error::from_go_away(goaway),
             _ => Error::from_stream(error),
         };
         if error.wants_pause() {
-            // Before the slot is free, so that no other request takes it at once.
+            // Before the slot is free, so that no other request takes it.
             let taken = cell.lock().slot.as_ref().map(Slot::taken);
             self.mailbox.observe(|observer| {
                 if taken.is_some() {
@@ -127,15 +127,15 @@ where
         state.inbound.head = Some(response);
         state.inbound.ended = end;
         state.inbound.release_at = self.connection.stream_release_until_due(id);
-        let whole = state.inbound.ended;
+        let complete = state.inbound.ended;
         let waker = state.inbound.reader.take();
         let slot = state.take_finished_slot();
         drop(state);
-        // Before the reader, who may begin another request at once.
+        // Before the reader, which may begin another request at once.
         if let Some(slot) = slot {
             slot.complete();
         }
-        self.wake_reader(id, waker, whole);
+        self.turn.wake_reader(id, waker, complete);
     }
 
     fn deliver_data(&mut self, id: StreamId) {
@@ -151,34 +151,34 @@ where
                 inbound.ended = true;
                 inbound.trailers = Some(trailers);
             }
-            // An event of its own says why a stream was reset.
+            // A separate event reports why a stream was reset.
             Ok(ReadState::Open | ReadState::Reset) | Err(_) => {}
         }
         if inbound.ended {
             inbound.release_at = None;
         } else {
-            // Padding has been credited meanwhile: what the reader has to add to it is less than it was told.
+            // The engine has credited padding: the reader has to add less than it was told.
             let consumed = core::mem::take(&mut inbound.consumed);
             self.connection.release_stream_credit(id, consumed);
             inbound.release_at = self.connection.stream_release_until_due(id);
         }
         let unread = match inbound.abandoned {
-            // The handle went between two turns; the engine is told of it in the next.
+            // The handle was dropped between two turns. The engine is told in the next.
             true => inbound.chunks.drain(..).map(|chunk| chunk.len() as u64).sum(),
             false => 0,
         };
-        let whole = inbound.ended;
+        let complete = inbound.ended;
         let waker = inbound.reader.take();
         let slot = state.take_finished_slot();
         drop(state);
         if unread > 0 {
             self.mailbox.consume(unread);
         }
-        // Before the reader, who may begin another request at once.
+        // Before the reader, which may begin another request at once.
         if let Some(slot) = slot {
             slot.complete();
         }
-        self.wake_reader(id, waker, whole);
+        self.turn.wake_reader(id, waker, complete);
     }
 
     fn deliver_room(&mut self, id: StreamId) {
@@ -187,29 +187,13 @@ where
         };
         let mut state = cell.lock();
         let queued = self.queued(id, &mut state) + state.outbound.waiting_bytes();
-        let waker = state.outbound.set_queued(queued);
+        let writer = state.outbound.set_queued(queued);
         drop(state);
-        if let Some(writer) = waker {
-            self.yield_first = true;
-            writer.wake();
-        }
-    }
-
-    /// Wakes whoever waits for more of a message, which may be `whole` now. What comes behind a head finds its reader woken.
-    fn wake_reader(&mut self, id: StreamId, reader: Option<Waker>, whole: bool) {
-        self.woken = match (core::mem::take(&mut self.woken), &reader) {
-            (Woken::Nobody, Some(_)) => Woken::One(id, whole),
-            (Woken::One(one, _), None) if one == id => Woken::One(id, whole),
-            (Woken::One(..), Some(_)) => Woken::Several,
-            (woken, _) => woken,
-        };
-        if let Some(reader) = reader {
-            reader.wake();
-        }
+        self.turn.wake_handle(writer);
     }
 }
 
-/// What the engine has checked already.
+/// The `content-length` of a message, which the engine has checked.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

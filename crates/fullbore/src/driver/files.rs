@@ -19,8 +19,8 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use super::Written;
 use super::pages::{Gather, LONGEST, Pipe, Put, State, is_denied, state};
+use super::write::Written;
 use crate::file;
 
 /// As many slices as one list has.

@@ -83,7 +83,7 @@ impl<S> ServeConnection<tokio::net::TcpStream, S> {
 impl<S> ServeConnection<tokio_rustls::server::TlsStream<tokio::net::TcpStream>, S> {
     /// What a peer sends that has been thrown out is not opened.
     pub(crate) fn leaving_sealed(mut self) -> Self {
-        self.driver.leave_sealed();
+        self.driver.discard_undecrypted();
         self
     }
 }

@@ -73,7 +73,7 @@ where
         Some(date::now())
     }
 
-    fn rest(&mut self) {
+    fn trim(&mut self) {
         self.place = None;
     }
 }

@@ -183,7 +183,7 @@ where
         Some(date::now())
     }
 
-    fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
+    fn poll_handlers(&mut self, cx: &mut Context<'_>) -> bool {
         loop {
             // The set drops one that panics, with its sender.
             let next = AssertUnwindSafe(|| self.waiting.poll_next_unpin(cx));

@@ -1,4 +1,4 @@
-//! From the handles' wishes to the engine: what is to be sent, which credit returns, who has gone.
+//! From handles to the engine: what is to be sent, which credit returns, and which handles were dropped.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::cell::{Cell, CellState, LEAST_SEND_BUFFER, SEND_BUFFER, StreamCommand
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::ConnectionCommand;
 
-/// How many cells a connection keeps for streams to come: the number that clients usually have open at once.
+/// How many cells a connection keeps for new streams: the number that clients usually have open at once.
 const SPARE_CELLS: usize = 100;
 
-/// So many streams have all of the memory for what waits; more, half of it.
+/// Up to so many streams share all of the send buffer; more share half of it.
 const FEW_STREAMS: usize = 4;
 
 impl<T, A> Driver<T, A>
@@ -21,14 +21,14 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     A: Accept,
 {
-    /// Takes in everything that handles have left; whether there was anything.
-    pub(super) fn take_wishes(&mut self) -> bool {
+    /// Collects everything that handles left; whether there was anything.
+    pub(super) fn collect(&mut self) -> bool {
         let now = self.now();
         self.connection.advance_time(now);
         let mut any = false;
         while let Some(cell) = self.mailbox.take() {
             if !any && now >= self.dated_until {
-                self.tell_date(now);
+                self.set_date(now);
             }
             any = true;
             cell.unlist();
@@ -38,11 +38,11 @@ where
         }
         for command in self.mailbox.take_commands() {
             any = true;
-            self.obey(command);
+            self.execute_for_connection(command);
         }
-        let kept_back = self.mailbox.has_requests_waiting();
-        self.connection.set_requests_kept_back(kept_back, now);
-        any |= self.take_credit();
+        let waiting = self.mailbox.has_requests_waiting();
+        self.connection.set_requests_kept_back(waiting, now);
+        any |= self.release_credit();
         if self.mailbox.wants_shutdown() && !self.connection.is_shutting_down() {
             self.connection.shutdown(now);
             any = true;
@@ -50,16 +50,16 @@ where
         any
     }
 
-    /// Tells the engine what the time of day is, for the answers that follow.
-    fn tell_date(&mut self, now: Time) {
-        if let Some((date, stays)) = self.accept.date() {
+    /// Sets the `date` field of the responses that follow.
+    fn set_date(&mut self, now: Time) {
+        if let Some((date, valid)) = self.accept.date() {
             self.connection.set_date(date);
-            self.dated_until = now + stays;
+            self.dated_until = now + valid;
         }
     }
 
-    fn obey(&mut self, command: ConnectionCommand) {
-        // Who asked may have gone: then the answer is for nobody.
+    fn execute_for_connection(&mut self, command: ConnectionCommand) {
+        // The handle that asked may have been dropped.
         match command {
             ConnectionCommand::Report(answer) => {
                 let report = self.connection.report(self.now());
@@ -72,8 +72,8 @@ where
         }
     }
 
-    /// The connection's share of consumed bytes; whether there were any.
-    fn take_credit(&mut self) -> bool {
+    /// Releases the connection's credit of consumed bytes; whether there were any.
+    fn release_credit(&mut self) -> bool {
         let consumed = self.mailbox.take_consumed();
         if consumed > 0 {
             self.connection.release_connection_credit(consumed);
@@ -87,14 +87,14 @@ where
             .wake_at(self.connection.connection_release_until_due())
     }
 
-    /// Keeps the cell of a stream that is over, unless there are enough.
+    /// Keeps the cell of a stream that is over, up to a limit.
     fn keep_spare(&mut self, cell: Arc<Cell>) {
         if !self.is_client() && self.spare_cells.len() < SPARE_CELLS {
             self.spare_cells.push(cell);
         }
     }
 
-    /// What one stream's handles have left; whether that was the last of it.
+    /// Collects what the handles of one stream left; whether the stream is over.
     fn apply(&mut self, cell: &Arc<Cell>) -> bool {
         let mut state = cell.lock();
         let state = &mut *state;
@@ -102,17 +102,14 @@ where
             state.slot = None;
             return false;
         };
-        while let Some(wish) = state.outbound.commands.pop_front() {
-            if let Err(error) = self.grant(id, wish, state) {
-                self.refuse(id, &error, state);
+        while let Some(command) = state.outbound.commands.pop_front() {
+            if let Err(error) = self.execute(id, command, state) {
+                self.reject(id, &error, state);
                 break;
             }
         }
         let queued = self.queued(id, state);
-        if let Some(writer) = state.outbound.set_queued(queued) {
-            self.yield_first = true;
-            writer.wake();
-        }
+        self.turn.wake_handle(state.outbound.set_queued(queued));
         let inbound = &mut state.inbound;
         if inbound.consumed > 0 {
             let bytes = core::mem::take(&mut inbound.consumed);
@@ -137,7 +134,7 @@ where
         false
     }
 
-    /// How many bytes the stream has waiting in the engine, which is asked to say when there is room.
+    /// How many bytes of the stream wait in the engine, which reports when there is room.
     pub(super) fn queued(&mut self, id: StreamId, state: &mut CellState) -> usize {
         let share = self.share();
         state.outbound.set_share(share);
@@ -145,9 +142,9 @@ where
         self.connection.want_room_at(id, low_water.min(share / 2))
     }
 
-    /// What each stream may have waiting, those among them whose bodies are still to come. A stream whose window is closed
-    /// has as much as the others: with less it would run dry whenever the window opens, in the middle of a frame, and short
-    /// frames make peers refill out of step.
+    /// How many bytes each stream may queue. Streams without a body count too. A stream whose window is closed has as much as
+    /// the others: with less its queue would be empty whenever the window opens, in the middle of a frame, and short frames
+    /// make peers refill out of step.
     pub(super) fn share(&self) -> usize {
         let all = self.connection.config().send_buffer;
         let streams = self.connection.stream_count().max(1);
@@ -158,12 +155,12 @@ where
         share.clamp(LEAST_SEND_BUFFER, SEND_BUFFER)
     }
 
-    /// The request that a new stream begins with.
+    /// Opens a stream with its request.
     fn open(&mut self, cell: &Arc<Cell>, state: &mut CellState) -> Option<StreamId> {
-        // Without one it was refused before, and its handles are going.
+        // Without one the stream was rejected before, and its handles are being dropped.
         let (request, end) = state.outbound.request.take()?;
         if state.inbound.abandoned {
-            // Given up before it began: the body, which may be waiting for room, goes too.
+            // The request was canceled before it was sent. Its body may be waiting for room.
             state.outbound.commands.clear();
             self.fail_in_lock(state, Error::given_up());
             return None;
@@ -176,7 +173,7 @@ where
             }
             Err(error) => {
                 if !self.connection.takes_new_streams() {
-                    // Identifiers may be used up: nobody else has said so.
+                    // The stream identifiers may be used up, which nothing else reports.
                     self.mailbox.set_closing();
                 }
                 self.fail_in_lock(state, usage_error(&error));
@@ -185,11 +182,16 @@ where
         }
     }
 
-    fn grant(&mut self, id: StreamId, wish: StreamCommand, state: &mut CellState) -> Result<(), UsageError> {
-        match wish {
+    fn execute(
+        &mut self,
+        id: StreamId,
+        command: StreamCommand,
+        state: &mut CellState,
+    ) -> Result<(), UsageError> {
+        match command {
             StreamCommand::Response(response, end) => self.connection.send_response(id, &response, end),
             StreamCommand::Informational(response) => {
-                // A handler that has answered already does not want what 100 (Continue) asks for.
+                // A handler that has responded already needs no 100 (Continue).
                 match self.connection.send_informational(id, &response) {
                     Err(UsageError::HeadOrder) => Ok(()),
                     other => other,
@@ -209,15 +211,15 @@ where
             }
             StreamCommand::Trailers(trailers) => self.connection.send_trailers(id, *trailers),
             StreamCommand::Reset(code) => {
-                // What was received can be read no more; the sender has gone already.
+                // The sending handle was dropped already.
                 state.outbound.finished = true;
                 self.connection.reset(id, code)
             }
         }
     }
 
-    /// A wish that cannot be granted. That the stream has ended meanwhile is no news: an event says so.
-    fn refuse(&mut self, id: StreamId, error: &UsageError, state: &mut CellState) {
+    /// A command that failed. If the stream has ended meanwhile, an event reports that.
+    fn reject(&mut self, id: StreamId, error: &UsageError, state: &mut CellState) {
         state.outbound.commands.clear();
         if *error == UsageError::UnknownStream {
             return;
@@ -230,13 +232,8 @@ where
 
     fn fail_in_lock(&mut self, state: &mut CellState, error: Error) {
         state.error.get_or_insert(error);
-        for waker in [state.inbound.reader.take(), state.outbound.writer.take()]
-            .into_iter()
-            .flatten()
-        {
-            self.yield_first = true;
-            waker.wake();
-        }
+        self.turn.wake_handle(state.inbound.reader.take());
+        self.turn.wake_handle(state.outbound.writer.take());
     }
 }
 

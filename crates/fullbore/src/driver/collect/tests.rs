@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,20 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
 use super::*;
-use crate::body::Incoming;
 use crate::cell::Mailbox;
 use crate::driver::NoAccept;
-use crate::sender::Sender;
-
-/// It keeps every request, and answers none.
-#[derive(Default)]
-struct Keep(Vec<(Request<Incoming>, Sender)>);
-
-impl Accept for Keep {
-    fn accept(&mut self, request: Request<Incoming>, sender: Sender, _: &mut Context<'_>) {
-        self.0.push((request, sender));
-    }
-}
+use crate::driver::tests::Keep;
 
 /// A server's connection, the preface and SETTINGS of whose client have come, and the client's end.
 async fn server(settings: &[u8]) -> (Driver<DuplexStream, Keep>, DuplexStream) {

@@ -1,0 +1,220 @@
+//! Reading: slabs for the engine, and the end of the transport.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use fullbore_proto::ErrorCode;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::io::poll_read_buf;
+
+use super::{Accept, Driver};
+use crate::error::{Error, ErrorKind};
+
+/// The first read asks for this much, so that an idle connection costs little.
+pub(super) const SMALLEST_READ: usize = 8 << 10;
+
+/// A slab: what one read asks for once reads come back full.
+pub(super) const SLAB: usize = 256 << 10;
+
+/// More frames than this in one read are work for a millisecond or so, and a peer may have any amount of them ready: the next
+/// read is a small one, and other tasks of this thread have a turn before it. The same follows a read of which the engine
+/// leaves a part, since a frame in it took much work.
+const MANY_FRAMES: u64 = 256;
+
+/// So many lists leave before such a read rather than one, if there are as many: of 10,000 requests that come at once each read
+/// brings some 300, which take as long to answer as a gigabit takes to carry one list.
+pub(super) const LISTS_BEFORE_READ: u32 = 4;
+
+/// What a read brought.
+pub(super) enum Read {
+    /// Bytes, which the engine has parsed.
+    Some,
+    /// The clean end of the transport.
+    End,
+}
+
+/// What was read and has not been parsed, and the memory to read into.
+#[derive(Debug)]
+pub(super) struct ReadBuffer {
+    pub(super) slab: BytesMut,
+    pub(super) unparsed: Bytes,
+    /// How much the next read asks for.
+    pub(super) size: usize,
+}
+
+impl Default for ReadBuffer {
+    fn default() -> Self {
+        ReadBuffer {
+            slab: BytesMut::new(),
+            unparsed: Bytes::new(),
+            size: SMALLEST_READ,
+        }
+    }
+}
+
+impl ReadBuffer {
+    /// Frees the slab; the next read is a small one.
+    pub(super) fn shrink(&mut self) {
+        self.slab = BytesMut::new();
+        self.size = SMALLEST_READ;
+    }
+
+    /// Whether reads have come back full.
+    pub(super) fn is_grown(&self) -> bool {
+        self.size > SMALLEST_READ
+    }
+
+    /// Reads a slab; whether the transport has ended, which `ends` says of an error. Over TLS a read returns one record at
+    /// most, so that this goes on until the slab is full or nothing is there.
+    fn poll_fill<T: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut T,
+        cx: &mut Context<'_>,
+        ends: impl Fn(&io::Error) -> bool,
+    ) -> Poll<io::Result<bool>> {
+        let mut end = false;
+        while self.slab.len() < self.size {
+            if self.slab.capacity() == self.slab.len() {
+                if !self.slab.is_empty() {
+                    break;
+                }
+                self.slab.reserve(self.size);
+            }
+            match poll_read_buf(Pin::new(&mut *io), cx, &mut self.slab) {
+                Poll::Ready(Ok(0)) => end = true,
+                Poll::Ready(Ok(_)) => continue,
+                Poll::Ready(Err(error)) if ends(&error) => end = true,
+                other if self.slab.is_empty() => return other.map_ok(|_| false),
+                // It comes again.
+                Poll::Ready(Err(_)) | Poll::Pending => {}
+            }
+            break;
+        }
+        self.unparsed = self.slab.split().freeze();
+        Poll::Ready(Ok(end))
+    }
+}
+
+impl<T, A> Driver<T, A>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    A: Accept,
+{
+    /// Reads one slab and has the engine parse it, or what is left of the one before.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Read, Error>> {
+        if !self.connection.wants_read() {
+            return Poll::Pending;
+        }
+        let left_over = !self.input.unparsed.is_empty();
+        let mut end = false;
+        if !left_over {
+            // Over TLS a client may end its half without close_notify. The requests before it are authentic.
+            let server = !self.is_client();
+            let ends = |error: &io::Error| server && error.kind() == io::ErrorKind::UnexpectedEof;
+            end = match ready!(self.input.poll_fill(&mut self.io, cx, ends)) {
+                Ok(end) => end,
+                Err(error) => return Poll::Ready(Err(self.transport_error(&error))),
+            };
+        }
+        if !self.input.unparsed.is_empty() {
+            self.parse(left_over, cx);
+        }
+        if end && self.input.unparsed.is_empty() && self.connection.error().is_none() {
+            if self.answers_half_closed(cx) {
+                return Poll::Ready(Ok(Read::Some));
+            }
+            return Poll::Ready(self.transport_ended().map(|()| Read::End));
+        }
+        Poll::Ready(Ok(Read::Some))
+    }
+
+    /// Has the engine parse what was read.
+    fn parse(&mut self, left_over: bool, cx: &mut Context<'_>) {
+        let now = self.now();
+        let input = &mut self.input;
+        let octets = input.unparsed.len();
+        self.idle.received(octets);
+        let frames = self.connection.stats().received_frames.total();
+        // The engine keeps an error: its GOAWAY leaves first, then `ended` reports it.
+        if self.connection.receive_some(&mut input.unparsed, now).is_err() {
+            // What follows an error is not read (RFC 9113 section 5.4.1).
+            input.unparsed.clear();
+        }
+        let many = self.connection.stats().received_frames.total() - frames > MANY_FRAMES;
+        if many || !input.unparsed.is_empty() {
+            input.shrink();
+            self.turn.yield_to_sockets(LISTS_BEFORE_READ);
+        } else if !left_over && octets >= input.size {
+            input.size = (input.size * 4).min(SLAB);
+            // There may be any amount more, which concerns no handler of this connection.
+            self.turn.yield_to_sockets(0);
+        }
+        if let Some(minimum) = self.connection.round_trip().minimum() {
+            self.mailbox
+                .observe(|observer| observer.round_trip_measured(minimum));
+        }
+        let connection = &mut self.connection;
+        self.mailbox.observe(|observer| {
+            if observer.wants_round_trip() && connection.measure_round_trip(now) {
+                observer.round_trip_asked();
+            }
+        });
+        self.deliver_events(cx);
+    }
+
+    /// The peer has ended its half of the transport: whether something is left to be sent to it. Requests that are complete are
+    /// still answered.
+    fn answers_half_closed(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.is_client() || !self.connection.peer_settings_received() {
+            return false;
+        }
+        let unsent = self.connection.wants_transmit() || self.out.has_remaining() || self.unflushed;
+        if !unsent && !self.connection.has_unfinished_streams() {
+            return false;
+        }
+        let now = self.now();
+        self.truncated = self.connection.end_of_transport(now);
+        self.deliver_events(cx);
+        unsent || self.connection.has_unfinished_streams()
+    }
+
+    /// The transport ended: whether cleanly.
+    pub(super) fn transport_ended(&self) -> Result<(), Error> {
+        if self.connection.peer_settings_received()
+            && !self.truncated
+            && !self.connection.has_unfinished_streams()
+        {
+            return Ok(());
+        }
+        if !self.connection.peer_settings_received() {
+            return Err(Error::new(
+                ErrorKind::NotHttp2,
+                "the peer closed the connection before it had said anything in HTTP/2",
+            ));
+        }
+        Err(self.closed_early())
+    }
+
+    /// The peer closed the transport early, perhaps after a GOAWAY with a reason.
+    fn closed_early(&self) -> Error {
+        match &self.peer_goaway {
+            Some(goaway) if goaway.code != ErrorCode::NO_ERROR => Error::closed_after(goaway),
+            _ => Error::closed(),
+        }
+    }
+
+    pub(super) fn transport_error(&self, error: &io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => match self.transport_ended() {
+                Err(ended) => ended,
+                Ok(()) => self.closed_early(),
+            },
+            _ => Error::from_transport(error),
+        }
+    }
+}

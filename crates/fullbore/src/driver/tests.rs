@@ -1,0 +1,257 @@
+//! Fairness between connections, the sizes of reads, and what the driver accounts for.
+
+use std::future::poll_fn;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+use fullbore_proto::{Config, Stall};
+use http::Request;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::time::timeout;
+
+use super::read::{LISTS_BEFORE_READ, SLAB, SMALLEST_READ};
+use super::*;
+
+/// Keeps every request, and answers none.
+#[derive(Default)]
+pub(super) struct Keep(pub(super) Vec<(Request<Incoming>, Sender)>);
+
+impl Accept for Keep {
+    fn accept(&mut self, request: Request<Incoming>, sender: Sender, _: &mut Context<'_>) {
+        self.0.push((request, sender));
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, high, middle, low] = (payload.len() as u32).to_be_bytes();
+    [
+        &[high, middle, low, kind, flags][..],
+        &stream.to_be_bytes(),
+        payload,
+    ]
+    .concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_have_their_turn_behind_each_frame_that_took_much_work() {
+    const CHANGES: usize = 9;
+    let (near, mut far) = tokio::io::duplex(1 << 20);
+    let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+    let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    octets.extend(frame(4, 0, 0, &[]));
+    octets.extend(frame(4, 1, 0, &[]));
+    for index in 0..5_000 {
+        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+    }
+    far.write_all(&octets).await.expect("the pipe has room");
+    let _ = timeout(Duration::from_secs(1), poll_fn(|cx| driver.poll(cx))).await;
+    assert_eq!(driver.accept.0.len(), 5_000);
+
+    let mut octets = Vec::new();
+    for change in 1..=CHANGES {
+        octets.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, change as u8]));
+    }
+    octets.extend(frame(6, 0, 0, b"the last"));
+    far.write_all(&octets).await.expect("the pipe has room");
+    let mut turns = 0;
+    let mut most = 0;
+    let run = poll_fn(|cx| {
+        turns += 1;
+        let work = driver.connection.work();
+        let poll = driver.poll(cx);
+        most = most.max(driver.connection.work() - work);
+        poll
+    });
+    let _ = timeout(Duration::from_secs(1), run).await;
+    assert!(turns > CHANGES, "{turns} turns");
+    assert!(most <= 5_000, "{most} streams in a turn");
+    assert!(driver.input.unparsed.is_empty());
+    let mut heard = vec![0; 1 << 20];
+    let count = far.read(&mut heard).await.expect("there is something");
+    assert!(heard[..count].ends_with(&frame(6, 1, 0, b"the last")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_have_their_turn_behind_64_requests() {
+    let (near, mut far) = tokio::io::duplex(1 << 20);
+    let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+    let mut octets = BEGINNING.to_vec();
+    for index in 0..200 {
+        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+    }
+    assert!(octets.len() <= SMALLEST_READ);
+    far.write_all(&octets).await.expect("the pipe has room");
+    let mut begun = Vec::new();
+    let run = poll_fn(|cx| {
+        let before = driver.accept.0.len();
+        let poll = driver.poll(cx);
+        begun.push(driver.accept.0.len() - before);
+        poll
+    });
+    let _ = timeout(Duration::from_secs(1), run).await;
+    begun.retain(|&requests| requests > 0);
+    assert_eq!(begun, [64, 64, 64, 8]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_have_their_turn_behind_64_streams_of_a_connection_that_has_ended() {
+    let (near, mut far) = tokio::io::duplex(1 << 20);
+    let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+    let mut octets = BEGINNING.to_vec();
+    for index in 0..200 {
+        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+    }
+    // Nobody sends a window so large: the connection fails.
+    octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
+    far.write_all(&octets).await.expect("the pipe has room");
+    drop(far);
+    let mut untold = Vec::new();
+    let run = poll_fn(|cx| {
+        let poll = driver.poll(cx);
+        if let Stage::Closing(closing) = &driver.stage {
+            untold.push(closing.untold.len());
+        }
+        poll
+    });
+    let ended = timeout(Duration::from_secs(5), run).await;
+    assert!(ended.expect("it ends").is_err());
+    assert_eq!(untold.first_chunk(), Some(&[136, 72, 8]), "{untold:?}");
+    assert_eq!(driver.accept.0.len(), 200);
+    for (_, sender) in &driver.accept.0 {
+        let told = poll_fn(|cx| Poll::Ready(sender.poll_failed(cx))).await;
+        assert!(told.is_ready());
+    }
+}
+
+const BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
+
+#[tokio::test(start_paused = true)]
+async fn reads_grow_when_they_come_back_full_and_are_small_again_behind_many_frames() {
+    let (near, mut far) = tokio::io::duplex(1 << 20);
+    let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+    assert_eq!(driver.input.size, SMALLEST_READ);
+    let mut run = async |octets: &[u8]| {
+        far.write_all(octets).await.expect("the pipe has room");
+        let _ = timeout(Duration::from_millis(1), poll_fn(|cx| driver.poll(cx))).await;
+        driver.input.size
+    };
+    // Frames of a type that is not known.
+    let short = frame(0x77, 0, 0, &[]);
+    let long = frame(0x77, 0, 0, &[0; 16_384]);
+    assert_eq!(run(BEGINNING).await, SMALLEST_READ);
+    assert_eq!(run(&short.repeat(254)).await, SMALLEST_READ);
+    assert_eq!(run(&long.repeat(40)).await, SLAB);
+    assert_eq!(run(&short.repeat(256)).await, SLAB);
+    assert_eq!(run(&short.repeat(257)).await, SMALLEST_READ);
+}
+
+/// A transport that has input without end, and notes whether octets are read or written.
+#[derive(Default)]
+pub(super) struct Noting {
+    pub(super) input: Bytes,
+    calls: String,
+    pub(super) shut: usize,
+}
+
+impl AsyncRead for Noting {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        if self.input.is_empty() {
+            return Poll::Pending;
+        }
+        let count = self.input.len().min(buffer.remaining());
+        buffer.put_slice(&self.input.split_to(count));
+        self.calls.push('r');
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Noting {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        octets: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.calls.push('w');
+        Poll::Ready(Ok(octets.len()))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        self.calls.push('w');
+        Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.shut += 1;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// It answers each request at once.
+struct Answer;
+
+impl Accept for Answer {
+    fn accept(&mut self, _: Request<Incoming>, mut sender: Sender, _: &mut Context<'_>) {
+        sender.send_response(http::Response::new(()), false);
+        sender.send_data(Bytes::from_static(&[0; 48 << 10]), true);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn four_lists_leave_behind_a_read_of_many_frames_before_the_next() {
+    let mut octets = BEGINNING.to_vec();
+    octets.extend(frame(8, 0, 0, &(1_u32 << 30).to_be_bytes()));
+    for index in 0..7 * 64 {
+        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+    }
+    let requests = octets.len();
+    octets.extend(frame(0x77, 0, 0, &[]).repeat(20_000));
+    let io = Noting {
+        input: octets.into(),
+        ..Noting::default()
+    };
+    let mut driver = Driver::server(io, Arc::new(Config::default()), Mailbox::new(), Answer);
+    assert!(requests <= SMALLEST_READ);
+    let run = poll_fn(|cx| {
+        driver.io.calls.push(' ');
+        driver.poll(cx)
+    });
+    let _ = timeout(Duration::from_millis(1), run).await;
+    let calls = &driver.io.calls;
+    assert!(driver.io.input.is_empty(), "{calls}");
+    let lists: Vec<usize> = calls.split(['r', ' ']).map(str::len).collect();
+    let four = LISTS_BEFORE_READ as usize;
+    assert!(
+        lists.iter().filter(|&&lists| lists == four).count() >= 7,
+        "{calls}"
+    );
+    // What is left of a read may hold no request: the turn that applies it adds a list of its own.
+    assert!(lists.iter().all(|&lists| lists <= four + 1), "{calls}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_for_which_the_transport_takes_nothing_is_accounted_for() {
+    let (near, mut far) = tokio::io::duplex(4 << 10);
+    let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Answer);
+    let mut octets = BEGINNING.to_vec();
+    octets.extend(frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+    far.write_all(&octets).await.expect("the pipe has room");
+    let _ = timeout(Duration::from_secs(5), poll_fn(|cx| driver.poll(cx))).await;
+    let report = driver.connection.report(driver.now());
+    assert_eq!(report.sending.spent(Stall::Socket), Duration::from_secs(5));
+}

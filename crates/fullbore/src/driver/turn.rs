@@ -1,0 +1,182 @@
+//! The state of a turn: what the turn before leaves for it, and whether the driver yields or sleeps.
+
+use std::future::Future;
+use std::task::{Context, Waker};
+
+use fullbore_proto::StreamId;
+
+/// The state of a turn.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// Who runs before the driver continues.
+    yields: Yield,
+    /// The readers that were woken and have not run.
+    woken: Woken,
+    /// This turn begins with its write. After a yield the write precedes the read, but never in two turns in a row.
+    read_postponed: bool,
+    /// The transport has nothing to read.
+    read_blocked: bool,
+    /// The transport has taken no more since the task was woken.
+    write_blocked: bool,
+    /// Write lists that may leave in this turn, when they are more than one.
+    lists: u32,
+    /// Something was done.
+    progress: bool,
+    /// Nothing is left to do for handles, the engine and its timers.
+    settled: bool,
+}
+
+/// Who runs before the driver continues.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Yield {
+    #[default]
+    Nobody,
+    /// The tasks that are ready.
+    Tasks,
+    /// These, and the tasks that wait for sockets.
+    Sockets,
+}
+
+/// The readers that a batch has woken.
+#[derive(Debug, Default)]
+enum Woken {
+    #[default]
+    Nobody,
+    /// The reader of one stream, and whether its message is complete.
+    One(StreamId, bool),
+    Several,
+}
+
+impl Turn {
+    /// The task was woken.
+    pub(super) fn wake(&mut self) {
+        self.write_blocked = false;
+        self.settled = false;
+    }
+
+    /// Begins a turn; whether with a read.
+    pub(super) fn begin(&mut self) -> bool {
+        // A yield counts as progress, so that the driver never sleeps without having asked the transport.
+        self.progress = std::mem::take(&mut self.yields) != Yield::Nobody;
+        self.read_postponed = self.progress && !self.read_postponed;
+        self.read_blocked = false;
+        !self.read_postponed
+    }
+
+    /// The transport was asked to read.
+    pub(super) fn set_read(&mut self, some: bool, blocked: bool) {
+        self.progress |= some;
+        self.read_blocked = blocked;
+    }
+
+    /// Everything else was done: whether there was something to do, and whether nothing is left.
+    pub(super) fn set_done(&mut self, some: bool, all: bool) {
+        self.progress |= some;
+        self.settled = all;
+    }
+
+    /// Whether nothing is left after a turn before, and nothing was read since.
+    pub(super) fn is_settled(&self) -> bool {
+        self.read_blocked && self.settled
+    }
+
+    /// The driver does not sleep yet: something came meanwhile.
+    pub(super) fn unsettle(&mut self) {
+        self.settled = false;
+    }
+
+    /// Whether the driver may sleep.
+    pub(super) fn is_last(&self) -> bool {
+        !self.progress || self.is_settled()
+    }
+
+    /// The tasks that are ready run before the driver continues.
+    pub(super) fn yield_to_tasks(&mut self) {
+        self.yields = self.yields.max(Yield::Tasks);
+    }
+
+    /// Wakes a handle, if it waits, and yields to it.
+    pub(super) fn wake_handle(&mut self, handle: Option<Waker>) {
+        if let Some(handle) = handle {
+            self.yield_to_tasks();
+            handle.wake();
+        }
+    }
+
+    /// The tasks that wait for sockets run before the driver continues: the peer may have any amount ready. Up to `lists`
+    /// write lists leave before the next read.
+    pub(super) fn yield_to_sockets(&mut self, lists: u32) {
+        self.yields = Yield::Sockets;
+        self.lists = self.lists.max(lists);
+    }
+
+    /// Wakes the reader of a stream, if it waits. Its message may be complete now. Data that follows a header section finds
+    /// its reader woken.
+    pub(super) fn wake_reader(&mut self, stream: StreamId, reader: Option<Waker>, complete: bool) {
+        self.woken = match (std::mem::take(&mut self.woken), &reader) {
+            (Woken::Nobody, Some(_)) => Woken::One(stream, complete),
+            (Woken::One(one, _), None) if one == stream => Woken::One(stream, complete),
+            (Woken::One(..), Some(_)) => Woken::Several,
+            (woken, _) => woken,
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// Handlers within the driver have run, and with them the readers that were woken.
+    pub(super) fn handlers_ran(&mut self) {
+        self.woken = Woken::Nobody;
+    }
+
+    /// Whether the driver yields now. Then its task is woken again, behind whoever runs first.
+    ///
+    /// A single reader that has its complete message, and no write to join, is not waited for: its next request wakes the
+    /// driver, which runs after it on the same thread. A task that yields is put where other threads may take it, and tokio
+    /// wakes a sleeping thread to do so: consecutive requests cost a third to a half more by that.
+    pub(super) fn yields(&mut self, cx: &mut Context<'_>, has_write: impl FnOnce() -> bool) -> bool {
+        let waits = match std::mem::take(&mut self.woken) {
+            Woken::Nobody => false,
+            Woken::One(_, complete) => !complete || has_write(),
+            Woken::Several => true,
+        };
+        if waits {
+            self.yield_to_tasks();
+        }
+        match self.yields {
+            Yield::Nobody => return false,
+            Yield::Tasks => cx.waker().wake_by_ref(),
+            Yield::Sockets => wake_after_sockets(cx),
+        }
+        true
+    }
+
+    /// The transport took a part of a list, or nothing of it.
+    pub(super) fn block_write(&mut self) {
+        self.write_blocked = true;
+    }
+
+    /// Whether the transport has taken no more since the task was woken.
+    pub(super) fn is_write_blocked(&self) -> bool {
+        self.write_blocked
+    }
+
+    /// A list was written; whether another one may leave in this turn.
+    pub(super) fn continues_writing(&mut self) -> bool {
+        self.lists = self.lists.saturating_sub(1);
+        self.lists > 0
+    }
+
+    /// Nothing more is written in this turn.
+    pub(super) fn end_writing(&mut self) {
+        self.lists = 0;
+    }
+}
+
+/// Wakes this task once the runtime has polled all sockets. A task that only wakes itself is among the next to run, and tokio
+/// polls sockets after 61 of those: a peer that always has more ready would make all others wait for so many turns.
+pub(super) fn wake_after_sockets(cx: &mut Context<'_>) {
+    let yielding = std::pin::pin!(tokio::task::yield_now());
+    // The first poll is pending, and registers the waker.
+    let _ = yielding.poll(cx);
+}
