@@ -20,8 +20,6 @@ mod h2spec;
 mod many_files;
 #[path = "interop/peers.rs"]
 mod peers;
-#[path = "interop/process.rs"]
-mod process;
 #[path = "interop/relay.rs"]
 mod relay;
 #[path = "interop/serve_trials.rs"]
@@ -29,6 +27,7 @@ mod serve_trials;
 #[path = "interop/servers.rs"]
 mod servers;
 
+use fullbore_testing::process;
 use libtest_mimic::Arguments;
 
 fn main() {

@@ -1,6 +1,5 @@
-//! Child processes of the interop suite: servers that run for the length of a trial, and programs that run to their end.
-//! Nothing here outlives its owner: a `Daemon` is killed by pid when dropped, a program that passes the deadline is
-//! killed and reported. Every other file of the suite starts its processes through this one.
+//! Child processes: servers that run until they are dropped, and programs that run to their end. Nothing outlives its
+//! owner: a [`Daemon`] is killed by its id when dropped, and a program that passes its deadline is killed and reported.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,20 +14,22 @@ use std::time::{Duration, Instant};
 
 /// How long anything may take before it counts as hung. It is no measure of speed: a machine that others use too may take many
 /// times the half minute of the slowest trials.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(600);
+pub const DEADLINE: Duration = Duration::from_secs(600);
 
 const POLL: Duration = Duration::from_millis(5);
 const STDERR_LINES_KEPT: usize = 40;
 
 /// Why a trial failed, in words.
 #[derive(Debug, Clone)]
-pub(crate) struct Fault(String);
+pub struct Fault(String);
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
+
+impl std::error::Error for Fault {}
 
 impl From<String> for Fault {
     fn from(text: String) -> Self {
@@ -49,15 +50,15 @@ impl From<io::Error> for Fault {
 }
 
 /// What every step of a trial returns.
-pub(crate) type Outcome<T = ()> = Result<T, Fault>;
+pub type Outcome<T = ()> = Result<T, Fault>;
 
 /// Fails with `message` unless `condition` holds.
-pub(crate) fn ensure(condition: bool, message: impl FnOnce() -> String) -> Outcome {
+pub fn ensure(condition: bool, message: impl FnOnce() -> String) -> Outcome {
     if condition { Ok(()) } else { Err(Fault(message())) }
 }
 
 /// A server in the background, killed when dropped.
-pub(crate) struct Daemon {
+pub struct Daemon {
     name: String,
     child: Child,
     stdout: Arc<Lines>,
@@ -66,7 +67,7 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Starts `command` with its output captured.
-    pub(crate) fn spawn(command: &mut Command) -> Outcome<Daemon> {
+    pub fn spawn(command: &mut Command) -> Outcome<Daemon> {
         let name = program(command);
         let mut child = command
             .stdin(Stdio::null())
@@ -93,7 +94,7 @@ impl Daemon {
     }
 
     /// Waits for a line of standard output that starts with `prefix`, and returns what follows it.
-    pub(crate) fn wait_line(&mut self, prefix: &str) -> Outcome<String> {
+    pub fn wait_line(&mut self, prefix: &str) -> Outcome<String> {
         let deadline = Instant::now() + DEADLINE;
         loop {
             if let Some(rest) = self.stdout.find(prefix, POLL) {
@@ -111,7 +112,7 @@ impl Daemon {
     }
 
     /// Waits until `port` of 127.0.0.1 takes connections.
-    pub(crate) fn wait_port(&mut self, port: u16) -> Outcome {
+    pub fn wait_port(&mut self, port: u16) -> Outcome {
         let deadline = Instant::now() + DEADLINE;
         loop {
             self.check_alive()?;
@@ -131,8 +132,30 @@ impl Daemon {
         }
     }
 
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The lines of standard output that came since this was last called.
+    pub fn take_lines(&self) -> Vec<String> {
+        lock(&self.stdout.seen).drain(..).collect()
+    }
+
+    /// How the process ended, if it has.
+    pub fn try_wait(&mut self) -> Outcome<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Kills the process (SIGKILL) and waits for it.
+    pub fn kill(&mut self) {
+        // Both fail only when the process is gone already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// The most memory that the process ever held, in bytes, or `None` where the system does not tell.
-    pub(crate) fn peak_rss_bytes(&self) -> Option<u64> {
+    pub fn peak_rss_bytes(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
         let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
@@ -140,7 +163,7 @@ impl Daemon {
     }
 
     /// Asks the process to end (SIGTERM).
-    pub(crate) fn terminate(&self) -> Outcome {
+    pub fn terminate(&self) -> Outcome {
         // The shell's own `kill`: the program of that name is not everywhere.
         let mut shell = Command::new("sh");
         run_text(
@@ -152,7 +175,7 @@ impl Daemon {
     }
 
     /// Waits for the process to end by itself.
-    pub(crate) fn wait(&mut self) -> Outcome<ExitStatus> {
+    pub fn wait(&mut self) -> Outcome<ExitStatus> {
         wait_until(&mut self.child, DEADLINE)?.ok_or_else(|| {
             Fault(format!(
                 "{} did not end when asked to\n{}",
@@ -163,13 +186,13 @@ impl Daemon {
     }
 
     /// The last lines that the process wrote to standard error, for a failed trial's message.
-    pub(crate) fn stderr_tail(&self) -> String {
+    pub fn stderr_tail(&self) -> String {
         let lines: Vec<String> = lock(&self.stderr).iter().cloned().collect();
         lines.join("\n")
     }
 
     /// Fails when the process ended by itself.
-    pub(crate) fn check_alive(&mut self) -> Outcome {
+    pub fn check_alive(&mut self) -> Outcome {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => Err(Fault(format!(
@@ -183,20 +206,18 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Both fail only when the process is gone already, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 
 /// Runs `command` to its end and returns its standard output; anything but success is a fault with its standard error.
-pub(crate) fn run_text(command: &mut Command) -> Outcome<String> {
+pub fn run_text(command: &mut Command) -> Outcome<String> {
     let (bytes, _) = run_into(command, Vec::new(), DEADLINE)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// As [`run_text`], but hands standard output to `sink` as it comes, and also returns standard error.
-pub(crate) fn run_into<W>(command: &mut Command, sink: W, limit: Duration) -> Outcome<(W, String)>
+pub fn run_into<W>(command: &mut Command, sink: W, limit: Duration) -> Outcome<(W, String)>
 where
     W: Write + Send + 'static,
 {
@@ -209,7 +230,7 @@ where
 }
 
 /// As [`run_into`], but leaves it to the caller what the exit status means.
-pub(crate) fn run_any<W>(command: &mut Command, sink: W, limit: Duration) -> Outcome<(ExitStatus, W, String)>
+pub fn run_any<W>(command: &mut Command, sink: W, limit: Duration) -> Outcome<(ExitStatus, W, String)>
 where
     W: Write + Send + 'static,
 {
@@ -241,7 +262,7 @@ where
 
 /// Starts a server that cannot choose a port itself: `command` is called with a port that was free a moment before, and
 /// again with another one when the server lost it to someone else.
-pub(crate) fn spawn_on_free_port(mut command: impl FnMut(u16) -> Outcome<Command>) -> Outcome<(Daemon, u16)> {
+pub fn spawn_on_free_port(mut command: impl FnMut(u16) -> Outcome<Command>) -> Outcome<(Daemon, u16)> {
     let mut last = Fault::from("no port tried");
     for _ in 0..5 {
         let port = free_port()?;
@@ -366,6 +387,6 @@ fn tail_of(stderr: &str) -> String {
 }
 
 /// A trial that panicked while it held a lock has failed already; the others go on.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
