@@ -18,11 +18,12 @@ mod windows;
 
 use clap::Subcommand;
 
-use crate::contest::Series;
-use crate::fault::Fault;
+use crate::comparison::Series;
+use crate::context::Context;
+use crate::error::Error;
 use crate::markdown::Table;
 use crate::peers;
-use crate::session::Session;
+use crate::program;
 
 const MIB: u64 = 1 << 20;
 
@@ -108,51 +109,51 @@ impl Case {
 pub(crate) struct Section {
     pub(crate) text: String,
     /// Whether no measurement of fullbore itself failed.
-    pub(crate) sound: bool,
+    pub(crate) ok: bool,
 }
 
 /// Measures a case.
 ///
 /// # Errors
 /// When what every measurement needs could not be had: files, `fullbore serve`, `fullbore link`.
-pub(crate) fn run(case: Case, session: &Session) -> Result<Section, Fault> {
+pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
     match case {
-        Case::Paths => paths::run(session),
-        Case::Windows => windows::run(session),
-        Case::Frames => frames::run(session),
-        Case::Many => many::run(session),
-        Case::Tiny => tiny::run(session),
-        Case::Stalled => stalled::run(session),
-        Case::Engine => engine::run(session),
-        Case::Clients => clients::run(session),
-        Case::Memory => memory::run(session),
-        Case::Servers => servers::run(session),
-        Case::Attacks => attacks::run(session),
-        Case::Budget => budget::run(session),
-        Case::Responses => responses::run(session),
-        Case::Flood => flood::run(session),
+        Case::Paths => paths::run(cx),
+        Case::Windows => windows::run(cx),
+        Case::Frames => frames::run(cx),
+        Case::Many => many::run(cx),
+        Case::Tiny => tiny::run(cx),
+        Case::Stalled => stalled::run(cx),
+        Case::Engine => engine::run(cx),
+        Case::Clients => clients::run(cx),
+        Case::Memory => memory::run(cx),
+        Case::Servers => servers::run(cx),
+        Case::Attacks => attacks::run(cx),
+        Case::Budget => budget::run(cx),
+        Case::Responses => responses::run(cx),
+        Case::Flood => flood::run(cx),
     }
 }
 
 /// A section under way.
-struct Draft {
+struct Report {
     case: Case,
     text: String,
     notes: Vec<String>,
-    sound: bool,
+    ok: bool,
 }
 
-impl Draft {
+impl Report {
     fn new(case: Case, title: &str) -> Self {
         Self {
             case,
-            text: format!("## {title}\n"),
+            text: format!("# {title}\n"),
             notes: Vec::new(),
-            sound: true,
+            ok: true,
         }
     }
 
-    fn say(&mut self, paragraph: &str) {
+    fn paragraph(&mut self, paragraph: &str) {
         self.text.push_str(&format!("\n{paragraph}\n"));
     }
 
@@ -165,24 +166,24 @@ impl Draft {
     }
 
     /// A note that whoever runs the program should see at once.
-    fn complain(&mut self, note: String) {
+    fn warn(&mut self, note: String) {
         eprintln!("fullbore-bench: {note}");
         self.note(note);
     }
 
-    /// Notes which of the contenders failed, and why.
-    fn note_faults<'a, T: 'a>(&mut self, row: &str, all: impl IntoIterator<Item = &'a Series<T>>) {
+    /// Notes which of the candidates failed, and why.
+    fn note_errors<'a, T: 'a>(&mut self, row: &str, all: impl IntoIterator<Item = &'a Series<T>>) {
         for series in all {
-            if let Some(fault) = &series.fault {
-                self.sound &= !series.ours;
-                self.complain(format!("{row}: {}: {fault}.", series.name));
+            if let Some(error) = &series.error {
+                self.ok &= !series.ours;
+                self.warn(format!("{row}: {}: {error}.", series.name));
             }
         }
     }
 
-    fn done(mut self, session: &Session, programs: &[&str]) -> Result<Section, Fault> {
+    fn finish(mut self, cx: &Context, programs: &[&str]) -> Result<Section, Error> {
         let name = self.case.name();
-        let runs = session.runs;
+        let runs = cx.options.runs;
         let figures = match runs {
             1 => "of one run".to_owned(),
             _ => format!("the median of {runs} runs and (least-most); in each run all programs took turns"),
@@ -190,25 +191,25 @@ impl Draft {
         for note in std::mem::take(&mut self.notes) {
             self.text.push_str(&format!("\n- {note}"));
         }
-        let quick = if session.quick { " --quick" } else { "" };
-        let shape = match &session.shape {
+        let quick = if cx.options.quick { " --quick" } else { "" };
+        let shape = match &cx.options.shape {
             Some(shape) => format!(" --shape \"{shape}\""),
             None => String::new(),
         };
-        let version = session.fullbore.version(session)?;
+        let version = program::version(cx)?;
         let peers = match programs {
             [] => String::new(),
-            programs => format!("; {}", peers::versions(session, programs)),
+            programs => format!("; {}", peers::versions(cx, programs)),
         };
         self.text.push_str(&format!(
             "\n- Figures are {figures}.\
              \n- Machine: {}.\n- Programs: {version}{peers}.\
              \n- Again: `cargo build --release && cargo run --release -p fullbore-bench -- {name} --runs {runs}{quick}{shape}`\n",
-            session.machine()
+            cx.machine
         ));
         Ok(Section {
             text: self.text,
-            sound: self.sound,
+            ok: self.ok,
         })
     }
 }
@@ -218,7 +219,7 @@ fn series<'a, T>(all: &'a [Series<T>], name: &str) -> Option<&'a Series<T>> {
     all.iter().find(|series| series.name == name)
 }
 
-/// The head of a table: the columns of the row's own, then a column for each contender.
+/// The head of a table: the columns of the row's own, then a column for each candidate.
 fn head<T>(own: &[&str], all: &[Series<T>]) -> Vec<String> {
     own.iter()
         .map(|&name| name.to_owned())

@@ -1,5 +1,5 @@
 //! The engine alone: a client and a server face each other in memory, without sockets, threads or a clock, so that what
-//! they do is the same in every run. `part` runs it as a program of its own, which the case `engine` times, counts the
+//! they do is the same in every run. `worker` runs it as a program of its own, which the case `engine` times, counts the
 //! allocations of, and hands to callgrind.
 //!
 //! What is not the engine's is kept apart by name: callgrind counts what happens in [`Client::turn`] and [`Server::turn`]

@@ -1,51 +1,115 @@
-//! Tables in markdown, and the sections of a file that stand between `<!-- begin NAME -->` and `<!-- end NAME -->`.
-//! The cases make tables, `main` writes sections; the one place that touches a file is `write_section`.
+//! Tables in markdown, the files of results, and the same tables as TSV for programs to read.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::fault::Fault;
+use crate::error::Error;
 
-/// Replaces the section `name` of `file`, or appends it; makes the file if there is none.
-pub(crate) fn write_section(file: &Path, name: &str, text: &str) -> Result<(), Fault> {
-    let fault = |error| Fault::File(file.to_owned(), error);
-    let before = match std::fs::read_to_string(file) {
-        Ok(before) => before,
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(fault(error)),
-    };
-    let after = with_section(&before, name, text).map_err(|why| Fault::Markers(file.to_owned(), why))?;
-    // A reader never meets half a file: the new text takes the old one's place in one step.
-    let mut draft = file.as_os_str().to_owned();
-    draft.push(".new");
-    std::fs::write(&draft, after)
-        .and_then(|()| std::fs::rename(&draft, file))
-        .map_err(fault)
+/// Writes a case's section to `NAME.md`, and its tables to `NAME.tsv`.
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<(), Error> {
+    for (extension, content) in [("md", text.trim_end().to_owned() + "\n"), ("tsv", tsv(text))] {
+        let file = folder.join(name).with_extension(extension);
+        std::fs::write(&file, content).map_err(|error| Error::File(file.clone(), error))?;
+    }
+    Ok(())
 }
 
-/// `document` with `text` as its section `name`.
-///
-/// # Errors
-/// What is wrong with the markers: one without the other, in the wrong order, or more than a pair.
-fn with_section(document: &str, name: &str, text: &str) -> Result<String, String> {
-    let (begin, end) = (format!("<!-- begin {name} -->"), format!("<!-- end {name} -->"));
-    let section = format!("{begin}\n{}\n{end}", text.trim_end());
-    let begins: Vec<usize> = document.match_indices(&begin).map(|(at, _)| at).collect();
-    let ends: Vec<usize> = document.match_indices(&end).map(|(at, _)| at).collect();
-    match (begins.as_slice(), ends.as_slice()) {
-        ([], []) if document.trim().is_empty() => Ok(format!("{section}\n")),
-        ([], []) => Ok(format!("{}\n\n{section}\n", document.trim_end())),
-        ([from], [to]) if from < to => {
-            let (head, _) = document.split_at(*from);
-            let (_, tail) = document.split_at(*to + end.len());
-            Ok(format!("{head}{section}{tail}"))
+/// The tables of a section. Each begins with a line `# HEADING` and the names of its columns. A column of figures with a
+/// spread becomes three: the median, the least and the most.
+fn tsv(markdown: &str) -> String {
+    let (mut out, mut heading, mut table) = (String::new(), "", Vec::<Vec<String>>::new());
+    for line in markdown.lines().chain([""]) {
+        if let Some(row) = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |")) {
+            table.push(
+                row.replace("\\|", "\0")
+                    .split('|')
+                    .map(|cell| cell.trim().replace('\0', "|"))
+                    .collect(),
+            );
+        } else if !table.is_empty() {
+            out.push_str(&format!("# {heading}\n{}\n", wide(&std::mem::take(&mut table))));
         }
-        ([_], [_]) => Err(format!("`{end}` stands before `{begin}`")),
-        (begins, ends) => Err(format!(
-            "there are {} of `{begin}` and {} of `{end}`",
-            begins.len(),
-            ends.len()
-        )),
+        if line.starts_with('#') {
+            heading = line.trim_start_matches(['#', ' ']);
+        }
+    }
+    out
+}
+
+fn wide(table: &[Vec<String>]) -> String {
+    let [head, _rule, rows @ ..] = table else {
+        return String::new();
+    };
+    let spreads = |column: usize| {
+        rows.iter()
+            .any(|row| row.get(column).is_some_and(|cell| figures(cell).is_some()))
+    };
+    let mut out = String::new();
+    let mut line = |cells: Vec<String>| out.push_str(&(cells.join("\t") + "\n"));
+    let names = head
+        .iter()
+        .enumerate()
+        .flat_map(|(column, name)| match spreads(column) {
+            true => vec![name.clone(), format!("{name}, least"), format!("{name}, most")],
+            false => vec![name.clone()],
+        });
+    line(names.collect());
+    for row in rows {
+        let cells =
+            row.iter()
+                .enumerate()
+                .flat_map(|(column, cell)| match (spreads(column), figures(cell)) {
+                    (true, Some(figures)) => figures.map(str::to_owned).to_vec(),
+                    (true, None) => vec![cell.clone(); 3],
+                    (false, _) => vec![cell.clone()],
+                });
+        line(cells.collect());
+    }
+    out
+}
+
+/// The parts of `median (least-most)`.
+fn figures(cell: &str) -> Option<[&str; 3]> {
+    let (median, spread) = cell.strip_suffix(')')?.split_once(" (")?;
+    let (least, most) = spread.split_once('-')?;
+    [median, least, most]
+        .iter()
+        .all(|figure| figure.parse::<f64>().is_ok())
+        .then_some([median, least, most])
+}
+
+/// A table that [`tsv`] made: the names of its columns, and its rows.
+pub(crate) struct Read {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Read {
+    /// The `number`-th table under this heading.
+    pub(crate) fn find(tsv: &str, heading: &str, number: usize) -> Option<Self> {
+        let mut tables = tsv
+            .split("# ")
+            .filter_map(|table| table.strip_prefix(heading)?.strip_prefix('\n'));
+        let mut lines = tables
+            .nth(number)?
+            .lines()
+            .map(|line| line.split('\t').map(str::to_owned).collect());
+        Some(Self {
+            head: lines.next()?,
+            rows: lines.filter(|row: &Vec<String>| row.len() > 1).collect(),
+        })
+    }
+
+    /// The rows as the cells of these columns.
+    pub(crate) fn columns<const N: usize>(&self, names: [&str; N]) -> Option<Vec<[&str; N]>> {
+        let mut places = [0; N];
+        for (place, name) in places.iter_mut().zip(names) {
+            *place = self.head.iter().position(|column| column == name)?;
+        }
+        let rows = self.rows.iter();
+        Some(
+            rows.map(|row| places.map(|place| row.get(place).map_or("", String::as_str)))
+                .collect(),
+        )
     }
 }
 
@@ -116,38 +180,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_document_becomes_the_section() {
-        let made = with_section("", "a", "text\n\n").expect("no markers, none wrong");
-        assert_eq!(made, "<!-- begin a -->\ntext\n<!-- end a -->\n");
-    }
-
-    #[test]
-    fn a_section_that_is_not_there_is_appended() {
-        let made = with_section("# Head\n\n\n", "a", "text").expect("no markers, none wrong");
-        assert_eq!(made, "# Head\n\n<!-- begin a -->\ntext\n<!-- end a -->\n");
-    }
-
-    #[test]
-    fn a_section_takes_the_old_ones_place_and_leaves_the_rest() {
-        let before =
-            "x\n<!-- begin a -->\nold\n<!-- end a -->\ny\n<!-- begin ab -->\nkeep\n<!-- end ab -->\n";
-        let made = with_section(before, "a", "new").expect("the markers stand in pairs");
+    fn tables_become_tsv_with_their_spreads() {
+        let text = "# One\n\ntext\n\n| a | b |\n| - | -: |\n| x\\|y | 1.5 (1-2) |\n| z | 3 |\n\n## Two\n\n| c |\n| - |\n| 1 |\n";
+        let tsv = tsv(text);
         assert_eq!(
-            made,
-            "x\n<!-- begin a -->\nnew\n<!-- end a -->\ny\n<!-- begin ab -->\nkeep\n<!-- end ab -->\n"
+            tsv,
+            "# One\na\tb\tb, least\tb, most\nx|y\t1.5\t1\t2\nz\t3\t3\t3\n\n# Two\nc\n1\n\n"
         );
-        assert_eq!(with_section(&made, "a", "new").as_ref(), Ok(&made));
+        let read = Read::find(&tsv, "One", 0).expect("a table");
+        assert_eq!(
+            read.columns(["b, most", "a"]),
+            Some(vec![["2", "x|y"], ["3", "z"]])
+        );
+        assert_eq!(read.columns(["d"]), None);
+        assert!(Read::find(&tsv, "One", 1).is_none());
     }
 
     #[test]
-    fn markers_that_stand_alone_crossed_or_twice_are_refused() {
-        for broken in [
-            "<!-- begin a -->",
-            "<!-- end a -->",
-            "<!-- end a --><!-- begin a -->",
-            "<!-- begin a --><!-- begin a --><!-- end a --><!-- end a -->",
-        ] {
-            assert!(with_section(broken, "a", "text").is_err(), "{broken}");
+    fn the_results_that_are_kept_agree_with_each_other() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+        for entry in std::fs::read_dir(folder).expect("there are results").flatten() {
+            let file = entry.path();
+            if file.extension().is_some_and(|extension| extension == "md") {
+                let read = |file: &Path| std::fs::read_to_string(file).expect("it is text");
+                assert!(
+                    tsv(&read(&file)) == read(&file.with_extension("tsv")),
+                    "{}",
+                    file.display()
+                );
+            }
         }
     }
 

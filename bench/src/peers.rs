@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::fault::Fault;
+use crate::context::Context;
+use crate::error::Error;
 use crate::process::{self, Running};
-use crate::session::Session;
 
 /// A peer's server, until it is dropped.
 pub(crate) struct PeerServer<'a> {
@@ -27,29 +27,29 @@ pub(crate) fn window_flags(bits: u32) -> [String; 2] {
 }
 
 /// Downloads a URL with curl; by its own clock, from its start to the last byte.
-pub(crate) fn curl_get(session: &Session, url: &str, bytes: u64, limit: Duration) -> Result<f64, Fault> {
+pub(crate) fn curl_get(cx: &Context, url: &str, bytes: u64, limit: Duration) -> Result<f64, Error> {
     let mut command = Command::new("curl");
     command.args(["-w", "%{http_code} %{size_download} %{time_total}", url]);
-    curl(session, &mut command, bytes, limit)
+    curl(cx, &mut command, bytes, limit)
 }
 
 /// Uploads a file with curl.
 pub(crate) fn curl_put(
-    session: &Session,
+    cx: &Context,
     file: &Path,
     url: &str,
     bytes: u64,
     limit: Duration,
-) -> Result<f64, Fault> {
+) -> Result<f64, Error> {
     let mut command = Command::new("curl");
     command
         .args(["-w", "%{http_code} %{size_upload} %{time_total}", "-T"])
         .arg(file)
         .arg(url);
-    curl(session, &mut command, bytes, limit)
+    curl(cx, &mut command, bytes, limit)
 }
 
-fn curl(session: &Session, command: &mut Command, bytes: u64, limit: Duration) -> Result<f64, Fault> {
+fn curl(cx: &Context, command: &mut Command, bytes: u64, limit: Duration) -> Result<f64, Error> {
     command.args([
         "--silent",
         "--show-error",
@@ -58,12 +58,12 @@ fn curl(session: &Session, command: &mut Command, bytes: u64, limit: Duration) -
         "-o",
         "/dev/null",
     ]);
-    let said = process::run(&session.janitor, command, session.limit(limit)?)?;
-    curls_line(&said.stdout, bytes)
+    let output = process::run(&cx.reaper, command, cx.limit(limit)?)?;
+    curls_line(&output.stdout, bytes)
 }
 
 /// `STATUS BYTES SECONDS`.
-fn curls_line(line: &str, bytes: u64) -> Result<f64, Fault> {
+fn curls_line(line: &str, bytes: u64) -> Result<f64, Error> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
         [status, moved, seconds] if status.starts_with('2') && moved.parse() == Ok(bytes) => {
@@ -75,12 +75,7 @@ fn curls_line(line: &str, bytes: u64) -> Result<f64, Fault> {
 
 /// Downloads many URLs over one connection with curl, accepting any certificate; wall time of the whole process, since
 /// curl tells no total.
-pub(crate) fn curl_many(
-    session: &Session,
-    config: &Path,
-    at_once: u32,
-    limit: Duration,
-) -> Result<f64, Fault> {
+pub(crate) fn curl_many(cx: &Context, config: &Path, at_once: u32, limit: Duration) -> Result<f64, Error> {
     let mut command = Command::new("curl");
     // Without the last flag the meter of parallel transfers is printed in spite of `--silent`, over any error.
     command.args([
@@ -94,20 +89,20 @@ pub(crate) fn curl_many(
     command
         .args(["--parallel", "--parallel-max", &at_once.to_string(), "--config"])
         .arg(config);
-    let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
-    Ok(said.wall.as_secs_f64())
+    let output = process::run(&cx.reaper, &mut command, cx.limit(limit)?)?;
+    Ok(output.wall.as_secs_f64())
 }
 
 /// Downloads a URL with nghttp; by its own clock, from the connection to the last byte.
-pub(crate) fn nghttp(session: &Session, url: &str, more: &[String], limit: Duration) -> Result<f64, Fault> {
+pub(crate) fn nghttp(cx: &Context, url: &str, more: &[String], limit: Duration) -> Result<f64, Error> {
     let mut command = Command::new("nghttp");
     command.args(["--null-out", "--stat"]).args(more).arg(url);
-    let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
-    nghttps_table(&said.stdout)
+    let output = process::run(&cx.reaper, &mut command, cx.limit(limit)?)?;
+    nghttps_table(&output.stdout)
 }
 
 /// The row under `id  responseEnd requestStart  process code size request path`.
-fn nghttps_table(text: &str) -> Result<f64, Fault> {
+fn nghttps_table(text: &str) -> Result<f64, Error> {
     let row = text
         .lines()
         .skip_while(|line| !line.starts_with("id "))
@@ -124,20 +119,20 @@ fn nghttps_table(text: &str) -> Result<f64, Fault> {
 
 /// Sends requests over one connection with h2load, so many at once, for the URLs of a list in their order.
 pub(crate) fn h2load(
-    session: &Session,
+    cx: &Context,
     list: &Path,
     requests: u32,
     at_once: u32,
     limit: Duration,
-) -> Result<f64, Fault> {
+) -> Result<f64, Error> {
     let mut command = Command::new("h2load");
     command.args([format!("-n{requests}"), format!("-m{at_once}"), "-c1".to_owned()]);
     command.args(window_flags(30)).arg("-i").arg(list);
-    let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
-    h2loads_lines(&said.stdout, u64::from(requests))
+    let output = process::run(&cx.reaper, &mut command, cx.limit(limit)?)?;
+    h2loads_lines(&output.stdout, u64::from(requests))
 }
 
-pub(crate) fn h2loads_lines(text: &str, requests: u64) -> Result<f64, Fault> {
+pub(crate) fn h2loads_lines(text: &str, requests: u64) -> Result<f64, Error> {
     let after = |prefix: &str| text.lines().find_map(|line| line.strip_prefix(prefix));
     let all = format!("{requests} succeeded");
     let outcome = after("requests: ").ok_or_else(|| unexpected("h2load", "no line `requests:`"))?;
@@ -166,15 +161,15 @@ pub(crate) struct Keys {
 }
 
 /// Makes them for this machine.
-pub(crate) fn keys(session: &Session) -> Result<Keys, Fault> {
+pub(crate) fn keys(cx: &Context) -> Result<Keys, Error> {
     let made = fullbore::tls::self_signed(&["localhost", "127.0.0.1"]);
-    let made = made.map_err(|error| Fault::Failed("the certificate".to_owned(), error.to_string()))?;
-    let folder = session.folder("keys")?;
+    let made = made.map_err(|error| Error::Failed("the certificate".to_owned(), error.to_string()))?;
+    let folder = cx.folder("keys")?;
     let write = |name: &str, text: &str| {
         let file = folder.join(name);
         match std::fs::write(&file, text) {
             Ok(()) => Ok(file),
-            Err(error) => Err(Fault::File(file, error)),
+            Err(error) => Err(Error::File(file, error)),
         }
     };
     Ok(Keys {
@@ -185,28 +180,24 @@ pub(crate) fn keys(session: &Session) -> Result<Keys, Fault> {
 
 /// Serves a folder with nghttpd over TLS, with a certificate that nobody trusts.
 pub(crate) fn nghttpd_tls<'a>(
-    session: &'a Session,
+    cx: &'a Context,
     folder: &Path,
     more: &[String],
-) -> Result<PeerServer<'a>, Fault> {
-    let Keys { cert, key } = keys(session)?;
-    let port = session.free_port()?;
+) -> Result<PeerServer<'a>, Error> {
+    let Keys { cert, key } = keys(cx)?;
+    let port = cx.free_port()?;
     let mut command = Command::new("nghttpd");
     command.args(["-a", "127.0.0.1", "-d"]).arg(folder).args(more);
     command.arg(port.to_string()).args([key, cert]);
     Ok(PeerServer {
-        _running: Running::silent(&session.janitor, &mut command, port)?,
+        _running: Running::listening(&cx.reaper, &mut command, port)?,
         port,
     })
 }
 
 /// Serves a folder with nghttpd in the clear.
-pub(crate) fn nghttpd<'a>(
-    session: &'a Session,
-    folder: &Path,
-    more: &[String],
-) -> Result<PeerServer<'a>, Fault> {
-    let port = session.free_port()?;
+pub(crate) fn nghttpd<'a>(cx: &'a Context, folder: &Path, more: &[String]) -> Result<PeerServer<'a>, Error> {
+    let port = cx.free_port()?;
     let mut command = Command::new("nghttpd");
     command
         .args(["--no-tls", "-a", "127.0.0.1", "-d"])
@@ -214,14 +205,14 @@ pub(crate) fn nghttpd<'a>(
         .args(more)
         .arg(port.to_string());
     Ok(PeerServer {
-        _running: Running::silent(&session.janitor, &mut command, port)?,
+        _running: Running::listening(&cx.reaper, &mut command, port)?,
         port,
     })
 }
 
 /// nginx in one process, taking PUT into `folder`.
-pub(crate) fn nginx<'a>(session: &'a Session, folder: &Path) -> Result<PeerServer<'a>, Fault> {
-    let port = session.free_port()?;
+pub(crate) fn nginx<'a>(cx: &'a Context, folder: &Path) -> Result<PeerServer<'a>, Error> {
+    let port = cx.free_port()?;
     let root = folder.display();
     let temporary = nginx_temporary_paths(folder);
     let config = format!(
@@ -231,7 +222,7 @@ pub(crate) fn nginx<'a>(session: &'a Session, folder: &Path) -> Result<PeerServe
          location / {{ dav_methods PUT; }}\n  }}\n}}\n"
     );
     let file = folder.join("nginx.conf");
-    std::fs::write(&file, config).map_err(|error| Fault::File(file.clone(), error))?;
+    std::fs::write(&file, config).map_err(|error| Error::File(file.clone(), error))?;
     let mut command = Command::new("nginx");
     command
         .arg("-e")
@@ -239,7 +230,7 @@ pub(crate) fn nginx<'a>(session: &'a Session, folder: &Path) -> Result<PeerServe
         .arg("-c")
         .arg(&file);
     Ok(PeerServer {
-        _running: Running::silent(&session.janitor, &mut command, port)?,
+        _running: Running::listening(&cx.reaper, &mut command, port)?,
         port,
     })
 }
@@ -254,7 +245,7 @@ fn nginx_temporary_paths(folder: &Path) -> String {
 }
 
 /// The versions of the programs named, in one line; one that is not installed is named as such.
-pub(crate) fn versions(session: &Session, programs: &[&str]) -> String {
+pub(crate) fn versions(cx: &Context, programs: &[&str]) -> String {
     let limit = Duration::from_secs(10);
     let texts = programs.iter().map(|program| {
         let flag = match *program {
@@ -263,12 +254,12 @@ pub(crate) fn versions(session: &Session, programs: &[&str]) -> String {
             "go" => "version",
             _ => "--version",
         };
-        match process::run(&session.janitor, Command::new(program).arg(flag), limit) {
-            Ok(said) => {
-                let line = said
+        match process::run(&cx.reaper, Command::new(program).arg(flag), limit) {
+            Ok(output) => {
+                let line = output
                     .stdout
                     .lines()
-                    .chain(said.stderr.lines())
+                    .chain(output.stderr.lines())
                     .next()
                     .unwrap_or("")
                     .to_owned();
@@ -282,15 +273,15 @@ pub(crate) fn versions(session: &Session, programs: &[&str]) -> String {
                     None => line.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
                 }
             }
-            Err(fault) => fault.to_string(),
+            Err(error) => error.to_string(),
         }
     });
     texts.collect::<Vec<_>>().join(", ")
 }
 
-fn unexpected(program: &str, why: &str) -> Fault {
+fn unexpected(program: &str, why: &str) -> Error {
     let why = if why.is_empty() { "nothing" } else { why };
-    Fault::Output(program.to_owned(), why.chars().take(200).collect())
+    Error::Output(program.to_owned(), why.chars().take(200).collect())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Starting other programs, waiting for them no longer than told, and ending them by their id. Knows no program by
-//! name; `fullbore` and `peers` call it, `session` holds the janitor.
+//! name; `fullbore` and `peers` call it, `cx` holds the reaper.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,15 +17,15 @@ use nix::sys::time::TimeValLike;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
-use crate::fault::Fault;
+use crate::error::Error;
 
 /// A server starts at once, but under valgrind.
 const LONGEST_START: Duration = Duration::from_secs(20);
 /// For what a program that was asked to end still has to write.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const LAST_LINES: Duration = Duration::from_secs(10);
 
-/// What a program that ended had said, and how long it ran.
-pub(crate) struct Said {
+/// What a program that ended had output, and how long it ran.
+pub(crate) struct Output {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) wall: Duration,
@@ -33,7 +33,7 @@ pub(crate) struct Said {
     pub(crate) cpu: Duration,
 }
 
-impl Said {
+impl Output {
     /// The figures that it printed, in order; words are passed over.
     pub(crate) fn figures(&self) -> Vec<f64> {
         let words = self.stdout.split_whitespace();
@@ -45,7 +45,7 @@ impl Said {
 ///
 /// # Errors
 /// When it does not start, does not end within `limit` (it is killed then) or ends with a failure.
-pub(crate) fn run(janitor: &Janitor, command: &mut Command, limit: Duration) -> Result<Said, Fault> {
+pub(crate) fn run(reaper: &Reaper, command: &mut Command, limit: Duration) -> Result<Output, Error> {
     let name = name_of(command);
     command
         .stdin(Stdio::null())
@@ -53,7 +53,7 @@ pub(crate) fn run(janitor: &Janitor, command: &mut Command, limit: Duration) -> 
         .stderr(Stdio::piped());
     let cpu_before = cpu_of_children();
     let started = Instant::now();
-    let mut running = Running::start(janitor, command)?;
+    let mut running = Running::start(reaper, command)?;
     let stdout = running
         .child
         .stdout
@@ -70,16 +70,16 @@ pub(crate) fn run(janitor: &Janitor, command: &mut Command, limit: Duration) -> 
     // No other child ends meanwhile: programs are measured one at a time.
     let cpu = cpu_of_children().saturating_sub(cpu_before);
     let [stdout, stderr] = [stdout, stderr].map(|reader| reader.and_then(|reader| reader.join().ok()));
-    let said = Said {
+    let output = Output {
         stdout: stdout.unwrap_or_default(),
         stderr: stderr.unwrap_or_default(),
         wall,
         cpu,
     };
     match status {
-        None => Err(Fault::Slow(name, limit)),
-        Some(status) if status.success() => Ok(said),
-        Some(status) => Err(Fault::Failed(name, format!("{status}; {}", last_words(&said)))),
+        None => Err(Error::Slow(name, limit)),
+        Some(status) if status.success() => Ok(output),
+        Some(status) => Err(Error::Failed(name, format!("{status}; {}", last_line(&output)))),
     }
 }
 
@@ -98,15 +98,15 @@ fn cpu_of_children() -> Duration {
 ///
 /// # Errors
 /// When there is no such core for this process, and whatever `start` returns.
-pub(crate) fn on_core<T>(core: usize, start: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+pub(crate) fn on_core<T>(core: usize, start: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let this = Pid::from_raw(0);
-    let fault = |error: nix::Error| Fault::Start(format!("a program on core {core}"), error.into());
-    let before = sched_getaffinity(this).map_err(fault)?;
+    let to_error = |error: nix::Error| Error::Start(format!("a program on core {core}"), error.into());
+    let before = sched_getaffinity(this).map_err(to_error)?;
     let mut only = CpuSet::new();
-    only.set(core).map_err(fault)?;
-    sched_setaffinity(this, &only).map_err(fault)?;
+    only.set(core).map_err(to_error)?;
+    sched_setaffinity(this, &only).map_err(to_error)?;
     let done = start();
-    sched_setaffinity(this, &before).map_err(fault)?;
+    sched_setaffinity(this, &before).map_err(to_error)?;
     done
 }
 
@@ -126,17 +126,17 @@ fn read_all(mut pipe: impl Read) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn last_words(said: &Said) -> String {
-    let text = if said.stderr.trim().is_empty() {
-        &said.stdout
+fn last_line(output: &Output) -> String {
+    let text = if output.stderr.trim().is_empty() {
+        &output.stdout
     } else {
-        &said.stderr
+        &output.stderr
     };
     let line = text
         .lines()
         .rev()
         .find(|line| !line.trim().is_empty())
-        .unwrap_or("it said nothing");
+        .unwrap_or("it output nothing");
     line.trim().chars().take(300).collect()
 }
 
@@ -152,34 +152,34 @@ fn name_of(command: &Command) -> String {
 pub(crate) struct Running<'a> {
     name: String,
     child: Child,
-    janitor: &'a Janitor,
+    reaper: &'a Reaper,
 }
 
 impl<'a> Running<'a> {
-    fn start(janitor: &'a Janitor, command: &mut Command) -> Result<Self, Fault> {
+    fn start(reaper: &'a Reaper, command: &mut Command) -> Result<Self, Error> {
         let name = name_of(command);
         let child = command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Fault::Missing(name.clone()),
-            _ => Fault::Start(name.clone(), error),
+            std::io::ErrorKind::NotFound => Error::Missing(name.clone()),
+            _ => Error::Start(name.clone(), error),
         })?;
-        janitor.knows(child.id());
-        Ok(Self { name, child, janitor })
+        reaper.add(child.id());
+        Ok(Self { name, child, reaper })
     }
 
     /// Starts a server that says nothing; it must take connections at `port` of 127.0.0.1 within `LONGEST_START`.
-    pub(crate) fn silent(janitor: &'a Janitor, command: &mut Command, port: u16) -> Result<Self, Fault> {
+    pub(crate) fn listening(reaper: &'a Reaper, command: &mut Command, port: u16) -> Result<Self, Error> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let mut running = Self::start(janitor, command)?;
+        let mut running = Self::start(reaper, command)?;
         let until = Instant::now() + LONGEST_START;
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             if let Ok(Some(status)) = running.child.try_wait() {
-                return Err(Fault::Failed(running.name.clone(), status.to_string()));
+                return Err(Error::Failed(running.name.clone(), status.to_string()));
             }
             if Instant::now() > until {
-                return Err(Fault::Slow(running.name.clone(), LONGEST_START));
+                return Err(Error::Slow(running.name.clone(), LONGEST_START));
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -187,12 +187,12 @@ impl<'a> Running<'a> {
     }
 
     /// Starts a program whose standard output is read line by line.
-    pub(crate) fn talking(janitor: &'a Janitor, command: &mut Command) -> Result<(Self, Lines), Fault> {
+    pub(crate) fn with_lines(reaper: &'a Reaper, command: &mut Command) -> Result<(Self, Lines), Error> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        let mut running = Self::start(janitor, command)?;
+        let mut running = Self::start(reaper, command)?;
         let (to, lines) = channel();
         if let Some(pipe) = running.child.stdout.take() {
             thread::spawn(move || {
@@ -209,14 +209,14 @@ impl<'a> Running<'a> {
 
     /// What it has had of the processors since it began, to the nanosecond: all its threads, their own work and the
     /// kernel's for them. Not its children's.
-    pub(crate) fn cpu(&self) -> Result<Duration, Fault> {
+    pub(crate) fn cpu(&self) -> Result<Duration, Error> {
         let id = i32::try_from(self.child.id()).unwrap_or(0);
         let now = clock_getcpuclockid(Pid::from_raw(id)).and_then(|clock| clock.now());
         now.map(Duration::from)
-            .map_err(|error| Fault::Failed(self.name.clone(), format!("its processor time: {error}")))
+            .map_err(|error| Error::Failed(self.name.clone(), format!("its processor time: {error}")))
     }
 
-    /// Its number.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -238,40 +238,12 @@ impl<'a> Running<'a> {
         Some(kib << 10)
     }
 
-    /// Starts a program of which nothing is wanted but that it runs.
-    pub(crate) fn quiet(janitor: &'a Janitor, command: &mut Command) -> Result<Self, Fault> {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Self::start(janitor, command)
-    }
-
-    /// How it ended, if it has.
-    pub(crate) fn status(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
-    }
-
-    /// Sends it SIGTERM.
-    pub(crate) fn terminate(&self) -> Result<(), Fault> {
-        self.signal(Signal::SIGTERM)
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), Fault> {
+    /// Asks the program to end (SIGTERM) and waits a moment; its last lines can be read then.
+    pub(crate) fn terminate(mut self) {
         let id = i32::try_from(self.child.id()).unwrap_or(0);
-        kill(Pid::from_raw(id), signal).map_err(|error| Fault::Failed(self.name.clone(), error.to_string()))
-    }
-
-    /// Asks the program to end, and gives it a moment; what it has to say last can be read then.
-    pub(crate) fn ask_to_end(self) {
-        if self.terminate().is_ok() {
-            self.ended(LAST_WORDS);
+        if kill(Pid::from_raw(id), Signal::SIGTERM).is_ok() {
+            self.wait_until(Instant::now() + LAST_LINES);
         }
-    }
-
-    /// How it ended, if it does within `limit`.
-    pub(crate) fn ended(mut self, limit: Duration) -> Option<ExitStatus> {
-        self.wait_until(Instant::now() + limit)
     }
 
     /// How it ended; `None` if it has not.
@@ -291,7 +263,7 @@ impl Drop for Running<'_> {
         // Of a child that was waited for, std knows that its id may be another's by now, and sends nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.janitor.forgets(self.child.id());
+        self.reaper.remove(self.child.id());
     }
 }
 
@@ -303,7 +275,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// The rest of the first line that begins with `prefix`.
-    pub(crate) fn after(&self, prefix: &str, limit: Duration) -> Result<String, Fault> {
+    pub(crate) fn after(&self, prefix: &str, limit: Duration) -> Result<String, Error> {
         let until = Instant::now() + limit;
         let mut seen = VecDeque::new();
         loop {
@@ -315,10 +287,10 @@ impl Lines {
                     Some(rest) => return Ok(rest.trim().to_owned()),
                     None => seen.push_back(line),
                 },
-                Err(RecvTimeoutError::Timeout) => return Err(Fault::Slow(self.name.clone(), limit)),
+                Err(RecvTimeoutError::Timeout) => return Err(Error::Slow(self.name.clone(), limit)),
                 Err(RecvTimeoutError::Disconnected) => {
-                    let last = seen.pop_back().unwrap_or_else(|| "it said nothing".to_owned());
-                    return Err(Fault::Failed(
+                    let last = seen.pop_back().unwrap_or_else(|| "it output nothing".to_owned());
+                    return Err(Error::Failed(
                         self.name.clone(),
                         format!("no line `{prefix}`; {last}"),
                     ));
@@ -335,13 +307,13 @@ impl Lines {
 
 /// Ends what is still running and removes the folder of a bench that was killed before it could do so itself: a shell
 /// that waits for the end of its standard input, which comes with the end of this process, however it ends.
-pub(crate) struct Janitor {
+pub(crate) struct Reaper {
     child: Child,
     told: Mutex<Option<ChildStdin>>,
 }
 
 /// `$1` is the folder. A line `+ ID` names a process, a line `- ID` one that has ended.
-const JANITOR: &str = r#"trap '' INT TERM HUP
+const REAPER: &str = r#"trap '' INT TERM HUP
 live=
 while read -r sign id; do
   case $sign in
@@ -353,41 +325,41 @@ for one in $live; do kill -KILL "$one" 2>/dev/null; done
 rm -rf -- "$1"
 "#;
 
-impl Janitor {
+impl Reaper {
     /// Starts it for this folder.
-    pub(crate) fn hire(folder: &Path) -> Result<Self, Fault> {
+    pub(crate) fn start(folder: &Path) -> Result<Self, Error> {
         let mut command = Command::new("sh");
-        command.args(["-c", JANITOR, "janitor"]).arg(folder);
+        command.args(["-c", REAPER, "reaper"]).arg(folder);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let mut child = command
             .spawn()
-            .map_err(|error| Fault::Start("sh".to_owned(), error))?;
+            .map_err(|error| Error::Start("sh".to_owned(), error))?;
         let told = Mutex::new(child.stdin.take());
         Ok(Self { child, told })
     }
 
-    fn knows(&self, id: u32) {
+    fn add(&self, id: u32) {
         self.tell('+', id);
     }
 
-    fn forgets(&self, id: u32) {
+    fn remove(&self, id: u32) {
         self.tell('-', id);
     }
 
     fn tell(&self, sign: char, id: u32) {
         if let Ok(mut told) = self.told.lock() {
             if let Some(pipe) = told.as_mut() {
-                // Without its janitor the bench still ends its processes itself.
+                // Without its reaper the bench still ends its processes itself.
                 let _ = writeln!(pipe, "{sign} {id}");
             }
         }
     }
 }
 
-impl Drop for Janitor {
+impl Drop for Reaper {
     fn drop(&mut self) {
         if let Ok(mut told) = self.told.lock() {
             told.take();
@@ -400,32 +372,32 @@ impl Drop for Janitor {
 mod tests {
     use super::*;
 
-    fn janitor(name: &str) -> (Janitor, std::path::PathBuf) {
+    fn reaper(name: &str) -> (Reaper, std::path::PathBuf) {
         let folder = std::env::temp_dir().join(format!("fullbore-bench-test-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the folder is new");
-        (Janitor::hire(&folder).expect("there is a shell"), folder)
+        (Reaper::start(&folder).expect("there is a shell"), folder)
     }
 
     #[test]
     fn the_janitor_removes_the_folder_and_ends_what_it_knows() {
-        let (hired, folder) = janitor("removes");
+        let (hired, folder) = reaper("removes");
         let mut child = Command::new("sleep")
             .arg("600")
             .spawn()
             .expect("there is a sleep");
-        hired.knows(child.id());
+        hired.add(child.id());
         drop(hired);
         assert!(!folder.exists());
         assert!(!child.wait().expect("it is a child").success());
     }
 
     #[test]
-    fn a_failure_carries_the_last_words() {
-        let (hired, _folder) = janitor("words");
+    fn a_failure_carries_the_last_line() {
+        let (hired, _folder) = reaper("words");
         let mut command = Command::new("sh");
         command.args(["-c", "echo first; echo last words >&2; exit 3"]);
         match run(&hired, &mut command, Duration::from_secs(60)) {
-            Err(Fault::Failed(name, why)) => {
+            Err(Error::Failed(name, why)) => {
                 assert!(name == "sh" && why.contains("last words"), "{name}: {why}")
             }
             _ => panic!("exit code 3 is a failure"),
@@ -434,23 +406,23 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
-        let (hired, _folder) = janitor("missing");
+        let (hired, _folder) = reaper("missing");
         let missing = run(
             &hired,
             &mut Command::new("fullbore-bench-no-such-program"),
             Duration::from_secs(60),
         );
-        assert!(matches!(missing, Err(Fault::Missing(name)) if name == "fullbore-bench-no-such-program"));
+        assert!(matches!(missing, Err(Error::Missing(name)) if name == "fullbore-bench-no-such-program"));
     }
 
     #[test]
     fn a_program_that_does_not_end_is_ended() {
-        let (hired, _folder) = janitor("slow");
+        let (hired, _folder) = reaper("slow");
         let slow = run(
             &hired,
             Command::new("sleep").arg("600"),
             Duration::from_millis(20),
         );
-        assert!(matches!(slow, Err(Fault::Slow(..))));
+        assert!(matches!(slow, Err(Error::Slow(..))));
     }
 }

@@ -4,15 +4,15 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{Case, Draft, Section};
-use crate::contest::{Contender, Series, hold};
-use crate::fault::Fault;
-use crate::fullbore::port;
+use super::{Case, Report, Section};
+use crate::comparison::{Candidate, Series, compare};
+use crate::context::{Context, make_file};
+use crate::error::Error;
 use crate::markdown::Table;
-use crate::part::{self, Attack, Attacked};
 use crate::peers::{self, Keys};
 use crate::process::{self, Running};
-use crate::session::{Session, make_file};
+use crate::program::{self, port};
+use crate::worker::{self, Attack, Attacked};
 
 const SERVERS_CORE: usize = 0;
 const LOADS_CORE: usize = 1;
@@ -83,14 +83,14 @@ impl Sample {
     }
 }
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let mut draft = Draft::new(Case::Attacks, "Attacks");
-    let folder = session.folder("attacks")?;
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let mut report = Report::new(Case::Attacks, "Attacks");
+    let folder = cx.folder("attacks")?;
     for bytes in [12, 4 << 20] {
         make_file(&folder.join(bytes.to_string()), bytes)?;
     }
-    let keys = peers::keys(session)?;
-    draft.say(
+    let keys = peers::keys(cx)?;
+    report.paragraph(
         "`fullbore serve` with one thread on one core. On the other core an attacker over raw sockets writes as fast as it can and \
          connects again at once when the server ends its connection; beside it another client asks for 12 bytes each 2 ms. \
          Attackers that the server never ends have 8 connections of 50 streams. Memory is what the server's peak adds to what \
@@ -124,36 +124,36 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
                 continue;
             }
             let transport = if secure { "TLS" } else { "cleartext" };
-            if !session.measures(&format!("{}, {transport}", attack.name())) {
+            if !cx.measures(&format!("{}, {transport}", attack.name())) {
                 continue;
             }
             let trial = Trial {
-                session,
+                cx,
                 folder: &folder,
                 keys: secure.then_some(&keys),
                 attack,
             };
-            let all = hold(
-                session.runs,
-                vec![Contender::ours(attack.name(), || trial.measure())],
+            let all = compare(
+                cx.options.runs,
+                vec![Candidate::ours(attack.name(), || trial.measure())],
             );
             let name = format!("{}, {transport}", attack.name());
-            draft.note_faults(&name, &all);
+            report.note_errors(&name, &all);
             for series in &all {
                 table.row(row(transport, series));
                 for beyond in beyond(series) {
-                    draft.note(format!("Beyond what is asked: {name}: {beyond}."));
+                    report.note(format!("Beyond what is asked: {name}: {beyond}."));
                 }
             }
         }
     }
-    draft.table(&table);
-    draft.note(format!(
+    report.table(&table);
+    report.note(format!(
         "Asked of every row: memory below {MOST_MIB} MiB, processor time at most the attacker's, median latency at most \
          twice that without it; p99 at most twice beside 1 and 4 connections, and four times beside 16. Ratios of next to \
          nothing are left out."
     ));
-    draft.done(session, &[])
+    report.finish(cx, &[])
 }
 
 fn row(transport: &str, series: &Series<Sample>) -> Vec<String> {
@@ -210,25 +210,25 @@ fn ratios(series: &Series<Sample>) -> Option<crate::stats::Spread> {
 /// What of the medians is more than was asked.
 fn beyond(series: &Series<Sample>) -> Vec<String> {
     let mut beyond = Vec::new();
-    let mut hold = |what: &str, median: Option<f64>, most: f64| {
+    let mut judge = |what: &str, median: Option<f64>, most: f64| {
         if let Some(median) = median.filter(|median| *median > most) {
             beyond.push(format!("{what} {median:.2}, not {most}"));
         }
     };
     let median = |figure: &dyn Fn(&Sample) -> f64| series.spread(figure).map(|spread| spread.median);
-    hold("MiB", median(&|sample| sample.growth), MOST_MIB);
-    hold(
+    judge("MiB", median(&|sample| sample.growth), MOST_MIB);
+    judge(
         "server ÷ attacker",
         ratios(series).map(|spread| spread.median),
         MOST_CPU,
     );
-    hold(
+    judge(
         "beside ÷ alone",
         median(&|sample| sample.beside.median / sample.alone.median),
         MOST_LATENCY,
     );
     for (place, (connections, most)) in CONNECTIONS.into_iter().enumerate() {
-        hold(
+        judge(
             &format!("p99 by {connections} ÷ alone"),
             median(&|sample| sample.p99_ratio(place)),
             most,
@@ -250,16 +250,20 @@ struct Beside {
 
 /// One attack on a server of its own.
 struct Trial<'a> {
-    session: &'a Session,
+    cx: &'a Context,
     folder: &'a std::path::Path,
     keys: Option<&'a Keys>,
     attack: Attack,
 }
 
 impl Trial<'_> {
-    fn measure(&self) -> Result<Sample, Fault> {
+    fn measure(&self) -> Result<Sample, Error> {
         let (server, _lines, port) = process::on_core(SERVERS_CORE, || self.serve())?;
-        let length = if self.session.quick { QUICK_MS } else { ATTACK_MS };
+        let length = if self.cx.options.quick {
+            QUICK_MS
+        } else {
+            ATTACK_MS
+        };
         let begun = server.cpu()?;
         let alone = self.bystander(port, length)?;
         let bystanders = server.cpu()?.saturating_sub(begun);
@@ -288,8 +292,8 @@ impl Trial<'_> {
         port: u16,
         length: u64,
         connections: usize,
-    ) -> Result<Beside, Fault> {
-        let mut attacker = part::command("attacker")?;
+    ) -> Result<Beside, Error> {
+        let mut attacker = worker::command("attacker")?;
         let span = length + 2 * MARGIN.as_millis() as u64;
         attacker
             .arg(self.attack.word())
@@ -300,9 +304,8 @@ impl Trial<'_> {
             attacker.arg("--tls");
         }
         let (mut memory, mut cpu) = (server.memory().unwrap_or(0), server.cpu()?);
-        let (attacker, lines) = process::on_core(LOADS_CORE, || {
-            Running::talking(&self.session.janitor, &mut attacker)
-        })?;
+        let (attacker, lines) =
+            process::on_core(LOADS_CORE, || Running::with_lines(&self.cx.reaper, &mut attacker))?;
         if !self.attack.opening().is_zero() {
             thread::sleep(self.attack.opening());
             (memory, cpu) = (server.memory().unwrap_or(0), server.cpu()?);
@@ -313,7 +316,7 @@ impl Trial<'_> {
         let cpu = server.cpu()?.saturating_sub(cpu);
         drop(attacker);
         let attacked =
-            Attacked::parse(&line).ok_or_else(|| Fault::Output("the attacker".to_owned(), line))?;
+            Attacked::parse(&line).ok_or_else(|| Error::Output("the attacker".to_owned(), line))?;
         Ok(Beside {
             attacked,
             latency,
@@ -322,8 +325,8 @@ impl Trial<'_> {
         })
     }
 
-    fn serve(&self) -> Result<(Running<'_>, process::Lines, u16), Fault> {
-        let mut command = self.session.fullbore.command("serve");
+    fn serve(&self) -> Result<(Running<'_>, process::Lines, u16), Error> {
+        let mut command = program::command(self.cx, "serve");
         command
             .arg(self.folder)
             .args(["--listen", "127.0.0.1:0", "--threads", "1"])
@@ -333,30 +336,28 @@ impl Trial<'_> {
             None => command.arg("--plaintext"),
         };
         if self.attack == Attack::StreamsOverTheLimit {
-            command.args(["--max-streams", &part::STREAM_LIMIT.to_string()]);
+            command.args(["--max-streams", &worker::STREAM_LIMIT.to_string()]);
         }
-        let (running, lines) = Running::talking(&self.session.janitor, &mut command)?;
+        let (running, lines) = Running::with_lines(&self.cx.reaper, &mut command)?;
         let port = port(&lines.after("listening on ", START)?)?;
         Ok((running, lines, port))
     }
 
-    fn bystander(&self, port: u16, length: u64) -> Result<Latency, Fault> {
+    fn bystander(&self, port: u16, length: u64) -> Result<Latency, Error> {
         let scheme = if self.keys.is_some() { "https" } else { "http" };
-        let mut command = part::command("bystander")?;
+        let mut command = worker::command("bystander")?;
         command.arg(format!("{scheme}://127.0.0.1:{port}/12"));
         command.args(["--for-ms", &length.to_string()]);
-        let limit = self.session.limit(LIMIT)?;
-        let said = process::on_core(LOADS_CORE, || {
-            process::run(&self.session.janitor, &mut command, limit)
-        })?;
-        let figures = said.stdout.trim().split_once(' ');
+        let limit = self.cx.limit(LIMIT)?;
+        let output = process::on_core(LOADS_CORE, || process::run(&self.cx.reaper, &mut command, limit))?;
+        let figures = output.stdout.trim().split_once(' ');
         let latency = figures.and_then(|(median, p99)| {
             Some(Latency {
                 median: median.parse().ok()?,
                 p99: p99.parse().ok()?,
             })
         });
-        latency.ok_or_else(|| Fault::Output("the bystander".to_owned(), said.stdout))
+        latency.ok_or_else(|| Error::Output("the bystander".to_owned(), output.stdout))
     }
 }
 
@@ -389,7 +390,7 @@ mod tests {
             name: "PING".to_owned(),
             ours: true,
             samples: vec![Some(sample)],
-            fault: None,
+            error: None,
         }
     }
 

@@ -4,14 +4,14 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::{Case, Draft, MIB, Section};
-use crate::contest::{Contender, hold};
-use crate::fault::Fault;
-use crate::fullbore::port;
+use super::{Case, MIB, Report, Section};
+use crate::comparison::{Candidate, compare};
+use crate::context::{Context, make_hollow_file};
+use crate::error::Error;
 use crate::markdown::Table;
-use crate::part;
 use crate::process::{Lines, Running};
-use crate::session::{Session, make_hollow_file};
+use crate::program::{self, port};
+use crate::worker;
 
 const BUDGET: u64 = 64 * MIB;
 /// Connections whose streams nobody reads, streams of each, and further connections with one stream that is read: half of
@@ -38,18 +38,18 @@ struct Sample {
     why: String,
 }
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let folder = session.folder("budget")?;
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let folder = cx.folder("budget")?;
     make_hollow_file(&folder.join("body"), BODY)?;
     make_hollow_file(&folder.join("long"), LONG_BODY)?;
     make_hollow_file(&folder.join("idle"), 0)?;
-    let mut draft = Draft::new(Case::Budget, "2,000 connections under a memory budget of 64 MiB");
-    let contenders = vec![
-        Contender::ours("server", || server(session)),
-        Contender::ours("client", || client(session)),
+    let mut report = Report::new(Case::Budget, "2,000 connections under a memory budget of 64 MiB");
+    let candidates = vec![
+        Candidate::ours("server", || server(cx)),
+        Candidate::ours("client", || client(cx)),
     ];
-    let all = hold(session.runs, contenders);
-    draft.note_faults("budget", &all);
+    let all = compare(cx.options.runs, candidates);
+    report.note_errors("budget", &all);
 
     let mut table = Table::new([
         "process",
@@ -86,10 +86,10 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         let last = series.samples.iter().flatten().last();
         let failed = |sample: &&Sample| sample.readers + sample.let_in < READERS as f64;
         if let Some(sample) = last.filter(failed) {
-            draft.note(format!("{}: why a reader failed: {}.", series.name, sample.why));
+            report.note(format!("{}: why a reader failed: {}.", series.name, sample.why));
         }
     }
-    draft.say(
+    report.paragraph(
         "Resident memory of one process with one memory budget of 64 MiB. Server: 50 connections upload 32 MiB each to \
          handlers that read; while they do, 1,900 connections upload without an end on four streams each to handlers that \
          never read; after five seconds 50 others upload 1 MiB each to handlers that do. Client: 50 connections of one \
@@ -97,13 +97,13 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
          each and never read them; then 50 others ask for one each and read it. Every connection has had one request \
          before. What comes when everything is promised is refused: REFUSED_STREAM, and nothing else breaks.",
     );
-    draft.table(&table);
-    draft.note("The budget bounds credit outstanding and bytes buffered; what else a connection and its streams take is the process's own, and is told by the idle connections.");
-    draft.done(session, &[])
+    report.table(&table);
+    report.note("The budget bounds credit outstanding and bytes buffered; what else a connection and its streams take is the process's own, and is told by the idle connections.");
+    report.finish(cx, &[])
 }
 
-fn crowd(name: &str, server: u16) -> Result<Command, Fault> {
-    let mut command = part::command(name)?;
+fn crowd(name: &str, server: u16) -> Result<Command, Error> {
+    let mut command = worker::command(name)?;
     command.arg(format!("127.0.0.1:{server}")).args([
         format!("--connections={UNREAD}"),
         format!("--streams={STREAMS}"),
@@ -112,26 +112,26 @@ fn crowd(name: &str, server: u16) -> Result<Command, Fault> {
     Ok(command)
 }
 
-fn server(session: &Session) -> Result<Sample, Fault> {
-    let mut command = part::command("budget-server")?;
+fn server(cx: &Context) -> Result<Sample, Error> {
+    let mut command = worker::command("budget-server")?;
     command.args(["--budget", &BUDGET.to_string()]);
-    let (server, lines) = Running::talking(&session.janitor, &mut command)?;
+    let (server, lines) = Running::with_lines(&cx.reaper, &mut command)?;
     let port = port(&lines.after("listening on ", LIMIT)?)?;
-    let (_crowd, lines) = Running::talking(&session.janitor, &mut crowd("budget-uploads", port)?)?;
-    watch(session, &server, &lines)
+    let (_crowd, lines) = Running::with_lines(&cx.reaper, &mut crowd("budget-uploads", port)?)?;
+    watch(cx, &server, &lines)
 }
 
-fn client(session: &Session) -> Result<Sample, Fault> {
-    let served = session.fullbore.serve(session, &session.folder("budget")?, &[])?;
+fn client(cx: &Context) -> Result<Sample, Error> {
+    let served = program::serve(cx, &cx.folder("budget")?, &[])?;
     let mut command = crowd("budget-downloads", served.port)?;
     command.args(["--budget", &BUDGET.to_string()]);
-    let (crowd, lines) = Running::talking(&session.janitor, &mut command)?;
-    watch(session, &crowd, &lines)
+    let (crowd, lines) = Running::with_lines(&cx.reaper, &mut command)?;
+    watch(cx, &crowd, &lines)
 }
 
 /// Follows the lines of the crowd and the memory of `process` until the readers are done.
-fn watch(session: &Session, process: &Running<'_>, lines: &Lines) -> Result<Sample, Fault> {
-    let until = Instant::now() + session.limit(LIMIT)?;
+fn watch(cx: &Context, process: &Running<'_>, lines: &Lines) -> Result<Sample, Error> {
+    let until = Instant::now() + cx.limit(LIMIT)?;
     let mut sample = Sample {
         at_start: 0,
         idle: 0,
@@ -163,9 +163,9 @@ fn watch(session: &Session, process: &Running<'_>, lines: &Lines) -> Result<Samp
                 sample.why = (*why).to_owned();
                 return Ok(sample);
             }
-            ["failed:", ..] => return Err(Fault::Failed("the crowd".to_owned(), line)),
+            ["failed:", ..] => return Err(Error::Failed("the crowd".to_owned(), line)),
             _ => stage = line,
         }
     }
-    Err(Fault::Slow(format!("the crowd, after `{stage}`,"), LIMIT))
+    Err(Error::Slow(format!("the crowd, after `{stage}`,"), LIMIT))
 }

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Case, Draft, Section, series};
-use crate::contest::{Contender, Series, hold, times_as_much};
-use crate::fault::Fault;
+use super::{Case, Report, Section, series};
+use crate::comparison::{Candidate, Series, compare, ratio_of};
+use crate::context::Context;
+use crate::error::Error;
 use crate::markdown::Table;
-use crate::part;
-use crate::peers::servers::{Hall, Kind, Server};
+use crate::peers::servers::{Kind, Server, Testbed};
 use crate::peers::{self, window_flags};
 use crate::process;
-use crate::session::Session;
+use crate::worker;
 
 const KIB_64: u64 = 64 << 10;
 const GIB: u64 = 1 << 30;
@@ -123,22 +123,22 @@ struct Sample {
     cpu: f64,
 }
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let mut draft = Draft::new(Case::Clients, "Clients on one core");
-    let hall = Hall {
-        session,
-        folder: session.folder("clients")?,
-        keys: peers::keys(session)?,
-        go: Err(Fault::Missing("no server in Go here".to_owned())),
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let mut report = Report::new(Case::Clients, "Clients on one core");
+    let testbed = Testbed {
+        cx,
+        folder: cx.folder("clients")?,
+        keys: peers::keys(cx)?,
+        go: Err(Error::Missing("no server in Go here".to_owned())),
         under: None,
     };
-    draft.say(
+    report.paragraph(
         "Clients that throw away what they receive, each on one connection, one thread and one core, from fullbore's handler in \
          memory on the other: the same server for all. The processor time is the client's whole process, with the kernel's for it; \
          ratios are of that time, of fullbore's `Client` and of its handle of one connection to each client, so less than 1 is \
          less time.",
     );
-    for shape in SHAPES.iter().filter(|shape| session.measures(shape.name)) {
+    for shape in SHAPES.iter().filter(|shape| cx.measures(shape.name)) {
         let mut table = Table::new([
             "client",
             "transport",
@@ -156,27 +156,27 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             let load = Load {
                 bytes: shape.bytes,
                 at_once: shape.at_once,
-                requests: scaled(session, shape.requests, shape.at_once),
+                requests: scaled(cx, shape.requests, shape.at_once),
                 secure,
                 workers: 1,
             };
-            let all = measure_all(&mut draft, &hall, shape.name, &Program::ALL, load);
+            let all = measure_all(&mut report, &testbed, shape.name, &Program::ALL, load);
             for one in &all {
                 table.row(row(load, one, &all));
             }
         }
-        draft.say(&format!("### {}", shape.name));
-        draft.table(&table);
+        report.paragraph(&format!("## {}", shape.name));
+        report.table(&table);
     }
-    contention(&mut draft, &hall);
-    draft.note("hyper and reqwest have windows of 16 MiB, h2load and nghttp of 1 GiB, curl and fullbore their defaults.");
-    draft.note(format!("TLS is 1.3 with {CIPHER}, but nghttp, which cannot be told, has AES-256. reqwest is built without TLS here. curl is measured over TLS where requests share a connection: the second on one in the clear ends with its exit code 16 (curl 7.88), from nghttpd too."));
-    draft.done(session, &["h2load", "curl", "nghttp"])
+    contention(&mut report, &testbed);
+    report.note("hyper and reqwest have windows of 16 MiB, h2load and nghttp of 1 GiB, curl and fullbore their defaults.");
+    report.note(format!("TLS is 1.3 with {CIPHER}, but nghttp, which cannot be told, has AES-256. reqwest is built without TLS here. curl is measured over TLS where requests share a connection: the second on one in the clear ends with its exit code 16 (curl 7.88), from nghttpd too."));
+    report.finish(cx, &["h2load", "curl", "nghttp"])
 }
 
-fn contention(draft: &mut Draft, hall: &Hall<'_>) {
+fn contention(report: &mut Report, testbed: &Testbed<'_>) {
     let name = "contention: 12 bytes";
-    if !hall.session.measures(name) {
+    if !testbed.cx.measures(name) {
         return;
     }
     let mut table = Table::new([
@@ -191,13 +191,13 @@ fn contention(draft: &mut Draft, hall: &Hall<'_>) {
         let load = Load {
             bytes: 12,
             at_once: tasks,
-            requests: scaled(hall.session, SMALL_REQUESTS, tasks),
+            requests: scaled(testbed.cx, SMALL_REQUESTS, tasks),
             secure: false,
             workers: 2,
         };
         let all = measure_all(
-            draft,
-            hall,
+            report,
+            testbed,
             &format!("{name}, {tasks} tasks"),
             &Program::LIBRARIES,
             load,
@@ -207,17 +207,17 @@ fn contention(draft: &mut Draft, hall: &Hall<'_>) {
             table.row([tasks.to_string(), client, rate, cpu, of_client, of_connection]);
         }
     }
-    draft.say("### Many tasks on one connection");
-    draft.say(
+    report.paragraph("## Many tasks on one connection");
+    report.paragraph(
         "Requests for 12 bytes on one cleartext connection, from so many tasks on tokio's multi-thread runtime with two workers, \
          each task one request after another; the server shares one of the two cores.",
     );
-    draft.table(&table);
+    report.table(&table);
 }
 
 /// In a quick run a tenth, but one for each at once.
-fn scaled(session: &Session, requests: u64, at_once: u64) -> u64 {
-    if session.quick {
+fn scaled(cx: &Context, requests: u64, at_once: u64) -> u64 {
+    if cx.options.quick {
         (requests / 10).max(at_once)
     } else {
         requests
@@ -225,65 +225,65 @@ fn scaled(session: &Session, requests: u64, at_once: u64) -> u64 {
 }
 
 fn measure_all(
-    draft: &mut Draft,
-    hall: &Hall<'_>,
+    report: &mut Report,
+    testbed: &Testbed<'_>,
     name: &str,
     programs: &[Program],
     load: Load,
 ) -> Vec<Series<Sample>> {
     let able = programs.iter().copied().filter(|program| program.can(load));
-    let contenders = able.map(|program| {
+    let candidates = able.map(|program| {
         let mut server = None;
         let measure = move || {
             // One for each client, so that none meets another's leavings.
             let started = match server.take() {
                 Some(started) => started,
-                None => hall.start(Kind::Memory, load.secure)?,
+                None => testbed.start(Kind::Memory, load.secure)?,
             };
-            let sample = sample(hall.session, &started, program, load)?;
+            let sample = sample(testbed.cx, &started, program, load)?;
             server = Some(started);
             Ok(sample)
         };
         match program.ours() {
-            true => Contender::ours(program.name(), measure),
-            false => Contender::peer(program.name(), measure),
+            true => Candidate::ours(program.name(), measure),
+            false => Candidate::peer(program.name(), measure),
         }
     });
-    let all = hold(hall.session.runs, contenders.collect());
+    let all = compare(testbed.cx.options.runs, candidates.collect());
     let tried = all
         .iter()
-        .filter(|series| !matches!(series.fault, Some(Fault::Missing(_))));
+        .filter(|series| !matches!(series.error, Some(Error::Missing(_))));
     let transport = if load.secure { "TLS" } else { "cleartext" };
-    draft.note_faults(&format!("{name}, {transport}"), tried);
+    report.note_errors(&format!("{name}, {transport}"), tried);
     all
 }
 
-fn sample(session: &Session, server: &Server<'_>, program: Program, load: Load) -> Result<Sample, Fault> {
-    let mut command = command(session, server, program, load)?;
-    let said = match load.workers {
+fn sample(cx: &Context, server: &Server<'_>, program: Program, load: Load) -> Result<Sample, Error> {
+    let mut command = command(cx, server, program, load)?;
+    let output = match load.workers {
         1 => server.run_beside(&mut command, LIMIT)?,
-        _ => process::run(&session.janitor, &mut command, session.limit(LIMIT)?)?,
+        _ => process::run(&cx.reaper, &mut command, cx.limit(LIMIT)?)?,
     };
     let seconds = match program {
-        Program::Fullbore | Program::FullboreConnection | Program::Hyper | Program::Reqwest => said
+        Program::Fullbore | Program::FullboreConnection | Program::Hyper | Program::Reqwest => output
             .stdout
             .trim()
             .parse()
-            .map_err(|_| Fault::Output(program.name().to_owned(), said.stdout.clone()))?,
-        Program::H2load => peers::h2loads_lines(&said.stdout, load.requests)?,
+            .map_err(|_| Error::Output(program.name().to_owned(), output.stdout.clone()))?,
+        Program::H2load => peers::h2loads_lines(&output.stdout, load.requests)?,
         // They tell no total of many: the whole process, as its processor time is.
-        Program::Curl | Program::Nghttp => said.wall.as_secs_f64(),
+        Program::Curl | Program::Nghttp => output.wall.as_secs_f64(),
     };
     Ok(Sample {
         seconds,
-        cpu: said.cpu.as_secs_f64(),
+        cpu: output.cpu.as_secs_f64(),
     })
 }
 
-fn command(session: &Session, server: &Server<'_>, program: Program, load: Load) -> Result<Command, Fault> {
+fn command(cx: &Context, server: &Server<'_>, program: Program, load: Load) -> Result<Command, Error> {
     let url = server.url(load.bytes);
     let library = |name: &str| {
-        let mut command = part::command("client")?;
+        let mut command = worker::command("client")?;
         command.args([name, &url]);
         command.args(["--bytes", &load.bytes.to_string()]);
         command.args(["--requests", &load.requests.to_string()]);
@@ -308,7 +308,7 @@ fn command(session: &Session, server: &Server<'_>, program: Program, load: Load)
             Ok(command)
         }
         Program::Curl => {
-            let list = session.folder("clients")?.join("curl");
+            let list = cx.folder("clients")?.join("curl");
             write_list(&list, &url, load.requests)?;
             let mut command = Command::new("curl");
             command.args(["--silent", "--show-error", "--fail", "--no-progress-meter"]);
@@ -332,7 +332,7 @@ fn command(session: &Session, server: &Server<'_>, program: Program, load: Load)
     }
 }
 
-fn write_list(list: &Path, url: &str, requests: u64) -> Result<(), Fault> {
+fn write_list(list: &Path, url: &str, requests: u64) -> Result<(), Error> {
     let write = |list: &Path| {
         let mut file = std::io::BufWriter::new(File::create(list)?);
         for _ in 0..requests {
@@ -340,7 +340,7 @@ fn write_list(list: &Path, url: &str, requests: u64) -> Result<(), Fault> {
         }
         file.flush()
     };
-    write(list).map_err(|error| Fault::File(list.to_owned(), error))
+    write(list).map_err(|error| Error::File(list.to_owned(), error))
 }
 
 fn row(load: Load, one: &Series<Sample>, all: &[Series<Sample>]) -> [String; 7] {
@@ -349,12 +349,12 @@ fn row(load: Load, one: &Series<Sample>, all: &[Series<Sample>]) -> [String; 7] 
     let ratio = |own: Program| {
         series(all, own.name())
             .filter(|own| own.name != one.name)
-            .and_then(|own| times_as_much(own, one, |sample| sample.cpu))
+            .and_then(|own| ratio_of(own, one, |sample| sample.cpu))
             .map_or("-".to_owned(), |spread| spread.text(2))
     };
     let bulk = load.bytes >= KIB_64;
-    let rate = match (&one.fault, bulk) {
-        (Some(Fault::Missing(_)), _) => "not installed".to_owned(),
+    let rate = match (&one.error, bulk) {
+        (Some(Error::Missing(_)), _) => "not installed".to_owned(),
         (_, true) => one.cell(0, |sample| requests * megabytes / sample.seconds),
         (_, false) => one.cell(0, |sample| requests / sample.seconds),
     };

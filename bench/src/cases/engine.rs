@@ -4,15 +4,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Case, Draft, Section};
-use crate::contest::{Contender, hold};
+use super::{Case, Report, Section};
+use crate::comparison::{Candidate, compare};
+use crate::context::Context;
 use crate::engine::{SHAPES, Shape};
-use crate::fault::Fault;
+use crate::error::Error;
 use crate::markdown::Table;
-use crate::part;
 use crate::peers::callgrind::{self, Profile};
 use crate::process;
-use crate::session::Session;
+use crate::worker;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const MEASURE_SECONDS: f64 = 1.0;
@@ -41,10 +41,10 @@ struct Costs {
     server: Cost,
 }
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let mut draft = Draft::new(Case::Engine, "The engine alone");
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let mut report = Report::new(Case::Engine, "The engine alone");
     let mut kept = Kept::read()?;
-    draft.say(
+    report.paragraph(
         "A client and a server of `fullbore-proto` in one thread, which hand each other octets in memory: no sockets, no runtime. \
          The time is that of both ends together, with a copy of all octets between them; instructions (callgrind) and heap \
          allocations are each end's own, of its engine alone: the copy, and making the heads that are sent, are left out. The \
@@ -63,10 +63,10 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         "server",
     ]);
     let mut profiles = Vec::new();
-    for shape in SHAPES.iter().filter(|shape| session.measures(shape.name)) {
-        let rate = rate(session, shape, &mut draft);
-        let (costs, profile) = costs(session, shape)?;
-        let difference = kept.judge(shape.name, &costs, &mut draft);
+    for shape in SHAPES.iter().filter(|shape| cx.measures(shape.name)) {
+        let rate = rate(cx, shape, &mut report);
+        let (costs, profile) = costs(cx, shape)?;
+        let difference = kept.judge(shape.name, &costs, &mut report);
         let bytes = shape.bytes as f64 / 1e6;
         let digits = |figure: f64| if figure < 1e4 { 2 } else { 0 };
         let number = |figure: f64| format!("{figure:.*}", digits(figure));
@@ -91,17 +91,17 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             profiles.push((shape, profile));
         }
     }
-    draft.table(&table);
+    report.table(&table);
     for (shape, profile) in &profiles {
-        draft.say(&format!("### Where they go: {}", shape.name));
-        draft.say("Instructions a request, of both ends together: in each function itself, and with those that it calls.");
-        draft.table(&functions(profile, 2 * shape.requests));
+        report.paragraph(&format!("## Where they go: {}", shape.name));
+        report.paragraph("Instructions a request, of both ends together: in each function itself, and with those that it calls.");
+        report.table(&functions(profile, 2 * shape.requests));
     }
-    if session.keep {
+    if cx.options.keep {
         kept.write()?;
     }
-    draft.note("instructions are of the second half of a run that is twice as long as another, less the other: what comes before the first request, and with it, is in neither.");
-    draft.done(session, &["valgrind", "rustc"])
+    report.note("instructions are of the second half of a run that is twice as long as another, less the other: what comes before the first request, and with it, is in neither.");
+    report.finish(cx, &["valgrind", "rustc"])
 }
 
 /// What one run of the part printed.
@@ -111,14 +111,14 @@ struct Ran {
     heap: [f64; 4],
 }
 
-fn ran(session: &Session, mut command: std::process::Command) -> Result<Ran, Fault> {
-    let said = process::run(&session.janitor, &mut command, session.limit(LIMIT)?)?;
-    match said.figures().as_slice() {
+fn ran(cx: &Context, mut command: std::process::Command) -> Result<Ran, Error> {
+    let output = process::run(&cx.reaper, &mut command, cx.limit(LIMIT)?)?;
+    match output.figures().as_slice() {
         &[seconds, a, b, c, d] => Ok(Ran {
             seconds,
             heap: [a, b, c, d],
         }),
-        _ => Err(Fault::Output("the engine's run".to_owned(), said.stdout)),
+        _ => Err(Error::Output("the engine's run".to_owned(), output.stdout)),
     }
 }
 
@@ -135,10 +135,10 @@ fn arguments(
 }
 
 /// Requests a second, by the wall.
-struct Rate(crate::contest::Series<f64>);
+struct Rate(crate::comparison::Series<f64>);
 
-fn rate(session: &Session, shape: &Shape, draft: &mut Draft) -> Rate {
-    let wanted = if session.quick {
+fn rate(cx: &Context, shape: &Shape, report: &mut Report) -> Rate {
+    let wanted = if cx.options.quick {
         QUICK_SECONDS
     } else {
         MEASURE_SECONDS
@@ -148,8 +148,8 @@ fn rate(session: &Session, shape: &Shape, draft: &mut Draft) -> Rate {
     let measure = || {
         let run = |requests| {
             ran(
-                session,
-                arguments(part::command("engine")?, shape, shape.at_once, requests),
+                cx,
+                arguments(worker::command("engine")?, shape, shape.at_once, requests),
             )
         };
         if !std::mem::replace(&mut scaled, true) {
@@ -158,27 +158,31 @@ fn rate(session: &Session, shape: &Shape, draft: &mut Draft) -> Rate {
         }
         Ok(requests as f64 / run(requests)?.seconds)
     };
-    let all = hold(session.runs, vec![Contender::ours("engine", measure)]);
-    draft.note_faults(shape.name, &all);
-    // `hold` gives a series for each contender.
-    Rate(all.into_iter().next().unwrap_or_else(|| crate::contest::Series {
-        name: "engine".to_owned(),
-        ours: true,
-        samples: Vec::new(),
-        fault: None,
-    }))
+    let all = compare(cx.options.runs, vec![Candidate::ours("engine", measure)]);
+    report.note_errors(shape.name, &all);
+    // `hold` gives a series for each candidate.
+    Rate(
+        all.into_iter()
+            .next()
+            .unwrap_or_else(|| crate::comparison::Series {
+                name: "engine".to_owned(),
+                ours: true,
+                samples: Vec::new(),
+                error: None,
+            }),
+    )
 }
 
 /// What is counted, and the profile of the longer run.
-fn costs(session: &Session, shape: &Shape) -> Result<(Costs, Profile), Fault> {
+fn costs(cx: &Context, shape: &Shape) -> Result<(Costs, Profile), Error> {
     let requests = shape.requests as f64;
     let counted = ran(
-        session,
-        arguments(part::counted("engine")?, shape, shape.requests, shape.requests),
+        cx,
+        arguments(worker::counted("engine")?, shape, shape.requests, shape.requests),
     )?;
     let profile = |requests| {
-        let command = arguments(part::command("engine")?, shape, 0, requests);
-        callgrind::run(session, &command, &[CLIENT, SERVER, OUTSIDE])
+        let command = arguments(worker::command("engine")?, shape, 0, requests);
+        callgrind::run(cx, &command, &[CLIENT, SERVER, OUTSIDE])
     };
     let (once, twice) = (profile(shape.requests)?, profile(2 * shape.requests)?);
     let instructions = |function| twice.of(function).saturating_sub(once.of(function)) as f64 / requests;
@@ -196,7 +200,7 @@ fn costs(session: &Session, shape: &Shape) -> Result<(Costs, Profile), Fault> {
         },
     };
     if costs.client.instructions == 0.0 || costs.server.instructions == 0.0 {
-        return Err(Fault::Output(
+        return Err(Error::Output(
             "callgrind".to_owned(),
             "no instructions in the engine's turns".to_owned(),
         ));
@@ -246,18 +250,18 @@ const HEAD: &str = "# What a request costs in the engine alone: instructions und
     # the server's. `fullbore-bench engine` holds its counts against these; with --keep it writes them.\n";
 
 impl Kept {
-    fn read() -> Result<Self, Fault> {
+    fn read() -> Result<Self, Error> {
         let file = PathBuf::from(KEPT);
         let rows = match std::fs::read_to_string(&file) {
             Ok(text) => rows(&text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Fault::File(file, error)),
+            Err(error) => return Err(Error::File(file, error)),
         };
         Ok(Self { file, rows })
     }
 
     /// The difference of the instructions as a cell; says, and makes the run fail, when they or the allocations grew.
-    fn judge(&self, name: &str, now: &Costs, draft: &mut Draft) -> String {
+    fn judge(&self, name: &str, now: &Costs, report: &mut Report) -> String {
         let Some((_, then)) = self.rows.iter().find(|(kept, _)| kept == name) else {
             return "-".to_owned();
         };
@@ -270,8 +274,8 @@ impl Kept {
         let allocations = change(&|cost| cost.allocations);
         for (what, change) in [("instructions", instructions), ("allocations", allocations)] {
             if change > NOTABLE {
-                draft.sound = false;
-                draft.complain(format!(
+                report.ok = false;
+                report.warn(format!(
                     "{name}: {:.1} % more {what} than were kept.",
                     change * 100.0
                 ));
@@ -287,8 +291,8 @@ impl Kept {
         }
     }
 
-    fn write(&self) -> Result<(), Fault> {
-        std::fs::write(&self.file, text(&self.rows)).map_err(|error| Fault::File(self.file.clone(), error))
+    fn write(&self) -> Result<(), Error> {
+        std::fs::write(&self.file, text(&self.rows)).map_err(|error| Error::File(self.file.clone(), error))
     }
 }
 
@@ -367,22 +371,22 @@ mod tests {
 
     #[test]
     fn more_by_two_per_cent_is_said_and_less_is_not() {
-        for (now, sound) in [
+        for (now, ok) in [
             (costs(101.0, 2.0), true),
             (costs(103.0, 2.0), false),
             (costs(100.0, 2.1), false),
         ] {
-            let mut draft = Draft::new(Case::Engine, "");
-            kept(costs(100.0, 2.0)).judge("one", &now, &mut draft);
-            assert_eq!(draft.sound, sound, "{now:?}");
-            assert_eq!(draft.notes.is_empty(), sound, "{now:?}");
+            let mut report = Report::new(Case::Engine, "");
+            kept(costs(100.0, 2.0)).judge("one", &now, &mut report);
+            assert_eq!(report.ok, ok, "{now:?}");
+            assert_eq!(report.notes.is_empty(), ok, "{now:?}");
         }
     }
 
     #[test]
     fn an_allocation_where_there_was_none_is_said() {
-        let mut draft = Draft::new(Case::Engine, "");
-        kept(costs(100.0, 0.0)).judge("one", &costs(100.0, 0.5), &mut draft);
-        assert!(!draft.sound);
+        let mut report = Report::new(Case::Engine, "");
+        kept(costs(100.0, 0.0)).judge("one", &costs(100.0, 0.5), &mut report);
+        assert!(!report.ok);
     }
 }

@@ -3,15 +3,15 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Case, Draft, Section, series};
-use crate::contest::{Contender, Series, hold};
-use crate::fault::Fault;
-use crate::fullbore::port;
+use super::{Case, Report, Section, series};
+use crate::comparison::{Candidate, Series, compare};
+use crate::context::Context;
+use crate::error::Error;
 use crate::markdown::Table;
-use crate::part::{self, Flooded};
 use crate::process::{self, Lines, Running};
-use crate::session::Session;
+use crate::program::{self, port};
 use crate::stats::Spread;
+use crate::worker::{self, Flooded};
 
 const FRAMES: u64 = 200_000;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ struct Whole {
     cpu: Duration,
 }
 
-/// What came of one response: whole, or what the client said when it ended it.
+/// What came of one response: whole, or what the client output when it ended it.
 type Sample = Result<Whole, String>;
 
 /// The flooding server, until it is dropped.
@@ -39,8 +39,8 @@ struct Server<'a> {
     port: u16,
 }
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let mut draft = Draft::new(Case::Flood, "A flood of one-byte DATA frames");
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let mut report = Report::new(Case::Flood, "A flood of one-byte DATA frames");
     let mut table = Table::new([
         "writes of the server",
         "client",
@@ -53,17 +53,17 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     ]);
     let mut refusals = Vec::new();
     for (writes, flags) in [("one a frame", ["--each"].as_slice()), ("all at once", &[])] {
-        let server = serve(session, flags)?;
-        let contenders = CLIENTS.map(|name| {
+        let server = serve(cx, flags)?;
+        let candidates = CLIENTS.map(|name| {
             let server = &server;
-            let measure = move || measure(session, server, name);
+            let measure = move || measure(cx, server, name);
             match name.starts_with("fullbore") {
-                true => Contender::ours(name, measure),
-                false => Contender::peer(name, measure),
+                true => Candidate::ours(name, measure),
+                false => Candidate::peer(name, measure),
             }
         });
-        let all = hold(session.runs, contenders.into());
-        draft.note_faults(writes, &all);
+        let all = compare(cx.options.runs, candidates.into());
+        report.note_errors(writes, &all);
         let nghttp = series(&all, "nghttp");
         for series in &all {
             let spread = |digits, figure: &dyn Fn(&Whole) -> f64| {
@@ -88,17 +88,17 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             refusals.extend(refused.map(|why| format!("{writes}: {} ended it: {why}.", series.name)));
         }
     }
-    draft.say(
+    report.paragraph(
         "One response of 200,000 DATA frames of one byte, as the client's windows allow, from a server that writes each \
          frame by itself (TCP_NODELAY) or as many as the windows allow at once: how many WINDOW_UPDATE frames the client \
          sent from its preface on, what they came to for each 16 KiB of bodies, how many of them followed on the last \
          DATA frame (which the server keeps back until a PING behind the one before was answered and 50 ms are over), and the \
          client's own processor time with the kernel's for it. Figures are of the responses that came to their end.",
     );
-    draft.table(&table);
-    refusals.into_iter().for_each(|refusal| draft.note(refusal));
-    draft.note("`fullbore get --discard`, `nghttp --null-out`, `curl --http2-prior-knowledge -o /dev/null` and reqwest 0.12 with its defaults; processor time of the whole process from its start.");
-    draft.done(session, &["curl", "nghttp"])
+    report.table(&table);
+    refusals.into_iter().for_each(|refusal| report.note(refusal));
+    report.note("`fullbore get --discard`, `nghttp --null-out`, `curl --http2-prior-knowledge -o /dev/null` and reqwest 0.12 with its defaults; processor time of the whole process from its start.");
+    report.finish(cx, &["curl", "nghttp"])
 }
 
 /// The responses that came to their end.
@@ -127,10 +127,10 @@ fn ratio(own: &Series<Sample>, peer: &Series<Sample>) -> Option<Spread> {
     Spread::of(&ratios)
 }
 
-fn serve<'a>(session: &'a Session, flags: &[&str]) -> Result<Server<'a>, Fault> {
-    let mut command = part::command("flood")?;
+fn serve<'a>(cx: &'a Context, flags: &[&str]) -> Result<Server<'a>, Error> {
+    let mut command = worker::command("flood")?;
     command.args(["--frames", &FRAMES.to_string()]).args(flags);
-    let (running, lines) = Running::talking(&session.janitor, &mut command)?;
+    let (running, lines) = Running::with_lines(&cx.reaper, &mut command)?;
     let port = port(&lines.after("listening on ", LIMIT)?)?;
     Ok(Server {
         _running: running,
@@ -139,31 +139,31 @@ fn serve<'a>(session: &'a Session, flags: &[&str]) -> Result<Server<'a>, Fault> 
     })
 }
 
-fn measure(session: &Session, server: &Server<'_>, client: &str) -> Result<Sample, Fault> {
-    let mut command = command(session, client)?;
+fn measure(cx: &Context, server: &Server<'_>, client: &str) -> Result<Sample, Error> {
+    let mut command = command(cx, client)?;
     command.arg(format!("http://127.0.0.1:{}/", server.port));
-    let said = process::run(&session.janitor, &mut command, session.limit(LIMIT)?);
-    let unexpected = |why: &str| Fault::Output("the flooding server".to_owned(), why.to_owned());
+    let output = process::run(&cx.reaper, &mut command, cx.limit(LIMIT)?);
+    let unexpected = |why: &str| Error::Output("the flooding server".to_owned(), why.to_owned());
     let line = server.lines.next(TOLD).ok_or_else(|| unexpected("nothing"))?;
     let flooded = Flooded::parse(&line).ok_or_else(|| unexpected(&line))?;
-    let refusal = match said {
-        Ok(said) if flooded.sent == FRAMES => {
+    let refusal = match output {
+        Ok(output) if flooded.sent == FRAMES => {
             return Ok(Ok(Whole {
                 flooded,
-                cpu: said.cpu,
+                cpu: output.cpu,
             }));
         }
-        Ok(_) => format!("it took {} frames and said nothing", flooded.sent),
-        Err(Fault::Failed(_, why)) => why,
-        Err(fault) => return Err(fault),
+        Ok(_) => format!("it took {} frames and output nothing", flooded.sent),
+        Err(Error::Failed(_, why)) => why,
+        Err(error) => return Err(error),
     };
     match client.starts_with("fullbore") {
-        true => Err(Fault::Failed(client.to_owned(), refusal)),
+        true => Err(Error::Failed(client.to_owned(), refusal)),
         false => Ok(Err(refusal)),
     }
 }
 
-fn command(session: &Session, client: &str) -> Result<Command, Fault> {
+fn command(cx: &Context, client: &str) -> Result<Command, Error> {
     Ok(match client {
         "nghttp" => {
             let mut command = Command::new("nghttp");
@@ -181,9 +181,9 @@ fn command(session: &Session, client: &str) -> Result<Command, Fault> {
             ]);
             command
         }
-        "reqwest" => part::command("once")?,
+        "reqwest" => worker::command("fetch")?,
         _ => {
-            let mut command = session.fullbore.command("get");
+            let mut command = program::command(cx, "get");
             command.arg("--discard");
             command
         }

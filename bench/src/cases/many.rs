@@ -5,18 +5,18 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Case, Draft, RATE, Section};
-use crate::contest::{Contender, hold, times_as_fast};
-use crate::fault::Fault;
-use crate::fullbore::LongPath;
+use super::{Case, RATE, Report, Section};
+use crate::comparison::{Candidate, compare, speedup};
+use crate::context::{Context, make_file};
+use crate::error::Error;
 use crate::markdown::Table;
 use crate::peers;
-use crate::session::{Session, make_file};
+use crate::program::{self, LinkOptions};
 
 const FILES: u32 = 10_000;
 const FILE_BYTES: u64 = 10_000;
 const BYTES: u64 = FILES as u64 * FILE_BYTES;
-const PATH: LongPath = LongPath {
+const PATH: LinkOptions = LinkOptions {
     rtt_ms: 100,
     gigabit: true,
 };
@@ -40,20 +40,20 @@ struct Lists {
     config: PathBuf,
 }
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let folder = session.folder("many")?;
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let folder = cx.folder("many")?;
     for number in 0..FILES {
         make_file(&folder.join(format!("f{number}")), FILE_BYTES)?;
     }
-    let mut draft = Draft::new(Case::Many, "Many small files over a long path");
+    let mut report = Report::new(Case::Many, "Many small files over a long path");
     let all_at_once = ["--max-streams", "10000"];
-    let serve = session.fullbore.serve(session, &folder, &all_at_once)?;
-    let serve_tls = session.fullbore.serve_tls(session, &folder, &all_at_once)?;
-    let mut skipped = |fault: Fault| draft.complain(format!("Skipped: {fault}."));
-    let nghttpd = peers::nghttpd(session, &folder, &["-m10000".to_owned()]).map_err(&mut skipped);
+    let serve = program::serve(cx, &folder, &all_at_once)?;
+    let serve_tls = program::serve_tls(cx, &folder, &all_at_once)?;
+    let mut skipped = |error: Error| report.warn(format!("Skipped: {error}."));
+    let nghttpd = peers::nghttpd(cx, &folder, &["-m10000".to_owned()]).map_err(&mut skipped);
     let hundred = ["-m100".to_owned()];
-    let nghttpd_100 = peers::nghttpd(session, &folder, &hundred).map_err(&mut skipped);
-    let nghttpd_100_tls = peers::nghttpd_tls(session, &folder, &hundred).map_err(&mut skipped);
+    let nghttpd_100 = peers::nghttpd(cx, &folder, &hundred).map_err(&mut skipped);
+    let nghttpd_100_tls = peers::nghttpd_tls(cx, &folder, &hundred).map_err(&mut skipped);
     let rows = [
         row("fullbore serve", 10_000, false, Some(serve.port)),
         row(
@@ -88,10 +88,10 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     ]);
     for row in rows {
         let Some(port) = row.port else { continue };
-        let link = session.fullbore.link(session, port, PATH)?;
-        let lists = lists(session, &row, link.port)?;
-        let all = hold(session.runs, contenders(session, &row, &lists));
-        draft.note_faults(&format!("{}, {} streams", row.server, row.streams), &all);
+        let link = program::link(cx, port, PATH)?;
+        let lists = lists(cx, &row, link.port)?;
+        let all = compare(cx.options.runs, candidates(cx, &row, &lists));
+        report.note_errors(&format!("{}, {} streams", row.server, row.streams), &all);
         for series in &all {
             let ratio = all.first().filter(|own| own.name != series.name);
             table.row([
@@ -101,22 +101,22 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
                 series.cell(2, |seconds| *seconds),
                 series.cell(1, |seconds| 100.0 * limit / seconds),
                 ratio
-                    .and_then(|own| times_as_fast(own, series))
+                    .and_then(|own| speedup(own, series))
                     .map_or("-".to_owned(), |spread| spread.text(2)),
             ]);
         }
     }
-    draft.say(&format!(
+    report.paragraph(&format!(
         "10,000 files of 10,000 bytes over 100 ms and 1 Gbit/s, from servers that allow 10,000 streams at once on a \
          connection, and from ones that allow 100. The limit is one round trip and the bodies at the link's rate: {limit:.2} s. \
          100 streams of 10,000 bytes a round trip are 10 MB/s on one connection whatever its windows, so that 100 \
          round trips, 10 s, pass; `fullbore get` opens up to eight connections then, as the others do only when told to."
     ));
-    draft.table(&table);
-    draft.note("`fullbore get -i list --discard` at its defaults; `h2load -n10000 -c1 -m10000 -w30 -W30 -i list` (`-m100` where the server allows 100); `curl --parallel --parallel-max 300`, 300 being the most that curl before 8.16 takes.");
-    draft.note("curl is measured over TLS only: on one cleartext connection curl 7.88.1 ended all transfers but the first with `Error in the HTTP2 framing layer` (exit code 16), from fullbore serve, and failed with the same code from nghttpd.");
-    draft.note("The clocks are fullbore's `totals.seconds`, h2load's `finished in` and, as curl tells no total, curl's whole process. Over TLS the handshake is in all three, and in the limit it is not.");
-    draft.done(session, &["h2load", "curl", "nghttpd"])
+    report.table(&table);
+    report.note("`fullbore get -i list --discard` at its defaults; `h2load -n10000 -c1 -m10000 -w30 -W30 -i list` (`-m100` where the server allows 100); `curl --parallel --parallel-max 300`, 300 being the most that curl before 8.16 takes.");
+    report.note("curl is measured over TLS only: on one cleartext connection curl 7.88.1 ended all transfers but the first with `Error in the HTTP2 framing layer` (exit code 16), from fullbore serve, and failed with the same code from nghttpd.");
+    report.note("The clocks are fullbore's `totals.seconds`, h2load's `finished in` and, as curl tells no total, curl's whole process. Over TLS the handshake is in all three, and in the limit it is not.");
+    report.finish(cx, &["h2load", "curl", "nghttpd"])
 }
 
 fn row(server: &'static str, streams: u32, secure: bool, port: Option<u16>) -> Row {
@@ -128,34 +128,28 @@ fn row(server: &'static str, streams: u32, secure: bool, port: Option<u16>) -> R
     }
 }
 
-fn contenders<'a>(session: &'a Session, row: &Row, lists: &'a Lists) -> Vec<Contender<'a, f64>> {
-    let get = |more: &'static [&'static str]| {
-        move || {
-            session
-                .fullbore
-                .get_list(session, &lists.urls, BYTES, more, LIMIT)
-        }
-    };
-    let mut contenders = vec![Contender::ours("fullbore get", get(&[]))];
+fn candidates<'a>(cx: &'a Context, row: &Row, lists: &'a Lists) -> Vec<Candidate<'a, f64>> {
+    let get = |more: &'static [&'static str]| move || program::get_list(cx, &lists.urls, BYTES, more, LIMIT);
+    let mut candidates = vec![Candidate::ours("fullbore get", get(&[]))];
     if row.streams < FILES {
-        let one = Contender::ours("fullbore get --connections 1", get(&["--connections", "1"]));
-        contenders.push(one);
+        let one = Candidate::ours("fullbore get --connections 1", get(&["--connections", "1"]));
+        candidates.push(one);
     }
     let at_once = row.streams;
-    contenders.push(Contender::peer("h2load", move || {
-        peers::h2load(session, &lists.urls, FILES, at_once, LIMIT)
+    candidates.push(Candidate::peer("h2load", move || {
+        peers::h2load(cx, &lists.urls, FILES, at_once, LIMIT)
     }));
     if row.secure {
-        contenders.push(Contender::peer("curl", || {
-            peers::curl_many(session, &lists.config, CURL_AT_ONCE, LIMIT)
+        candidates.push(Candidate::peer("curl", || {
+            peers::curl_many(cx, &lists.config, CURL_AT_ONCE, LIMIT)
         }));
     }
-    contenders
+    candidates
 }
 
 /// The files with the URLs of a server behind the link at `port`.
-fn lists(session: &Session, row: &Row, port: u16) -> Result<Lists, Fault> {
-    let folder = session.folder("many-lists")?;
+fn lists(cx: &Context, row: &Row, port: u16) -> Result<Lists, Error> {
+    let folder = cx.folder("many-lists")?;
     let scheme = if row.secure { "https" } else { "http" };
     let urls = write(&folder.join("list"), &|number, text| {
         let _ = writeln!(text, "{scheme}://127.0.0.1:{port}/f{number}");
@@ -170,9 +164,9 @@ fn lists(session: &Session, row: &Row, port: u16) -> Result<Lists, Fault> {
 }
 
 /// A file with a line or more for each of the files to fetch.
-fn write(file: &Path, line: &dyn Fn(u32, &mut String)) -> Result<PathBuf, Fault> {
+fn write(file: &Path, line: &dyn Fn(u32, &mut String)) -> Result<PathBuf, Error> {
     let mut text = String::new();
     (0..FILES).for_each(|number| line(number, &mut text));
-    std::fs::write(file, text).map_err(|error| Fault::File(file.to_owned(), error))?;
+    std::fs::write(file, text).map_err(|error| Error::File(file.to_owned(), error))?;
     Ok(file.to_owned())
 }

@@ -1,12 +1,12 @@
 //! What a server keeps: after 100,000 responses of 64 KiB and as many uploads, on one connection; for 10,000 connections
 //! that rest; and how often it allocates for a response, by its size.
 
-use super::{Case, Draft, Section};
-use crate::fault::Fault;
+use super::{Case, Report, Section};
+use crate::context::Context;
+use crate::error::Error;
 use crate::heap::Heap;
 use crate::markdown::Table;
-use crate::peers::servers::{Hall, Kind, Load, Server};
-use crate::session::Session;
+use crate::peers::servers::{Kind, Load, Server, Testbed};
 use std::time::Duration;
 
 const KIB_64: u64 = 64 << 10;
@@ -22,17 +22,17 @@ const QUICK_CONNECTIONS: u32 = 1_000;
 const MOST_GROWTH_KIB: f64 = 1_024.0;
 const MOST_IDLE_KIB: f64 = 8.0;
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let mut draft = Draft::new(Case::Memory, "What a server keeps");
-    let hall = Hall::new(session, "memory", &[12, KIB_64, MIB, MIB_16])?;
-    draft.say(
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let mut report = Report::new(Case::Memory, "What a server keeps");
+    let testbed = Testbed::new(cx, "memory", &[12, KIB_64, MIB, MIB_16])?;
+    report.paragraph(
         "Servers of one thread. `RSS` is what the system says of the process; `live heap` is what a counting allocator says, in a \
          program of its own that runs the same server. fullbore from memory and hyper run the same handler.",
     );
-    growth(&mut draft, &hall);
-    idle(&mut draft, &hall);
-    allocations(&mut draft, &hall);
-    draft.done(session, &["h2load", "nghttpd", "h2o", "nginx", "go"])
+    growth(&mut report, &testbed);
+    idle(&mut report, &testbed);
+    allocations(&mut report, &testbed);
+    report.finish(cx, &["h2load", "nghttpd", "h2o", "nginx", "go"])
 }
 
 /// Memory in KiB at two moments.
@@ -42,8 +42,12 @@ struct Grown {
     live: Option<[f64; 2]>,
 }
 
-fn growth(draft: &mut Draft, hall: &Hall<'_>) {
-    let marks = if hall.session.quick { QUICK_MARKS } else { MARKS };
+fn growth(report: &mut Report, testbed: &Testbed<'_>) {
+    let marks = if testbed.cx.options.quick {
+        QUICK_MARKS
+    } else {
+        MARKS
+    };
     let [first, last] = marks;
     let mut table = Table::new([
         "bodies of 64 KiB",
@@ -58,7 +62,7 @@ fn growth(draft: &mut Draft, hall: &Hall<'_>) {
     ]);
     let mut any = false;
     for (way, upload) in [("responses", false), ("uploads", true)] {
-        if !hall.session.measures(&format!("growth: {way}")) {
+        if !testbed.cx.measures(&format!("growth: {way}")) {
             continue;
         }
         any = true;
@@ -71,9 +75,9 @@ fn growth(draft: &mut Draft, hall: &Hall<'_>) {
                 };
                 let transport = if secure { "TLS" } else { "cleartext" };
                 let row = format!("{way}, {transport}");
-                if let Some(grown) = told(draft, &row, kind, grown(hall, kind, secure, upload, marks)) {
+                if let Some(grown) = told(report, &row, kind, grown(testbed, kind, secure, upload, marks)) {
                     judge(
-                        draft,
+                        report,
                         kind,
                         &format!("{row}: RSS grew by"),
                         difference(grown.rss),
@@ -85,23 +89,29 @@ fn growth(draft: &mut Draft, hall: &Hall<'_>) {
         }
     }
     if any {
-        draft.say(&format!("### After {last} responses and uploads"));
-        draft.say(
+        report.paragraph(&format!("## After {last} responses and uploads"));
+        report.paragraph(
             "One client on one connection asks for 64 KiB, or sends as much, again and again, and the server's memory is looked at \
              while the connection stays open. Asked of fullbore: that RSS grows by no more than 1,024 KiB between the two.",
         );
-        draft.table(&table);
+        report.table(&table);
     }
 }
 
-fn grown(hall: &Hall<'_>, kind: Kind, secure: bool, upload: bool, marks: [u64; 2]) -> Result<Grown, Fault> {
-    let server = hall.start(kind, secure)?;
+fn grown(
+    testbed: &Testbed<'_>,
+    kind: Kind,
+    secure: bool,
+    upload: bool,
+    marks: [u64; 2],
+) -> Result<Grown, Error> {
+    let server = testbed.start(kind, secure)?;
     let rss = server.at_marks(KIB_64, upload, marks, || Ok(rss(&server)))?;
     drop(server);
     let live = match counts(kind) {
         false => None,
         true => {
-            let server = hall.start_counted(kind, secure)?;
+            let server = testbed.start_counted(kind, secure)?;
             Some(server.at_marks(KIB_64, upload, marks, || live(&server))?)
         }
     };
@@ -135,38 +145,38 @@ struct Idle {
     live: Option<f64>,
 }
 
-fn idle(draft: &mut Draft, hall: &Hall<'_>) {
-    if !hall.session.measures("idle") {
+fn idle(report: &mut Report, testbed: &Testbed<'_>) {
+    if !testbed.cx.measures("idle") {
         return;
     }
-    let connections = if hall.session.quick {
+    let connections = if testbed.cx.options.quick {
         QUICK_CONNECTIONS
     } else {
         CONNECTIONS
     };
     let mut table = Table::new(["server", "RSS a connection, KiB", "live heap a connection, KiB"]);
     for kind in Kind::SERVERS {
-        let Some(idle) = told(draft, "idle", kind, rested(hall, kind, connections)) else {
+        let Some(idle) = told(report, "idle", kind, rested(testbed, kind, connections)) else {
             continue;
         };
-        judge(draft, kind, "an idle connection takes", idle.rss, MOST_IDLE_KIB);
+        judge(report, kind, "an idle connection takes", idle.rss, MOST_IDLE_KIB);
         table.row([
             kind.name().to_owned(),
             format!("{:.2}", idle.rss),
             idle.live.map_or("-".to_owned(), |live| format!("{live:.2}")),
         ]);
     }
-    draft.say(&format!("### {connections} idle connections"));
-    draft.say(
+    report.paragraph(&format!("## {connections} idle connections"));
+    report.paragraph(
         "Cleartext connections that made one request of 12 bytes each and then rested for three seconds: what the server's memory grew \
          by, for each. The kernel's own is not in it. Asked of fullbore: no more than 8 KiB.",
     );
-    draft.table(&table);
+    report.table(&table);
 }
 
-fn rested(hall: &Hall<'_>, kind: Kind, connections: u32) -> Result<Idle, Fault> {
+fn rested(testbed: &Testbed<'_>, kind: Kind, connections: u32) -> Result<Idle, Error> {
     let each = |before: f64, after: f64| (after - before) / f64::from(connections);
-    let server = hall.start(kind, false)?;
+    let server = testbed.start(kind, false)?;
     // One connection comes before, so that what a server does once is not counted.
     server.raw(12, 10)?;
     let before = rss(&server);
@@ -175,7 +185,7 @@ fn rested(hall: &Hall<'_>, kind: Kind, connections: u32) -> Result<Idle, Fault> 
     let counted = match counts(kind) {
         false => None,
         true => {
-            let server = hall.start_counted(kind, false)?;
+            let server = testbed.start_counted(kind, false)?;
             server.raw(12, 10)?;
             let before = live(&server)?;
             let after = server.with_idle(connections, || live(&server))?;
@@ -188,8 +198,8 @@ fn rested(hall: &Hall<'_>, kind: Kind, connections: u32) -> Result<Idle, Fault> 
     })
 }
 
-fn allocations(draft: &mut Draft, hall: &Hall<'_>) {
-    if !hall.session.measures("allocations") {
+fn allocations(report: &mut Report, testbed: &Testbed<'_>) {
+    if !testbed.cx.measures("allocations") {
         return;
     }
     let mut table = Table::new([
@@ -208,8 +218,8 @@ fn allocations(draft: &mut Draft, hall: &Hall<'_>) {
         for secure in [false, true] {
             let transport = if secure { "TLS" } else { "cleartext" };
             for kind in [Kind::Files, Kind::Memory, Kind::Hyper] {
-                let allocated = allocated(hall, kind, secure, bytes, requests);
-                if let Some(heap) = told(draft, &format!("allocations, {name}"), kind, allocated) {
+                let allocated = allocated(testbed, kind, secure, bytes, requests);
+                if let Some(heap) = told(report, &format!("allocations, {name}"), kind, allocated) {
                     table.row([
                         name.to_owned(),
                         transport.to_owned(),
@@ -221,17 +231,23 @@ fn allocations(draft: &mut Draft, hall: &Hall<'_>) {
             }
         }
     }
-    draft.say("### Allocations");
-    draft.say(
+    report.paragraph("## Allocations");
+    report.paragraph(
         "What each server allocates for a response, with the runtime and TLS under it, 32 at once on one connection. Files up \
          to 64 KiB are answered from memory that is kept, longer ones are opened; rustls allocates for each record.",
     );
-    draft.table(&table);
+    report.table(&table);
 }
 
 /// What a load allocates that is twice as long, less what the shorter one does: the connection's own is in both.
-fn allocated(hall: &Hall<'_>, kind: Kind, secure: bool, bytes: u64, requests: u64) -> Result<Heap, Fault> {
-    let server = hall.start_counted(kind, secure)?;
+fn allocated(
+    testbed: &Testbed<'_>,
+    kind: Kind,
+    secure: bool,
+    bytes: u64,
+    requests: u64,
+) -> Result<Heap, Error> {
+    let server = testbed.start_counted(kind, secure)?;
     let load = Load {
         requests,
         connections: 1,
@@ -266,7 +282,7 @@ fn rss(server: &Server<'_>) -> f64 {
     server.memory().unwrap_or(0) as f64 / 1024.0
 }
 
-fn live(server: &Server<'_>) -> Result<f64, Fault> {
+fn live(server: &Server<'_>) -> Result<f64, Error> {
     Ok(server.heap()?.live as f64 / 1024.0)
 }
 
@@ -275,14 +291,14 @@ fn difference([first, last]: [f64; 2]) -> f64 {
 }
 
 /// What was measured; a note where it was not.
-fn told<T>(draft: &mut Draft, row: &str, kind: Kind, taken: Result<T, Fault>) -> Option<T> {
+fn told<T>(report: &mut Report, row: &str, kind: Kind, taken: Result<T, Error>) -> Option<T> {
     match taken {
         Ok(figure) => Some(figure),
-        Err(fault) => {
+        Err(error) => {
             // Of those that are not installed the line of versions says so.
-            if !matches!(fault, Fault::Missing(_)) {
-                draft.sound &= !kind.ours();
-                draft.complain(format!("{row}: {}: {fault}.", kind.name()));
+            if !matches!(error, Error::Missing(_)) {
+                report.ok &= !kind.ours();
+                report.warn(format!("{row}: {}: {error}.", kind.name()));
             }
             None
         }
@@ -290,9 +306,9 @@ fn told<T>(draft: &mut Draft, row: &str, kind: Kind, taken: Result<T, Fault>) ->
 }
 
 /// Says when fullbore does not do what is asked of it.
-fn judge(draft: &mut Draft, kind: Kind, what: &str, figure: f64, most: f64) {
+fn judge(report: &mut Report, kind: Kind, what: &str, figure: f64, most: f64) {
     if kind.ours() && figure > most {
-        draft.complain(format!(
+        report.warn(format!(
             "{}: {what} {figure:.1} KiB, more than {most:.0} KiB.",
             kind.name()
         ));
@@ -310,15 +326,15 @@ mod tests {
             (Kind::Files, 8.5, 1),
             (Kind::Hyper, 80.0, 0),
         ] {
-            let mut draft = Draft::new(Case::Memory, "");
+            let mut report = Report::new(Case::Memory, "");
             judge(
-                &mut draft,
+                &mut report,
                 kind,
                 "an idle connection takes",
                 figure,
                 MOST_IDLE_KIB,
             );
-            assert_eq!(draft.notes.len(), notes, "{figure}");
+            assert_eq!(report.notes.len(), notes, "{figure}");
         }
     }
 }

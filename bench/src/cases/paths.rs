@@ -3,21 +3,21 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Case, Draft, MIB, RATE, ROUND_TRIPS, Section, head, series};
-use crate::contest::{Contender, Series, hold, times_as_fast};
-use crate::fault::Fault;
-use crate::fullbore::LongPath;
+use super::{Case, MIB, RATE, ROUND_TRIPS, Report, Section, head, series};
+use crate::comparison::{Candidate, Series, compare, speedup};
+use crate::context::{Context, make_file};
+use crate::error::Error;
 use crate::markdown::Table;
-use crate::part;
 use crate::peers;
 use crate::peers::go::Go;
 use crate::process;
-use crate::session::{Session, make_file};
+use crate::program::{self, LinkOptions};
+use crate::worker;
 
 const BYTES: u64 = 64 * MIB;
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The contenders that a ratio is told of: fullbore's first, then the peer's.
+/// The candidates that a ratio is told of: fullbore's first, then the peer's.
 const RATIOS_DOWN: [(&str, &str); 2] = [
     ("get < serve", "curl < serve"),
     ("get < nghttpd", "curl < nghttpd"),
@@ -31,27 +31,25 @@ struct Ports {
     nginx: Option<u16>,
 }
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let folder = session.folder("paths")?;
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let folder = cx.folder("paths")?;
     let file = folder.join("body");
     make_file(&file, BYTES)?;
-    let mut draft = Draft::new(Case::Paths, "One stream over a long path");
-    let serve = session.fullbore.serve(session, &folder, &[])?;
-    let nghttpd =
-        peers::nghttpd(session, &folder, &[]).map_err(|fault| draft.complain(format!("Skipped: {fault}.")));
-    let nginx_folder = session.folder("paths-nginx")?;
-    let nginx =
-        peers::nginx(session, &nginx_folder).map_err(|fault| draft.complain(format!("Skipped: {fault}.")));
+    let mut report = Report::new(Case::Paths, "One stream over a long path");
+    let serve = program::serve(cx, &folder, &[])?;
+    let nghttpd = peers::nghttpd(cx, &folder, &[]).map_err(|error| report.warn(format!("Skipped: {error}.")));
+    let nginx_folder = cx.folder("paths-nginx")?;
+    let nginx = peers::nginx(cx, &nginx_folder).map_err(|error| report.warn(format!("Skipped: {error}.")));
 
-    let go = Go::build(session).map_err(|fault| draft.complain(format!("Skipped: Go's client: {fault}.")));
+    let go = Go::build(cx).map_err(|error| report.warn(format!("Skipped: Go's client: {error}.")));
 
     let (mut down, mut up) = (None, None);
     for rtt_ms in ROUND_TRIPS {
-        let path = LongPath {
+        let path = LinkOptions {
             rtt_ms,
             gigabit: true,
         };
-        let link = |port: u16| session.fullbore.link(session, port, path);
+        let link = |port: u16| program::link(cx, port, path);
         let serve_link = link(serve.port)?;
         let nghttpd_link = nghttpd
             .as_ref()
@@ -69,8 +67,8 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         let limit = rtt + BYTES as f64 / RATE;
         let bound = 1.5 * rtt + BYTES as f64 / RATE;
 
-        let downloads = hold(session.runs, downloads(session, &ports));
-        draft.note_faults(&format!("{name} down"), &downloads);
+        let downloads = compare(cx.options.runs, downloads(cx, &ports));
+        report.note_errors(&format!("{name} down"), &downloads);
         let own = vec![name.clone(), format!("{limit:.3}")];
         add_row(
             &mut down,
@@ -81,8 +79,8 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             limit,
         );
 
-        let uploads = hold(session.runs, uploads(session, &ports, &file, go.as_ref().ok()));
-        draft.note_faults(&format!("{name} up"), &uploads);
+        let uploads = compare(cx.options.runs, uploads(cx, &ports, &file, go.as_ref().ok()));
+        report.note_errors(&format!("{name} up"), &uploads);
         let own = vec![
             name,
             format!("{limit:.3}"),
@@ -98,88 +96,88 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
         );
     }
 
-    draft.say(
+    report.paragraph(
         "64 MiB on one stream at 1 Gbit/s, in per cent of the limit's speed; the limit is one round trip and the \
          bytes at the link's rate. `get < serve` is `fullbore get` from `fullbore serve`. The last columns tell how \
          many times as fast as curl fullbore was.",
     );
-    down.iter().for_each(|table| draft.table(table));
-    draft.say(
+    down.iter().for_each(|table| report.table(table));
+    report.paragraph(
         "Uploads. No client reaches the limit on a new connection: it knows the server's windows only half a round \
          trip after it connected, and may send 65,535 bytes until then, so an upload takes 1.5 round trips and the \
          bytes at the link's rate (one half for the windows, one half for the bytes, one half for the answer). The \
          column `bound` is that time's speed, in per cent of the limit's too. `open` are uploads on a \
          connection that is open already, by the library and by Go's client: their limit is the limit.",
     );
-    up.iter().for_each(|table| draft.table(table));
-    draft.note("Each program's own clock: curl's `time_total`, nghttp's `responseEnd`, fullbore's `seconds`; of Go's client, net/http at its defaults, the whole process. nghttp has windows of 2^30-1 (`-w30 -W30`); all others their defaults.");
-    draft.done(session, &["curl", "nghttp", "nghttpd", "nginx", "go"])
+    up.iter().for_each(|table| report.table(table));
+    report.note("Each program's own clock: curl's `time_total`, nghttp's `responseEnd`, fullbore's `seconds`; of Go's client, net/http at its defaults, the whole process. nghttp has windows of 2^30-1 (`-w30 -W30`); all others their defaults.");
+    report.finish(cx, &["curl", "nghttp", "nghttpd", "nginx", "go"])
 }
 
-fn downloads<'a>(session: &'a Session, ports: &Ports) -> Vec<Contender<'a, f64>> {
-    let mut contenders = Vec::new();
+fn downloads<'a>(cx: &'a Context, ports: &Ports) -> Vec<Candidate<'a, f64>> {
+    let mut candidates = Vec::new();
     for (server, port) in [("serve", Some(ports.serve)), ("nghttpd", ports.nghttpd)] {
         let Some(port) = port else { continue };
         let url = format!("http://127.0.0.1:{port}/body");
         let urls = [url.clone(), url.clone(), url];
         let [ours, curls, nghttps] = urls;
-        contenders.push(Contender::ours(format!("get < {server}"), move || {
-            session.fullbore.get(session, &ours, BYTES, &[], LIMIT)
+        candidates.push(Candidate::ours(format!("get < {server}"), move || {
+            program::get(cx, &ours, BYTES, &[], LIMIT)
         }));
-        contenders.push(Contender::peer(format!("curl < {server}"), move || {
-            peers::curl_get(session, &curls, BYTES, LIMIT)
+        candidates.push(Candidate::peer(format!("curl < {server}"), move || {
+            peers::curl_get(cx, &curls, BYTES, LIMIT)
         }));
-        contenders.push(Contender::peer(format!("nghttp < {server}"), move || {
-            peers::nghttp(session, &nghttps, &peers::window_flags(30), LIMIT)
+        candidates.push(Candidate::peer(format!("nghttp < {server}"), move || {
+            peers::nghttp(cx, &nghttps, &peers::window_flags(30), LIMIT)
         }));
     }
-    contenders
+    candidates
 }
 
 fn uploads<'a>(
-    session: &'a Session,
+    cx: &'a Context,
     ports: &Ports,
     file: &'a Path,
     go: Option<&'a Go>,
-) -> Vec<Contender<'a, f64>> {
-    let mut contenders = Vec::new();
+) -> Vec<Candidate<'a, f64>> {
+    let mut candidates = Vec::new();
     for (server, port) in [("serve", Some(ports.serve)), ("nginx", ports.nginx)] {
         let Some(port) = port else { continue };
         let url = format!("http://127.0.0.1:{port}/upload");
         let (curls, gos) = (url.clone(), url.clone());
-        contenders.push(Contender::ours(format!("put > {server}"), move || {
-            session.fullbore.put(session, file, &url, LIMIT)
+        candidates.push(Candidate::ours(format!("put > {server}"), move || {
+            program::put(cx, file, &url, LIMIT)
         }));
-        contenders.push(Contender::peer(format!("curl > {server}"), move || {
-            peers::curl_put(session, file, &curls, BYTES, LIMIT)
+        candidates.push(Candidate::peer(format!("curl > {server}"), move || {
+            peers::curl_put(cx, file, &curls, BYTES, LIMIT)
         }));
         if let Some(go) = go {
-            contenders.push(Contender::peer(format!("Go > {server}"), move || {
-                go.put(session, file, &gos, LIMIT)
+            candidates.push(Candidate::peer(format!("Go > {server}"), move || {
+                go.put(cx, file, &gos, LIMIT)
             }));
         }
     }
     let url = format!("http://127.0.0.1:{}/upload", ports.serve);
     let gos = url.clone();
-    contenders.push(Contender::ours("fullbore > serve, open", move || {
-        again(session, &url, LIMIT)
+    candidates.push(Candidate::ours("fullbore > serve, open", move || {
+        again(cx, &url, LIMIT)
     }));
     if let Some(go) = go {
-        contenders.push(Contender::peer("Go > serve, open", move || {
-            go.put_again(session, file, &gos, LIMIT)
+        candidates.push(Candidate::peer("Go > serve, open", move || {
+            go.put_again(cx, file, &gos, LIMIT)
         }));
     }
-    contenders
+    candidates
 }
 
 /// An upload by the library on a connection that is open already; the seconds of that request.
-fn again(session: &Session, url: &str, limit: Duration) -> Result<f64, Fault> {
-    let mut command = part::command("again")?;
+fn again(cx: &Context, url: &str, limit: Duration) -> Result<f64, Error> {
+    let mut command = worker::command("upload")?;
     command.args([url, "--bytes", &BYTES.to_string()]);
-    let said = process::run(&session.janitor, &mut command, session.limit(limit)?)?;
-    let line = said.stdout.trim();
+    let output = process::run(&cx.reaper, &mut command, cx.limit(limit)?)?;
+    let line = output.stdout.trim();
     line.parse()
-        .map_err(|_| Fault::Output("fullbore-bench part again".to_owned(), line.to_owned()))
+        .map_err(|_| Error::Output("fullbore-bench part again".to_owned(), line.to_owned()))
 }
 
 /// Adds a row, and makes the table for the first.
@@ -207,7 +205,7 @@ fn add_row(
     row.extend(
         known
             .iter()
-            .map(|(ours, peer)| times_as_fast(ours, peer).map_or("-".to_owned(), |spread| spread.text(2))),
+            .map(|(ours, peer)| speedup(ours, peer).map_or("-".to_owned(), |spread| spread.text(2))),
     );
     table.row(row);
 }

@@ -4,14 +4,15 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Case, Draft, MIB, Section};
-use crate::contest::{Contender, Series, hold, times_as_much};
-use crate::fault::Fault;
+use super::{Case, MIB, Report, Section};
+use crate::comparison::{Candidate, Series, compare, ratio_of};
+use crate::context::{Context, make_file};
+use crate::error::Error;
 use crate::markdown::Table;
-use crate::part;
 use crate::peers::java::{Client, Java};
 use crate::process;
-use crate::session::{Session, make_file};
+use crate::program;
+use crate::worker;
 
 const BYTES: u64 = 65_536;
 const WINDOWS: [(&str, u64); 2] = [("65,535 B", 65_535), ("16 MiB", 16 * MIB)];
@@ -35,13 +36,13 @@ struct Entry {
     secure: bool,
 }
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let folder = session.folder("responses")?;
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let folder = cx.folder("responses")?;
     make_file(&folder.join("body"), BYTES)?;
-    let mut draft = Draft::new(Case::Responses, "64 KiB responses");
-    let clear = session.fullbore.serve(session, &folder, &[])?;
-    let tls = session.fullbore.serve_tls(session, &folder, &[])?;
-    let java = Java::build(session).map_err(|fault| draft.complain(format!("Without Java: {fault}.")));
+    let mut report = Report::new(Case::Responses, "64 KiB responses");
+    let clear = program::serve(cx, &folder, &[])?;
+    let tls = program::serve_tls(cx, &folder, &[])?;
+    let java = Java::build(cx).map_err(|error| report.warn(format!("Without Java: {error}.")));
     let urls = [
         format!("http://127.0.0.1:{}/body", clear.port),
         format!("https://127.0.0.1:{}/body", tls.port),
@@ -60,25 +61,25 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
     for at_once in AT_ONCE {
         let load = Load { at_once };
         let mut entries = Vec::new();
-        let mut contenders = Vec::new();
+        let mut candidates = Vec::new();
         for (window, bytes) in WINDOWS {
             for (secure, url) in [(false, clear_url), (true, tls_url)] {
-                let mut add = |client: &'static str, contender| {
+                let mut add = |client: &'static str, candidate| {
                     entries.push(Entry {
                         client,
                         window,
                         secure,
                     });
-                    contenders.push(contender);
+                    candidates.push(candidate);
                 };
                 add(
                     "fullbore",
-                    Contender::ours("fullbore", move || load.part(session, "fullbore", url, bytes)),
+                    Candidate::ours("fullbore", move || load.part(cx, "fullbore", url, bytes)),
                 );
                 if !secure {
                     add(
                         "reqwest",
-                        Contender::peer("reqwest", move || load.part(session, "reqwest", url, bytes)),
+                        Candidate::peer("reqwest", move || load.part(cx, "reqwest", url, bytes)),
                     );
                 }
                 let Ok(java) = &java else { continue };
@@ -88,15 +89,15 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
                     }
                     add(
                         client.name(),
-                        Contender::peer(client.name(), move || {
-                            load.measure(session, java.command(client), url, bytes, JAVA_WARM_UP_MS)
+                        Candidate::peer(client.name(), move || {
+                            load.measure(cx, java.command(client), url, bytes, JAVA_WARM_UP_MS)
                         }),
                     );
                 }
             }
         }
-        let all = hold(session.runs, contenders);
-        draft.note_faults(&format!("{at_once} at once"), &all);
+        let all = compare(cx.options.runs, candidates);
+        report.note_errors(&format!("{at_once} at once"), &all);
         for (entry, series) in entries.iter().zip(&all) {
             let own = entries.iter().zip(&all).find(|(own, _)| {
                 own.client == "fullbore" && own.window == entry.window && own.secure == entry.secure
@@ -104,17 +105,17 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             table.row(row(at_once, entry, series, own.map(|(_, own)| own)));
         }
     }
-    draft.say(
+    report.paragraph(
         "Responses of 65,536 bytes from `fullbore serve` on one connection over loopback, one request after another or 16 \
          at once: requests a second over three seconds, after one of warming up (six in Java), and how long the middle one took. \
          The window is the stream's and the connection's.",
     );
-    draft.table(&table);
-    draft.note("The JDK's HttpClient does not speak HTTP/2 in the clear by prior knowledge and is measured over TLS; OkHttp's window is 16 MiB and cannot be set; AsyncHttpClient's connection window is HTTP/2's own 65,535 bytes raised by as much as its setting says.");
+    report.table(&table);
+    report.note("The JDK's HttpClient does not speak HTTP/2 in the clear by prior knowledge and is measured over TLS; OkHttp's window is 16 MiB and cannot be set; AsyncHttpClient's connection window is HTTP/2's own 65,535 bytes raised by as much as its setting says.");
     if let Ok(java) = &java {
-        draft.note(java.versions());
+        report.note(java.versions());
     }
-    draft.done(session, &["java"])
+    report.finish(cx, &["java"])
 }
 
 fn row(at_once: u32, entry: &Entry, series: &Series<Sample>, own: Option<&Series<Sample>>) -> [String; 7] {
@@ -128,7 +129,7 @@ fn row(at_once: u32, entry: &Entry, series: &Series<Sample>, own: Option<&Series
         series.cell(0, |one| one.a_second),
         series.cell(0, |one| one.median_micros),
         ratio
-            .and_then(|own| times_as_much(own, series, |one| one.a_second))
+            .and_then(|own| ratio_of(own, series, |one| one.a_second))
             .map_or("-".to_owned(), |spread| spread.text(2)),
     ]
 }
@@ -140,21 +141,21 @@ struct Load {
 }
 
 impl Load {
-    fn part(self, session: &Session, library: &str, url: &str, window: u64) -> Result<Sample, Fault> {
-        let mut command = part::command("load")?;
+    fn part(self, cx: &Context, library: &str, url: &str, window: u64) -> Result<Sample, Error> {
+        let mut command = worker::command("load")?;
         command.arg(library);
-        self.measure(session, command, url, window, WARM_UP_MS)
+        self.measure(cx, command, url, window, WARM_UP_MS)
     }
 
     /// The arguments are the same for the programs in Java.
     fn measure(
         self,
-        session: &Session,
+        cx: &Context,
         command: Command,
         url: &str,
         window: u64,
         warm_up_ms: u64,
-    ) -> Result<Sample, Fault> {
+    ) -> Result<Sample, Error> {
         let mut command = command;
         command.arg(url);
         for (name, value) in [
@@ -166,8 +167,8 @@ impl Load {
         ] {
             command.args([name, &value.to_string()]);
         }
-        let said = process::run(&session.janitor, &mut command, session.limit(LIMIT)?)?;
-        let words: Vec<f64> = said
+        let output = process::run(&cx.reaper, &mut command, cx.limit(LIMIT)?)?;
+        let words: Vec<f64> = output
             .stdout
             .split_whitespace()
             .filter_map(|word| word.parse().ok())
@@ -177,7 +178,7 @@ impl Load {
                 a_second,
                 median_micros,
             }),
-            _ => Err(Fault::Output("the client".to_owned(), said.stdout)),
+            _ => Err(Error::Output("the client".to_owned(), output.stdout)),
         }
     }
 }

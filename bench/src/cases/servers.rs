@@ -12,12 +12,12 @@ mod uploads;
 use std::thread;
 use std::time::Duration;
 
-use super::{Case, Draft, Section, series};
-use crate::contest::{Contender, Series, hold, times_as_much};
-use crate::fault::Fault;
+use super::{Case, Report, Section, series};
+use crate::comparison::{Candidate, Series, compare, ratio_of};
+use crate::context::Context;
+use crate::error::Error;
 use crate::markdown::Table;
-use crate::peers::servers::{Hall, Kind, Load, Server};
-use crate::session::Session;
+use crate::peers::servers::{Kind, Load, Server, Testbed};
 
 const KIB_64: u64 = 64 << 10;
 const GIB: u64 = 1 << 30;
@@ -82,16 +82,16 @@ struct Sample {
     peak_memory: f64,
 }
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let mut draft = Draft::new(Case::Servers, "Servers on one core");
-    let hall = Hall::new(session, "servers", &[12, 10_000, KIB_64, GIB])?;
-    draft.say(
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let mut report = Report::new(Case::Servers, "Servers on one core");
+    let testbed = Testbed::new(cx, "servers", &[12, 10_000, KIB_64, GIB])?;
+    report.paragraph(
         "One server thread on one core and h2load on another: bodies of so many bytes over so many connections x streams \
          each, with windows of 1 GiB where no others are named. The processor time is the server's, with the kernel's for \
          it; ratios are of that time for a request, `fullbore serve` (files) and fullbore's handler from memory to each \
          server, so less than 1 is less time. A MB is 10^6 bytes of bodies. Memory is the server's peak since its start.",
     );
-    for shape in SHAPES.iter().filter(|shape| session.measures(shape.name)) {
+    for shape in SHAPES.iter().filter(|shape| cx.measures(shape.name)) {
         let mut table = Table::new([
             "server",
             "transport",
@@ -107,23 +107,22 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             "memory ÷ it",
         ]);
         for secure in [false, true] {
-            measure_all(&mut draft, &hall, shape, secure, &mut table);
+            measure_all(&mut report, &testbed, shape, secure, &mut table);
         }
-        draft.say(&format!("### {}", shape.name));
-        draft.table(&table);
+        report.paragraph(&format!("## {}", shape.name));
+        report.table(&table);
     }
-    uploads::run(&mut draft, &hall);
-    latency::run(&mut draft, &hall);
-    calls::run(&mut draft, &hall);
-    records::run(&mut draft, &hall);
-    instructions::run(&mut draft, &hall);
-    draft.note("fullbore from memory and hyper run the same handler, on tokio's current thread where nothing else is said, and over TLS with the same rustls configuration; all others send files. hyper's second runtime is tokio's multi-thread one with one worker. Go runs with GOMAXPROCS=1 and its own limit of 250 streams; all others allow 1,000.");
-    draft.note(
-        "TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256; session resumption plays no part.",
-    );
-    draft.note("`plain writes` is the floor: a program that writes as many bytes in 256 KiB writes to one socket, whose reader throws them away; `from a file`, it reads them 256 KiB at a time. hyper with `the same files` runs the service behind `fullbore serve`.");
-    draft.done(
-        session,
+    uploads::run(&mut report, &testbed);
+    latency::run(&mut report, &testbed);
+    calls::run(&mut report, &testbed);
+    records::run(&mut report, &testbed);
+    instructions::run(&mut report, &testbed);
+    report.note("fullbore from memory and hyper run the same handler, on tokio's current thread where nothing else is output, and over TLS with the same rustls configuration; all others send files. hyper's second runtime is tokio's multi-thread one with one worker. Go runs with GOMAXPROCS=1 and its own limit of 250 streams; all others allow 1,000.");
+    report
+        .note("TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256; cx resumption plays no part.");
+    report.note("`plain writes` is the floor: a program that writes as many bytes in 256 KiB writes to one socket, whose reader throws them away; `from a file`, it reads them 256 KiB at a time. hyper with `the same files` runs the service behind `fullbore serve`.");
+    report.finish(
+        cx,
         &["h2load", "nghttpd", "h2o", "nginx", "go", "strace", "valgrind"],
     )
 }
@@ -133,15 +132,15 @@ fn transport(secure: bool) -> &'static str {
 }
 
 /// A figure that is taken once: `None` when it could not be, which the section says then.
-fn each<T>(draft: &mut Draft, name: &str, kind: Kind, secure: bool, taken: Result<T, Fault>) -> Option<T> {
+fn each<T>(report: &mut Report, name: &str, kind: Kind, secure: bool, taken: Result<T, Error>) -> Option<T> {
     match taken {
         Ok(figure) => Some(figure),
-        Err(fault) => {
+        Err(error) => {
             // Of those that are not installed the line of versions says so.
-            if !matches!(fault, Fault::Missing(_)) {
-                draft.sound &= !kind.ours();
-                draft.complain(format!(
-                    "{name}, {}: {}: {fault}.",
+            if !matches!(error, Error::Missing(_)) {
+                report.ok &= !kind.ours();
+                report.warn(format!(
+                    "{name}, {}: {}: {error}.",
                     transport(secure),
                     kind.name()
                 ));
@@ -158,34 +157,34 @@ struct Rows<T> {
 
 impl<T> Rows<T> {
     fn measure(
-        draft: &mut Draft,
-        hall: &Hall<'_>,
+        report: &mut Report,
+        testbed: &Testbed<'_>,
         name: &str,
         kinds: &[Kind],
         secure: bool,
-        take: impl Fn(&Server<'_>) -> Result<T, Fault> + Copy,
+        take: impl Fn(&Server<'_>) -> Result<T, Error> + Copy,
     ) -> Self {
-        let contenders = kinds.iter().map(|&kind| {
+        let candidates = kinds.iter().map(|&kind| {
             let mut started = None;
             let measure = move || {
                 let server = match started.take() {
                     Some(server) => server,
-                    None => hall.start(kind, secure)?,
+                    None => testbed.start(kind, secure)?,
                 };
                 let taken = take(&server)?;
                 started = Some(server);
                 Ok(taken)
             };
             match kind.ours() {
-                true => Contender::ours(kind.name(), measure),
-                false => Contender::peer(kind.name(), measure),
+                true => Candidate::ours(kind.name(), measure),
+                false => Candidate::peer(kind.name(), measure),
             }
         });
-        let all = hold(hall.session.runs, contenders.collect());
+        let all = compare(testbed.cx.options.runs, candidates.collect());
         let tried = all
             .iter()
-            .filter(|series| !matches!(series.fault, Some(Fault::Missing(_))));
-        draft.note_faults(&format!("{name}, {}", transport(secure)), tried);
+            .filter(|series| !matches!(series.error, Some(Error::Missing(_))));
+        report.note_errors(&format!("{name}, {}", transport(secure)), tried);
         Self { all }
     }
 
@@ -198,7 +197,7 @@ impl<T> Rows<T> {
             let ratios = [Kind::Files, Kind::Memory].map(|own| {
                 series(&self.all, own.name())
                     .filter(|own| own.name != one.name)
-                    .and_then(|own| times_as_much(own, one, figure))
+                    .and_then(|own| ratio_of(own, one, figure))
                     .map_or("-".to_owned(), |spread| spread.text(2))
             });
             (one, ratios)
@@ -206,7 +205,7 @@ impl<T> Rows<T> {
     }
 }
 
-fn measure_all(draft: &mut Draft, hall: &Hall<'_>, shape: &Shape, secure: bool, table: &mut Table) {
+fn measure_all(report: &mut Report, testbed: &Testbed<'_>, shape: &Shape, secure: bool, table: &mut Table) {
     let transport = transport(secure);
     let mut kinds = Kind::SERVERS.to_vec();
     if shape.is_bulk() {
@@ -215,25 +214,25 @@ fn measure_all(draft: &mut Draft, hall: &Hall<'_>, shape: &Shape, secure: bool, 
             kinds.extend([Kind::Floor, Kind::FloorFile(shape.load.bytes)]);
         }
     }
-    let contenders = kinds.iter().map(|&kind| {
+    let candidates = kinds.iter().map(|&kind| {
         let mut trial = Trial {
-            hall,
+            testbed,
             kind,
             secure,
             load: shape.load,
             server: None,
         };
         match kind.ours() {
-            true => Contender::ours(kind.name(), move || trial.measure()),
-            false => Contender::peer(kind.name(), move || trial.measure()),
+            true => Candidate::ours(kind.name(), move || trial.measure()),
+            false => Candidate::peer(kind.name(), move || trial.measure()),
         }
     });
-    let all = hold(hall.session.runs, contenders.collect());
+    let all = compare(testbed.cx.options.runs, candidates.collect());
     // Of those that are not installed the rows say so, and the line of versions.
     let tried = all
         .iter()
-        .filter(|series| !matches!(series.fault, Some(Fault::Missing(_))));
-    draft.note_faults(&format!("{}, {transport}", shape.name), tried);
+        .filter(|series| !matches!(series.error, Some(Error::Missing(_))));
+    report.note_errors(&format!("{}, {transport}", shape.name), tried);
     for series in &all {
         table.row(row(shape, transport, series, &all));
     }
@@ -244,11 +243,11 @@ fn row(shape: &Shape, transport: &str, one: &Series<Sample>, all: &[Series<Sampl
     let ratio = |own: Kind| {
         series(all, own.name())
             .filter(|own| own.name != one.name)
-            .and_then(|own| times_as_much(own, one, |sample| sample.cpu))
+            .and_then(|own| ratio_of(own, one, |sample| sample.cpu))
             .map_or("-".to_owned(), |spread| spread.text(2))
     };
-    let rate = match (&one.fault, shape.is_bulk()) {
-        (Some(Fault::Missing(_)), _) => "not installed".to_owned(),
+    let rate = match (&one.error, shape.is_bulk()) {
+        (Some(Error::Missing(_)), _) => "not installed".to_owned(),
         (_, true) => one.cell(0, |sample| sample.a_second * megabytes),
         (_, false) => one.cell(0, |sample| sample.a_second),
     };
@@ -274,7 +273,7 @@ fn row(shape: &Shape, transport: &str, one: &Series<Sample>, all: &[Series<Sampl
 
 /// One server under one load, which starts when it is measured first and then stays.
 struct Trial<'a> {
-    hall: &'a Hall<'a>,
+    testbed: &'a Testbed<'a>,
     kind: Kind,
     secure: bool,
     load: Load,
@@ -282,13 +281,13 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    fn measure(&mut self) -> Result<Sample, Fault> {
+    fn measure(&mut self) -> Result<Sample, Error> {
         let server = match self.server.take() {
             Some(server) => server,
             None => {
-                let server = self.hall.start(self.kind, self.secure)?;
+                let server = self.testbed.start(self.kind, self.secure)?;
                 let seconds = server.load(self.load, LIMIT)?;
-                let wanted = if self.hall.session.quick {
+                let wanted = if self.testbed.cx.options.quick {
                     QUICK_SECONDS
                 } else {
                     MEASURE_SECONDS

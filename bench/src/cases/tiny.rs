@@ -4,17 +4,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Case, Draft, MIB, Section};
-use crate::contest::{Contender, hold};
-use crate::fault::Fault;
-use crate::fullbore::{Frames, LongPath};
+use super::{Case, MIB, Report, Section};
+use crate::comparison::{Candidate, compare};
+use crate::context::{Context, make_file, make_hollow_file};
+use crate::error::Error;
 use crate::markdown::Table;
 use crate::peers::{self, uploads};
-use crate::session::{Session, make_file, make_hollow_file};
+use crate::program::{self, Frames, LinkOptions};
 
 const CURL_BYTES: u64 = 1_000_000_000;
 const PUT_BYTES: u64 = 256 * MIB;
-const PATH: LongPath = LongPath {
+const PATH: LinkOptions = LinkOptions {
     rtt_ms: 0,
     gigabit: false,
 };
@@ -28,77 +28,71 @@ const WINDOWS: [(&str, &str); 4] = [
     ("65536", "65536"),
 ];
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let folder = session.folder("tiny")?;
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let folder = cx.folder("tiny")?;
     let (long, short) = (folder.join("long"), folder.join("short"));
     make_hollow_file(&long, CURL_BYTES)?;
     make_hollow_file(&short, PUT_BYTES)?;
     // nghttpd answers an upload with the file of that name.
     make_file(&folder.join("upload"), 0)?;
-    let mut draft = Draft::new(Case::Tiny, "Tiny DATA frames");
+    let mut report = Report::new(Case::Tiny, "Tiny DATA frames");
     let mut servers = Vec::new();
     for (stream, connection) in WINDOWS {
         let windows = ["--stream-window", stream, "--connection-window", connection];
         servers.push((
             format!("{stream} / {connection}"),
-            session.fullbore.serve(session, &folder, &windows)?,
+            program::serve(cx, &folder, &windows)?,
         ));
     }
-    servers.push((
-        "defaults".to_owned(),
-        session.fullbore.serve(session, &folder, &[])?,
-    ));
-    let nghttpd = peers::nghttpd(session, &folder, &peers::window_flags(16));
-    let nghttpd = nghttpd.map_err(|fault| draft.complain(format!("Skipped: {fault}.")));
+    servers.push(("defaults".to_owned(), program::serve(cx, &folder, &[])?));
+    let nghttpd = peers::nghttpd(cx, &folder, &peers::window_flags(16));
+    let nghttpd = nghttpd.map_err(|error| report.warn(format!("Skipped: {error}.")));
     let behind = servers.last().map_or(0, |(_, server)| server.port);
     let others = [
-        ("nginx", peers::nginx(session, &session.folder("tiny-nginx")?)),
-        (
-            "lighttpd",
-            uploads::lighttpd(session, &session.folder("tiny-lighttpd")?),
-        ),
+        ("nginx", peers::nginx(cx, &cx.folder("tiny-nginx")?)),
+        ("lighttpd", uploads::lighttpd(cx, &cx.folder("tiny-lighttpd")?)),
         (
             "haproxy before serve",
-            uploads::haproxy(session, &session.folder("tiny-haproxy")?, behind),
+            uploads::haproxy(cx, &cx.folder("tiny-haproxy")?, behind),
         ),
     ];
     let mut takers = Vec::new();
     for (name, server) in others {
         match server {
             Ok(server) => takers.push((name, server)),
-            Err(fault) => draft.complain(format!("Skipped: {fault}.")),
+            Err(error) => report.warn(format!("Skipped: {error}.")),
         }
     }
 
     let (long, short) = (long.as_path(), short.as_path());
-    let mut contenders = Vec::new();
+    let mut candidates = Vec::new();
     for (windows, server) in &servers {
-        contenders.push(Contender::ours(format!("curl, 1 GB > serve, {windows}"), || {
-            counted(session, server.port, CURL_BYTES, &|url| curl(session, long, url))
+        candidates.push(Candidate::ours(format!("curl, 1 GB > serve, {windows}"), || {
+            counted(cx, server.port, CURL_BYTES, &|url| curl(cx, long, url))
         }));
     }
     if let Some((windows, server)) = servers.first() {
-        contenders.push(Contender::ours(
+        candidates.push(Candidate::ours(
             format!("put, 256 MiB > serve, {windows}"),
-            || counted(session, server.port, PUT_BYTES, &|url| put(session, short, url)),
+            || counted(cx, server.port, PUT_BYTES, &|url| put(cx, short, url)),
         ));
     }
     if let Ok(server) = &nghttpd {
-        contenders.push(Contender::ours("put, 256 MiB > nghttpd, 65535 / 65535", || {
-            counted(session, server.port, PUT_BYTES, &|url| put(session, short, url))
+        candidates.push(Candidate::ours("put, 256 MiB > nghttpd, 65535 / 65535", || {
+            counted(cx, server.port, PUT_BYTES, &|url| put(cx, short, url))
         }));
-        contenders.push(Contender::peer("curl, 1 GB > nghttpd, 65535 / 65535", || {
-            counted(session, server.port, CURL_BYTES, &|url| curl(session, long, url))
+        candidates.push(Candidate::peer("curl, 1 GB > nghttpd, 65535 / 65535", || {
+            counted(cx, server.port, CURL_BYTES, &|url| curl(cx, long, url))
         }));
     }
     for (name, server) in &takers {
-        contenders.push(Contender::ours(
+        candidates.push(Candidate::ours(
             format!("put, 256 MiB > {name}, its own windows"),
-            || counted(session, server.port, PUT_BYTES, &|url| put(session, short, url)),
+            || counted(cx, server.port, PUT_BYTES, &|url| put(cx, short, url)),
         ));
     }
-    let all = hold(session.runs, contenders);
-    draft.note_faults("upload", &all);
+    let all = compare(cx.options.runs, candidates);
+    report.note_errors("upload", &all);
 
     let mut table = Table::new([
         "upload > server, stream / connection window",
@@ -120,39 +114,39 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             series.cell(0, |frames| frames.data_bytes as f64 / frames.data.max(1) as f64),
         ]);
     }
-    draft.say(
+    report.paragraph(
         "Uploads on one stream with no delay and no limit of rate: the DATA frames of fewer than 100 bytes (an empty \
          last one counts), all DATA frames, and the longest run of small ones. Against a window of 65,535 a \
          sender with a buffer of 65,536 has a byte left over each time; a server that refills frame by frame lets \
          that grow into nothing but tiny frames.",
     );
-    draft.table(&table);
-    draft.done(session, &["curl", "nghttpd", "nginx", "lighttpd", "haproxy"])
+    report.table(&table);
+    report.finish(cx, &["curl", "nghttpd", "nginx", "lighttpd", "haproxy"])
 }
 
-fn curl(session: &Session, file: &Path, url: &str) -> Result<f64, Fault> {
-    peers::curl_put(session, file, url, CURL_BYTES, LIMIT)
+fn curl(cx: &Context, file: &Path, url: &str) -> Result<f64, Error> {
+    peers::curl_put(cx, file, url, CURL_BYTES, LIMIT)
 }
 
-fn put(session: &Session, file: &Path, url: &str) -> Result<f64, Fault> {
-    session.fullbore.put(session, file, url, LIMIT)
+fn put(cx: &Context, file: &Path, url: &str) -> Result<f64, Error> {
+    program::put(cx, file, url, LIMIT)
 }
 
 /// The frames that an upload sent to the server at `port`.
 fn counted(
-    session: &Session,
+    cx: &Context,
     port: u16,
     bytes: u64,
-    upload: &dyn Fn(&str) -> Result<f64, Fault>,
-) -> Result<Frames, Fault> {
-    let link = session.fullbore.counting_link(session, port, PATH)?;
+    upload: &dyn Fn(&str) -> Result<f64, Error>,
+) -> Result<Frames, Error> {
+    let link = program::counting_link(cx, port, PATH)?;
     upload(&format!("http://127.0.0.1:{}/upload", link.port))?;
     let frames = link.counted()?.to_server;
     match frames.data_bytes == bytes {
         true => Ok(frames),
         false => {
             let why = format!("{} bytes of DATA, not {bytes}", frames.data_bytes);
-            Err(Fault::Output("fullbore link".to_owned(), why))
+            Err(Error::Output("fullbore link".to_owned(), why))
         }
     }
 }

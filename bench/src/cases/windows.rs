@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Case, Draft, MIB, RATE, ROUND_TRIPS, Section};
-use crate::contest::{Contender, hold};
-use crate::fault::Fault;
-use crate::fullbore::LongPath;
+use super::{Case, MIB, RATE, ROUND_TRIPS, Report, Section};
+use crate::comparison::{Candidate, compare};
+use crate::context::{Context, make_hollow_file};
+use crate::error::Error;
 use crate::markdown::Table;
 use crate::peers;
-use crate::session::{Session, make_hollow_file};
+use crate::program::{self, LinkOptions};
 use crate::simulate;
 
 /// Each window by name, in bytes, and as the power of two that nghttp takes (which is a byte less).
@@ -24,11 +24,11 @@ const SECONDS: f64 = 1.5;
 const FEWEST_WINDOWS: u64 = 32;
 const LIMIT: Duration = Duration::from_secs(30);
 
-pub(super) fn run(session: &Session) -> Result<Section, Fault> {
-    let folder = session.folder("windows")?;
+pub(super) fn run(cx: &Context) -> Result<Section, Error> {
+    let folder = cx.folder("windows")?;
     let file = folder.join("body");
-    let mut draft = Draft::new(Case::Windows, "Fixed windows over a long path");
-    let serve = session.fullbore.serve(session, &folder, &[])?;
+    let mut report = Report::new(Case::Windows, "Fixed windows over a long path");
+    let serve = program::serve(cx, &folder, &[])?;
     let mut table = Table::new([
         "window",
         "round trip",
@@ -46,10 +46,10 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             let rtt = f64::from(rtt_ms) / 1000.0;
             let bytes = bytes_for(window, rtt);
             make_hollow_file(&file, bytes)?;
-            let link = session.fullbore.link(
-                session,
+            let link = program::link(
+                cx,
                 serve.port,
-                LongPath {
+                LinkOptions {
                     rtt_ms,
                     gigabit: true,
                 },
@@ -57,18 +57,16 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             let url = format!("http://127.0.0.1:{}/body", link.port);
             let text = window.to_string();
             let windows = ["--stream-window", &text, "--connection-window", &text];
-            let all = hold(
-                session.runs,
+            let all = compare(
+                cx.options.runs,
                 vec![
-                    Contender::ours("get", || {
-                        session.fullbore.get(session, &url, bytes, &windows, LIMIT)
-                    }),
-                    Contender::peer("nghttp", || {
-                        peers::nghttp(session, &url, &peers::window_flags(bits), LIMIT)
+                    Candidate::ours("get", || program::get(cx, &url, bytes, &windows, LIMIT)),
+                    Candidate::peer("nghttp", || {
+                        peers::nghttp(cx, &url, &peers::window_flags(bits), LIMIT)
                     }),
                 ],
             );
-            draft.note_faults(&format!("{name} at {rtt_ms} ms"), &all);
+            report.note_errors(&format!("{name} at {rtt_ms} ms"), &all);
             let limit = seconds_for(window, rtt, bytes);
             let speed = window as f64 / rtt;
             let mut row = vec![
@@ -86,7 +84,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             );
             row.push(simulated(window, rtt_ms, bytes).map_or_else(
                 || {
-                    draft.complain(format!("{name} at {rtt_ms} ms: the simulation came to no end."));
+                    report.warn(format!("{name} at {rtt_ms} ms: the simulation came to no end."));
                     "failed".to_owned()
                 },
                 |seconds| format!("{:.1}", 100.0 * limit / seconds),
@@ -98,7 +96,7 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
             table.row(row);
         }
     }
-    draft.say(
+    report.paragraph(
         "A download from `fullbore serve` at 1 Gbit/s with a window that does not move, the same for the stream and \
          for the connection. The limit is the lesser of the link's rate and window ÷ RTT. `limit, s` is the time of \
          the whole transfer if all credit returned at once: RTT + bytes ÷ rate where the link is the limit, else a \
@@ -106,10 +104,10 @@ pub(super) fn run(session: &Session) -> Result<Section, Fault> {
          of that limit's speed; `simulated` is the engine alone, client and server, over the same path on a virtual clock. A receiver that returns credit in pieces of q bytes can reach window ÷ (RTT + q ÷ rate) \
          at the most.",
     );
-    draft.table(&table);
-    draft.note("nghttp has windows of 2^16-1, 2^22-1 and 2^24-1 bytes (`-w`, `-W`) and refills them when half is used up; fullbore when a thirty-second is (2,048 bytes at least), once it knows that the path waits for the window. Each program's own clock: nghttp's `responseEnd`, fullbore's `seconds`.");
-    draft.note("Over 1 ms, 65,535 bytes cross the link in half the round trip. What is missing there is what four processes on two cores take to be woken and to get a core, some 0.15 ms for each round trip: of the simulation, which has none of it, nearly nothing is. The link delivers in packets of a fiftieth of a round trip; as long as it was a fifth, it took ten of a hundred more by itself.");
-    draft.done(session, &["nghttp"])
+    report.table(&table);
+    report.note("nghttp has windows of 2^16-1, 2^22-1 and 2^24-1 bytes (`-w`, `-W`) and refills them when half is used up; fullbore when a thirty-second is (2,048 bytes at least), once it knows that the path waits for the window. Each program's own clock: nghttp's `responseEnd`, fullbore's `seconds`.");
+    report.note("Over 1 ms, 65,535 bytes cross the link in half the round trip. What is missing there is what four processes on two cores take to be woken and to get a core, some 0.15 ms for each round trip: of the simulation, which has none of it, nearly nothing is. The link delivers in packets of a fiftieth of a round trip; as long as it was a fifth, it took ten of a hundred more by itself.");
+    report.finish(cx, &["nghttp"])
 }
 
 /// The seconds of the same transfer through the engine alone.

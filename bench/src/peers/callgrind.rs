@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::unexpected;
-use crate::fault::Fault;
+use crate::context::Context;
+use crate::error::Error;
 use crate::process;
-use crate::session::Session;
 
 /// callgrind runs a program some fifty times as slowly.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -32,12 +32,12 @@ impl Profile {
 
 /// Runs a program under callgrind. Whenever it enters or leaves a function whose name has one of these patterns,
 /// counting begins or ends.
-pub(crate) fn run(session: &Session, program: &Command, toggles: &[&str]) -> Result<Profile, Fault> {
-    let file = session.folder("callgrind")?.join("out");
+pub(crate) fn run(cx: &Context, program: &Command, toggles: &[&str]) -> Result<Profile, Error> {
+    let file = cx.folder("callgrind")?.join("out");
     let mut command = under(&file);
     command.args(toggles.iter().map(|name| format!("--toggle-collect={name}")));
     command.arg(program.get_program()).args(program.get_args());
-    process::run(&session.janitor, &mut command, session.limit(LIMIT)?)?;
+    process::run(&cx.reaper, &mut command, cx.limit(LIMIT)?)?;
     let annotated = |inclusive: &str| {
         let mut command = Command::new("callgrind_annotate");
         command.args([
@@ -45,8 +45,8 @@ pub(crate) fn run(session: &Session, program: &Command, toggles: &[&str]) -> Res
             "--auto=no",
             &format!("--inclusive={inclusive}"),
         ]);
-        let said = process::run(&session.janitor, command.arg(&file), session.limit(LIMIT)?)?;
-        functions(&said.stdout, inclusive == "yes")
+        let output = process::run(&cx.reaper, command.arg(&file), cx.limit(LIMIT)?)?;
+        functions(&output.stdout, inclusive == "yes")
     };
     Ok(Profile {
         own: annotated("no")?,
@@ -63,8 +63,8 @@ pub(crate) fn under(file: &Path) -> Command {
 }
 
 /// The instructions that it has written there.
-pub(crate) fn total(file: &Path) -> Result<u64, Fault> {
-    let text = std::fs::read_to_string(file).map_err(|error| Fault::File(file.to_owned(), error))?;
+pub(crate) fn total(file: &Path) -> Result<u64, Error> {
+    let text = std::fs::read_to_string(file).map_err(|error| Error::File(file.to_owned(), error))?;
     let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
     totals
         .and_then(|count| count.trim().parse().ok())
@@ -73,7 +73,7 @@ pub(crate) fn total(file: &Path) -> Result<u64, Fault> {
 
 /// The rows `COUNT (SHARE%) FILE:FUNCTION [OBJECT]`: one function has a row for each file of which something was inlined
 /// into it, whose counts add up; of inclusive ones the largest is that of the whole function.
-fn functions(text: &str, inclusive: bool) -> Result<BTreeMap<String, u64>, Fault> {
+fn functions(text: &str, inclusive: bool) -> Result<BTreeMap<String, u64>, Error> {
     let mut all: BTreeMap<String, u64> = BTreeMap::new();
     for line in text.lines() {
         let Some((name, count)) = function(line) else {

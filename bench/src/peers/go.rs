@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::Keys;
-use crate::fault::Fault;
-use crate::process::{self, Said};
-use crate::session::Session;
+use crate::context::Context;
+use crate::error::Error;
+use crate::process::{self, Output};
 
 /// The sources, which lie beside the interop suite.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cli/tests/peers/go");
@@ -24,17 +24,17 @@ pub(crate) struct Go {
 }
 
 impl Go {
-    /// Compiles it into the session's folder.
-    pub(crate) fn build(session: &Session) -> Result<Self, Fault> {
+    /// Compiles it into the cx's folder.
+    pub(crate) fn build(cx: &Context) -> Result<Self, Error> {
         let build = |name: &str, sources: &str| {
-            let program = session.folder("go")?.join(name);
+            let program = cx.folder("go")?.join(name);
             let mut command = Command::new("go");
             command
                 .current_dir(sources)
                 .args(["build", "-o"])
                 .arg(&program)
                 .arg(".");
-            process::run(&session.janitor, &mut command, session.limit(BUILD)?)?;
+            process::run(&cx.reaper, &mut command, cx.limit(BUILD)?)?;
             Ok(program)
         };
         Ok(Self {
@@ -67,16 +67,10 @@ impl Go {
     }
 
     /// Uploads a file; wall time of the whole process.
-    pub(crate) fn put(
-        &self,
-        session: &Session,
-        file: &Path,
-        url: &str,
-        limit: Duration,
-    ) -> Result<f64, Fault> {
-        let said = self.run_put(session, &[], file, url, limit)?;
-        match said.stdout.trim() {
-            line if line.starts_with('2') && line.ends_with("HTTP/2.0") => Ok(said.wall.as_secs_f64()),
+    pub(crate) fn put(&self, cx: &Context, file: &Path, url: &str, limit: Duration) -> Result<f64, Error> {
+        let output = self.run_put(cx, &[], file, url, limit)?;
+        match output.stdout.trim() {
+            line if line.starts_with('2') && line.ends_with("HTTP/2.0") => Ok(output.wall.as_secs_f64()),
             line => Err(unexpected(line)),
         }
     }
@@ -84,13 +78,13 @@ impl Go {
     /// Uploads a file on a connection that is open already; the seconds of that request.
     pub(crate) fn put_again(
         &self,
-        session: &Session,
+        cx: &Context,
         file: &Path,
         url: &str,
         limit: Duration,
-    ) -> Result<f64, Fault> {
-        let said = self.run_put(session, &["-again"], file, url, limit)?;
-        let line = said.stdout.trim();
+    ) -> Result<f64, Error> {
+        let output = self.run_put(cx, &["-again"], file, url, limit)?;
+        let line = output.stdout.trim();
         let seconds = match line.split_whitespace().collect::<Vec<_>>().as_slice() {
             [status, "HTTP/2.0", seconds] if status.starts_with('2') => seconds.parse().ok(),
             _ => None,
@@ -100,18 +94,18 @@ impl Go {
 
     fn run_put(
         &self,
-        session: &Session,
+        cx: &Context,
         flags: &[&str],
         file: &Path,
         url: &str,
         limit: Duration,
-    ) -> Result<Said, Fault> {
+    ) -> Result<Output, Error> {
         let mut command = Command::new(&self.program);
         command.arg("put").args(flags).arg(file).arg(url);
-        process::run(&session.janitor, &mut command, session.limit(limit)?)
+        process::run(&cx.reaper, &mut command, cx.limit(limit)?)
     }
 }
 
-fn unexpected(line: &str) -> Fault {
-    Fault::Output("Go's client".to_owned(), line.to_owned())
+fn unexpected(line: &str) -> Error {
+    Error::Output("Go's client".to_owned(), line.to_owned())
 }

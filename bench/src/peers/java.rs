@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::fault::Fault;
+use crate::context::Context;
+use crate::error::Error;
 use crate::process;
-use crate::session::Session;
 
 /// The sources, which lie beside those of this program.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/java");
@@ -76,13 +76,13 @@ pub(crate) struct Java {
 }
 
 impl Java {
-    /// Compiles it into the session's folder.
+    /// Compiles it into the cx's folder.
     ///
     /// # Errors
     /// When there is no Maven or Java, or what it needs cannot be fetched.
-    pub(crate) fn build(session: &Session) -> Result<Self, Fault> {
-        let folder = session.folder("java")?;
-        process::run(&session.janitor, &mut maven(&folder), session.limit(BUILD)?)?;
+    pub(crate) fn build(cx: &Context) -> Result<Self, Error> {
+        let folder = cx.folder("java")?;
+        process::run(&cx.reaper, &mut maven(&folder), cx.limit(BUILD)?)?;
         Ok(Self { folder })
     }
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use super::servers::{Load, Server};
 use super::unexpected;
-use crate::fault::Fault;
-use crate::fullbore::port;
+use crate::error::Error;
 use crate::heap::Heap;
-use crate::part;
 use crate::process::Running;
+use crate::program::port;
+use crate::worker;
 
 const START: Duration = Duration::from_secs(10);
 /// Under strace a call takes some hundred times as long.
@@ -55,22 +55,22 @@ pub(crate) struct Raw {
 
 impl Server<'_> {
     /// The system calls of the server under a load, the connection's among them.
-    pub(crate) fn calls(&self, load: Load) -> Result<Calls, Fault> {
-        let file = self.session.folder("strace")?.join(self.port.to_string());
+    pub(crate) fn calls(&self, load: Load) -> Result<Calls, Error> {
+        let file = self.cx.folder("strace")?.join(self.port.to_string());
         let mut command = Command::new("strace");
         command.args(["-f", "-c", "-o"]).arg(&file);
         command.args(["-p", &self.running.id().to_string()]);
-        let (strace, _lines) = Running::talking(&self.session.janitor, &mut command)?;
+        let (strace, _lines) = Running::with_lines(&self.cx.reaper, &mut command)?;
         self.until_traced()?;
         let loaded = self.load(load, LIMIT);
-        strace.ask_to_end();
+        strace.terminate();
         loaded?;
-        let text = std::fs::read_to_string(&file).map_err(|error| Fault::File(file.clone(), error))?;
+        let text = std::fs::read_to_string(&file).map_err(|error| Error::File(file.clone(), error))?;
         calls(&text)
     }
 
     /// Waits until strace stands behind all threads.
-    fn until_traced(&self) -> Result<(), Fault> {
+    fn until_traced(&self) -> Result<(), Error> {
         let tasks = format!("/proc/{}/task", self.running.id());
         let until = Instant::now() + START;
         while Instant::now() < until {
@@ -85,14 +85,14 @@ impl Server<'_> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Err(Fault::Slow("strace".to_owned(), START))
+        Err(Error::Slow("strace".to_owned(), START))
     }
 
     /// The TLS records in which it answers a load on one connection.
-    pub(crate) fn records(&self, load: Load) -> Result<Records, Fault> {
-        let mut command = part::command("records")?;
+    pub(crate) fn records(&self, load: Load) -> Result<Records, Error> {
+        let mut command = worker::command("records")?;
         command.arg(format!("127.0.0.1:{}", self.port));
-        let (_relay, lines) = Running::talking(&self.session.janitor, &mut command)?;
+        let (_relay, lines) = Running::with_lines(&self.cx.reaper, &mut command)?;
         let port = port(&lines.after("listening on ", START)?)?;
         self.load_through(port, load, LIMIT)?;
         let line = lines.after("records ", START)?;
@@ -107,11 +107,11 @@ impl Server<'_> {
     }
 
     /// What it has allocated, if it runs on the allocator that counts.
-    pub(crate) fn heap(&self) -> Result<Heap, Fault> {
-        let fault = |error| Fault::Start("the server's count of its heap".to_owned(), error);
-        let mut socket = TcpStream::connect(("127.0.0.1", self.heap_port)).map_err(fault)?;
+    pub(crate) fn heap(&self) -> Result<Heap, Error> {
+        let to_error = |error| Error::Start("the server's count of its heap".to_owned(), error);
+        let mut socket = TcpStream::connect(("127.0.0.1", self.heap_port)).map_err(to_error)?;
         let mut line = String::new();
-        socket.read_to_string(&mut line).map_err(fault)?;
+        socket.read_to_string(&mut line).map_err(to_error)?;
         let mut figures = line.split_whitespace();
         match (figures.next(), figures.next(), figures.next()) {
             (Some(allocations), Some(bytes), Some(live)) => Ok(Heap {
@@ -130,9 +130,9 @@ impl Server<'_> {
         bytes: u64,
         upload: bool,
         marks: [u64; 2],
-        look: impl Fn() -> Result<T, Fault>,
-    ) -> Result<[T; 2], Fault> {
-        let mut command = part::command("raw")?;
+        look: impl Fn() -> Result<T, Error>,
+    ) -> Result<[T; 2], Error> {
+        let mut command = worker::command("raw")?;
         command.arg(format!("127.0.0.1:{}", self.port));
         command.arg(format!("--path=/{bytes}"));
         let [first, last] = marks;
@@ -144,7 +144,7 @@ impl Server<'_> {
         if self.secure {
             command.arg("--secure");
         }
-        let limit = self.session.limit(LONG)?;
+        let limit = self.cx.limit(LONG)?;
         let (_client, lines) = self.talk_beside(&mut command)?;
         lines.after("mark ", limit)?;
         let seen = look()?;
@@ -156,12 +156,12 @@ impl Server<'_> {
     pub(crate) fn with_idle<T>(
         &self,
         connections: u32,
-        look: impl Fn() -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        let mut command = part::command("idle")?;
+        look: impl Fn() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut command = worker::command("idle")?;
         command.arg(format!("127.0.0.1:{}", self.port));
         command.args(["--connections", &connections.to_string()]);
-        let limit = self.session.limit(LONG)?;
+        let limit = self.cx.limit(LONG)?;
         let (_client, lines) = self.talk_beside(&mut command)?;
         lines.after("idle ", limit)?;
         std::thread::sleep(REST);
@@ -169,12 +169,12 @@ impl Server<'_> {
     }
 
     /// Requests of the raw client one after another, for a body of so many bytes.
-    pub(crate) fn raw(&self, bytes: u64, requests: u64) -> Result<Raw, Fault> {
+    pub(crate) fn raw(&self, bytes: u64, requests: u64) -> Result<Raw, Error> {
         self.raw_with(bytes, &["--requests".to_owned(), requests.to_string()])
     }
 
     /// An upload of the raw client.
-    pub(crate) fn upload(&self, bytes: u64) -> Result<Raw, Fault> {
+    pub(crate) fn upload(&self, bytes: u64) -> Result<Raw, Error> {
         self.raw_with(
             12,
             &[
@@ -185,27 +185,27 @@ impl Server<'_> {
         )
     }
 
-    fn raw_with(&self, path: u64, more: &[String]) -> Result<Raw, Fault> {
-        let mut command = part::command("raw")?;
+    fn raw_with(&self, path: u64, more: &[String]) -> Result<Raw, Error> {
+        let mut command = worker::command("raw")?;
         command.arg(format!("127.0.0.1:{}", self.port));
         command.arg(format!("--path=/{path}")).args(more);
         if self.secure {
             command.arg("--secure");
         }
-        let said = self.run_beside(&mut command, LIMIT)?;
-        match said.figures().as_slice() {
+        let output = self.run_beside(&mut command, LIMIT)?;
+        match output.figures().as_slice() {
             &[seconds, median_micros, p99_micros] => Ok(Raw {
                 seconds,
                 median_micros,
                 p99_micros,
             }),
-            _ => Err(unexpected("the raw client", &said.stdout)),
+            _ => Err(unexpected("the raw client", &output.stdout)),
         }
     }
 }
 
 /// The rows `SHARE SECONDS MICROS CALLS [ERRORS] NAME`.
-fn calls(text: &str) -> Result<Calls, Fault> {
+fn calls(text: &str) -> Result<Calls, Error> {
     let mut calls = Calls::default();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();

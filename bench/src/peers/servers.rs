@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::go::Go;
 use super::{Keys, h2loads_lines, nginx_temporary_paths, window_flags};
-use crate::fault::Fault;
-use crate::fullbore::port;
-use crate::part;
-use crate::process::{self, Lines, Running, Said};
-use crate::session::{Session, make_file};
+use crate::context::{Context, make_file};
+use crate::error::Error;
+use crate::process::{self, Lines, Output, Running};
+use crate::program::{self, port};
+use crate::worker;
 
 const SERVERS_CORE: usize = 0;
 const LOADS_CORE: usize = 1;
@@ -89,28 +89,28 @@ impl Kind {
 }
 
 /// What all servers are started with.
-pub(crate) struct Hall<'a> {
-    pub(crate) session: &'a Session,
+pub(crate) struct Testbed<'a> {
+    pub(crate) cx: &'a Context,
     /// A file of N bytes is named N.
     pub(crate) folder: PathBuf,
     pub(crate) keys: Keys,
-    pub(crate) go: Result<Go, Fault>,
+    pub(crate) go: Result<Go, Error>,
     /// A program, with its arguments, under which all of them run.
     pub(crate) under: Option<Command>,
 }
 
-impl<'a> Hall<'a> {
+impl<'a> Testbed<'a> {
     /// A folder of that name with a file of each of these lengths, and all that the servers need beside it.
-    pub(crate) fn new(session: &'a Session, name: &str, lengths: &[u64]) -> Result<Self, Fault> {
-        let folder = session.folder(name)?;
+    pub(crate) fn new(cx: &'a Context, name: &str, lengths: &[u64]) -> Result<Self, Error> {
+        let folder = cx.folder(name)?;
         for length in lengths {
             make_file(&folder.join(length.to_string()), *length)?;
         }
         Ok(Self {
-            session,
+            cx,
             folder,
-            keys: super::keys(session)?,
-            go: Go::build(session),
+            keys: super::keys(cx)?,
+            go: Go::build(cx),
             under: None,
         })
     }
@@ -118,7 +118,7 @@ impl<'a> Hall<'a> {
 
 /// A server under way, until it is dropped.
 pub(crate) struct Server<'a> {
-    pub(super) session: &'a Session,
+    pub(super) cx: &'a Context,
     pub(super) running: Running<'a>,
     // A server that prints must find a reader.
     _lines: Option<Lines>,
@@ -143,28 +143,28 @@ pub(crate) struct Load {
     pub(crate) bytes: u64,
 }
 
-impl<'a> Hall<'a> {
+impl<'a> Testbed<'a> {
     /// Starts a server on the servers' core.
-    pub(crate) fn start(&self, kind: Kind, secure: bool) -> Result<Server<'a>, Fault> {
+    pub(crate) fn start(&self, kind: Kind, secure: bool) -> Result<Server<'a>, Error> {
         let (running, lines, port) =
             process::on_core(SERVERS_CORE, || self.running(kind, secure.then_some(&self.keys)))?;
         Ok(self.server(kind, secure, running, lines, [port, 0]))
     }
 
     /// Starts one of the bench's own servers on the allocator that counts, `fullbore serve` as what is behind it.
-    pub(crate) fn start_counted(&self, kind: Kind, secure: bool) -> Result<Server<'a>, Fault> {
+    pub(crate) fn start_counted(&self, kind: Kind, secure: bool) -> Result<Server<'a>, Error> {
         let library = match kind {
             Kind::Files => "files",
             Kind::Memory => "fullbore",
             Kind::Hyper => "hyper",
             _ => {
-                return Err(Fault::Missing(format!(
+                return Err(Error::Missing(format!(
                     "a counting allocator for {}",
                     kind.name()
                 )));
             }
         };
-        let mut command = part::counted("memory")?;
+        let mut command = worker::counted("memory")?;
         command.args([library, "--heap", "--max-streams", MAX_STREAMS, "--root"]);
         command.arg(&self.folder);
         if secure {
@@ -175,7 +175,7 @@ impl<'a> Hall<'a> {
                 .arg(&self.keys.key);
         }
         process::on_core(SERVERS_CORE, || {
-            let (running, lines) = Running::talking(&self.session.janitor, &mut command)?;
+            let (running, lines) = Running::with_lines(&self.cx.reaper, &mut command)?;
             let heap = port(&lines.after("heap on ", START)?)?;
             let port = port(&lines.after("listening on ", START)?)?;
             Ok(self.server(kind, secure, running, Some(lines), [port, heap]))
@@ -192,7 +192,7 @@ impl<'a> Hall<'a> {
     ) -> Server<'a> {
         let scheme = if secure { "https" } else { "http" };
         Server {
-            session: self.session,
+            cx: self.cx,
             running,
             _lines: lines,
             kind,
@@ -203,10 +203,10 @@ impl<'a> Hall<'a> {
         }
     }
 
-    fn running(&self, kind: Kind, keys: Option<&Keys>) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+    fn running(&self, kind: Kind, keys: Option<&Keys>) -> Result<(Running<'a>, Option<Lines>, u16), Error> {
         match kind {
             Kind::Files => {
-                let mut command = self.session.fullbore.command("serve");
+                let mut command = program::command(self.cx, "serve");
                 command.arg(&self.folder).args([
                     "--listen",
                     "127.0.0.1:0",
@@ -227,9 +227,9 @@ impl<'a> Hall<'a> {
             Kind::Hyper => self.memory("hyper", keys),
             Kind::HyperWorker => self.memory("hyper-worker", keys),
             Kind::HyperFiles => self.memory("hyper-files", keys),
-            Kind::Floor => self.talking(part::command("floor-writer")?),
+            Kind::Floor => self.talking(worker::command("floor-writer")?),
             Kind::FloorFile(bytes) => {
-                let mut command = part::command("floor-writer")?;
+                let mut command = worker::command("floor-writer")?;
                 command.arg("--file").arg(self.folder.join(bytes.to_string()));
                 self.talking(command)
             }
@@ -242,7 +242,7 @@ impl<'a> Hall<'a> {
                 self.talking(go.discard(keys))
             }
             Kind::Nghttpd => {
-                let port = self.session.free_port()?;
+                let port = self.cx.free_port()?;
                 let mut command = Command::new("nghttpd");
                 command.args(["-a", "127.0.0.1", "-n1", "-m", MAX_STREAMS]);
                 command.args(window_flags(24)).arg("-d");
@@ -254,15 +254,15 @@ impl<'a> Hall<'a> {
                 self.silent(command, port)
             }
             Kind::H2o => {
-                let port = self.session.free_port()?;
+                let port = self.cx.free_port()?;
                 let file = self.config("h2o", port, &h2o_config(&self.folder, port, keys))?;
                 let mut command = Command::new("h2o");
                 command.arg("-c").arg(file);
                 self.silent(command, port)
             }
             Kind::Nginx => {
-                let port = self.session.free_port()?;
-                let own = self.session.folder("nginx")?;
+                let port = self.cx.free_port()?;
+                let own = self.cx.folder("nginx")?;
                 let file = self.config("nginx", port, &nginx_config(&own, &self.folder, port, keys))?;
                 let mut command = Command::new("nginx");
                 command.arg("-e").arg(own.join("error.log"));
@@ -272,15 +272,15 @@ impl<'a> Hall<'a> {
         }
     }
 
-    fn go(&self) -> Result<&Go, Fault> {
-        self.go.as_ref().map_err(|fault| match fault {
-            Fault::Missing(what) => Fault::Missing(what.clone()),
-            fault => Fault::Failed("Go's server".to_owned(), fault.to_string()),
+    fn go(&self) -> Result<&Go, Error> {
+        self.go.as_ref().map_err(|error| match error {
+            Error::Missing(what) => Error::Missing(what.clone()),
+            error => Error::Failed("Go's server".to_owned(), error.to_string()),
         })
     }
 
-    fn memory(&self, library: &str, keys: Option<&Keys>) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
-        let mut command = part::command("memory")?;
+    fn memory(&self, library: &str, keys: Option<&Keys>) -> Result<(Running<'a>, Option<Lines>, u16), Error> {
+        let mut command = worker::command("memory")?;
         command.args([library, "--max-streams", MAX_STREAMS, "--root"]);
         command.arg(&self.folder);
         if let Some(keys) = keys {
@@ -289,16 +289,16 @@ impl<'a> Hall<'a> {
         self.talking(command)
     }
 
-    fn talking(&self, command: Command) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+    fn talking(&self, command: Command) -> Result<(Running<'a>, Option<Lines>, u16), Error> {
         let mut command = self.wrapped(command);
-        let (running, lines) = Running::talking(&self.session.janitor, &mut command)?;
+        let (running, lines) = Running::with_lines(&self.cx.reaper, &mut command)?;
         let port = port(&lines.after("listening on ", START)?)?;
         Ok((running, Some(lines), port))
     }
 
-    fn silent(&self, command: Command, port: u16) -> Result<(Running<'a>, Option<Lines>, u16), Fault> {
+    fn silent(&self, command: Command, port: u16) -> Result<(Running<'a>, Option<Lines>, u16), Error> {
         let mut command = self.wrapped(command);
-        let running = Running::silent(&self.session.janitor, &mut command, port)?;
+        let running = Running::listening(&self.cx.reaper, &mut command, port)?;
         Ok((running, None, port))
     }
 
@@ -312,52 +312,52 @@ impl<'a> Hall<'a> {
         wrapped
     }
 
-    fn config(&self, name: &str, port: u16, text: &str) -> Result<PathBuf, Fault> {
-        let file = self.session.folder(name)?.join(format!("{port}.conf"));
-        std::fs::write(&file, text).map_err(|error| Fault::File(file.clone(), error))?;
+    fn config(&self, name: &str, port: u16, text: &str) -> Result<PathBuf, Error> {
+        let file = self.cx.folder(name)?.join(format!("{port}.conf"));
+        std::fs::write(&file, text).map_err(|error| Error::File(file.clone(), error))?;
         Ok(file)
     }
 }
 
 impl Server<'_> {
     /// Loads it from the other core, and tells the seconds that took by the load program's own clock.
-    pub(crate) fn load(&self, load: Load, limit: Duration) -> Result<f64, Fault> {
+    pub(crate) fn load(&self, load: Load, limit: Duration) -> Result<f64, Error> {
         let mut command = match self.kind {
             Kind::Floor | Kind::FloorFile(_) => {
-                let mut command = part::command("floor-reader")?;
+                let mut command = worker::command("floor-reader")?;
                 command.arg(format!("127.0.0.1:{}", self.port));
                 command.arg((load.requests * load.bytes).to_string());
                 command
             }
             _ => h2load(load, &format!("{}/{}", self.base, load.bytes)),
         };
-        let said = self.run_beside(&mut command, limit)?;
+        let output = self.run_beside(&mut command, limit)?;
         match self.kind {
-            Kind::Floor | Kind::FloorFile(_) => said
+            Kind::Floor | Kind::FloorFile(_) => output
                 .stdout
                 .trim()
                 .parse()
-                .map_err(|_| Fault::Output("the plain reader".to_owned(), said.stdout)),
+                .map_err(|_| Error::Output("the plain reader".to_owned(), output.stdout)),
             _ => {
                 if self.secure {
-                    same_tls(&said.stdout)?;
+                    same_tls(&output.stdout)?;
                 }
-                h2loads_lines(&said.stdout, load.requests)
+                h2loads_lines(&output.stdout, load.requests)
             }
         }
     }
 
     /// The same through something that listens at another port of this machine.
-    pub(super) fn load_through(&self, port: u16, load: Load, limit: Duration) -> Result<(), Fault> {
+    pub(super) fn load_through(&self, port: u16, load: Load, limit: Duration) -> Result<(), Error> {
         let scheme = if self.secure { "https" } else { "http" };
         let mut command = h2load(load, &format!("{scheme}://127.0.0.1:{port}/{}", load.bytes));
-        let said = self.run_beside(&mut command, limit)?;
-        h2loads_lines(&said.stdout, load.requests).map(|_| ())
+        let output = self.run_beside(&mut command, limit)?;
+        h2loads_lines(&output.stdout, load.requests).map(|_| ())
     }
 
     /// Asks it to end, and waits until it has.
     pub(crate) fn end(self) {
-        self.running.ask_to_end();
+        self.running.terminate();
     }
 
     /// The URL of a body of so many bytes.
@@ -366,17 +366,17 @@ impl Server<'_> {
     }
 
     /// Runs a program on the other core.
-    pub(crate) fn run_beside(&self, command: &mut Command, limit: Duration) -> Result<Said, Fault> {
-        let limit = self.session.limit(limit)?;
-        process::on_core(LOADS_CORE, || process::run(&self.session.janitor, command, limit))
+    pub(crate) fn run_beside(&self, command: &mut Command, limit: Duration) -> Result<Output, Error> {
+        let limit = self.cx.limit(limit)?;
+        process::on_core(LOADS_CORE, || process::run(&self.cx.reaper, command, limit))
     }
 
     /// Starts a program that prints there.
-    pub(super) fn talk_beside(&self, command: &mut Command) -> Result<(Running<'_>, Lines), Fault> {
-        process::on_core(LOADS_CORE, || Running::talking(&self.session.janitor, command))
+    pub(super) fn talk_beside(&self, command: &mut Command) -> Result<(Running<'_>, Lines), Error> {
+        process::on_core(LOADS_CORE, || Running::with_lines(&self.cx.reaper, command))
     }
 
-    pub(crate) fn cpu(&self) -> Result<Duration, Fault> {
+    pub(crate) fn cpu(&self) -> Result<Duration, Error> {
         self.running.cpu()
     }
 
@@ -404,10 +404,10 @@ fn h2load(load: Load, url: &str) -> Command {
 }
 
 /// Whether the connection had the protocol and the cipher that the section tells of.
-fn same_tls(text: &str) -> Result<(), Fault> {
+fn same_tls(text: &str) -> Result<(), Error> {
     for wanted in ["TLS Protocol: TLSv1.3", "Cipher: TLS_AES_128_GCM_SHA256"] {
         if !text.lines().any(|line| line == wanted) {
-            return Err(Fault::Output("h2load".to_owned(), format!("no line `{wanted}`")));
+            return Err(Error::Output("h2load".to_owned(), format!("no line `{wanted}`")));
         }
     }
     Ok(())

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::fault::Fault;
+use crate::context::Context;
+use crate::error::Error;
 use crate::process::Running;
-use crate::session::Session;
 
 use super::PeerServer;
 
 /// lighttpd, which takes PUT into `folder`.
-pub(crate) fn lighttpd<'a>(session: &'a Session, folder: &Path) -> Result<PeerServer<'a>, Fault> {
-    let port = session.free_port()?;
+pub(crate) fn lighttpd<'a>(cx: &'a Context, folder: &Path) -> Result<PeerServer<'a>, Error> {
+    let port = cx.free_port()?;
     let root = folder.display();
     let config = format!(
         "server.modules = (\"mod_webdav\")\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
@@ -23,12 +23,12 @@ pub(crate) fn lighttpd<'a>(session: &'a Session, folder: &Path) -> Result<PeerSe
         .arg("-D")
         .arg("-f")
         .arg(written(folder, "lighttpd.conf", &config)?);
-    start(session, &mut command, port)
+    start(cx, &mut command, port)
 }
 
 /// haproxy, which passes everything on over HTTP/2 to the server at `behind`.
-pub(crate) fn haproxy<'a>(session: &'a Session, folder: &Path, behind: u16) -> Result<PeerServer<'a>, Fault> {
-    let port = session.free_port()?;
+pub(crate) fn haproxy<'a>(cx: &'a Context, folder: &Path, behind: u16) -> Result<PeerServer<'a>, Error> {
+    let port = cx.free_port()?;
     let config = format!(
         "defaults\n  mode http\n  timeout connect 60s\n  timeout client 120s\n  timeout server 120s\n\
          listen front\n  bind 127.0.0.1:{port} proto h2\n  server back 127.0.0.1:{behind} proto h2\n"
@@ -38,20 +38,20 @@ pub(crate) fn haproxy<'a>(session: &'a Session, folder: &Path, behind: u16) -> R
         .arg("-db")
         .arg("-f")
         .arg(written(folder, "haproxy.cfg", &config)?);
-    start(session, &mut command, port)
+    start(cx, &mut command, port)
 }
 
-fn written(folder: &Path, name: &str, text: &str) -> Result<std::path::PathBuf, Fault> {
+fn written(folder: &Path, name: &str, text: &str) -> Result<std::path::PathBuf, Error> {
     let file = folder.join(name);
     match std::fs::write(&file, text) {
         Ok(()) => Ok(file),
-        Err(error) => Err(Fault::File(file, error)),
+        Err(error) => Err(Error::File(file, error)),
     }
 }
 
-fn start<'a>(session: &'a Session, command: &mut Command, port: u16) -> Result<PeerServer<'a>, Fault> {
+fn start<'a>(cx: &'a Context, command: &mut Command, port: u16) -> Result<PeerServer<'a>, Error> {
     Ok(PeerServer {
-        _running: Running::silent(&session.janitor, command, port)?,
+        _running: Running::listening(&cx.reaper, command, port)?,
         port,
     })
 }

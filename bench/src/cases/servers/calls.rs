@@ -1,11 +1,11 @@
 //! How many system calls each server makes for a request and for a MB, under strace; a short run of its own.
 
 use super::{GIB, KIB_64, Shape, each};
-use crate::cases::Draft;
-use crate::fault::Fault;
+use crate::cases::Report;
+use crate::error::Error;
 use crate::markdown::Table;
 use crate::peers::observe::Calls;
-use crate::peers::servers::{Hall, Kind};
+use crate::peers::servers::{Kind, Testbed};
 
 const SHAPES: [Shape; 6] = [
     Shape::new("12 bytes, 1 x 1", 12, [1, 1], 1_000),
@@ -16,7 +16,7 @@ const SHAPES: [Shape; 6] = [
     Shape::new("1 GiB, 1 x 1", GIB, [1, 1], 1),
 ];
 
-pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
+pub(super) fn run(report: &mut Report, testbed: &Testbed<'_>) {
     let mut table = Table::new([
         "bodies",
         "transport",
@@ -31,13 +31,13 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
     let mut any = false;
     for shape in &SHAPES {
         let name = format!("calls: {}", shape.name);
-        if !hall.session.measures(&name) {
+        if !testbed.cx.measures(&name) {
             continue;
         }
         for secure in [false, true] {
             for kind in Kind::SERVERS {
-                let calls = measure(hall, kind, secure, shape);
-                let Some(calls) = each(draft, &name, kind, secure, calls) else {
+                let calls = measure(testbed, kind, secure, shape);
+                let Some(calls) = each(report, &name, kind, secure, calls) else {
                     continue;
                 };
                 table.row(row(shape, kind, secure, calls));
@@ -46,19 +46,19 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
         }
     }
     if any {
-        draft.say("### System calls");
-        draft.say(
+        report.paragraph("## System calls");
+        report.paragraph(
             "Calls a request, those for the connection and its handshake among them: `read`, `recv` and their kin, `write`, `send`, \
              `sendfile`, `splice` and theirs, waits for the sockets, and others, which are above all those for files, \
              the `vmsplice` that fills the pipe of a `splice` among them. strace slows a server down, so that more requests \
              wait for it at a time than without.",
         );
-        draft.table(&table);
+        report.table(&table);
     }
 }
 
-fn measure(hall: &Hall<'_>, kind: Kind, secure: bool, shape: &Shape) -> Result<Calls, Fault> {
-    let server = hall.start(kind, secure)?;
+fn measure(testbed: &Testbed<'_>, kind: Kind, secure: bool, shape: &Shape) -> Result<Calls, Error> {
+    let server = testbed.start(kind, secure)?;
     // What a server does once is no part of a request.
     server.load(shape.load, super::LIMIT)?;
     server.calls(shape.load)

@@ -2,11 +2,11 @@
 //! among them. Unlike times they are nearly the same on a machine that is busy.
 
 use super::{KIB_64, Shape, each};
-use crate::cases::Draft;
-use crate::fault::Fault;
+use crate::cases::Report;
+use crate::error::Error;
 use crate::markdown::Table;
 use crate::peers::callgrind;
-use crate::peers::servers::{Hall, Kind, Load};
+use crate::peers::servers::{Kind, Load, Testbed};
 
 const SHAPES: [Shape; 4] = [
     Shape::new("12 bytes, 1 x 1", 12, [1, 1], 2_000),
@@ -17,16 +17,16 @@ const SHAPES: [Shape; 4] = [
 /// Go's runtime does not get on with valgrind, and of h2o, which ends without its leave, callgrind writes nothing.
 const KINDS: [Kind; 5] = [Kind::Files, Kind::Memory, Kind::Hyper, Kind::Nghttpd, Kind::Nginx];
 
-pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
+pub(super) fn run(report: &mut Report, testbed: &Testbed<'_>) {
     let mut table = Table::new(["bodies", "server", "instructions a request"]);
     let mut any = false;
     for shape in &SHAPES {
         let name = format!("instructions: {}", shape.name);
-        if !hall.session.measures(&name) {
+        if !testbed.cx.measures(&name) {
             continue;
         }
         for kind in KINDS {
-            let Some(count) = each(draft, &name, kind, false, measure(hall, kind, shape.load)) else {
+            let Some(count) = each(report, &name, kind, false, measure(testbed, kind, shape.load)) else {
                 continue;
             };
             table.row([
@@ -38,28 +38,28 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
         }
     }
     if any {
-        draft.say("### Instructions");
-        draft.say(
+        report.paragraph("## Instructions");
+        report.paragraph(
             "What each server takes for a request in its own process, in the clear, counted by callgrind; the kernel's work for it is \
              not in it. A server is slower so, and more requests wait for it at a time than without; `fullbore serve`, which looks once a \
              millisecond whether a file has changed, does that for every few requests.",
         );
-        draft.table(&table);
+        report.table(&table);
     }
 }
 
 /// Of a run with so many requests and of one with twice as many, the difference: without what a server does once.
-fn measure(hall: &Hall<'_>, kind: Kind, load: Load) -> Result<f64, Fault> {
+fn measure(testbed: &Testbed<'_>, kind: Kind, load: Load) -> Result<f64, Error> {
     let count = |requests| {
-        let file = hall.session.folder("callgrind")?.join("server");
-        let hall = Hall {
-            session: hall.session,
-            folder: hall.folder.clone(),
-            keys: hall.keys.clone(),
-            go: Err(Fault::Missing("no server in Go here".to_owned())),
+        let file = testbed.cx.folder("callgrind")?.join("server");
+        let testbed = Testbed {
+            cx: testbed.cx,
+            folder: testbed.folder.clone(),
+            keys: testbed.keys.clone(),
+            go: Err(Error::Missing("no server in Go here".to_owned())),
             under: Some(callgrind::under(&file)),
         };
-        let server = hall.start(kind, false)?;
+        let server = testbed.start(kind, false)?;
         let loaded = server.load(Load { requests, ..load }, super::LIMIT);
         server.end();
         loaded?;

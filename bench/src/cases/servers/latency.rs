@@ -1,17 +1,17 @@
 //! How long a client waits that asks for one thing after another: the same raw client to every server.
 
 use super::{KIB_64, Rows, transport};
-use crate::cases::Draft;
+use crate::cases::Report;
 use crate::markdown::Table;
 use crate::peers::observe::Raw;
-use crate::peers::servers::{Hall, Kind};
+use crate::peers::servers::{Kind, Testbed};
 
 const REQUESTS: u64 = 20_000;
 const QUICK_REQUESTS: u64 = 2_000;
 const BODIES: [(&str, u64); 2] = [("12 bytes", 12), ("64 KiB", KIB_64)];
 
-pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
-    let requests = if hall.session.quick {
+pub(super) fn run(report: &mut Report, testbed: &Testbed<'_>) {
+    let requests = if testbed.cx.options.quick {
         QUICK_REQUESTS
     } else {
         REQUESTS
@@ -28,11 +28,11 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
     let mut any = false;
     for (body, bytes) in BODIES {
         let name = format!("latency: {body}, 1 x 1");
-        if !hall.session.measures(&name) {
+        if !testbed.cx.measures(&name) {
             continue;
         }
         for secure in [false, true] {
-            let rows = Rows::measure(draft, hall, &name, &Kind::SERVERS, secure, |server| {
+            let rows = Rows::measure(report, testbed, &name, &Kind::SERVERS, secure, |server| {
                 server.raw(bytes, requests)
             });
             for (series, ratios) in rows.with_ratios(|raw: &Raw| raw.median_micros) {
@@ -51,11 +51,11 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
         }
     }
     if any {
-        draft.say("### Latency, 1 x 1");
-        draft.say(&format!(
+        report.paragraph("## Latency, 1 x 1");
+        report.paragraph(&format!(
             "How long the middle one of {requests} requests took, of one client on a blocking socket that sends the next when the \
              last is answered, from the other core; ratios are of the medians."
         ));
-        draft.table(&table);
+        report.table(&table);
     }
 }

@@ -1,11 +1,11 @@
 //! How many TLS records each server's answers make, counted by a relay between it and h2load.
 
 use super::{GIB, KIB_64, Shape, each};
-use crate::cases::Draft;
-use crate::fault::Fault;
+use crate::cases::Report;
+use crate::error::Error;
 use crate::markdown::Table;
 use crate::peers::observe::Records;
-use crate::peers::servers::{Hall, Kind, Load};
+use crate::peers::servers::{Kind, Load, Testbed};
 
 const SHAPES: [Shape; 5] = [
     Shape::new("12 bytes, 1 x 1", 12, [1, 1], 200),
@@ -15,7 +15,7 @@ const SHAPES: [Shape; 5] = [
     Shape::new("1 GiB, 1 x 1", GIB, [1, 1], 1),
 ];
 
-pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
+pub(super) fn run(report: &mut Report, testbed: &Testbed<'_>) {
     let mut table = Table::new([
         "bodies",
         "server",
@@ -26,12 +26,12 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
     let mut any = false;
     for shape in &SHAPES {
         let name = format!("records: {}", shape.name);
-        if !hall.session.measures(&name) {
+        if !testbed.cx.measures(&name) {
             continue;
         }
         for kind in Kind::SERVERS {
-            let records = measure(hall, kind, shape.load);
-            let Some(records) = each(draft, &name, kind, true, records) else {
+            let records = measure(testbed, kind, shape.load);
+            let Some(records) = each(report, &name, kind, true, records) else {
                 continue;
             };
             table.row(row(shape, kind, records));
@@ -39,18 +39,18 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
         }
     }
     if any {
-        draft.say("### TLS records");
-        draft.say(
+        report.paragraph("## TLS records");
+        report.paragraph(
             "Records of application data that the server sends, the handshake's left out, and the bytes of HTTP/2 in each: \
              16,384 at the most. A MB of bodies of that length makes 61.04 records, with the heads of frames 61.07 at the least.",
         );
-        draft.table(&table);
+        report.table(&table);
     }
 }
 
 /// The difference of two loads, one twice the other: without the handshake's.
-fn measure(hall: &Hall<'_>, kind: Kind, load: Load) -> Result<Records, Fault> {
-    let server = hall.start(kind, true)?;
+fn measure(testbed: &Testbed<'_>, kind: Kind, load: Load) -> Result<Records, Error> {
+    let server = testbed.start(kind, true)?;
     let once = server.records(load)?;
     let twice = server.records(Load {
         requests: 2 * load.requests,

@@ -3,9 +3,9 @@
 use std::thread;
 
 use super::{GIB, Rows, SETTLE, transport};
-use crate::cases::Draft;
+use crate::cases::Report;
 use crate::markdown::Table;
-use crate::peers::servers::{Hall, Kind};
+use crate::peers::servers::{Kind, Testbed};
 
 const NAME: &str = "1 GiB up";
 
@@ -15,8 +15,8 @@ struct Sample {
     cpu: f64,
 }
 
-pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
-    if !hall.session.measures(NAME) {
+pub(super) fn run(report: &mut Report, testbed: &Testbed<'_>) {
+    if !testbed.cx.measures(NAME) {
         return;
     }
     let megabytes = GIB as f64 / 1e6;
@@ -29,7 +29,7 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
         "memory ÷ it",
     ]);
     for secure in [false, true] {
-        let rows = Rows::measure(draft, hall, NAME, &Kind::UPLOADS, secure, |server| {
+        let rows = Rows::measure(report, testbed, NAME, &Kind::UPLOADS, secure, |server| {
             let before = server.cpu()?;
             let raw = server.upload(GIB)?;
             thread::sleep(SETTLE);
@@ -49,12 +49,12 @@ pub(super) fn run(draft: &mut Draft, hall: &Hall<'_>) {
             ]);
         }
     }
-    draft.say(&format!("### {NAME}"));
-    draft.say(
+    report.paragraph(&format!("## {NAME}"));
+    report.paragraph(
         "One PUT of 1 GiB, which the server reads and throws away: `fullbore serve --uploads discard`, and handlers that read a \
          body to its end. The client is the bench's own on a blocking socket, which writes 256 KiB at a time where the \
          windows let it; h2load would be the slower end. Windows are 16 MiB in hyper and nghttpd, 4 MiB, its largest, in Go. \
          nginx and h2o have no way to throw a body away: they store it, or pass it on.",
     );
-    draft.table(&table);
+    report.table(&table);
 }

@@ -1,0 +1,254 @@
+//! The program under test: how its commands are called and what they print. Every case calls it.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::process::{self, Lines, Running};
+
+/// How long `serve` and `link` may take until they say where they listen.
+const START: Duration = Duration::from_secs(10);
+
+/// How far away the server is, and at which rate: one Gbit/s, or as fast as this machine can.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkOptions {
+    pub(crate) rtt_ms: u32,
+    pub(crate) gigabit: bool,
+}
+
+/// A process that listens on a port of 127.0.0.1, until it is dropped.
+pub(crate) struct Served<'a> {
+    pub(crate) running: Running<'a>,
+    pub(crate) lines: Lines,
+    pub(crate) port: u16,
+}
+
+/// The frames of one direction of a connection.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Frames {
+    pub(crate) data: u64,
+    pub(crate) data_bytes: u64,
+    /// DATA frames of fewer than 100 bytes, the last of a stream among them.
+    pub(crate) small_data: u64,
+    pub(crate) longest_small_data_run: u64,
+    pub(crate) stream_window_updates: u64,
+    pub(crate) connection_window_updates: u64,
+}
+
+/// Both directions of a connection.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Counted {
+    pub(crate) to_server: Frames,
+    pub(crate) to_client: Frames,
+}
+
+/// One of its commands, without arguments.
+pub(crate) fn command(cx: &Context, subcommand: &str) -> Command {
+    let mut command = Command::new(&cx.program);
+    command.arg(subcommand);
+    command
+}
+
+/// Its name and version.
+pub(crate) fn version(cx: &Context) -> Result<String, Error> {
+    let output = process::run(&cx.reaper, &mut command(cx, "--version"), START)?;
+    Ok(output.stdout.trim().to_owned())
+}
+
+/// Starts a command that prints where it listens.
+pub(crate) fn listening<'a>(cx: &'a Context, command: &mut Command) -> Result<Served<'a>, Error> {
+    let (running, lines) = Running::with_lines(&cx.reaper, command)?;
+    let port = port(&lines.after("listening on ", START)?)?;
+    Ok(Served { running, lines, port })
+}
+
+/// Serves a folder over cleartext and discards uploads.
+pub(crate) fn serve<'a>(cx: &'a Context, folder: &Path, more: &[&str]) -> Result<Served<'a>, Error> {
+    start_serve(cx, folder, "--plaintext", more)
+}
+
+/// The same over TLS, with a self-signed certificate.
+pub(crate) fn serve_tls<'a>(cx: &'a Context, folder: &Path, more: &[&str]) -> Result<Served<'a>, Error> {
+    start_serve(cx, folder, "--self-signed", more)
+}
+
+fn start_serve<'a>(
+    cx: &'a Context,
+    folder: &Path,
+    security: &str,
+    more: &[&str],
+) -> Result<Served<'a>, Error> {
+    let mut command = command(cx, "serve");
+    command
+        .arg(folder)
+        .args([security, "--listen", "127.0.0.1:0", "--uploads", "discard"]);
+    listening(cx, command.args(more))
+}
+
+/// A link to that port.
+pub(crate) fn link(cx: &Context, to: u16, options: LinkOptions) -> Result<Served<'_>, Error> {
+    start_link(cx, to, options, &[])
+}
+
+/// A link to that port which counts the frames of the one connection made through it.
+pub(crate) fn counting_link(cx: &Context, to: u16, options: LinkOptions) -> Result<Served<'_>, Error> {
+    start_link(cx, to, options, &["--count-frames", "--json"])
+}
+
+fn start_link<'a>(
+    cx: &'a Context,
+    to: u16,
+    options: LinkOptions,
+    more: &[&str],
+) -> Result<Served<'a>, Error> {
+    let (to, rtt) = (format!("127.0.0.1:{to}"), format!("{}ms", options.rtt_ms));
+    let mut command = command(cx, "link");
+    command
+        .args(["--listen", "127.0.0.1:0", "--to", &to, "--rtt", &rtt])
+        .args(more);
+    if options.gigabit {
+        command.args(["--rate", "1Gbit"]);
+    }
+    listening(cx, &mut command)
+}
+
+/// Downloads one URL of so many bytes and returns the seconds.
+pub(crate) fn get(cx: &Context, url: &str, bytes: u64, more: &[&str], limit: Duration) -> Result<f64, Error> {
+    run_get(cx, command(cx, "get").args(more).arg(url), bytes, limit)
+}
+
+/// Downloads the URLs of a list, of so many bytes together, and accepts any certificate.
+pub(crate) fn get_list(
+    cx: &Context,
+    list: &Path,
+    bytes: u64,
+    more: &[&str],
+    limit: Duration,
+) -> Result<f64, Error> {
+    let mut command = command(cx, "get");
+    run_get(
+        cx,
+        command.args(more).args(["--insecure", "--input"]).arg(list),
+        bytes,
+        limit,
+    )
+}
+
+fn run_get(cx: &Context, command: &mut Command, bytes: u64, limit: Duration) -> Result<f64, Error> {
+    command.args(["--discard", "--json"]);
+    let output = process::run(&cx.reaper, command, cx.limit(limit)?)?;
+    let document = json("fullbore get", &output.stdout)?;
+    let received = document.pointer("/totals/bytes").and_then(Value::as_u64);
+    if received != Some(bytes) {
+        return Err(unexpected(
+            "fullbore get",
+            &format!("{received:?} bytes, not {bytes}"),
+        ));
+    }
+    number(&document, "/totals/seconds").ok_or_else(|| unexpected("fullbore get", "no `totals.seconds`"))
+}
+
+/// Uploads a file and returns the seconds.
+pub(crate) fn put(cx: &Context, file: &Path, url: &str, limit: Duration) -> Result<f64, Error> {
+    let mut command = command(cx, "put");
+    command.arg("--json").arg(file).arg(url);
+    let output = process::run(&cx.reaper, &mut command, cx.limit(limit)?)?;
+    let line = output.stderr.lines().find(|line| line.starts_with('{'));
+    let document = json("fullbore put", line.unwrap_or(""))?;
+    number(&document, "/seconds").ok_or_else(|| unexpected("fullbore put", "no `seconds`"))
+}
+
+impl Served<'_> {
+    /// The frames that a counting link saw; its connection is over or ends with it.
+    pub(crate) fn counted(self) -> Result<Counted, Error> {
+        let Self { running, lines, .. } = self;
+        let mut line = lines.next(Duration::from_secs(1));
+        running.terminate();
+        if line.is_none() {
+            line = lines.next(Duration::from_secs(1));
+        }
+        counted(&line.ok_or_else(|| unexpected("fullbore link", "no line for the connection"))?)
+    }
+}
+
+fn counted(line: &str) -> Result<Counted, Error> {
+    let document = json("fullbore link", line)?;
+    Ok(Counted {
+        to_server: frames(&document, "to_server")?,
+        to_client: frames(&document, "to_client")?,
+    })
+}
+
+fn frames(document: &Value, direction: &str) -> Result<Frames, Error> {
+    let count = |name: &str| {
+        let found = document
+            .pointer(&format!("/{direction}/frames/{name}"))
+            .and_then(Value::as_u64);
+        found.ok_or_else(|| unexpected("fullbore link", &format!("no `{direction}.frames.{name}`")))
+    };
+    Ok(Frames {
+        data: count("data")?,
+        data_bytes: count("data_bytes")?,
+        small_data: count("small_data")?,
+        longest_small_data_run: count("longest_small_data_run")?,
+        stream_window_updates: count("stream_window_update")?,
+        connection_window_updates: count("connection_window_update")?,
+    })
+}
+
+fn json(program: &str, text: &str) -> Result<Value, Error> {
+    serde_json::from_str(text).map_err(|error| unexpected(program, &format!("not JSON: {error}")))
+}
+
+fn number(document: &Value, pointer: &str) -> Option<f64> {
+    document.pointer(pointer).and_then(Value::as_f64)
+}
+
+/// The port of an address or a URL.
+pub(crate) fn port(address: &str) -> Result<u16, Error> {
+    let port = address
+        .rsplit(':')
+        .next()
+        .and_then(|port| port.trim_end_matches('/').parse().ok());
+    port.ok_or_else(|| unexpected("fullbore", &format!("`{address}` is no address with a port")))
+}
+
+fn unexpected(program: &str, why: &str) -> Error {
+    Error::Output(program.to_owned(), why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_read_off_an_address_and_off_a_url() {
+        assert_eq!(port("127.0.0.1:8080").ok(), Some(8080));
+        assert_eq!(port("https://127.0.0.1:8080/").ok(), Some(8080));
+        assert!(port("nowhere").is_err());
+    }
+
+    #[test]
+    fn the_links_line_is_read_and_a_gap_in_it_named() {
+        let side = r#"{"frames":{"data":9,"data_bytes":8,"small_data":7,"longest_small_data_run":6,
+            "stream_window_update":5,"connection_window_update":4}}"#;
+        let line = format!(r#"{{"to_server":{side},"to_client":{side}}}"#);
+        let both = counted(&line).expect("the line is whole");
+        assert_eq!(both.to_server, both.to_client);
+        assert_eq!(
+            (both.to_client.data, both.to_client.connection_window_updates),
+            (9, 4)
+        );
+        match counted(&line.replace("small_data\":7", "other\":7")) {
+            Err(error) => assert!(
+                error.to_string().contains("to_server.frames.small_data"),
+                "{error}"
+            ),
+            Ok(_) => panic!("a count is missing"),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Servers and clients that a case starts as processes of their own, so that the cost of each is told apart. Each prints
+//! lines for the case that started it. `run_program` calls `run` for the hidden subcommand `worker`; the cases and `peers`
+//! call `command`.
+
+mod attack;
+mod budget;
+mod client;
+mod engine;
+mod fetch;
+mod flood;
+mod floor;
+mod load;
+mod memory;
+mod raw;
+mod records;
+mod stalled;
+mod tls;
+mod upload;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Subcommand;
+
+use crate::error::Error;
+
+pub(crate) use self::attack::{Attack, Attacked, LIMIT as STREAM_LIMIT};
+pub(crate) use self::flood::Flooded;
+
+/// Which worker, and its arguments.
+#[derive(Subcommand, Clone)]
+pub(crate) enum Worker {
+    /// Requests through the engine alone
+    Engine(engine::Engine),
+    /// A server of plain sockets that answers with very many DATA frames of one byte
+    Flood(flood::Flood),
+    /// Fetches a URL once with reqwest's defaults
+    Fetch(fetch::Fetch),
+    /// Uploads on a connection that is open already
+    Upload(upload::Upload),
+    /// Fetches a URL again and again
+    Load(load::Load),
+    /// A server on the library with a memory budget, some of whose handlers never read
+    BudgetServer(budget::BudgetServer),
+    /// Very many connections to it, all uploading
+    BudgetUploads(budget::BudgetUploads),
+    /// Very many client connections in one process with one memory budget
+    BudgetDownloads(budget::BudgetDownloads),
+    /// A server that answers from memory, on one of two libraries
+    Memory(memory::Memory),
+    /// Writes bytes to a plain socket
+    FloorWriter(floor::FloorWriter),
+    /// Reads them, and throws them away
+    FloorReader(floor::FloorReader),
+    /// Requests one after another on a plain socket
+    Raw(raw::Raw),
+    /// Requests on one connection with one of several libraries
+    Client(client::ClientWorker),
+    /// Connections that make a request each and rest
+    Idle(raw::Idle),
+    /// A relay that counts TLS records
+    Records(records::Records),
+    /// Downloads on one connection beside a stream that nobody reads
+    Stalled(stalled::Stalled),
+    /// Attacks a server over raw sockets
+    Attacker(attack::Attacker),
+    /// Asks a server for something small again and again
+    Bystander(attack::Bystander),
+}
+
+/// Why a worker failed.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Runs a worker to its end. When it failed, it has said so, and this returns `false`.
+pub(crate) fn run(worker: &Worker) -> bool {
+    let done = match worker {
+        Worker::Engine(engine) => engine.run(),
+        Worker::Flood(flood) => flood.run(),
+        Worker::Fetch(fetch) => on_runtime(fetch.run()),
+        Worker::Upload(upload) => on_runtime(upload.run()),
+        Worker::Load(load) => on_runtime(load.run()),
+        Worker::BudgetServer(server) => on_runtime(server.run()),
+        Worker::BudgetUploads(uploads) => on_runtime(uploads.run()),
+        Worker::BudgetDownloads(downloads) => on_runtime(downloads.run()),
+        Worker::Memory(memory) => memory.run(),
+        Worker::FloorWriter(writer) => writer.run(),
+        Worker::FloorReader(reader) => reader.run(),
+        Worker::Raw(raw) => raw.run(),
+        Worker::Client(client) => client.run(),
+        Worker::Idle(idle) => idle.run(),
+        Worker::Records(records) => records.run(),
+        Worker::Stalled(stalled) => on_runtime(stalled.run()),
+        Worker::Attacker(attacker) => attacker.run(),
+        Worker::Bystander(bystander) => bystander.run(),
+    };
+    if let Err(failure) = &done {
+        let why = in_full(failure.as_ref());
+        // Some cases read lines, others the end of standard error.
+        let _ = print_line(&format!("failed: {why}"));
+        eprintln!("{why}");
+    }
+    done.is_ok()
+}
+
+/// The command of a worker: this program again.
+///
+/// # Errors
+/// When the system does not know where this program is.
+pub(crate) fn command(name: &str) -> Result<Command, Error> {
+    let to_error = |error| Error::Start("fullbore-bench".to_owned(), error);
+    let mut command = Command::new(std::env::current_exe().map_err(to_error)?);
+    command.args(["worker", name]);
+    Ok(command)
+}
+
+/// The same on the counting allocator: the program beside this one.
+///
+/// # Errors
+/// When it was not built.
+pub(crate) fn counted(name: &str) -> Result<Command, Error> {
+    let program = Path::new(command(name)?.get_program()).with_file_name("fullbore-bench-counted");
+    if !program.exists() {
+        let hint = "fullbore-bench-counted (cargo build --release -p fullbore-bench)";
+        return Err(Error::Missing(hint.to_owned()));
+    }
+    let mut command = Command::new(program);
+    command.args(["worker", name]);
+    Ok(command)
+}
+
+fn on_runtime<F: Future<Output = Result<(), Failure>>>(worker: F) -> Result<(), Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(worker)
+}
+
+/// Prints a line at once, whatever standard output is.
+fn print_line(line: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+/// An error with all that caused it.
+fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(one) = cause {
+        let more = one.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = one.source();
+    }
+    text
+}
