@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fullbore_proto::{ConnectionError, ErrorCode, Side, StreamError};
+use fullbore_proto::{ConnectionError, ErrorCode, Side, StreamError, StreamErrorKind};
 
 /// Any error, boxed: what bodies and services of the caller's may fail with.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -151,7 +151,7 @@ impl Error {
             _ => ErrorKind::Protocol,
         };
         let message = match kind {
-            ErrorKind::NotHttp2 => format!("the peer does not speak HTTP/2: {}", error.reason),
+            ErrorKind::NotHttp2 => format!("the peer does not speak HTTP/2: {}", error.reason()),
             _ => error.to_string(),
         };
         Self::with_code(kind, error.code, message)
@@ -180,22 +180,18 @@ impl Error {
 
     /// A stream was reset by either side.
     pub(crate) fn from_stream(error: &StreamError) -> Self {
-        if error.is_end_of_transport() {
+        if error.kind() == StreamErrorKind::TransportEnded {
             return Self::closed();
         }
         let kind = match (error.by, error.code) {
-            _ if error.is_body_length() => ErrorKind::BodyLength,
+            _ if error.kind() == StreamErrorKind::ContentLength => ErrorKind::BodyLength,
             _ if error.is_timeout() => ErrorKind::Timeout,
             (Side::Peer, ErrorCode::REFUSED_STREAM) => ErrorKind::GoAway,
             (Side::Peer, _) => ErrorKind::Reset,
             (Side::Local, ErrorCode::CANCEL | ErrorCode::NO_ERROR) => ErrorKind::Canceled,
             (Side::Local, _) => ErrorKind::Protocol,
         };
-        let message = match kind {
-            ErrorKind::BodyLength => format!("the peer sent {}", error.reason),
-            _ => error.to_string(),
-        };
-        Self::refusal(kind, error.code, message, kind == ErrorKind::GoAway)
+        Self::refusal(kind, error.code, error.to_string(), kind == ErrorKind::GoAway)
     }
 
     /// The transport ended while something was under way.

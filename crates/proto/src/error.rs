@@ -1,6 +1,6 @@
-//! What can go wrong, as two types: an error of the whole connection and an error of one stream (RFC 9113 section 5.4).
+//! Errors of the whole connection and of one stream (RFC 9113 section 5.4), and of calls to the engine.
 //!
-//! Every error says which code the RFC gives it, who caused it, and in a sentence what happened.
+//! An error has the code of the RFC, the side that caused it, and a kind, from which its text is derived.
 
 use core::fmt;
 
@@ -95,100 +95,220 @@ pub enum Side {
     Peer,
 }
 
+/// What ended a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ConnectionErrorKind {
+    /// The peer does not speak HTTP/2: its preface is missing or wrong (RFC 9113 section 3.4).
+    NotHttp2,
+    /// The peer violated the protocol. [`ConnectionError::code`] is the code that the RFC names.
+    Protocol,
+    /// The peer exceeded a limit of [`Config`](crate::Config) (RFC 9113 section 10.5).
+    Limit,
+    /// [`Config::settings_timeout`](crate::Config::settings_timeout) expired.
+    SettingsTimeout,
+    /// [`Config::header_timeout`](crate::Config::header_timeout) expired.
+    HeaderTimeout,
+    /// [`Config::send_timeout`](crate::Config::send_timeout) expired for the whole connection.
+    SendTimeout,
+    /// [`Config::keep_alive_timeout`](crate::Config::keep_alive_timeout) expired.
+    KeepAliveTimeout,
+    /// [`Config::drain_timeout`](crate::Config::drain_timeout) expired.
+    DrainTimeout,
+    /// [`Config::half_close_timeout`](crate::Config::half_close_timeout) expired.
+    HalfCloseTimeout,
+    /// The owner called [`Connection::abort`](crate::Connection::abort).
+    Aborted,
+}
+
+impl ConnectionErrorKind {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::NotHttp2 => "the peer does not speak HTTP/2",
+            Self::Protocol => "the peer violated the protocol",
+            Self::Limit => "the peer exceeded a limit",
+            Self::SettingsTimeout => "timed out waiting for the acknowledgement of SETTINGS",
+            Self::HeaderTimeout => "timed out waiting for the rest of a frame or header block",
+            Self::SendTimeout => "send timed out: the peer is not reading",
+            Self::KeepAliveTimeout => "keep-alive timed out: the peer does not answer PING",
+            Self::DrainTimeout => "graceful shutdown timed out: streams were still open",
+            Self::HalfCloseTimeout => "timed out sending responses to a client that had closed its half",
+            Self::Aborted => "this endpoint ended the connection",
+        }
+    }
+}
+
+impl fmt::Display for ConnectionErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
 /// An error that ends the whole connection (RFC 9113 section 5.4.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionError {
-    /// The code that was sent or received in GOAWAY.
+    /// The code that was sent in GOAWAY.
     pub code: ErrorCode,
-    /// Whose fault it is.
+    /// The side at fault.
     pub blame: Side,
-    /// The stream whose frame brought it about, when there is one.
+    /// The stream whose frame caused the error, if there is one.
     pub stream: Option<StreamId>,
-    /// What happened, as a clause that follows a colon.
-    pub reason: &'static str,
+    kind: ConnectionErrorKind,
+    /// What the kind does not say; may be empty.
+    detail: &'static str,
 }
 
 impl ConnectionError {
-    /// Whether the peer took longer than a limit allows.
-    pub fn is_timeout(&self) -> bool {
-        self.code == ErrorCode::SETTINGS_TIMEOUT
-            || [NOT_TAKEN, PEER_GONE, HEADERS_DRIBBLE].contains(&self.reason)
+    /// What ended the connection.
+    pub const fn kind(&self) -> ConnectionErrorKind {
+        self.kind
     }
 
-    /// The peer broke a rule.
-    pub(crate) const fn peer(code: ErrorCode, reason: &'static str) -> Self {
-        ConnectionError {
-            code,
-            blame: Side::Peer,
-            stream: None,
-            reason,
+    /// What happened: the detail, or the text of the kind if there is none. GOAWAY carries it as debug data.
+    pub const fn reason(&self) -> &'static str {
+        match self.detail.is_empty() {
+            true => self.kind.text(),
+            false => self.detail,
         }
     }
 
-    pub(crate) const fn protocol(reason: &'static str) -> Self {
-        Self::peer(ErrorCode::PROTOCOL_ERROR, reason)
+    /// Whether the peer exceeded a time limit.
+    pub const fn is_timeout(&self) -> bool {
+        use ConnectionErrorKind as Kind;
+        let kind = self.kind;
+        matches!(
+            kind,
+            Kind::SettingsTimeout | Kind::HeaderTimeout | Kind::SendTimeout | Kind::KeepAliveTimeout
+        )
     }
 
-    pub(crate) const fn on(mut self, stream: StreamId) -> Self {
-        self.stream = Some(stream);
+    /// An expired time limit.
+    pub(crate) const fn timeout(kind: ConnectionErrorKind) -> Self {
+        use ConnectionErrorKind as Kind;
+        let (code, blame) = match kind {
+            Kind::SettingsTimeout => (ErrorCode::SETTINGS_TIMEOUT, Side::Peer),
+            Kind::KeepAliveTimeout => (ErrorCode::NO_ERROR, Side::Peer),
+            Kind::DrainTimeout | Kind::HalfCloseTimeout => (ErrorCode::NO_ERROR, Side::Local),
+            _ => (ErrorCode::ENHANCE_YOUR_CALM, Side::Peer),
+        };
+        Self::new(kind, code, blame, "")
+    }
+
+    pub(crate) const fn not_http2(detail: &'static str) -> Self {
+        let kind = ConnectionErrorKind::NotHttp2;
+        Self::new(kind, ErrorCode::PROTOCOL_ERROR, Side::Peer, detail)
+    }
+
+    pub(crate) const fn limit(detail: &'static str) -> Self {
+        let kind = ConnectionErrorKind::Limit;
+        Self::new(kind, ErrorCode::ENHANCE_YOUR_CALM, Side::Peer, detail)
+    }
+
+    /// A violation for which the RFC names PROTOCOL_ERROR.
+    pub(crate) const fn protocol(detail: &'static str) -> Self {
+        Self::violation(ErrorCode::PROTOCOL_ERROR, detail)
+    }
+
+    /// A violation for which the RFC names `code`.
+    pub(crate) const fn violation(code: ErrorCode, detail: &'static str) -> Self {
+        Self::new(ConnectionErrorKind::Protocol, code, Side::Peer, detail)
+    }
+
+    pub(crate) const fn aborted(code: ErrorCode, detail: &'static str) -> Self {
+        Self::new(ConnectionErrorKind::Aborted, code, Side::Local, detail)
+    }
+
+    const fn new(kind: ConnectionErrorKind, code: ErrorCode, blame: Side, detail: &'static str) -> Self {
+        ConnectionError {
+            code,
+            blame,
+            stream: None,
+            kind,
+            detail,
+        }
+    }
+
+    pub(crate) fn on(mut self, stream: impl Into<Option<StreamId>>) -> Self {
+        self.stream = stream.into();
         self
     }
 }
 
 impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = match self.blame {
-            Side::Local => "this endpoint ended the connection",
-            Side::Peer => "the peer broke the connection",
-        };
-        write!(f, "{who} with {}", self.code)?;
+        write!(f, "connection error ({}", self.code)?;
         if let Some(stream) = self.stream {
-            write!(f, " on stream {stream}")?;
+            write!(f, ", stream {stream}")?;
         }
-        write!(f, ": {}", self.reason)
+        write!(f, "): {}", self.kind)?;
+        write_detail(f, self.detail)
+    }
+}
+
+fn write_detail(f: &mut fmt::Formatter<'_>, detail: &str) -> fmt::Result {
+    match detail.is_empty() {
+        true => Ok(()),
+        false => write!(f, ": {detail}"),
     }
 }
 
 impl core::error::Error for ConnectionError {}
 
-/// What is said of a body that ended early.
-pub(crate) const SHORT_BODY: &str = "less DATA than content-length says";
+/// What ended a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StreamErrorKind {
+    /// The peer violated the protocol. [`StreamError::code`] is the code that the RFC names.
+    Protocol,
+    /// A body was shorter or longer than its `content-length` (RFC 9113 section 8.1.1).
+    ContentLength,
+    /// This endpoint refused the stream.
+    Refused,
+    /// The messages of the connection exceeded a limit on their fields.
+    Limit,
+    /// The peer sent RST_STREAM.
+    ResetByPeer,
+    /// The peer sent GOAWAY and did not process the stream.
+    NotProcessed,
+    /// The transport ended before the message was complete.
+    TransportEnded,
+    /// [`Config::response_timeout`](crate::Config::response_timeout) expired.
+    ResponseTimeout,
+    /// [`Config::body_timeout`](crate::Config::body_timeout) expired.
+    BodyTimeout,
+    /// [`Config::send_timeout`](crate::Config::send_timeout) expired for the window of the stream.
+    WindowTimeout,
+    /// [`Config::stream_wait_timeout`](crate::Config::stream_wait_timeout) expired.
+    StreamWaitTimeout,
+    /// The owner reset the stream, discarded it, or released it before the message was complete.
+    Canceled,
+    /// The response was complete, and the rest of the request was not needed (RFC 9113 section 8.1).
+    EarlyResponse,
+}
 
-/// What is said of a body that went on too long.
-pub(crate) const LONG_BODY: &str = "more DATA than content-length says";
-
-/// What is said of a body that came to a halt.
-pub(crate) const BODY_HALTED: &str = "the peer sent too little of the body in time";
-
-/// The reason when the transport ends within a message.
-pub(crate) const TRANSPORT_ENDED: &str = "it ended the transport before the message was whole";
-
-/// The reason when a client that has ended its half of the transport waits too long for the rest.
-pub(crate) const HALF_CLOSED: &str =
-    "the responses to a client that had ended its half of the transport took too long";
-
-/// The reason when a GOAWAY names a lower stream.
-pub(crate) const NOT_PROCESSED: &str =
-    "its GOAWAY says that the stream was not processed; it may be repeated";
-
-/// The reason when the head of a response does not come.
-pub(crate) const NO_RESPONSE: &str = "the server sent no response to the whole request in time";
-
-/// The reason when the peer allows no streams.
-pub(crate) const NO_STREAMS: &str =
-    "the peer allowed no stream in time (SETTINGS_MAX_CONCURRENT_STREAMS is 0)";
-
-/// What is said of a stream whose window the peer keeps closed.
-pub(crate) const WINDOW_CLOSED: &str = "the peer opened no window for what waits in time";
-
-/// What is said of a peer that does not read, or keeps the connection's window closed.
-pub(crate) const NOT_TAKEN: &str = "the peer did not take what waits for it in time";
-
-/// What is said of a peer that answers nothing any more.
-pub(crate) const PEER_GONE: &str = "the peer was silent and did not answer a PING in time";
-
-/// What is said of a header block in pieces.
-pub(crate) const HEADERS_DRIBBLE: &str = "a frame or a header block did not come to its end in time";
+impl fmt::Display for StreamErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Protocol => "the peer violated the protocol",
+            Self::ContentLength => "the body does not match its content-length",
+            Self::Refused => "refused by this endpoint",
+            Self::Limit => "the peer exceeded a limit",
+            Self::ResetByPeer => "reset by the peer",
+            Self::NotProcessed => {
+                "the peer sent GOAWAY and did not process the request, which may be repeated"
+            }
+            Self::TransportEnded => "the peer closed the connection before the message was complete",
+            Self::ResponseTimeout => "timed out waiting for the response",
+            Self::BodyTimeout => "timed out waiting for DATA",
+            Self::WindowTimeout => "timed out waiting for WINDOW_UPDATE",
+            Self::StreamWaitTimeout => {
+                "timed out waiting for a stream: the peer allows none (SETTINGS_MAX_CONCURRENT_STREAMS is 0)"
+            }
+            Self::Canceled => "canceled by this endpoint",
+            Self::EarlyResponse => "the response is complete and the rest of the request is not needed",
+        })
+    }
+}
 
 /// An error that ends one stream and leaves the connection as it is (RFC 9113 section 5.4.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -197,60 +317,91 @@ pub struct StreamError {
     pub stream: StreamId,
     /// The code that was sent or received in RST_STREAM.
     pub code: ErrorCode,
-    /// Which side reset the stream.
+    /// The side that ended the stream.
     pub by: Side,
-    /// What happened, as a clause that follows a colon.
-    pub reason: &'static str,
+    kind: StreamErrorKind,
+    /// What the kind does not say; may be empty.
+    detail: &'static str,
 }
 
 impl StreamError {
-    /// Whether a body was shorter or longer than its `content-length` (RFC 9113 section 8.1.1).
-    pub fn is_body_length(&self) -> bool {
-        self.reason == SHORT_BODY || self.reason == LONG_BODY
+    /// What ended the stream.
+    pub const fn kind(&self) -> StreamErrorKind {
+        self.kind
     }
 
-    /// Whether the transport ended within the message.
-    pub fn is_end_of_transport(&self) -> bool {
-        self.reason == TRANSPORT_ENDED
+    /// Whether the peer exceeded a time limit.
+    pub const fn is_timeout(&self) -> bool {
+        use StreamErrorKind as Kind;
+        let kind = self.kind;
+        matches!(
+            kind,
+            Kind::ResponseTimeout | Kind::BodyTimeout | Kind::WindowTimeout | Kind::StreamWaitTimeout
+        )
     }
 
-    /// Whether the peer has not processed the stream because of its GOAWAY, rather than reset it by itself.
-    pub fn is_go_away(&self) -> bool {
-        self.reason == NOT_PROCESSED
+    /// A violation for which the RFC names PROTOCOL_ERROR.
+    pub(crate) const fn protocol(stream: StreamId, detail: &'static str) -> Self {
+        Self::violation(stream, ErrorCode::PROTOCOL_ERROR, detail)
     }
 
-    /// Whether the peer took longer than a limit allows.
-    pub fn is_timeout(&self) -> bool {
-        [BODY_HALTED, WINDOW_CLOSED, NO_RESPONSE, NO_STREAMS].contains(&self.reason)
+    /// A violation for which the RFC names `code`.
+    pub(crate) const fn violation(stream: StreamId, code: ErrorCode, detail: &'static str) -> Self {
+        Self::local(stream, code, StreamErrorKind::Protocol).with(detail)
     }
 
-    pub(crate) const fn local(stream: StreamId, code: ErrorCode, reason: &'static str) -> Self {
+    /// END_STREAM came before the whole body.
+    pub(crate) const fn short_body(stream: StreamId) -> Self {
+        Self::content_length(stream, "END_STREAM comes before its end")
+    }
+
+    pub(crate) const fn content_length(stream: StreamId, detail: &'static str) -> Self {
+        Self::local(stream, ErrorCode::PROTOCOL_ERROR, StreamErrorKind::ContentLength).with(detail)
+    }
+
+    pub(crate) const fn refused(stream: StreamId, detail: &'static str) -> Self {
+        Self::local(stream, ErrorCode::REFUSED_STREAM, StreamErrorKind::Refused).with(detail)
+    }
+
+    pub(crate) const fn limit(stream: StreamId, detail: &'static str) -> Self {
+        Self::local(stream, ErrorCode::ENHANCE_YOUR_CALM, StreamErrorKind::Limit).with(detail)
+    }
+
+    /// This endpoint ends the stream.
+    pub(crate) const fn local(stream: StreamId, code: ErrorCode, kind: StreamErrorKind) -> Self {
         StreamError {
             stream,
             code,
             by: Side::Local,
-            reason,
+            kind,
+            detail: "",
         }
+    }
+
+    /// The peer ends the stream.
+    pub(crate) const fn peer(stream: StreamId, code: ErrorCode, kind: StreamErrorKind) -> Self {
+        StreamError {
+            by: Side::Peer,
+            ..Self::local(stream, code, kind)
+        }
+    }
+
+    const fn with(mut self, detail: &'static str) -> Self {
+        self.detail = detail;
+        self
     }
 }
 
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = match self.by {
-            Side::Local => "this endpoint",
-            Side::Peer => "the peer",
-        };
-        write!(
-            f,
-            "{who} reset stream {} with {}: {}",
-            self.stream, self.code, self.reason
-        )
+        write!(f, "stream {} ({}): {}", self.stream, self.code, self.kind)?;
+        write_detail(f, self.detail)
     }
 }
 
 impl core::error::Error for StreamError {}
 
-/// Either of the two, as the frames of a received batch bring them about.
+/// An error that a received frame causes.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// Ends the connection.
@@ -271,16 +422,16 @@ impl From<StreamError> for Fault {
     }
 }
 
-/// A call that the state of the stream or the connection does not allow: the caller's mistake, or a stream that ended
-/// meanwhile. Nothing was changed.
+/// A call that the state of the stream or the connection does not allow. Either the caller made a mistake, or the stream ended
+/// in the meantime. The call changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UsageError {
-    /// The stream is not known (any more): it was reset, or finished and released.
+    /// The stream is unknown: it was never opened, was reset, or is complete and released.
     UnknownStream,
-    /// The stream's sending half was finished before.
+    /// END_STREAM was sent or queued before.
     SendFinished,
-    /// A body or trailers came before the head, or a second final head.
+    /// A body or trailers before the header section, or a second final header section.
     HeadOrder,
     /// The connection takes no new streams: it is closing, failed, or out of stream identifiers.
     NoNewStreams,
@@ -288,9 +439,9 @@ pub enum UsageError {
     BudgetExhausted,
     /// The call belongs to the other role: a server opens no streams, a client answers none.
     WrongRole,
-    /// The message may not be sent in HTTP/2; the reason is in the text.
+    /// The message may not be sent over HTTP/2; the source says why.
     InvalidMessage(crate::message::InvalidMessage),
-    /// A receive window only grows, and this size is smaller than the present one.
+    /// A receive window only grows, and this size is smaller than the current one.
     WindowShrinks,
     /// A window is a number of bytes from 1 to 2^31-1.
     WindowOutOfRange,
@@ -299,9 +450,11 @@ pub enum UsageError {
 impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            UsageError::UnknownStream => "the stream has ended already",
-            UsageError::SendFinished => "the sending half of the stream was finished before",
-            UsageError::HeadOrder => "a message is one final head, then its body, then its trailers",
+            UsageError::UnknownStream => "the stream has ended",
+            UsageError::SendFinished => "the stream was already ended with END_STREAM",
+            UsageError::HeadOrder => {
+                "a message is one final header section, then its body, then its trailers"
+            }
             UsageError::NoNewStreams => {
                 "the connection takes no new streams: it is closing or has failed; open another"
             }
@@ -309,13 +462,20 @@ impl fmt::Display for UsageError {
                 "the memory budget has no room for another connection; raise it, or wait until others end"
             }
             UsageError::WrongRole => "only a client opens streams and only a server answers them",
-            UsageError::InvalidMessage(reason) => return write!(f, "the message cannot be sent: {reason}"),
+            UsageError::InvalidMessage(_) => "the message cannot be sent over HTTP/2",
             UsageError::WindowShrinks => {
-                "a receive window only grows, and this size is smaller than the present one"
+                "a receive window only grows, and this size is smaller than the current one"
             }
             UsageError::WindowOutOfRange => "a window is a number of bytes from 1 to 2,147,483,647",
         })
     }
 }
 
-impl core::error::Error for UsageError {}
+impl core::error::Error for UsageError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            UsageError::InvalidMessage(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! `connection` takes a token for each event that costs us more than the peer; when none is left the connection ends
 //! with ENHANCE_YOUR_CALM. The limits are settings of [`crate::Config`], each with its default and its reason.
 
-use crate::error::{ConnectionError, ErrorCode};
+use crate::error::ConnectionError;
 use crate::time::Time;
 
 /// How many events are allowed at once, and how many a second in the long run.
@@ -43,8 +43,8 @@ impl Bucket {
     }
 
     /// Takes a token, or ends the connection with ENHANCE_YOUR_CALM.
-    pub(crate) fn charge(&mut self, now: Time, reason: &'static str) -> Result<(), ConnectionError> {
-        self.charge_many(1, now, reason)
+    pub(crate) fn charge(&mut self, now: Time, detail: &'static str) -> Result<(), ConnectionError> {
+        self.charge_many(1, now, detail)
     }
 
     /// Takes so many tokens, or ends the connection with ENHANCE_YOUR_CALM.
@@ -52,11 +52,11 @@ impl Bucket {
         &mut self,
         tokens: usize,
         now: Time,
-        reason: &'static str,
+        detail: &'static str,
     ) -> Result<(), ConnectionError> {
         match self.take(tokens, now) {
             true => Ok(()),
-            false => Err(ConnectionError::peer(ErrorCode::ENHANCE_YOUR_CALM, reason)),
+            false => Err(ConnectionError::limit(detail)),
         }
     }
 

@@ -81,7 +81,9 @@ mod transmit;
 
 pub use self::config::{Config, KeepAlive};
 pub use self::connection::Connection;
-pub use self::error::{ConnectionError, ErrorCode, Side, StreamError, UsageError};
+pub use self::error::{
+    ConnectionError, ConnectionErrorKind, ErrorCode, Side, StreamError, StreamErrorKind, UsageError,
+};
 pub use self::event::{Event, ReadState};
 pub use self::flow::{
     DEFAULT_WINDOW, Ledger, MemoryBudget, Promise, Refill, RoundTrip, Share, Stall, StreamBudget, WindowSize,

@@ -244,7 +244,11 @@ fn usage_error(error: &UsageError) -> Error {
         UsageError::WindowShrinks => ErrorKind::WindowShrinks,
         _ => ErrorKind::Config,
     };
-    Error::new(kind, error.to_string())
+    let text = match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    Error::new(kind, text)
 }
 
 #[cfg(test)]

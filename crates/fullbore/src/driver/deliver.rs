@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Context;
 
-use fullbore_proto::{Event, ReadState, StreamError, StreamId};
+use fullbore_proto::{Event, ReadState, StreamError, StreamErrorKind, StreamId};
 use http::{HeaderMap, Request, Response, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -66,7 +66,7 @@ where
         };
         self.turn.yield_to_tasks();
         let error = match &self.peer_goaway {
-            Some(goaway) if error.is_go_away() => Error::from_go_away(goaway),
+            Some(goaway) if error.kind() == StreamErrorKind::NotProcessed => Error::from_go_away(goaway),
             _ => Error::from_stream(error),
         };
         if error.wants_pause() {

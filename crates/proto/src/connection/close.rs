@@ -6,7 +6,7 @@ use super::Connection;
 use super::flow_control::FlowControl;
 use super::ledgers::Ledgers;
 use super::streams::{AfterEnd, Entry, Reset};
-use crate::error::{ErrorCode, Side, StreamError, UsageError};
+use crate::error::{ErrorCode, Side, StreamError, StreamErrorKind, UsageError};
 use crate::event::{Event, Events};
 use crate::id::{Key, StreamId};
 use crate::role::Role;
@@ -20,7 +20,7 @@ enum LettingGo {
     /// The rest of the request is accepted for a while.
     Tolerate,
     /// The stream is reset.
-    Reset(ErrorCode, &'static str),
+    Reset(ErrorCode),
 }
 
 impl Connection {
@@ -61,7 +61,7 @@ impl Connection {
                 Role::Client => ErrorCode::CANCEL,
                 Role::Server => ErrorCode::INTERNAL_ERROR,
             };
-            then = LettingGo::Reset(code, "it was let go of before it was whole");
+            then = LettingGo::Reset(code);
         }
         self.let_go(id, then);
     }
@@ -70,7 +70,9 @@ impl Connection {
         match then {
             LettingGo::Nothing => {}
             LettingGo::Tolerate => self.reset_early_answered(),
-            LettingGo::Reset(code, reason) => self.reset_with(StreamError::local(id, code, reason)),
+            LettingGo::Reset(code) => {
+                self.reset_with(StreamError::local(id, code, StreamErrorKind::Canceled))
+            }
         }
     }
 
@@ -81,7 +83,7 @@ impl Connection {
     pub fn reset(&mut self, id: StreamId, code: ErrorCode) -> Result<(), UsageError> {
         match self.streams.view(id) {
             Some(stream) if !stream.state.is_closed() => {
-                self.reset_with(StreamError::local(id, code, "this endpoint gave it up"));
+                self.reset_with(StreamError::local(id, code, StreamErrorKind::Canceled));
                 Ok(())
             }
             _ => Err(UsageError::UnknownStream),
@@ -186,8 +188,8 @@ impl Connection {
 
     /// The rest of a request is not accepted any more.
     pub(super) fn reset_after_response(&mut self, id: StreamId) {
-        let reason = "the response is whole and the rest of the request is not needed";
-        self.reset_with(StreamError::local(id, ErrorCode::NO_ERROR, reason));
+        let kind = StreamErrorKind::EarlyResponse;
+        self.reset_with(StreamError::local(id, ErrorCode::NO_ERROR, kind));
     }
 }
 
@@ -197,7 +199,7 @@ fn after_discard(stream: &Stream, role: Role) -> LettingGo {
         return LettingGo::Nothing;
     }
     match role {
-        Role::Client => LettingGo::Reset(ErrorCode::CANCEL, "it is not wanted any more"),
+        Role::Client => LettingGo::Reset(ErrorCode::CANCEL),
         Role::Server if stream.send.ended => LettingGo::Tolerate,
         Role::Server => LettingGo::Nothing,
     }

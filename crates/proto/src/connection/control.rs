@@ -6,7 +6,7 @@ use super::Connection;
 use super::ping::Answer;
 use super::settings::WindowChange;
 use super::shutdown::GoAwayEffect;
-use crate::error::{ConnectionError, ErrorCode, Fault, NOT_PROCESSED, Side, StreamError};
+use crate::error::{ConnectionError, ErrorCode, Fault, StreamError, StreamErrorKind};
 use crate::event::Event;
 use crate::frame::{GoAway, Ping, PriorityUpdate, ResetStream, Settings, WindowUpdate};
 use crate::id::StreamId;
@@ -56,8 +56,8 @@ impl Connection {
             }
             let credit = &mut stream.send.credit;
             if !credit.has_room_for(change.rise) || credit.adjust(change.delta).is_err() {
-                let error = "SETTINGS_INITIAL_WINDOW_SIZE puts a stream's window over 2^31-1";
-                return Err(ConnectionError::peer(ErrorCode::FLOW_CONTROL_ERROR, error).on(stream.id));
+                let error = "SETTINGS_INITIAL_WINDOW_SIZE raises the window of a stream above 2^31-1";
+                return Err(ConnectionError::violation(ErrorCode::FLOW_CONTROL_ERROR, error).on(stream.id));
             }
             // Without data it waits for no window.
             if !stream.send.queue.is_empty() {
@@ -96,8 +96,8 @@ impl Connection {
         self.guards.window_update(self.now)?;
         let Some(id) = update.stream else {
             return self.flow.grant(update.increment).map_err(|_| {
-                let error = "WINDOW_UPDATE puts the connection's window over 2^31-1";
-                ConnectionError::peer(ErrorCode::FLOW_CONTROL_ERROR, error).into()
+                let error = "WINDOW_UPDATE raises the window of the connection above 2^31-1";
+                ConnectionError::violation(ErrorCode::FLOW_CONTROL_ERROR, error).into()
             });
         };
         if self.streams.is_unopened(id) {
@@ -114,8 +114,8 @@ impl Connection {
             return Ok(());
         }
         if stream.send.credit.grant(update.increment).is_err() {
-            let reason = "WINDOW_UPDATE puts the stream's window over 2^31-1";
-            return Err(StreamError::local(id, ErrorCode::FLOW_CONTROL_ERROR, reason).into());
+            let detail = "WINDOW_UPDATE raises the window of the stream above 2^31-1";
+            return Err(StreamError::violation(id, ErrorCode::FLOW_CONTROL_ERROR, detail).into());
         }
         stream.reschedule(&self.ledgers, self.now);
         Ok(())
@@ -124,16 +124,11 @@ impl Connection {
     /// RST_STREAM (section 6.4).
     pub(super) fn on_reset(&mut self, reset: ResetStream) -> Result<(), ConnectionError> {
         if self.streams.is_idle(reset.stream) {
-            let error = "RST_STREAM on a stream that is idle";
-            return Err(ConnectionError::protocol(error).on(reset.stream));
+            return Err(ConnectionError::protocol("RST_STREAM on an idle stream").on(reset.stream));
         }
         self.guards.peer_reset(self.now)?;
-        self.close_with(StreamError {
-            stream: reset.stream,
-            code: reset.code,
-            by: Side::Peer,
-            reason: "it gave no reason but the code",
-        });
+        let kind = StreamErrorKind::ResetByPeer;
+        self.close_with(StreamError::peer(reset.stream, reset.code, kind));
         Ok(())
     }
 
@@ -152,12 +147,8 @@ impl Connection {
         self.charge_walk()?;
         for key in self.streams.keys() {
             let is_beyond = key.id().value() > frame.last_stream;
-            let error = StreamError {
-                stream: key.id(),
-                code: ErrorCode::REFUSED_STREAM,
-                by: Side::Peer,
-                reason: NOT_PROCESSED,
-            };
+            let kind = StreamErrorKind::NotProcessed;
+            let error = StreamError::peer(key.id(), ErrorCode::REFUSED_STREAM, kind);
             self.close_if(key, error, |stream| is_beyond || stream.is_waiting());
         }
         Ok(())
@@ -183,5 +174,5 @@ impl Connection {
 }
 
 fn update_on_idle(id: StreamId) -> ConnectionError {
-    ConnectionError::protocol("WINDOW_UPDATE on a stream that is idle").on(id)
+    ConnectionError::protocol("WINDOW_UPDATE on an idle stream").on(id)
 }

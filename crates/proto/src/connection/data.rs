@@ -8,7 +8,7 @@ use super::Connection;
 use super::flow_control::FlowControl;
 use super::reader::DataFrame;
 use super::streams::{AfterEnd, Entry, Past};
-use crate::error::{ConnectionError, ErrorCode, Fault, LONG_BODY, SHORT_BODY, Side, StreamError};
+use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError};
 use crate::event::Events;
 use crate::frame::{Flags, FrameHeader};
 use crate::id::{Key, StreamId};
@@ -33,9 +33,9 @@ impl Connection {
             if self.streams.is_idle(stream) {
                 return Err(data_on_idle(stream));
             }
-            return Err(ConnectionError::peer(
+            return Err(ConnectionError::violation(
                 ErrorCode::FLOW_CONTROL_ERROR,
-                "more DATA than the connection's window allows",
+                "DATA beyond the connection's flow-control window",
             )
             .on(stream));
         }
@@ -76,8 +76,8 @@ impl Connection {
             return match self.streams.past(id) {
                 Past::Reset(Side::Local) | Past::Forgotten => Ok(None),
                 Past::Reset(Side::Peer) => {
-                    let reason = "DATA on a stream that the peer had reset";
-                    Err(StreamError::local(id, ErrorCode::STREAM_CLOSED, reason).into())
+                    let detail = "DATA on a stream that the peer had reset";
+                    Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into())
                 }
                 Past::Finished | Past::Skipped => Err(data_on_closed(id).into()),
             };
@@ -88,29 +88,28 @@ impl Connection {
             State::Closed(Cause::Finished) => return Err(data_on_closed(id).into()),
             State::Waiting => return Err(data_on_idle(id).into()),
             State::HalfClosedRemote | State::Closed(_) => {
-                let reason = "DATA on a stream that the peer had ended";
-                return Err(StreamError::local(id, ErrorCode::STREAM_CLOSED, reason).into());
+                let detail = "DATA after END_STREAM";
+                return Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into());
             }
         }
-        let error = |code, reason| Err(StreamError::local(id, code, reason).into());
         if stream.receive.phase != Phase::Body {
-            return error(ErrorCode::PROTOCOL_ERROR, "DATA before HEADERS");
+            return Err(StreamError::protocol(id, "DATA before HEADERS").into());
         }
         stream.settle_receiving(self.flow.window(), self.pings.minimum(), self.now);
         let half = &mut stream.receive;
         if half.window.receive(length, grace).is_err() {
-            return error(
-                ErrorCode::FLOW_CONTROL_ERROR,
-                "more DATA than the stream's window allows",
-            );
+            let detail = "DATA beyond the stream's flow-control window";
+            return Err(StreamError::violation(id, ErrorCode::FLOW_CONTROL_ERROR, detail).into());
         }
         if half.bodiless && payload > 0 {
-            return error(ErrorCode::PROTOCOL_ERROR, "a body where there can be none");
+            return Err(StreamError::protocol(id, "DATA in a response that has no body").into());
         }
         if let Some(expected) = half.expected {
             match expected.checked_sub(payload as u64) {
                 Some(rest) => half.expected = Some(rest),
-                None => return error(ErrorCode::PROTOCOL_ERROR, LONG_BODY),
+                None => {
+                    return Err(StreamError::content_length(id, "DATA exceeds it").into());
+                }
             }
         }
         half.window.consume(framing as u64);
@@ -181,7 +180,7 @@ fn check_framing(
     let framing = pad_length.map_or(0, |padding| padding + 1);
     if pad_length.is_none() && header.flags.has(Flags::PADDED) {
         let error = "padded DATA without a pad length";
-        return Err(ConnectionError::peer(ErrorCode::FRAME_SIZE_ERROR, error).on(stream));
+        return Err(ConnectionError::violation(ErrorCode::FRAME_SIZE_ERROR, error).on(stream));
     }
     if framing > header.length as usize {
         let error = "the padding of DATA is longer than its payload";
@@ -219,7 +218,7 @@ pub(super) fn end_receiving(
         return Ok(AfterEnd::Nothing);
     }
     if stream.receive.expected.unwrap_or(0) != 0 {
-        return Err(StreamError::local(stream.id, ErrorCode::PROTOCOL_ERROR, SHORT_BODY).into());
+        return Err(StreamError::short_body(stream.id).into());
     }
     stream.receive.phase = Phase::Done;
     stream.state = stream.state.after_receive_end();
@@ -230,9 +229,9 @@ pub(super) fn end_receiving(
 }
 
 fn data_on_idle(id: StreamId) -> ConnectionError {
-    ConnectionError::protocol("DATA on a stream that is idle").on(id)
+    ConnectionError::protocol("DATA on an idle stream").on(id)
 }
 
 fn data_on_closed(id: StreamId) -> ConnectionError {
-    ConnectionError::peer(ErrorCode::STREAM_CLOSED, "DATA on a stream that is closed").on(id)
+    ConnectionError::violation(ErrorCode::STREAM_CLOSED, "DATA on a closed stream").on(id)
 }

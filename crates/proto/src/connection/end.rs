@@ -2,7 +2,7 @@
 
 use super::Connection;
 use super::ping::Pings;
-use crate::error::{ConnectionError, ErrorCode, Side, StreamError, TRANSPORT_ENDED};
+use crate::error::{ConnectionError, ErrorCode, StreamError, StreamErrorKind};
 use crate::role::Role;
 use crate::time::Time;
 
@@ -36,12 +36,8 @@ impl Connection {
         self.shutdown.half_close();
         let mut cut_short = false;
         for key in self.streams.keys() {
-            let error = StreamError {
-                stream: key.id(),
-                code: ErrorCode::CANCEL,
-                by: Side::Peer,
-                reason: TRANSPORT_ENDED,
-            };
+            let kind = StreamErrorKind::TransportEnded;
+            let error = StreamError::peer(key.id(), ErrorCode::CANCEL, kind);
             cut_short |= self.close_if(key, error, |stream| stream.state.can_receive());
         }
         if !self.shutdown.is_final() {
@@ -55,12 +51,7 @@ impl Connection {
     /// Ends the connection at once with `code`, for a reason of the owner's.
     pub fn abort(&mut self, code: ErrorCode, reason: &'static str, now: Time) {
         self.see(now);
-        self.fail(ConnectionError {
-            code,
-            blame: Side::Local,
-            stream: None,
-            reason,
-        });
+        self.fail(ConnectionError::aborted(code, reason));
     }
 
     /// The peer knows of the graceful shutdown.
@@ -91,7 +82,7 @@ impl Connection {
         }
         let last_stream = self.shutdown.last_stream(self.streams.highest_peer_stream());
         self.writer
-            .go_away(last_stream, error.code, error.reason.as_bytes());
+            .go_away(last_stream, error.code, error.reason().as_bytes());
         // No call on a stream finds it any more, so that nothing can follow the GOAWAY.
         self.streams.clear();
         self.reader.drop_block();

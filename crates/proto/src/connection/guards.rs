@@ -54,57 +54,60 @@ impl Guards {
 
     /// A header block that is decoded in vain.
     pub(super) fn refused_block(&mut self, now: Time) -> Verdict {
-        let reason = "too many header blocks on streams that are refused or gone";
+        let reason = "too many header blocks on refused or closed streams";
         self.refused_streams.charge(now, reason)
     }
 
     /// An error of the peer that resets a stream.
     pub(super) fn provoked_reset(&mut self, now: Time) -> Verdict {
-        self.provoked_resets.charge(now, "too many streams with errors")
+        self.provoked_resets
+            .charge(now, "too many streams with protocol errors")
     }
 
     /// A request that is answered with 431.
     pub(super) fn oversized_section(&mut self, now: Time) -> Verdict {
-        let reason = "too many field sections over the limit";
+        let reason = "too many field sections over SETTINGS_MAX_HEADER_LIST_SIZE";
         self.provoked_resets.charge(now, reason)
     }
 
     /// A field section of `excess` times the limit beyond the first.
     pub(super) fn excess_section(&mut self, excess: usize, now: Time) -> Verdict {
-        let reason = "field sections of many times the limit";
+        let reason = "field sections many times over SETTINGS_MAX_HEADER_LIST_SIZE";
         self.provoked_resets.charge_many(excess, now, reason)
     }
 
     pub(super) fn empty_data(&mut self, now: Time) -> Verdict {
-        self.empty_data.charge(now, "too many DATA frames without data")
+        self.empty_data.charge(now, "too many empty DATA frames")
     }
 
     pub(super) fn ping(&mut self, now: Time) -> Verdict {
-        self.pings.charge(now, "too many PING")
+        self.pings.charge(now, "too many PING frames")
     }
 
     /// A PING with ACK that answers no PING.
     pub(super) fn unexpected_ping_ack(&mut self, now: Time) -> Verdict {
-        self.pings.charge(now, "too many answers to no PING")
+        self.pings
+            .charge(now, "too many PING acknowledgements without a PING")
     }
 
     /// SETTINGS with so many entries.
     pub(super) fn settings(&mut self, entries: usize, now: Time) -> Verdict {
-        self.settings.charge_many(1 + entries, now, "too many SETTINGS")
+        self.settings
+            .charge_many(1 + entries, now, "too many SETTINGS frames")
     }
 
     pub(super) fn go_away(&mut self, now: Time) -> Verdict {
-        self.settings.charge(now, "too many SETTINGS and GOAWAY")
+        self.settings.charge(now, "too many SETTINGS and GOAWAY frames")
     }
 
     /// A frame for which the connection goes through `streams` streams.
     pub(super) fn walk(&mut self, streams: usize, now: Time) -> Verdict {
-        let reason = "too many changes of SETTINGS_INITIAL_WINDOW_SIZE, or GOAWAY, for so many streams";
+        let reason = "too many changes of SETTINGS_INITIAL_WINDOW_SIZE, or GOAWAY frames, for the number of open streams";
         self.settings.charge_many(streams / STREAMS_A_TOKEN, now, reason)
     }
 
     pub(super) fn window_update(&mut self, now: Time) -> Verdict {
-        let reason = "too many WINDOW_UPDATE for what was sent";
+        let reason = "too many WINDOW_UPDATE frames for the DATA that was sent";
         self.window_updates.charge(now, reason)
     }
 

@@ -6,7 +6,7 @@ use super::Connection;
 use super::data::end_receiving;
 use super::reader::BlockHeader;
 use super::streams::Past;
-use crate::error::{ConnectionError, ErrorCode, Fault, SHORT_BODY, Side, StreamError};
+use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError};
 use crate::event::Event;
 use crate::frame::{Continuation, Headers};
 use crate::id::{Key, StreamId};
@@ -55,24 +55,19 @@ impl Connection {
             return self.on_new_stream(id, end_stream, on_itself);
         }
         if on_itself && known.is_some() {
-            let reason = "a stream that depends on itself";
-            return Err(StreamError::local(id, ErrorCode::PROTOCOL_ERROR, reason).into());
+            return Err(StreamError::protocol(id, "a stream depends on itself").into());
         }
         match known {
             Some(key) => self.on_known_stream(key, end_stream),
-            None if self.streams.is_unopened(id) => {
-                Err(ConnectionError::protocol("HEADERS on a stream that is idle")
-                    .on(id)
-                    .into())
-            }
+            None if self.streams.is_unopened(id) => Err(headers_on_idle(id).into()),
             None => match self.streams.past(id) {
                 Past::Reset(Side::Local) | Past::Forgotten => Ok(self.guards.refused_block(self.now)?),
                 Past::Reset(Side::Peer) => {
-                    let reason = "HEADERS on a stream that the peer had reset";
-                    Err(StreamError::local(id, ErrorCode::STREAM_CLOSED, reason).into())
+                    let detail = "HEADERS on a stream that the peer had reset";
+                    Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into())
                 }
                 Past::Skipped => {
-                    let error = "a client opened a stream below one that it had opened before";
+                    let error = "HEADERS on a stream below one that the client opened before";
                     Err(ConnectionError::protocol(error).on(id).into())
                 }
                 Past::Finished => Err(headers_on_closed(id).into()),
@@ -93,24 +88,23 @@ impl Connection {
             self.streams.remember_reset(id, Side::Local);
             return Ok(());
         }
-        let error = |code, reason| Err(StreamError::local(id, code, reason).into());
+        let violation = |detail| Err(StreamError::protocol(id, detail).into());
+        let refused = |detail| Err(StreamError::refused(id, detail).into());
         if on_itself {
-            return error(ErrorCode::PROTOCOL_ERROR, "a stream that depends on itself");
+            return violation("a stream depends on itself");
         }
-        if let Err(reason) = self.streams.check_room(&self.config) {
-            return error(ErrorCode::REFUSED_STREAM, reason);
+        if let Err(detail) = self.streams.check_room(&self.config) {
+            return refused(detail);
         }
         if self.reader.section().over_limit() {
             return self.answer_431(id, end_stream);
         }
         let memory = self.section_memory();
         if self.streams.header_memory() + memory > self.config.max_header_memory {
-            let reason = "the requests under way have more header fields than the connection may hold";
-            return error(ErrorCode::REFUSED_STREAM, reason);
+            return refused("the fields of the open requests exceed the limit of the connection");
         }
         if !self.can_hold_headers(memory) {
-            let reason = "the memory budget has no room for the header fields of a request";
-            return error(ErrorCode::REFUSED_STREAM, reason);
+            return refused("the memory budget has no room for the fields of a request");
         }
         // Looked up where they are cheap to find: few requests have them.
         let has = |name: &HeaderName| self.reader.section().has(name);
@@ -118,7 +112,7 @@ impl Connection {
         let allows_connect = self.config.enable_connect_protocol;
         let request = match message::receive_request(self.reader.section_mut(), allows_connect) {
             Ok(request) => request,
-            Err(malformed) => return error(ErrorCode::PROTOCOL_ERROR, malformed.reason()),
+            Err(malformed) => return violation(malformed.reason()),
         };
         let is_connect = request.method() == Method::CONNECT;
         let expected = match has_length {
@@ -127,16 +121,13 @@ impl Connection {
         };
         let expected = match expected {
             Ok(expected) => expected,
-            Err(malformed) => return error(ErrorCode::PROTOCOL_ERROR, malformed.reason()),
+            Err(malformed) => return violation(malformed.reason()),
         };
         if end_stream && expected.unwrap_or(0) != 0 {
-            return error(ErrorCode::PROTOCOL_ERROR, SHORT_BODY);
+            return Err(StreamError::short_body(id).into());
         }
         if !end_stream && !self.flow.can_hold_a_body() {
-            return error(
-                ErrorCode::REFUSED_STREAM,
-                "the memory budget has no room for a body",
-            );
+            return refused("the memory budget has no room for a body");
         }
         let mut stream = self.new_stream(id, State::Open);
         stream.receive.phase = Phase::Body;
@@ -203,41 +194,31 @@ impl Connection {
             return Ok(());
         };
         let id = stream.id;
-        let error = |code, reason| Err(StreamError::local(id, code, reason).into());
+        let violation = |detail| Err(StreamError::protocol(id, detail).into());
         match stream.state {
             State::Open | State::HalfClosedLocal => {}
             State::Closed(Cause::Reset { by: Side::Local, .. }) => return Ok(()),
             State::Waiting => {
-                return Err(ConnectionError::protocol("HEADERS on a stream that is idle")
-                    .on(id)
-                    .into());
+                return Err(headers_on_idle(id).into());
             }
             State::Closed(Cause::Finished) => return Err(headers_on_closed(id).into()),
             State::HalfClosedRemote | State::Closed(_) => {
-                return error(
-                    ErrorCode::STREAM_CLOSED,
-                    "HEADERS on a stream that the peer had ended",
-                );
+                let detail = "HEADERS after END_STREAM";
+                return Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into());
             }
         }
         if over_limit {
-            return error(
-                ErrorCode::PROTOCOL_ERROR,
-                "a field section over the limit SETTINGS_MAX_HEADER_LIST_SIZE",
-            );
+            return violation("a field section over SETTINGS_MAX_HEADER_LIST_SIZE");
         }
         if held + memory > self.config.max_header_memory {
-            let reason = "the messages under way have more header fields than the connection may hold";
-            return error(ErrorCode::ENHANCE_YOUR_CALM, reason);
+            let detail = "the fields of the open messages exceed the limit of the connection";
+            return Err(StreamError::limit(id, detail).into());
         }
         stream.hold_headers(memory);
         match stream.receive.phase {
             Phase::Headers => return self.on_response(key, end_stream),
             Phase::Body if !end_stream => {
-                return error(
-                    ErrorCode::PROTOCOL_ERROR,
-                    "trailers without END_STREAM, or a second head",
-                );
+                return violation("trailers without END_STREAM, or a second response");
             }
             Phase::Body => {}
             Phase::Done => return Ok(()),
@@ -245,7 +226,7 @@ impl Connection {
         match message::receive_trailers(self.reader.section_mut()) {
             Ok(trailers) if stream.receive.discard => drop(trailers),
             Ok(trailers) => stream.receive.trailers = Some(Box::new(trailers)),
-            Err(malformed) => return error(ErrorCode::PROTOCOL_ERROR, malformed.reason()),
+            Err(malformed) => return violation(malformed.reason()),
         }
         let (flow, events) = (&self.flow, &mut self.events);
         let after = end_receiving(&mut stream, flow, events, self.pings.minimum(), self.now)?;
@@ -255,10 +236,10 @@ impl Connection {
 
     fn on_response(&mut self, key: Key, end_stream: bool) -> Result<(), Fault> {
         let id = key.id();
-        let error = |code, reason| Err(StreamError::local(id, code, reason).into());
+        let violation = |detail| Err(StreamError::protocol(id, detail).into());
         let response = match message::receive_response(self.reader.section_mut()) {
             Ok(response) => response,
-            Err(malformed) => return error(ErrorCode::PROTOCOL_ERROR, malformed.reason()),
+            Err(malformed) => return violation(malformed.reason()),
         };
         // This looks at all streams, so that the stream is looked up again.
         self.account_receiving();
@@ -270,10 +251,7 @@ impl Connection {
         let status = response.status();
         if status.is_informational() {
             if end_stream {
-                return error(
-                    ErrorCode::PROTOCOL_ERROR,
-                    "an informational response that ends the stream",
-                );
+                return violation("an informational response with END_STREAM");
             }
             self.guards.informational(self.now)?;
             self.events.push(Event::Informational { stream: id, response });
@@ -288,11 +266,11 @@ impl Connection {
             let tunnel = half.tunnel && status.is_success();
             match expected_length(response.headers(), tunnel) {
                 Ok(expected) => half.expected = expected,
-                Err(malformed) => return error(ErrorCode::PROTOCOL_ERROR, malformed.reason()),
+                Err(malformed) => return violation(malformed.reason()),
             }
         }
         if end_stream && half.expected.unwrap_or(0) != 0 {
-            return error(ErrorCode::PROTOCOL_ERROR, SHORT_BODY);
+            return Err(StreamError::short_body(id).into());
         }
         self.events.push(Event::Response {
             stream: id,
@@ -308,8 +286,12 @@ impl Connection {
     }
 }
 
+fn headers_on_idle(id: StreamId) -> ConnectionError {
+    ConnectionError::protocol("HEADERS on an idle stream").on(id)
+}
+
 fn headers_on_closed(id: StreamId) -> ConnectionError {
-    ConnectionError::peer(ErrorCode::STREAM_CLOSED, "HEADERS on a stream that is closed").on(id)
+    ConnectionError::violation(ErrorCode::STREAM_CLOSED, "HEADERS on a closed stream").on(id)
 }
 
 /// What `content-length` says of a body; nothing for a tunnel, whose DATA is no body.

@@ -142,8 +142,8 @@ impl Reader {
     pub(super) fn take_preface(&mut self, seen: usize, input: &mut Bytes) -> Result<(), ConnectionError> {
         let count = input.len().min(PREFACE.len() - seen);
         if input[..count] != PREFACE[seen..seen + count] {
-            return Err(ConnectionError::protocol(
-                "the connection does not begin with the preface of HTTP/2 (is it HTTP/1.1?)",
+            return Err(ConnectionError::not_http2(
+                "the connection does not begin with the HTTP/2 preface (is it HTTP/1.1?)",
             ));
         }
         input.advance(count);
@@ -181,22 +181,20 @@ impl Reader {
         if matches!(self.expected, Expected::FirstFrameHeader) {
             let settings = header.frame_type == FrameType::SETTINGS && !header.flags.has(Flags::ACK);
             if !settings {
-                return Err(ConnectionError::protocol(
-                    "the first frame is not SETTINGS (does the peer speak HTTP/2?)",
-                ));
+                return Err(ConnectionError::not_http2("the first frame is not SETTINGS"));
             }
         }
         self.received_frames.add(header.frame_type);
         if let Some(block) = &self.block {
             if header.frame_type != FrameType::CONTINUATION || header.stream != Some(block.header.stream) {
-                let error = "a header block was interrupted by another frame";
+                let error = "a frame between HEADERS and its CONTINUATION";
                 return Err(ConnectionError::protocol(error).on(block.header.stream));
             }
         }
         if header.length > max_frame_size {
-            return Err(ConnectionError::peer(
+            return Err(ConnectionError::violation(
                 ErrorCode::FRAME_SIZE_ERROR,
-                "a frame is longer than SETTINGS_MAX_FRAME_SIZE allows",
+                "a frame longer than SETTINGS_MAX_FRAME_SIZE",
             ));
         }
         if header.frame_type == FrameType::DATA {
@@ -281,14 +279,14 @@ impl Reader {
     ) -> Result<Option<BlockHeader>, ConnectionError> {
         // `begin` has checked that it belongs to the block, if there is one.
         let Some(mut block) = self.block.take() else {
-            let error = "CONTINUATION without a header block that it continues";
+            let error = "CONTINUATION without HEADERS";
             return Err(ConnectionError::protocol(error).on(frame.stream));
         };
         let header = block.header;
         block.continuations += 1;
         if block.continuations > config.max_continuations {
             let error = "too many CONTINUATION frames for one header block";
-            return Err(ConnectionError::peer(ErrorCode::ENHANCE_YOUR_CALM, error).on(header.stream));
+            return Err(ConnectionError::limit(error).on(header.stream));
         }
         let length = block.fragments.len() + frame.fragment.len();
         check_block_size(header.stream, length, config)?;
@@ -311,8 +309,8 @@ impl Reader {
         self.decoder
             .decode(block, &limits, &mut self.section)
             .map_err(|_| {
-                let error = "a header block that cannot be decompressed";
-                ConnectionError::peer(ErrorCode::COMPRESSION_ERROR, error).on(stream)
+                let error = "a header block that cannot be decoded";
+                ConnectionError::violation(ErrorCode::COMPRESSION_ERROR, error).on(stream)
             })
     }
 
@@ -359,6 +357,5 @@ fn check_block_size(stream: StreamId, bytes: usize, config: &Config) -> Result<(
     if bytes <= config.max_header_block {
         return Ok(());
     }
-    let error = "a header block is longer than the limit";
-    Err(ConnectionError::peer(ErrorCode::ENHANCE_YOUR_CALM, error).on(stream))
+    Err(ConnectionError::limit("a header block is too long").on(stream))
 }

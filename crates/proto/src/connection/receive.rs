@@ -111,19 +111,16 @@ impl Connection {
                 stream: Some(stream),
                 reason,
             }) => self.absorb(self.frame_fault(stream, code, reason)),
-            Err(error) => Err(ConnectionError {
-                stream: header.stream,
-                ..ConnectionError::peer(error.code, error.reason)
-            }),
+            Err(error) => Err(ConnectionError::violation(error.code, error.reason).on(header.stream)),
         }
     }
 
     /// An error that is confined to a stream; on a stream that is idle, which cannot be reset, it is the connection's.
     fn frame_fault(&self, stream: StreamId, code: ErrorCode, reason: &'static str) -> Result<(), Fault> {
         if self.streams.is_idle(stream) {
-            return Err(ConnectionError::peer(code, reason).on(stream).into());
+            return Err(ConnectionError::violation(code, reason).on(stream).into());
         }
-        Err(StreamError::local(stream, code, reason).into())
+        Err(StreamError::violation(stream, code, reason).into())
     }
 
     fn on_parsed(&mut self, frame: Frame<'_>) -> Result<(), Fault> {
@@ -141,14 +138,14 @@ impl Connection {
                     return self.frame_fault(
                         fields.stream,
                         ErrorCode::PROTOCOL_ERROR,
-                        "a stream that depends on itself",
+                        "a stream depends on itself",
                     );
                 }
                 Ok(())
             }
             Frame::PriorityUpdate(update) => self.on_priority_update(update),
             Frame::PushPromise => {
-                Err(ConnectionError::protocol("PUSH_PROMISE, although SETTINGS_ENABLE_PUSH is 0").into())
+                Err(ConnectionError::protocol("PUSH_PROMISE although SETTINGS_ENABLE_PUSH is 0").into())
             }
             Frame::Unknown => Ok(self.guards.priority(self.now)?),
         }

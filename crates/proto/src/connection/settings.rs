@@ -93,7 +93,7 @@ impl Settings {
     pub(super) fn acknowledge(&mut self) -> Result<(), ConnectionError> {
         if self.acknowledged {
             return Err(ConnectionError::protocol(
-                "an acknowledgement of SETTINGS that were not sent",
+                "a SETTINGS acknowledgement without SETTINGS",
             ));
         }
         self.acknowledged = true;
@@ -124,7 +124,7 @@ impl Settings {
         }
         let (mut last, mut largest) = (None, 0);
         for setting in entries.iter() {
-            let setting = setting.map_err(|error| ConnectionError::peer(error.code, error.reason))?;
+            let setting = setting.map_err(|error| ConnectionError::violation(error.code, error.reason))?;
             match setting {
                 Setting::HeaderTableSize(size) => writer.set_table_size(size),
                 Setting::InitialWindowSize(size) => {
@@ -136,7 +136,7 @@ impl Settings {
                 Setting::EnableConnectProtocol(enabled) => {
                     if peer.enable_connect_protocol && !enabled {
                         return Err(ConnectionError::protocol(
-                            "SETTINGS_ENABLE_CONNECT_PROTOCOL went from 1 to 0",
+                            "SETTINGS_ENABLE_CONNECT_PROTOCOL changed from 1 to 0",
                         ));
                     }
                     peer.enable_connect_protocol = enabled;

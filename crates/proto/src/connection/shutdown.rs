@@ -124,7 +124,7 @@ impl Shutdown {
         if self.peer_last_stream.is_some_and(|last| last_stream > last) {
             // Section 6.8: requests beyond the first last stream may have been sent again elsewhere.
             return Err(ConnectionError::protocol(
-                "a GOAWAY with a higher last stream than one before",
+                "GOAWAY with a higher last stream than an earlier one",
             ));
         }
         let before = self.peer_last_stream.replace(last_stream);

@@ -295,10 +295,10 @@ impl Streams {
         let held = self.store.len() - self.finished;
         let limit = config.max_concurrent_streams as usize;
         if held - self.reset_held as usize >= limit {
-            return Err("more streams than are allowed at once");
+            return Err("more streams than SETTINGS_MAX_CONCURRENT_STREAMS");
         }
         if held >= limit.saturating_add(config.reset_stream_grace as usize) {
-            return Err("streams were reset faster than their handlers could end");
+            return Err("streams are reset faster than their handlers end");
         }
         // The only stream of a connection needs no lease: every connection is served, however many streams others hold.
         let streams = self.store.len() as u64;
@@ -306,7 +306,7 @@ impl Streams {
         let leased = streams == 0 || streams < lease.held() || lease.grow(STREAM_BLOCK) || lease.grow(1);
         match leased {
             true => Ok(()),
-            false => Err("the streams of all connections, or of this peer's, are as many as they may be"),
+            false => Err("the server, or this peer, has as many streams as its limit allows"),
         }
     }
 

@@ -8,10 +8,7 @@ use core::time::Duration;
 use super::Connection;
 use super::deadlines::LEAST_PROGRESS;
 use super::ping::Pings;
-use crate::error::{
-    BODY_HALTED, ConnectionError, ErrorCode, HALF_CLOSED, HEADERS_DRIBBLE, NO_RESPONSE, NO_STREAMS,
-    NOT_TAKEN, PEER_GONE, Side, StreamError, WINDOW_CLOSED,
-};
+use crate::error::{ConnectionError, ConnectionErrorKind, ErrorCode, StreamError, StreamErrorKind};
 use crate::role::Role;
 use crate::stream::{Phase, State, Stream};
 use crate::time::Time;
@@ -143,9 +140,7 @@ impl Connection {
 
     pub(super) fn preface_timeout(&mut self) {
         if self.preface_deadline().is_some_and(|until| until <= self.now) {
-            self.fail(ConnectionError::protocol(
-                "the peer sent no SETTINGS within the time for its preface (does it speak HTTP/2?)",
-            ));
+            self.fail(ConnectionError::not_http2("timed out waiting for its SETTINGS"));
         }
     }
 
@@ -223,16 +218,13 @@ impl Connection {
     fn settings_overdue(&mut self) -> Option<ConnectionError> {
         let until = self.settings.sent() + self.config.settings_timeout;
         let overdue = !self.settings.is_acknowledged() && until <= self.now;
-        overdue.then(|| {
-            let error = "our SETTINGS were not acknowledged in time";
-            ConnectionError::peer(ErrorCode::SETTINGS_TIMEOUT, error)
-        })
+        overdue.then(|| ConnectionError::timeout(ConnectionErrorKind::SettingsTimeout))
     }
 
     fn headers_overdue(&mut self) -> Option<ConnectionError> {
         let until = self.deadlines.frame_deadline(self.config.header_timeout)?;
         let overdue = until <= self.now;
-        overdue.then(|| ConnectionError::peer(ErrorCode::ENHANCE_YOUR_CALM, HEADERS_DRIBBLE))
+        overdue.then(|| ConnectionError::timeout(ConnectionErrorKind::HeaderTimeout))
     }
 
     /// Asks a silent peer by PING; ends the connection when it stays silent.
@@ -245,7 +237,7 @@ impl Connection {
                 return None;
             }
             let gone = asked + self.config.keep_alive_timeout <= self.now && self.wants_read();
-            return gone.then(|| ConnectionError::peer(ErrorCode::NO_ERROR, PEER_GONE));
+            return gone.then(|| ConnectionError::timeout(ConnectionErrorKind::KeepAliveTimeout));
         }
         let used = !self.streams.is_empty() || always;
         // Unless we read, it may have spoken.
@@ -262,7 +254,7 @@ impl Connection {
         let closed = !self.streams.has_nothing_to_send() && self.flow.credit().usable() == 0;
         let waits = self.deadlines.unsent() > 0 || closed;
         let since = self.deadlines.stuck_since(waits, self.taken(), self.now);
-        (since + limit <= self.now).then(|| ConnectionError::peer(ErrorCode::ENHANCE_YOUR_CALM, NOT_TAKEN))
+        (since + limit <= self.now).then(|| ConnectionError::timeout(ConnectionErrorKind::SendTimeout))
     }
 
     /// The octets that the transport has taken.
@@ -273,10 +265,7 @@ impl Connection {
     /// Writes to a peer that has ended its half of the transport: one that is gone altogether makes a write fail.
     fn half_close_overdue(&mut self) -> Option<ConnectionError> {
         if self.half_close_deadline()? <= self.now {
-            return Some(ConnectionError {
-                blame: Side::Local,
-                ..ConnectionError::peer(ErrorCode::NO_ERROR, HALF_CLOSED)
-            });
+            return Some(ConnectionError::timeout(ConnectionErrorKind::HalfCloseTimeout));
         }
         if self.deadlines.unsent() == 0 {
             Pings::keep_alive(&mut self.writer);
@@ -286,13 +275,7 @@ impl Connection {
 
     fn drain_overdue(&mut self) -> Option<ConnectionError> {
         let overdue = self.drain_deadline().is_some_and(|until| until <= self.now);
-        overdue.then(|| ConnectionError {
-            blame: Side::Local,
-            ..ConnectionError::peer(
-                ErrorCode::NO_ERROR,
-                "what was under way took longer than a graceful shutdown may",
-            )
-        })
+        overdue.then(|| ConnectionError::timeout(ConnectionErrorKind::DrainTimeout))
     }
 
     /// Resets streams whose heads or bodies do not come, or whose windows stay closed.
@@ -321,15 +304,15 @@ impl Connection {
             let blocked = stream.send.window_blocked || stream.send.held_since.is_some();
             let since = stream.send.mark.look(blocked, sent, LEAST_PROGRESS, now);
             if no_head {
-                halted.push((stream.id, NO_RESPONSE));
+                halted.push((stream.id, StreamErrorKind::ResponseTimeout));
             } else if no_body {
-                halted.push((stream.id, BODY_HALTED));
+                halted.push((stream.id, StreamErrorKind::BodyTimeout));
             } else if late(since, send) {
-                halted.push((stream.id, WINDOW_CLOSED));
+                halted.push((stream.id, StreamErrorKind::WindowTimeout));
             }
         }
-        for (id, reason) in halted {
-            self.reset_with(StreamError::local(id, ErrorCode::CANCEL, reason));
+        for (id, kind) in halted {
+            self.reset_with(StreamError::local(id, ErrorCode::CANCEL, kind));
         }
     }
 
@@ -339,8 +322,8 @@ impl Connection {
             return;
         }
         while let Some(stream) = self.streams.pop_waiting() {
-            let id = stream.id;
-            self.reset_with(StreamError::local(id, ErrorCode::CANCEL, NO_STREAMS));
+            let (id, kind) = (stream.id, StreamErrorKind::StreamWaitTimeout);
+            self.reset_with(StreamError::local(id, ErrorCode::CANCEL, kind));
         }
     }
 

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::FrameType;
-use fullbore_proto::{Config, Connection, ErrorCode, Event, KeepAlive, Side, StreamError, Time};
+use fullbore_proto::{
+    Config, Connection, ConnectionErrorKind, ErrorCode, Event, FrameType, KeepAlive, Side, StreamError,
+    StreamErrorKind, Time,
+};
 use http::Response;
 
 use crate::support::config;
@@ -54,15 +56,25 @@ impl Faced {
         self.heard();
     }
 
-    fn timed_out(&mut self, stream: u32) {
+    fn timed_out(&mut self, stream: u32, kind: StreamErrorKind) {
         let events = self.events();
         let is_it = |event: &Event| match event {
             Event::Reset(error @ StreamError { by: Side::Local, .. }) => {
-                error.stream == id(stream) && error.is_timeout()
+                error.stream == id(stream) && error.is_timeout() && error.kind() == kind
             }
             _ => false,
         };
         assert!(events.iter().any(is_it), "{events:?}");
+    }
+
+    #[track_caller]
+    fn ended_by(&self, kind: ConnectionErrorKind) {
+        use ConnectionErrorKind::{DrainTimeout, HalfCloseTimeout};
+        let error = self.connection.error().expect("the connection lives");
+        assert_eq!(error.kind(), kind);
+        let is_local = matches!(kind, DrainTimeout | HalfCloseTimeout);
+        assert_eq!(error.is_timeout(), !is_local, "{error}");
+        assert_eq!(error.blame == Side::Local, is_local, "{error}");
     }
 }
 
@@ -76,7 +88,7 @@ fn settings_have_to_be_acknowledged() {
     faced.lives();
     faced.waits(seconds(1));
     faced.ended_with(ErrorCode::SETTINGS_TIMEOUT);
-    assert!(faced.connection.error().is_some_and(|error| error.is_timeout()));
+    faced.ended_by(ConnectionErrorKind::SettingsTimeout);
 
     let mut faced = Faced::new(Connection::client(Config::default(), Time::ZERO));
     faced.says(&frames::settings(&[]));
@@ -95,6 +107,7 @@ fn a_header_block_that_dribbles_ends_the_connection() {
     assert_eq!(faced.connection.error(), None);
     faced.waits(seconds(1));
     faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.ended_by(ConnectionErrorKind::HeaderTimeout);
 }
 
 #[test]
@@ -106,6 +119,7 @@ fn a_frame_that_dribbles_ends_the_connection() {
             faced.waits(seconds(2));
         }
         faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+        faced.ended_by(ConnectionErrorKind::HeaderTimeout);
     }
 }
 
@@ -212,8 +226,7 @@ fn a_server_asks_a_silent_client_with_streams_whether_it_is_there() {
     faced.waits(seconds(60));
     assert_eq!(faced.connection.error(), None, "any octet is an answer");
     faced.waits(seconds(60));
-    let error = faced.connection.error().unwrap();
-    assert!(error.is_timeout(), "{error}");
+    faced.ended_by(ConnectionErrorKind::KeepAliveTimeout);
 }
 
 #[test]
@@ -228,7 +241,7 @@ fn a_peer_that_still_takes_octets_over_a_slow_link_is_there() {
     }
     assert_eq!(faced.connection.error(), None);
     faced.waits(seconds(120));
-    assert!(faced.connection.error().is_some_and(|error| error.is_timeout()));
+    faced.ended_by(ConnectionErrorKind::KeepAliveTimeout);
 }
 
 #[test]
@@ -290,7 +303,7 @@ fn a_body_that_comes_to_a_halt_is_reset() {
     faced.lives();
     faced.waits(seconds(17));
     faced.reset_with(1, ErrorCode::CANCEL);
-    faced.timed_out(1);
+    faced.timed_out(1, StreamErrorKind::BodyTimeout);
 }
 
 #[test]
@@ -340,7 +353,7 @@ fn a_body_that_crawls_is_reset() {
         faced.waits(seconds(10));
     }
     faced.reset_with(1, ErrorCode::CANCEL);
-    faced.timed_out(1);
+    faced.timed_out(1, StreamErrorKind::BodyTimeout);
     faced.says(&frames::data(3, END_STREAM, b""));
     faced.lives();
 }
@@ -416,7 +429,7 @@ fn a_stream_whose_window_stays_closed_is_reset() {
     faced.lives();
     faced.waits(seconds(76));
     faced.reset_with(1, ErrorCode::CANCEL);
-    faced.timed_out(1);
+    faced.timed_out(1, StreamErrorKind::WindowTimeout);
 }
 
 #[test]
@@ -442,6 +455,7 @@ fn a_connection_whose_window_stays_closed_ends() {
     faced.lives();
     faced.waits(seconds(77));
     faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.ended_by(ConnectionErrorKind::SendTimeout);
 }
 
 #[test]
@@ -461,6 +475,7 @@ fn a_transport_that_takes_nothing_ends_the_connection() {
     assert_eq!(faced.connection.error(), None);
     faced.waits(seconds(150));
     faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.ended_by(ConnectionErrorKind::SendTimeout);
 }
 
 #[test]
@@ -477,6 +492,7 @@ fn a_transport_that_takes_nothing_is_watched_without_streams_too() {
     assert_eq!(faced.connection.error(), None);
     faced.waits(seconds(76));
     faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.ended_by(ConnectionErrorKind::SendTimeout);
 }
 
 #[test]
@@ -491,10 +507,7 @@ fn a_graceful_end_has_a_limit_when_it_is_given_one() {
     assert_eq!(faced.connection.error(), None);
     faced.waits(seconds(1));
     faced.ended_with(ErrorCode::NO_ERROR);
-    assert_eq!(
-        faced.connection.error().map(|error| error.blame),
-        Some(Side::Local)
-    );
+    faced.ended_by(ConnectionErrorKind::DrainTimeout);
 }
 
 /// A client that has sent a GET on stream 1.
@@ -523,7 +536,7 @@ fn a_response_whose_head_does_not_come_is_given_up() {
     faced.lives();
     faced.waits(seconds(11));
     faced.reset_with(1, ErrorCode::CANCEL);
-    faced.timed_out(1);
+    faced.timed_out(1, StreamErrorKind::ResponseTimeout);
     faced.lives();
 }
 
@@ -548,7 +561,7 @@ fn the_time_for_a_body_begins_with_its_head() {
     assert_eq!(faced.connection.stream_count(), 1);
     faced.waits(seconds(6));
     faced.reset_with(1, ErrorCode::CANCEL);
-    faced.timed_out(1);
+    faced.timed_out(1, StreamErrorKind::BodyTimeout);
 }
 
 #[test]
@@ -570,7 +583,7 @@ fn the_time_for_a_response_begins_when_the_request_has_left() {
     assert_eq!(faced.connection.stream_count(), 1);
     faced.waits(seconds(21));
     faced.reset_with(1, ErrorCode::CANCEL);
-    faced.timed_out(1);
+    faced.timed_out(1, StreamErrorKind::ResponseTimeout);
 }
 
 #[test]
@@ -585,7 +598,7 @@ fn requests_that_wait_at_a_peer_that_allows_no_stream_fail() {
     faced.waits(seconds(1));
     assert_eq!(faced.connection.waiting_streams(), 0);
     let events = faced.events();
-    let late = |event: &Event| matches!(event, Event::Reset(error) if error.is_timeout());
+    let late = |event: &Event| matches!(event, Event::Reset(error) if error.is_timeout() && error.kind() == StreamErrorKind::StreamWaitTimeout);
     assert_eq!(events.iter().filter(|event| late(event)).count(), 3, "{events:?}");
     faced.lives();
 }
@@ -652,6 +665,7 @@ fn a_client_that_ends_its_half_is_answered_and_probed_and_given_up_in_time() {
     assert_eq!(faced.connection.error(), None);
     faced.waits(seconds(1));
     faced.ended_with(ErrorCode::NO_ERROR);
+    faced.ended_by(ConnectionErrorKind::HalfCloseTimeout);
 }
 
 #[test]

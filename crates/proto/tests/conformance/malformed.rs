@@ -1,7 +1,7 @@
 //! RFC 9113 sections 8.1 to 8.3 and 8.5: malformed messages end their stream with PROTOCOL_ERROR, and the connection
 //! lives.
 
-use fullbore_proto::{Config, ErrorCode, Event, ReadState};
+use fullbore_proto::{Config, ErrorCode, Event, ReadState, StreamErrorKind};
 
 use crate::support::config;
 use crate::support::frames::{
@@ -181,7 +181,7 @@ fn malformed_request_with_body(block: &[u8], flags: u8, frames: &[Vec<u8>]) {
     }
     faced.reset_with(1, ErrorCode::PROTOCOL_ERROR);
     if let Some(Event::Reset(error)) = faced.events().last() {
-        assert!(error.is_body_length());
+        assert_eq!(error.kind(), StreamErrorKind::ContentLength);
     }
     faced.connection.release(crate::support::peer::id(1));
     assert_eq!(faced.connection.stream_count(), 0);

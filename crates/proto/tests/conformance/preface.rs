@@ -1,7 +1,7 @@
 //! RFC 9113 section 3.4: how a connection begins.
 
 use fullbore_proto::frame::{Flags, FrameType};
-use fullbore_proto::{Config, ErrorCode, Event};
+use fullbore_proto::{Config, ConnectionErrorKind, ErrorCode, Event};
 
 use crate::support::config;
 use crate::support::frames::{self, PREFACE};
@@ -105,7 +105,7 @@ fn the_first_frame_must_be_settings() {
 fn a_client_that_is_answered_in_http_1_says_so() {
     let mut faced = Faced::silent_client(Config::default());
     let error = faced.tries(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();
-    assert!(error.reason.contains("HTTP/2"), "{error}");
+    assert_eq!(error.kind(), ConnectionErrorKind::NotHttp2);
     faced.ended_with(ErrorCode::PROTOCOL_ERROR);
 }
 

@@ -1,8 +1,9 @@
 //! What the calls of a connection say of it, and how much each does at once.
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::FrameType;
-use fullbore_proto::{Config, ErrorCode, Event, Priority, Transmit, UsageError};
+use fullbore_proto::{
+    Config, ConnectionErrorKind, ErrorCode, Event, FrameType, Priority, StreamErrorKind, Transmit, UsageError,
+};
 use http::{HeaderValue, Response};
 
 use crate::support::config;
@@ -297,21 +298,29 @@ fn an_error_says_who_erred_and_how_and_what_kind_it_is() {
     let [Event::Reset(error)] = &events[..] else {
         panic!("{events:?}");
     };
-    let told = "the peer reset stream 1 with REFUSED_STREAM: it gave no reason but the code";
+    let told = "stream 1 (REFUSED_STREAM): reset by the peer";
     assert_eq!(error.to_string(), told);
-    assert!(!error.is_go_away() && !error.is_body_length());
+    assert_eq!(error.kind(), StreamErrorKind::ResetByPeer);
     let error = faced.tries(&frames::ping(0, b"12345678")[..9]).and_then(|()| {
         faced
             .connection
             .abort(ErrorCode::INTERNAL_ERROR, "over", faced.now);
         faced.tries(b"x")
     });
-    let told = "this endpoint ended the connection with INTERNAL_ERROR: over";
-    assert_eq!(error.unwrap_err().to_string(), told);
+    let told = "connection error (INTERNAL_ERROR): this endpoint ended the connection: over";
+    let error = error.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.to_string()),
+        (ConnectionErrorKind::Aborted, told.into())
+    );
     let mut faced = Faced::server(Config::default());
     let error = faced.tries(&frames::data(5, 0, b"")).unwrap_err();
-    let told = "the peer broke the connection with PROTOCOL_ERROR on stream 5: DATA on a stream that is idle";
-    assert_eq!(error.to_string(), told);
+    let told =
+        "connection error (PROTOCOL_ERROR, stream 5): the peer violated the protocol: DATA on an idle stream";
+    assert_eq!(
+        (error.kind(), error.to_string()),
+        (ConnectionErrorKind::Protocol, told.into())
+    );
 }
 
 #[test]

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::FrameType;
-use fullbore_proto::{Config, ErrorCode, Event, Side, Time, UsageError};
+use fullbore_proto::{Config, ErrorCode, Event, FrameType, Side, StreamErrorKind, Time, UsageError};
 use http::Request;
 
 use crate::support::frames;
@@ -135,7 +134,7 @@ fn requests_above_the_last_stream_of_a_goaway_and_waiting_ones_are_refused_and_n
         .filter_map(|event| match event {
             Event::Reset(error) => {
                 assert_eq!((error.code, error.by), (ErrorCode::REFUSED_STREAM, Side::Peer));
-                assert!(error.is_go_away() && !error.is_timeout() && !error.is_end_of_transport());
+                assert!(error.kind() == StreamErrorKind::NotProcessed && !error.is_timeout());
                 Some(error.stream.value())
             }
             _ => None,
