@@ -43,9 +43,9 @@ pub(crate) struct BudgetServer {
 
 impl BudgetServer {
     pub(super) async fn run(&self) -> Result<(), Failure> {
-        let server = Server::bind("127.0.0.1:0").await?;
+        let builder = Server::builder().memory_budget(MemoryBudget::new(self.budget));
+        let server = builder.bind("127.0.0.1:0").await?;
         print_line(&format!("listening on {}", server.local_addr()?))?;
-        let server = server.memory_budget(MemoryBudget::new(self.budget));
         Ok(server.serve(tower::service_fn(answer)).await?)
     }
 }

@@ -121,12 +121,11 @@ impl Memory {
         B: http_body::Body<Data: Into<Chunk> + Send> + Send + Unpin + 'static,
         B::Error: Into<Failure>,
     {
-        let mut server = Server::bind("127.0.0.1:0")
-            .await?
-            .max_concurrent_streams(self.max_streams);
+        let mut builder = Server::builder().max_concurrent_streams(self.max_streams);
         if let Some(tls) = tls {
-            server = server.tls_config(tls);
+            builder = builder.tls_config(tls);
         }
+        let server = builder.bind("127.0.0.1:0").await?;
         print_line(&format!("listening on {}", server.local_addr()?))?;
         Ok(server.serve(service).await?)
     }

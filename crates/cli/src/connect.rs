@@ -12,7 +12,7 @@ use http::header::{HeaderValue, USER_AGENT};
 use url::Url;
 
 use crate::args::{ConnectionArgs, HeaderLine};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, chain};
 
 /// How much of a URL that a server names is shown, in characters.
 const SHOWN: usize = 200;
@@ -87,12 +87,12 @@ pub(crate) fn shown_url(text: &str) -> String {
 /// The client that the options ask for, with at most so many connections to an origin.
 pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Client, Failure> {
     let mut builder = Client::builder()
-        .config(engine(args))
+        .config(|config| engine(args, config))
         .max_connections(connections);
     if let Some(roots) = roots(args).await? {
         let config = tls::client_config(roots).map_err(|error| match &args.cacert {
-            Some(path) => Failure::usage(format!("--cacert {}: {error}", path.display())),
-            None => Failure::new(Exit::Tls, error.to_string()),
+            Some(path) => Failure::usage(format!("--cacert {}: {}", path.display(), chain(&error))),
+            None => Failure::new(Exit::Tls, chain(&error)),
         })?;
         builder = builder.tls_config(Arc::new(config));
     }
@@ -116,19 +116,17 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
     if let Some(seconds) = args.connect_timeout {
         builder = builder.connect_timeout(Duration::from_secs(seconds));
     }
-    builder.build().map_err(|error| Failure::usage(error.to_string()))
+    builder.build().map_err(|error| Failure::usage(chain(&error)))
 }
 
 /// How long the server may say nothing, in all that it can be waited for, and how little a body may bring.
-fn engine(args: &ConnectionArgs) -> Config {
+fn engine(args: &ConnectionArgs, config: &mut Config) {
     let silence = (args.speed_time > 0).then(|| Duration::from_secs(args.speed_time));
-    let mut config = Config::default();
     config.response_timeout = silence;
     config.stream_wait_timeout = silence;
     config.body_timeout = silence;
     config.body_rate = args.speed_limit;
     config.send_timeout = silence;
-    config
 }
 
 async fn roots(args: &ConnectionArgs) -> Result<Option<Roots>, Failure> {

@@ -97,10 +97,7 @@ struct Pair {
 impl Pair {
     async fn start(secure: bool) -> Result<Self, Failure> {
         let wrong = |error: fullbore::Error| Failure::from_library("demo", &error);
-        let mut server = Server::bind("127.0.0.1:0").await.map_err(wrong)?;
-        let address = server
-            .local_addr()
-            .map_err(|error| Failure::new(Exit::Other, format!("demo: {error}")))?;
+        let mut server = Server::builder();
         let mut client = Client::builder();
         let mut scheme = "http";
         if secure {
@@ -114,6 +111,10 @@ impl Pair {
             let config = tls::client_config(roots).map_err(wrong)?;
             client = client.tls_config(Arc::new(config));
         }
+        let server = server.bind("127.0.0.1:0").await.map_err(wrong)?;
+        let address = server
+            .local_addr()
+            .map_err(|error| Failure::new(Exit::Other, format!("demo: {error}")))?;
         let (stop, stopped) = oneshot::channel::<()>();
         let server = server.graceful_shutdown(async {
             let _ = stopped.await;

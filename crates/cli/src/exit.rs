@@ -132,7 +132,7 @@ impl Failure {
     /// What the library reported about a request to `place` (a URL or an address).
     pub(crate) fn from_library(place: &str, error: &fullbore::Error) -> Self {
         let (exit, advice) = meaning(error.kind());
-        let sentence = error.to_string();
+        let sentence = chain(error);
         let sentence = sentence.trim_end().trim_end_matches('.');
         Self::new(exit, format!("{place}: {sentence}{advice}"))
     }
@@ -172,6 +172,14 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// An error with its causes, as one sentence.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {}", chain(cause)),
+        None => error.to_string(),
+    }
+}
+
 /// The exit code of a library error, and what this program's user can do about it.
 fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
     match kind {
@@ -189,15 +197,15 @@ fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
         ),
         ErrorKind::Protocol => (Exit::Protocol, "; the fault is the peer's"),
         ErrorKind::Closed => (Exit::Closed, "; run it again"),
-        ErrorKind::GoAway => (Exit::GoAway, "; run it again later"),
+        ErrorKind::Refused => (Exit::GoAway, "; run it again later"),
         ErrorKind::Reset => (Exit::Reset, "; the server's log may say why"),
         ErrorKind::BodyLength => (Exit::BodyLength, "; the fault is the peer's"),
         ErrorKind::Timeout => (
             Exit::Timeout,
             "; run it again, or allow more time with --speed-time, or for connecting with --connect-timeout",
         ),
-        ErrorKind::Body | ErrorKind::Io => (Exit::LocalIo, ""),
-        ErrorKind::Config => (Exit::Usage, ""),
+        ErrorKind::Body | ErrorKind::Bind | ErrorKind::Io => (Exit::LocalIo, ""),
+        ErrorKind::Config | ErrorKind::InvalidMessage => (Exit::Usage, ""),
         _ => (Exit::Other, ""),
     }
 }

@@ -11,13 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore::rustls::ServerConfig;
-use fullbore::server::Shares;
-use fullbore::{DEFAULT_MEMORY_BUDGET, ErrorKind, MemoryBudget, Refill, Server, TcpBuffers, tls};
+use fullbore::server::ConnectionLimits;
+use fullbore::{
+    DEFAULT_MEMORY_BUDGET, ErrorKind, MemoryBudget, Refill, Server, ServerBuilder, TcpBuffers, tls,
+};
 use fullbore_files::{Files, Log, LogLimits, LogWriter, Settings, Uploads};
+use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
 use crate::args::ServeArgs;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, chain};
 use crate::run::{self, Interrupt};
 
 /// Threads that read and write files: enough for slow disks, few enough to bound memory.
@@ -62,14 +65,13 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
 
 /// On one runtime.
 async fn serve(args: ServeArgs, service: Log<Files>, interrupt: Interrupt) -> Result<ExitCode, Failure> {
-    let server = Server::bind(args.listen.as_str())
-        .await
-        .map_err(|error| cannot_listen(&args.listen, &error))?;
-    let address = address(&server, &args)?;
+    let listener = listen(&args).await?;
+    let address = address(&listener, &args)?;
     let options = Options::new(args, address)?;
+    let server = options.builder().build(listener);
+    let server = server.map_err(|error| Failure::from_library(&options.args.listen, &error))?;
     options.announce(address)?;
-    options
-        .apply(server)
+    server
         .graceful_shutdown(drain(interrupt))
         .serve(service)
         .await
@@ -85,15 +87,10 @@ async fn serve_apart(
     threads: usize,
 ) -> Result<ExitCode, Failure> {
     // Alone first: a port that can be shared would be shared with another program's threads too, and nobody be told.
-    let alone = Server::bind(args.listen.as_str()).await;
-    let address = address(
-        &alone.map_err(|error| cannot_listen(&args.listen, &error))?,
-        &args,
-    )?;
-    let server = Server::bind_shared(address)
-        .await
-        .map_err(|error| cannot_listen(&args.listen, &error))?;
+    let address = address(&listen(&args).await?, &args)?;
     let options = Arc::new(Options::new(args, address)?);
+    let server = options.builder().bind_shared(address).await;
+    let server = server.map_err(|error| cannot_listen(&options.args.listen, &error))?;
     let (stop, stopped) = watch::channel(false);
     let mut ends = Vec::new();
     for _ in 1..threads {
@@ -120,7 +117,7 @@ async fn serve_apart(
         }
     }
     options.announce(address)?;
-    let server = options.apply(server).graceful_shutdown(async move {
+    let server = server.graceful_shutdown(async move {
         drain(interrupt).await;
         stop.send_replace(true);
     });
@@ -140,17 +137,15 @@ struct Other {
 impl Other {
     async fn serve(self, address: SocketAddr, listening: oneshot::Sender<()>) -> Result<(), Failure> {
         let listen = &self.options.args.listen;
-        let server = Server::bind_shared(address)
-            .await
-            .map_err(|error| cannot_listen(listen, &error))?;
+        let server = self.options.builder().bind_shared(address).await;
+        let server = server.map_err(|error| cannot_listen(listen, &error))?;
         let _ = listening.send(());
         let mut stopped = self.stopped;
         let stop = async move {
             // The other end goes when the first thread does.
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
-        self.options
-            .apply(server)
+        server
             .graceful_shutdown(stop)
             .serve(self.service)
             .await
@@ -167,8 +162,13 @@ async fn ended(ends: Vec<oneshot::Receiver<Result<(), Failure>>>) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn address(server: &Server, args: &ServeArgs) -> Result<SocketAddr, Failure> {
-    server
+async fn listen(args: &ServeArgs) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(args.listen.as_str()).await;
+    listener.map_err(|error| cannot_listen_on(&args.listen, &error))
+}
+
+fn address(listener: &TcpListener, args: &ServeArgs) -> Result<SocketAddr, Failure> {
+    listener
         .local_addr()
         .map_err(|error| Failure::new(Exit::LocalIo, format!("{}: {error}", args.listen)))
 }
@@ -177,7 +177,7 @@ fn address(server: &Server, args: &ServeArgs) -> Result<SocketAddr, Failure> {
 struct Options {
     args: ServeArgs,
     budget: MemoryBudget,
-    shares: Shares,
+    limits: ConnectionLimits,
     tls: Option<Arc<ServerConfig>>,
 }
 
@@ -185,7 +185,7 @@ impl Options {
     fn new(args: ServeArgs, address: SocketAddr) -> Result<Self, Failure> {
         Ok(Self {
             budget: MemoryBudget::new(args.budget.unwrap_or(DEFAULT_MEMORY_BUDGET)),
-            shares: Shares::new(max_connections(&args), args.max_total_streams),
+            limits: ConnectionLimits::new(max_connections(&args), args.max_total_streams),
             tls: match args.plaintext {
                 true => None,
                 false => Some(Arc::new(tls_config(&args, address)?)),
@@ -194,13 +194,13 @@ impl Options {
         })
     }
 
-    fn apply(&self, server: Server) -> Server {
+    fn builder(&self) -> ServerBuilder {
         let args = &self.args;
         let limit = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
         // How long clients may take is named, and by default, as users of nginx know it.
-        let mut server = server
+        let mut server = Server::builder()
             .memory_budget(self.budget.clone())
-            .shares(self.shares.clone())
+            .connection_limits(self.limits.clone())
             .peer_addresses(args.log)
             .sending_files(args.sendfile)
             .upload_addresses(args.uploads.is_some())
@@ -330,7 +330,7 @@ fn tls_config(args: &ServeArgs, address: SocketAddr) -> Result<ServerConfig, Fai
     if !address.ip().is_unspecified() && !names.contains(&host.as_str()) {
         names.push(&host);
     }
-    let made = |error: fullbore::Error| Failure::new(Exit::Tls, error.to_string());
+    let made = |error: fullbore::Error| Failure::new(Exit::Tls, chain(&error));
     let signed = tls::self_signed(&names).map_err(made)?;
     tls::server_config(signed.cert_pem.as_bytes(), signed.key_pem.as_bytes()).map_err(made)
 }
@@ -363,11 +363,16 @@ fn broken_off(address: &str, error: &fullbore::Error) -> Failure {
 }
 
 fn cannot_listen(address: &str, error: &fullbore::Error) -> Failure {
-    let mut failure = Failure::from_library(&format!("cannot listen on {address}"), error);
-    if error.kind() == ErrorKind::Io {
-        failure
-            .message
-            .push_str("; choose another with --listen, such as 127.0.0.1:0 for any free port");
+    match std::error::Error::source(error) {
+        Some(cause) if error.kind() == ErrorKind::Bind => cannot_listen_on(address, cause),
+        _ => Failure::from_library(address, error),
     }
-    failure
+}
+
+fn cannot_listen_on(address: &str, cause: &dyn std::error::Error) -> Failure {
+    let advice = "choose another with --listen, such as 127.0.0.1:0 for any free port";
+    Failure::new(
+        Exit::LocalIo,
+        format!("cannot listen on {address}: {cause}; {advice}"),
+    )
 }

@@ -124,9 +124,8 @@ fn a_redirect_from_https_to_http_is_refused_unless_it_is_asked_for() -> TestResu
     let signed = fullbore::tls::self_signed(&["localhost"])?;
     let tls = fullbore::tls::server_config(signed.cert_pem.as_bytes(), signed.key_pem.as_bytes())?;
     let origin = runtime.block_on(async {
-        let server = fullbore::Server::bind("127.0.0.1:0")
-            .await?
-            .tls_config(Arc::new(tls));
+        let builder = fullbore::Server::builder().tls_config(Arc::new(tls));
+        let server = builder.bind("127.0.0.1:0").await?;
         let origin = format!("https://{}", server.local_addr()?);
         tokio::spawn(server.serve(Redirecting(away.url())));
         TestResult::Ok(origin)

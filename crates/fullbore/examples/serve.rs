@@ -15,9 +15,10 @@ use tokio::io::AsyncReadExt;
 async fn main() -> Result<(), BoxError> {
     let made = tls::self_signed(&["localhost", "127.0.0.1"])?;
     let config = tls::server_config(made.cert_pem.as_bytes(), made.key_pem.as_bytes())?;
-    let server = Server::bind("127.0.0.1:8443")
-        .await?
+    let server = Server::builder()
         .tls_config(Arc::new(config))
+        .bind("127.0.0.1:8443")
+        .await?
         .graceful_shutdown(end_of_input());
     println!("listening on https://127.0.0.1:8443; end it with Ctrl+D");
     server.serve(tower::service_fn(answer)).await?;

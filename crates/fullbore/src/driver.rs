@@ -306,7 +306,7 @@ where
                 let settled = self.connection.peer_settings_received();
                 Err(Error::from_connection(error, settled))
             }
-            None if self.truncated => Err(Error::closed()),
+            None if self.truncated => Err(Error::incomplete(None, None)),
             None => Ok(()),
         })
     }

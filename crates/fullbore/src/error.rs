@@ -1,60 +1,113 @@
-//! The one error type of the library: what happened, where, whose fault, and what to do.
+//! The error type of the library: a kind for programs, a sentence for people, and the cause.
+//!
+//! The text of an error follows from its kind and its detail. [`Display`](fmt::Display) prints these two and `source()`
+//! returns the cause, so that a printed chain repeats nothing.
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::{ConnectionError, ErrorCode, Side, StreamError, StreamErrorKind};
+use fullbore_proto::{ConnectionError, ErrorCode, Side, StreamError, StreamErrorKind, UsageError};
 
-/// Any error, boxed: what bodies and services of the caller's may fail with.
+/// Any error, boxed: what the caller's bodies and services may fail with.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// What kind of error it is, for a program to act on.
+/// The kind of an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The URL cannot be used: it has no scheme of ours, or no host.
+    /// The URL has no host, or its scheme is neither `http` nor `https`.
     InvalidUrl,
-    /// The name did not resolve.
+    /// HTTP/2 forbids the caller's message, so it was not sent.
+    InvalidMessage,
+    /// A setting is out of range or contradicts another.
+    Config,
+    /// The address cannot be listened on.
+    Bind,
+    /// The host name does not resolve.
     Resolve,
-    /// Nobody could be connected to.
+    /// No TCP connection could be made.
     Connect,
-    /// The TLS handshake or the TLS session failed.
+    /// The TLS handshake failed.
     Tls,
-    /// The peer's certificate did not verify.
+    /// The peer's certificate does not verify.
     Certificate,
     /// The peer does not speak HTTP/2.
     NotHttp2,
-    /// A rule of HTTP/2 was broken; [`Error::code`] says which kind.
+    /// A rule of HTTP/2 was broken. [`Error::code`] says which kind of rule.
     Protocol,
-    /// The transport ended before the message was whole.
+    /// The connection was closed before the message was complete.
     Closed,
-    /// The peer is ending the connection and did not process the request: it may be repeated.
-    GoAway,
-    /// The stream was reset; [`Error::code`] says why.
+    /// Reading from or writing to the connection failed.
+    Io,
+    /// The peer did not process the request, which may be repeated (RFC 9113 section 8.7).
+    Refused,
+    /// The peer reset the stream. [`Error::code`] says why.
     Reset,
     /// A body was shorter or longer than its `content-length`.
     BodyLength,
-    /// Something took longer than its limit.
-    Timeout,
-    /// The caller's own body failed.
+    /// The caller's body failed while it was sent.
     Body,
-    /// The exchange was given up on this side.
+    /// A limit on time was exceeded.
+    Timeout,
+    /// The request was canceled on this side.
     Canceled,
-    /// Reading from or writing to the transport failed.
-    Io,
-    /// The caller's own service failed.
-    Handler,
-    /// The memory budget has no room.
+    /// The memory budget is exhausted.
     Budget,
     /// A receive window was to become smaller than it is.
     WindowShrinks,
-    /// A setting or a message of the caller's is not possible.
-    Config,
 }
 
-/// An error of the library. It is cheap to clone; its text is a sentence that can be shown to a user.
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ErrorKind::InvalidUrl => "invalid URL",
+            ErrorKind::InvalidMessage => "invalid message",
+            ErrorKind::Config => "invalid configuration",
+            ErrorKind::Bind => "cannot listen on the address",
+            ErrorKind::Resolve => "cannot resolve the host name",
+            ErrorKind::Connect => "cannot connect",
+            ErrorKind::Tls => "TLS handshake failed",
+            ErrorKind::Certificate => "the certificate does not verify",
+            ErrorKind::NotHttp2 => "the peer does not speak HTTP/2",
+            ErrorKind::Protocol => "HTTP/2 protocol error",
+            ErrorKind::Closed => "connection closed",
+            ErrorKind::Io => "connection failed",
+            ErrorKind::Refused => "the peer did not process the request, which may be repeated",
+            ErrorKind::Reset => "the peer reset the stream",
+            ErrorKind::BodyLength => "the body does not match its content-length",
+            ErrorKind::Body => "the body that was being sent failed",
+            ErrorKind::Timeout => "timed out",
+            ErrorKind::Canceled => "request canceled",
+            ErrorKind::Budget => "the memory budget is exhausted",
+            ErrorKind::WindowShrinks => "a receive window cannot shrink",
+        })
+    }
+}
+
+/// An error of the library. Clones share it.
+///
+/// To print it with its causes, follow [`source`](StdError::source):
+///
+/// ```
+/// # fn main() {
+/// use std::error::Error;
+///
+/// fn chain(error: &dyn Error) -> String {
+///     match error.source() {
+///         Some(cause) => format!("{error}: {}", chain(cause)),
+///         None => error.to_string(),
+///     }
+/// }
+///
+/// let error = fullbore::Client::builder().stream_window(0).build().unwrap_err();
+/// assert_eq!(error.kind(), fullbore::ErrorKind::Config);
+/// println!("{}", chain(&error));
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Error {
     inner: Arc<Inner>,
@@ -62,14 +115,27 @@ pub struct Error {
 
 struct Inner {
     kind: ErrorKind,
-    code: Option<ErrorCode>,
-    message: String,
+    detail: Detail,
     source: Option<BoxError>,
-    /// Whether the peer has refused a request, so that the next one waits.
-    pause: bool,
 }
 
-/// What the peer said when it ended the connection (RFC 9113 section 6.8).
+/// What completes the text of the kind.
+#[derive(Debug)]
+enum Detail {
+    None,
+    /// Follows the text of the kind.
+    Text(String),
+    /// Follows the text of the kind.
+    GoAway(PeerGoAway),
+    /// Takes the place of the text of the kind, unless that is [`ErrorKind::NotHttp2`].
+    Connection(ConnectionError),
+    /// Takes the place of the text of the kind.
+    Stream(StreamError),
+    /// Takes the place of the text of the kind.
+    Usage(UsageError),
+}
+
+/// The peer's GOAWAY (RFC 9113 section 6.8).
 #[derive(Debug, Clone)]
 pub(crate) struct PeerGoAway {
     pub(crate) last_stream: u32,
@@ -77,173 +143,211 @@ pub(crate) struct PeerGoAway {
     pub(crate) debug: Bytes,
 }
 
+impl PeerGoAway {
+    /// Whether it ends a connection that was used, without an error.
+    fn is_graceful(&self) -> bool {
+        self.code == ErrorCode::NO_ERROR && self.last_stream > 0
+    }
+}
+
 impl fmt::Display for PeerGoAway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GOAWAY with {}", self.code)?;
+        write!(f, "it sent GOAWAY with {}", self.code)?;
         match self.debug.is_empty() {
             true => Ok(()),
-            // The peer's own words: nothing in them reaches a terminal as it came.
+            // The peer's text is escaped: none of it reaches a terminal as it came.
             false => write!(f, " and \"{}\"", self.debug.escape_ascii()),
         }
     }
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error {
-            inner: Arc::new(Inner {
-                kind,
-                code: None,
-                message: message.into(),
-                source: None,
-                pause: false,
-            }),
-        }
-    }
-
-    pub(crate) fn with_source(
-        kind: ErrorKind,
-        message: impl Into<String>,
-        source: impl Into<BoxError>,
-    ) -> Self {
-        Error {
-            inner: Arc::new(Inner {
-                kind,
-                code: None,
-                message: message.into(),
-                source: Some(source.into()),
-                pause: false,
-            }),
-        }
-    }
-
-    fn with_code(kind: ErrorKind, code: ErrorCode, message: String) -> Self {
-        Self::refusal(kind, code, message, false)
-    }
-
-    fn refusal(kind: ErrorKind, code: ErrorCode, message: String, pause: bool) -> Self {
-        Error {
-            inner: Arc::new(Inner {
-                kind,
-                code: Some(code),
-                message,
-                source: None,
-                pause,
-            }),
-        }
-    }
-
     /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind
     }
 
-    /// The code of RFC 9113 section 7 that was sent or received, if one was.
+    /// The error code (RFC 9113 section 7) that was sent or received, if there was one.
     pub fn code(&self) -> Option<ErrorCode> {
-        self.inner.code
+        match &self.inner.detail {
+            Detail::GoAway(frame) => Some(frame.code),
+            Detail::Connection(error) => Some(error.code),
+            Detail::Stream(error) => Some(error.code),
+            Detail::None | Detail::Text(_) | Detail::Usage(_) => None,
+        }
     }
 
-    /// The connection was ended by an error. `settled` says whether the peer had shown that it speaks HTTP/2.
+    /// Whether a limit on time was exceeded.
+    pub fn is_timeout(&self) -> bool {
+        self.kind() == ErrorKind::Timeout
+    }
+
+    /// Whether no connection was made: name resolution, TCP, TLS or the start of HTTP/2 failed.
+    pub fn is_connect(&self) -> bool {
+        use ErrorKind::{Certificate, Connect, NotHttp2, Resolve, Tls};
+        matches!(self.kind(), Resolve | Connect | Tls | Certificate | NotHttp2)
+    }
+
+    /// Whether the peer did not process the request, so that it may be repeated.
+    pub fn is_refused(&self) -> bool {
+        self.kind() == ErrorKind::Refused
+    }
+
+    /// Whether the connection was closed or failed before the message was complete.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Closed | ErrorKind::Io)
+    }
+
+    /// Whether the peer reset the stream.
+    pub fn is_reset(&self) -> bool {
+        self.kind() == ErrorKind::Reset
+    }
+
+    /// Whether the request was canceled on this side.
+    pub fn is_canceled(&self) -> bool {
+        self.kind() == ErrorKind::Canceled
+    }
+
+    /// Whether the caller's settings, URL or message are invalid.
+    pub fn is_usage(&self) -> bool {
+        use ErrorKind::{Config, InvalidMessage, InvalidUrl, WindowShrinks};
+        matches!(self.kind(), InvalidUrl | InvalidMessage | Config | WindowShrinks)
+    }
+}
+
+/// Constructors.
+impl Error {
+    fn of(kind: ErrorKind, detail: Detail, source: Option<BoxError>) -> Self {
+        let inner = Inner { kind, detail, source };
+        Error {
+            inner: Arc::new(inner),
+        }
+    }
+
+    pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+        Self::of(kind, Detail::Text(detail.into()), None)
+    }
+
+    pub(crate) fn with_source(
+        kind: ErrorKind,
+        detail: impl Into<String>,
+        source: impl Into<BoxError>,
+    ) -> Self {
+        Self::of(kind, Detail::Text(detail.into()), Some(source.into()))
+    }
+
+    pub(crate) fn config(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Config, detail)
+    }
+
+    pub(crate) fn timeout(detail: &str, limit: Duration) -> Self {
+        let seconds = limit.as_secs_f64();
+        Self::new(ErrorKind::Timeout, format!("{detail} (limit: {seconds} s)"))
+    }
+
+    pub(crate) fn bind(source: io::Error) -> Self {
+        Self::of(ErrorKind::Bind, Detail::None, Some(source.into()))
+    }
+
+    /// Reading or writing failed. Over TLS the source may be the peer's certificate, or its alert.
+    pub(crate) fn io(source: io::Error) -> Self {
+        Self::of(ErrorKind::Io, Detail::None, Some(source.into()))
+    }
+
+    /// The caller's body failed.
+    pub(crate) fn body(source: BoxError) -> Self {
+        Self::of(ErrorKind::Body, Detail::None, Some(source))
+    }
+
+    /// The peer closed the connection within a message, after this GOAWAY or error if there was one.
+    pub(crate) fn incomplete(frame: Option<&PeerGoAway>, source: Option<io::Error>) -> Self {
+        let detail = match frame {
+            Some(frame) => Detail::GoAway(frame.clone()),
+            None => Detail::Text("the message was not complete".to_owned()),
+        };
+        Self::of(ErrorKind::Closed, detail, source.map(Into::into))
+    }
+
+    /// The connection has ended.
+    pub(crate) fn connection_gone() -> Self {
+        Self::new(ErrorKind::Closed, "open another one")
+    }
+
+    /// An error ended the connection. `settled` says whether the peer's SETTINGS had arrived.
     pub(crate) fn from_connection(error: &ConnectionError, settled: bool) -> Self {
         let kind = match (settled, error.blame) {
             _ if error.is_timeout() => ErrorKind::Timeout,
             (false, Side::Peer) if error.code == ErrorCode::PROTOCOL_ERROR => ErrorKind::NotHttp2,
             _ => ErrorKind::Protocol,
         };
-        let message = match kind {
-            ErrorKind::NotHttp2 => format!("the peer does not speak HTTP/2: {}", error.reason()),
-            _ => error.to_string(),
-        };
-        Self::with_code(kind, error.code, message)
+        Self::of(kind, Detail::Connection(error.clone()), None)
     }
 
-    /// Whether the peer refused a request in a way that asks for a pause before the next one: by RST_STREAM, or by a
-    /// GOAWAY that is no graceful end of a connection in use.
-    pub(crate) fn wants_pause(&self) -> bool {
-        self.inner.pause
-    }
-
-    /// The peer has ended the connection by GOAWAY without having processed something.
-    pub(crate) fn from_go_away(goes: &PeerGoAway) -> Self {
-        let message = format!(
-            "the peer ended the connection and did not process the request, which may be repeated: it sent {goes}"
-        );
-        let graceful = goes.code == ErrorCode::NO_ERROR && goes.last_stream > 0;
-        Self::refusal(ErrorKind::GoAway, goes.code, message, !graceful)
-    }
-
-    /// The transport ended while something was under way, which the peer had announced.
-    pub(crate) fn closed_after(goes: &PeerGoAway) -> Self {
-        let message = format!("the peer closed the connection before the message was whole: it sent {goes}");
-        Self::with_code(ErrorKind::Closed, goes.code, message)
-    }
-
-    /// A stream was reset by either side.
+    /// Either side reset the stream.
     pub(crate) fn from_stream(error: &StreamError) -> Self {
-        if error.kind() == StreamErrorKind::TransportEnded {
-            return Self::closed();
-        }
         let kind = match (error.by, error.code) {
+            _ if error.kind() == StreamErrorKind::TransportEnded => return Self::incomplete(None, None),
             _ if error.kind() == StreamErrorKind::ContentLength => ErrorKind::BodyLength,
             _ if error.is_timeout() => ErrorKind::Timeout,
-            (Side::Peer, ErrorCode::REFUSED_STREAM) => ErrorKind::GoAway,
+            (Side::Peer, ErrorCode::REFUSED_STREAM) => ErrorKind::Refused,
             (Side::Peer, _) => ErrorKind::Reset,
             (Side::Local, ErrorCode::CANCEL | ErrorCode::NO_ERROR) => ErrorKind::Canceled,
             (Side::Local, _) => ErrorKind::Protocol,
         };
-        Self::refusal(kind, error.code, error.to_string(), kind == ErrorKind::GoAway)
+        Self::of(kind, Detail::Stream(error.clone()), None)
     }
 
-    /// The transport ended while something was under way.
-    pub(crate) fn closed() -> Self {
-        Self::new(
-            ErrorKind::Closed,
-            "the peer closed the connection before the message was whole",
+    /// The peer's GOAWAY leaves the request out.
+    pub(crate) fn from_go_away(frame: &PeerGoAway) -> Self {
+        Self::of(ErrorKind::Refused, Detail::GoAway(frame.clone()), None)
+    }
+
+    /// The engine does not take what the caller asks for.
+    pub(crate) fn from_usage(error: UsageError) -> Self {
+        let kind = match error {
+            UsageError::NoNewStreams => ErrorKind::Refused,
+            UsageError::BudgetExhausted => ErrorKind::Budget,
+            UsageError::WindowShrinks => ErrorKind::WindowShrinks,
+            UsageError::InvalidMessage(_) => ErrorKind::InvalidMessage,
+            _ => ErrorKind::Config,
+        };
+        Self::of(kind, Detail::Usage(error), None)
+    }
+
+    /// The connection ended before it sent anything of the request.
+    pub(crate) fn never_sent(cause: &Error) -> Self {
+        Self::with_source(
+            ErrorKind::Refused,
+            "the connection ended before the request was sent",
+            cause.clone(),
         )
     }
 
-    /// Nobody waits for the response any more.
-    pub(crate) fn given_up() -> Self {
-        Self::new(ErrorKind::Canceled, "the request was given up before it began")
-    }
-
-    /// The connection ended before anything of the request was sent.
-    pub(crate) fn never_sent(why: &Error) -> Self {
-        let text = format!("the request was not sent and may be repeated: {why}");
-        Self::with_source(ErrorKind::GoAway, text, why.clone())
-    }
-
-    /// The connection's task is gone.
-    pub(crate) fn connection_gone() -> Self {
-        Self::new(ErrorKind::Closed, "the connection has ended; open another")
-    }
-
-    /// The connection is being ended by either side.
-    pub(crate) fn closing() -> Self {
-        Self::new(
-            ErrorKind::GoAway,
-            fullbore_proto::UsageError::NoNewStreams.to_string(),
-        )
-    }
-
-    pub(crate) fn io(what: &str, source: std::io::Error) -> Self {
-        Self::with_source(ErrorKind::Io, format!("{what}: {source}"), source)
-    }
-
-    /// Reading or writing failed. Over TLS that may be the peer's certificate, or its alert.
-    pub(crate) fn from_transport(error: &std::io::Error) -> Self {
-        let copy = std::io::Error::new(error.kind(), error.to_string());
-        Self::io("the transport failed", copy)
-    }
-
-    pub(crate) fn config(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Config, message)
+    /// Whether the peer refused a request in a way that asks for a pause before the next one: by RST_STREAM, or by a GOAWAY
+    /// other than the graceful end of a connection in use.
+    pub(crate) fn wants_pause(&self) -> bool {
+        match &self.inner.detail {
+            Detail::Stream(_) => self.is_refused(),
+            Detail::GoAway(frame) => self.is_refused() && !frame.is_graceful(),
+            _ => false,
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.inner.message)
+        let kind = self.inner.kind;
+        match &self.inner.detail {
+            Detail::None => kind.fmt(f),
+            Detail::Text(text) => write!(f, "{kind}: {text}"),
+            Detail::GoAway(frame) => write!(f, "{kind}: {frame}"),
+            Detail::Connection(error) if kind == ErrorKind::NotHttp2 => {
+                write!(f, "{kind}: {}", error.reason())
+            }
+            Detail::Connection(error) => error.fmt(f),
+            Detail::Stream(error) => error.fmt(f),
+            Detail::Usage(error) => error.fmt(f),
+        }
     }
 }
 
@@ -251,17 +355,59 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
             .field("kind", &self.inner.kind)
-            .field("code", &self.inner.code)
-            .field("message", &self.inner.message)
+            .field("detail", &self.inner.detail)
+            .field("source", &self.inner.source)
             .finish()
     }
 }
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.inner.source {
-            Some(source) => Some(source.as_ref()),
-            None => None,
+        match (&self.inner.source, &self.inner.detail) {
+            (Some(source), _) => Some(source.as_ref()),
+            (None, Detail::Usage(error)) => error.source(),
+            _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_can_be_shared_between_threads() {
+        fn shared<T: Send + Sync + Clone + 'static>() {}
+        shared::<Error>();
+    }
+
+    #[test]
+    fn a_chain_repeats_nothing_and_keeps_the_error_of_the_system() {
+        let error = Error::io(io::Error::from_raw_os_error(104));
+        assert_eq!(error.to_string(), "connection failed");
+        let source = error
+            .source()
+            .and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.and_then(io::Error::raw_os_error), Some(104));
+        let error = Error::never_sent(&Error::connection_gone());
+        let cause = error.source().expect("a cause").to_string();
+        assert_eq!(cause, "connection closed: open another one");
+        assert!(!error.to_string().contains(&cause), "{error}");
+    }
+
+    #[test]
+    fn debug_data_of_a_goaway_is_escaped() {
+        let frame = PeerGoAway {
+            last_stream: 0,
+            code: ErrorCode::ENHANCE_YOUR_CALM,
+            debug: Bytes::from_static(b"\x1b[2J"),
+        };
+        let error = Error::from_go_away(&frame);
+        assert!(
+            error
+                .to_string()
+                .ends_with(r#"it sent GOAWAY with ENHANCE_YOUR_CALM and "\x1b[2J""#)
+        );
+        assert!(error.is_refused() && error.wants_pause());
     }
 }

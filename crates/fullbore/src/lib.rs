@@ -56,7 +56,7 @@ pub use self::body::Incoming;
 pub use self::client::{Client, ClientBuilder, OriginStats};
 pub use self::error::{BoxError, Error, ErrorKind};
 pub use self::file::{Chunk, FileRange, OpenFile};
-pub use self::server::Server;
+pub use self::server::{Server, ServerBuilder};
 pub use self::settings::{DEFAULT_MEMORY_BUDGET, TcpBuffers};
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::Body;
 
 use crate::cell::{Cell, StreamCommand, register};
-use crate::error::{BoxError, Error, ErrorKind};
+use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 
 /// The one handle that sends on a stream. Dropping it before the end resets the stream.
@@ -152,8 +152,7 @@ impl Sender {
 
     /// The body cannot be had to its end: the stream is reset.
     fn body_failed(&mut self, error: BoxError) -> Error {
-        let text = format!("the body that was to be sent failed: {error}");
-        let error = Error::with_source(ErrorKind::Body, text, error);
+        let error = Error::body(error);
         self.reset_for(ErrorCode::INTERNAL_ERROR, &error);
         error
     }

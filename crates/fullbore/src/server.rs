@@ -1,14 +1,18 @@
 //! The server: [`Server`] listens and serves, [`serve_connection`] serves over any transport, and
 //! [`serve_connection_local`] with handlers that need not be `Send`.
 
+mod admission;
+mod builder;
 mod connection;
 mod date;
 mod exchange;
 mod listener;
 mod local;
-mod shares;
 
+pub use self::admission::{
+    ConnectionLimits, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_TOTAL_STREAMS, address_group,
+};
+pub use self::builder::ServerBuilder;
 pub use self::connection::{ServeConnection, serve_connection};
 pub use self::listener::{PeerAddr, Server};
 pub use self::local::{ServeConnectionLocal, serve_connection_local};
-pub use self::shares::{DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_TOTAL_STREAMS, Shares, address_group};

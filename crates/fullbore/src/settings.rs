@@ -1,34 +1,39 @@
-//! Settings that a client and a server have in common, and their defaults in this library.
+//! The options that a client and a server have in common, with their defaults and checks.
 
-use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, Refill, WindowSize};
+use std::ops::RangeInclusive;
+
+use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, WindowSize};
 use tokio::net::TcpStream;
 
 use crate::error::Error;
 
-/// The memory budget of a client or a server that is given none, in bytes: 512 MiB.
+/// The memory budget of a client or a server for which none is set, in bytes: 512 MiB.
 pub const DEFAULT_MEMORY_BUDGET: u64 = 512 << 20;
 
-/// No write is made shorter than this because little may wait in the kernel: the least that ends with a TLS record.
+/// SETTINGS_MAX_FRAME_SIZE (RFC 9113 section 6.5.2).
+const MAX_FRAME_SIZE: RangeInclusive<u32> = 16_384..=(1 << 24) - 1;
+
+/// The shortest write that [`TcpBuffers::unsent`] leads to, in bytes: the least that ends with a TLS record.
 const LEAST_WRITE: usize = 80 << 10;
 
-/// Sizes of the kernel's buffers of a TCP connection, and of what may wait in them, in bytes. None leaves them to the kernel,
-/// which tunes them itself up to a limit (on Linux the third figures of `net.ipv4.tcp_rmem` and `net.ipv4.tcp_wmem`).
+/// The sizes of the kernel's buffers of a TCP connection, in bytes. `None` leaves a size to the kernel, which tunes it up
+/// to a limit (on Linux the third figures of `net.ipv4.tcp_rmem` and `net.ipv4.tcp_wmem`).
 ///
-/// A flow-control window larger than the kernel's receive buffer cannot help beyond it: the octets have nowhere to be.
-/// `ss -tmi` shows what a connection has (`rb`, `tb`, `notsent`) and how full its windows are. A size of `send` or `receive`
-/// that is set turns the kernel's own tuning off, and is bounded by `net.core.rmem_max` and `net.core.wmem_max`.
+/// A flow-control window larger than the kernel's receive buffer does not help beyond that. `ss -tmi` shows the buffers
+/// of a connection (`rb`, `tb`, `notsent`). A size of `send` or `receive` turns the kernel's own tuning off, and is bounded
+/// by `net.core.rmem_max` and `net.core.wmem_max`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpBuffers {
     /// SO_SNDBUF.
     pub send: Option<u32>,
     /// SO_RCVBUF.
     pub receive: Option<u32>,
-    /// TCP_NOTSENT_LOWAT (Linux): how much the kernel may hold that it has not sent yet, whatever the size of its buffer.
-    /// Writes are made no larger than that either, down to 80 KiB ([`Config::write_size`]). None, which is the default,
-    /// and 0 leave it to `net.ipv4.tcp_notsent_lowat`, which is no limit unless somebody has set it.
+    /// TCP_NOTSENT_LOWAT (Linux): how much unsent data the kernel may hold. Writes are no larger than that either, but at
+    /// least 80 KiB ([`Config::write_size`]). `None`, which is the default, and 0 leave it to
+    /// `net.ipv4.tcp_notsent_lowat`, which is unlimited unless somebody has set it.
     ///
-    /// What the kernel holds leaves in the order in which it came: an urgent response (RFC 9218) waits for all of it.
-    /// Beside a bulk response over 100 Mbit/s and 20 ms one of 10 KB took 375 ms, with 128 KiB here 81:
+    /// The kernel sends in the order of the writes, so an urgent response (RFC 9218) waits for all that the kernel holds.
+    /// Beside a bulk response over 100 Mbit/s and 20 ms, one of 10 KB took 375 ms. With 128 KiB here it took 81 ms:
     ///
     /// ```text
     /// fullbore serve DIR --plaintext --tcp-unsent 128KiB
@@ -36,15 +41,15 @@ pub struct TcpBuffers {
     /// cargo run --release -p fullbore --example urgent -- http://127.0.0.1:9000/1GiB http://127.0.0.1:9000/10KB
     /// ```
     ///
-    /// The price is that the connection is woken, and writes, for each half of the limit that leaves, which costs processor
-    /// time: the more of it, the lower the limit. A path that carries more than half of the limit while the connection waits
-    /// for its turn runs dry: half of 128 KiB is half a millisecond of a gigabit.
+    /// The price is processor time: the connection wakes and writes each time that half of the limit has left. The link
+    /// is idle at times if it carries more than half of the limit while the connection waits for its turn: half of
+    /// 128 KiB is half a millisecond of a gigabit.
     pub unsent: Option<u32>,
 }
 
 impl TcpBuffers {
-    /// Applies them, with TCP_NODELAY: frames are gathered here already, and waiting for more in the kernel only delays
-    /// them. What the system refuses is left as it is.
+    /// Applies the sizes, and TCP_NODELAY: the driver gathers frames already, so a wait in the kernel only delays them.
+    /// Errors of the system are ignored.
     pub(crate) fn apply(self, stream: &TcpStream) {
         let _ = stream.set_nodelay(true);
         let socket = socket2::SockRef::from(stream);
@@ -61,17 +66,16 @@ impl TcpBuffers {
     }
 }
 
-/// What a client's and a server's builder set in the same way.
+/// The HTTP/2 options that a client and a server have in common. [`http2_options`] makes their setters.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Engine {
+pub(crate) struct Http2Options {
     pub(crate) config: Config,
     pub(crate) tcp_buffers: TcpBuffers,
-    /// The window that was out of range, if one was.
+    /// The first window that was out of range.
     fault: Option<Error>,
 }
 
-impl Engine {
-    /// The window of each stream, fixed from then on.
+impl Http2Options {
     pub(crate) fn set_stream_window(&mut self, bytes: u32) {
         match window("a stream", 1, bytes) {
             Ok(window) => self.config.stream_window = window,
@@ -80,47 +84,151 @@ impl Engine {
         self.config.adaptive = false;
     }
 
-    /// The window of each connection, fixed from then on.
     pub(crate) fn set_connection_window(&mut self, bytes: u32) {
-        match window("the connection", DEFAULT_WINDOW.bytes(), bytes) {
+        match window("a connection", DEFAULT_WINDOW.bytes(), bytes) {
             Ok(window) => self.config.connection_window = window,
             Err(error) => self.fault = Some(error),
         }
         self.config.adaptive = false;
     }
 
-    pub(crate) fn set_refill(&mut self, stream: Refill, connection: Refill) {
-        self.config.stream_refill = stream;
-        self.config.connection_refill = connection;
-    }
-
-    /// Nothing more is set: a budget of its own, unless it was given one.
+    /// Checks the options, and adds what follows from them: a memory budget, and the size of a write.
     ///
     /// # Errors
-    /// A window that was set is out of range.
+    /// An option is out of range.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
         }
+        let config = &mut self.config;
+        window(
+            "a connection",
+            DEFAULT_WINDOW.bytes(),
+            config.connection_window.bytes(),
+        )?;
+        if !MAX_FRAME_SIZE.contains(&config.max_frame_size) {
+            let (least, most) = (MAX_FRAME_SIZE.start(), MAX_FRAME_SIZE.end());
+            let text = format!(
+                "max_frame_size is {}; use {least} to {most}",
+                config.max_frame_size
+            );
+            return Err(Error::config(text));
+        }
         if let Some(unsent) = self.tcp_buffers.unsent.filter(|bytes| *bytes > 0) {
             // What is being written is past all scheduling too.
             let most = usize::try_from(unsent).unwrap_or(usize::MAX).max(LEAST_WRITE);
-            self.config.write_size = self.config.write_size.min(most);
+            config.write_size = config.write_size.min(most);
         }
-        self.config
+        config
             .budget
             .get_or_insert_with(|| MemoryBudget::new(DEFAULT_MEMORY_BUDGET));
         Ok(())
     }
 }
 
-/// A window of `bytes`, or the error that says what a window is.
+/// The setters of [`Http2Options`], for a builder that has them in its field `options`.
+macro_rules! http2_options {
+    () => {
+        /// Changes any setting of the engine. Settings that the closure does not touch stay as they are.
+        ///
+        /// ```
+        /// # fn main() -> Result<(), fullbore::Error> {
+        /// let client = fullbore::Client::builder()
+        ///     .stream_window(1 << 20)
+        ///     .config(|config| config.max_header_list_size = 16 << 10)
+        ///     .build()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn config(mut self, change: impl FnOnce(&mut fullbore_proto::Config)) -> Self {
+            change(&mut self.options.config);
+            self
+        }
+
+        /// Sets a fixed receive window for each stream, in bytes: 1 to 2^31-1. It turns
+        /// [`Config::adaptive`](crate::Config::adaptive) off.
+        ///
+        /// By default, windows adapt to the path. They open at 48 MiB, or less when the memory budget is short.
+        pub fn stream_window(mut self, bytes: u32) -> Self {
+            self.options.set_stream_window(bytes);
+            self
+        }
+
+        /// Sets a fixed receive window for each connection, in bytes: 65,535 to 2^31-1. It turns
+        /// [`Config::adaptive`](crate::Config::adaptive) off. Default: adaptive, 64 MiB at first.
+        pub fn connection_window(mut self, bytes: u32) -> Self {
+            self.options.set_connection_window(bytes);
+            self
+        }
+
+        /// Sets when receive windows are refilled, for streams and for the connection. Default: when a quarter is used
+        /// (a thirty-second of a fixed window that the path waits for).
+        pub fn refill(mut self, stream: fullbore_proto::Refill, connection: fullbore_proto::Refill) -> Self {
+            self.options.config.stream_refill = stream;
+            self.options.config.connection_refill = connection;
+            self
+        }
+
+        /// Sets the memory budget for receive windows. Flow-control credit plus buffered bytes of all its connections
+        /// never exceed it. Clones are one budget, which several clients and servers can share.
+        /// Default: [`DEFAULT_MEMORY_BUDGET`](crate::DEFAULT_MEMORY_BUDGET) of its own.
+        pub fn memory_budget(mut self, budget: fullbore_proto::MemoryBudget) -> Self {
+            self.options.config.budget = Some(budget);
+            self
+        }
+
+        /// Sets the sizes of the kernel's TCP buffers. Default: the kernel decides.
+        pub fn tcp_buffers(mut self, buffers: crate::TcpBuffers) -> Self {
+            self.options.tcp_buffers = buffers;
+            self
+        }
+
+        /// Sets when a silent peer is probed by PING. Default: after 60 s of silence while streams are open. The
+        /// connection ends when no answer comes within
+        /// [`Config::keep_alive_timeout`](crate::Config::keep_alive_timeout) (60 s).
+        pub fn keep_alive(mut self, keep_alive: fullbore_proto::KeepAlive) -> Self {
+            self.options.config.keep_alive = keep_alive;
+            self
+        }
+
+        /// Limits the time that a frame other than DATA, or a whole header block, takes to arrive. Default: 30 s.
+        pub fn header_timeout(mut self, timeout: std::time::Duration) -> Self {
+            self.options.config.header_timeout = timeout;
+            self
+        }
+
+        /// Limits the time that a body may pause while its receive window is open. Then the stream is reset. Default:
+        /// no limit, because a stream of messages may be silent for hours.
+        pub fn body_timeout(mut self, timeout: Option<std::time::Duration>) -> Self {
+            self.options.config.body_timeout = timeout;
+            self
+        }
+
+        /// Requires a minimum rate of a body, in bytes a second, as the mean of each [`Self::body_timeout`]. Time in
+        /// which the receive window is closed does not count. Default: 0, for which one byte within the timeout is
+        /// enough.
+        pub fn body_rate(mut self, bytes_per_second: u32) -> Self {
+            self.options.config.body_rate = bytes_per_second;
+            self
+        }
+
+        /// Limits the time that a peer takes for each KiB that waits for it, while it keeps windows closed or does not
+        /// read. Then the stream is reset, or the connection ends. Default: 300 s. `None` means no limit.
+        pub fn send_timeout(mut self, timeout: Option<std::time::Duration>) -> Self {
+            self.options.config.send_timeout = timeout;
+            self
+        }
+    };
+}
+
+pub(crate) use http2_options;
+
+/// A window of `bytes`, or an error that says the range.
 pub(crate) fn window(what: &str, least: u32, bytes: u32) -> Result<WindowSize, Error> {
     WindowSize::new(bytes)
         .filter(|window| window.bytes() >= least)
         .ok_or_else(|| {
             Error::config(format!(
-                "the window of {what} is from {least} to 2147483647 bytes, and {bytes} is not"
+                "the receive window of {what} is {bytes} bytes; use {least} to 2147483647"
             ))
         })
 }
@@ -131,7 +239,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn what_may_wait_unsent_is_set_on_the_socket_of_either_end() {
+    async fn the_limit_of_unsent_data_is_set_on_both_ends() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let connected = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
@@ -151,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_no_larger_than_what_may_wait_unsent_unless_that_is_very_little() {
+    fn a_write_is_no_larger_than_the_limit_of_unsent_data_and_at_least_80_kib() {
         let largest = Config::default().write_size;
         for (unsent, write) in [
             (None, largest),
@@ -160,10 +268,10 @@ mod tests {
             (Some(200_000), 200_000),
             (Some(1), LEAST_WRITE),
         ] {
-            let mut engine = Engine::default();
-            engine.tcp_buffers.unsent = unsent;
-            engine.finish().unwrap();
-            assert_eq!(engine.config.write_size, write, "{unsent:?}");
+            let mut options = Http2Options::default();
+            options.tcp_buffers.unsent = unsent;
+            options.finish().unwrap();
+            assert_eq!(options.config.write_size, write, "{unsent:?}");
         }
     }
 }

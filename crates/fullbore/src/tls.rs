@@ -1,4 +1,4 @@
-//! TLS by rustls: simple defaults for who has no configuration of his own. ALPN says `h2` and nothing else.
+//! TLS by rustls: configurations for common cases. ALPN offers `h2` and nothing else.
 
 use std::sync::Arc;
 
@@ -17,26 +17,27 @@ use crate::error::{Error, ErrorKind};
 /// The most plaintext of a record (RFC 8446 section 5.1).
 pub(crate) const RECORD: usize = 16_384;
 
-/// How much may lie sealed and unsent, in bytes of plaintext: what one write to the socket takes. rustls has 64 KiB; more
-/// is what each connection of a slow peer costs.
+/// The limit on sealed, unsent data of a connection, in bytes of plaintext: one write to the socket. More would cost memory
+/// for each connection to a slow peer. The default of rustls is 64 KiB.
 pub(crate) const SEALED: usize = 8 * RECORD;
 
-/// Whom a client trusts.
+/// The certificate authorities that a client trusts.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Roots {
-    /// Whom the platform trusts.
+    /// Those that the platform trusts.
     Platform,
-    /// The certificates of this PEM text, and nobody else.
+    /// Only the certificates of this PEM text.
     Pem(Vec<u8>),
-    /// Anybody at all. The connection is encrypted, but to whom is not known: for tests.
+    /// Any certificate. The connection is encrypted, but the peer is unknown. Only for tests.
     InsecureAcceptAny,
 }
 
-/// A configuration for clients, TLS 1.2 and 1.3, ALPN `h2`.
+/// Makes a configuration for clients: TLS 1.2 and 1.3, ALPN `h2`.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] when there is no crypto provider, the PEM text holds no certificate, or the platform's trust
-/// cannot be read.
+/// [`ErrorKind::Config`] when there is no crypto provider, the PEM text has no certificate, or the platform's
+/// certificates cannot be read.
 pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
     let provider = provider()?;
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -66,18 +67,18 @@ pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
     Ok(config)
 }
 
-/// A configuration for servers from a chain of certificates and its private key, both as PEM; TLS 1.2 and 1.3, ALPN
+/// Makes a configuration for servers from a certificate chain and its private key, both as PEM: TLS 1.2 and 1.3, ALPN
 /// `h2`.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] when there is no crypto provider, or the texts hold no certificate or key, or ones that do not
-/// belong together.
+/// [`ErrorKind::Config`] when there is no crypto provider, a text has no certificate or key, or the key does not match the
+/// certificate.
 pub fn server_config(certificate_pem: &[u8], key_pem: &[u8]) -> Result<ServerConfig, Error> {
     let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| match error {
         pem::Error::NoItemsFound => Error::config(
-            "the PEM text of the private key holds none: expected an unencrypted key in PKCS #8, PKCS #1 or SEC1",
+            "the PEM text has no private key; use an unencrypted key in PKCS #8, PKCS #1 or SEC1",
         ),
-        error => Error::config(format!("the private key cannot be read: {error}")),
+        error => Error::with_source(ErrorKind::Config, "the private key cannot be read", error),
     })?;
     let mut config = ServerConfig::builder_with_provider(provider()?)
         .with_safe_default_protocol_versions()
@@ -89,33 +90,33 @@ pub fn server_config(certificate_pem: &[u8], key_pem: &[u8]) -> Result<ServerCon
     Ok(config)
 }
 
-/// A certificate that nobody vouches for, with its key.
+/// A self-signed certificate and its key.
 #[cfg(feature = "self-signed")]
 #[derive(Debug, Clone)]
 pub struct SelfSigned {
-    /// The certificate as PEM: what a client has to trust.
+    /// The certificate as PEM, for [`Roots::Pem`].
     pub cert_pem: String,
     /// The private key as PEM.
     pub key_pem: String,
 }
 
-/// Makes a certificate for names and addresses such as `localhost` and `127.0.0.1`, for tests and demos. ECDSA on
-/// P-256.
+/// Makes a certificate for names and addresses such as `localhost` and `127.0.0.1`, with a key on P-256. For tests and
+/// demos.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] when a name is none.
+/// [`ErrorKind::Config`] when a name is invalid.
 #[cfg(feature = "self-signed")]
 pub fn self_signed(names: &[&str]) -> Result<SelfSigned, Error> {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let made = rcgen::generate_simple_self_signed(names)
-        .map_err(|error| Error::config(format!("the certificate cannot be made: {error}")))?;
+        .map_err(|error| Error::with_source(ErrorKind::Config, "the certificate cannot be made", error))?;
     Ok(SelfSigned {
         cert_pem: made.cert.pem(),
         key_pem: made.signing_key.serialize_pem(),
     })
 }
 
-/// The process's crypto provider, or the one that a feature brings.
+/// The crypto provider of the process, or the one of a feature.
 fn provider() -> Result<Arc<CryptoProvider>, Error> {
     if let Some(provider) = CryptoProvider::get_default() {
         return Ok(Arc::clone(provider));
@@ -126,52 +127,40 @@ fn provider() -> Result<Arc<CryptoProvider>, Error> {
     return Ok(Arc::new(rustls::crypto::ring::default_provider()));
     #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
     Err(Error::config(
-        "no crypto provider for TLS: enable the feature `ring` or `aws-lc-rs`, or install one for the process",
+        "TLS has no crypto provider; enable the feature `ring` or `aws-lc-rs`, or install one for the process",
     ))
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|error| Error::config(format!("the certificates cannot be read: {error}")))?;
+        .map_err(|error| Error::with_source(ErrorKind::Config, "the certificates cannot be read", error))?;
     if certificates.is_empty() {
-        return Err(Error::config("the PEM text of the certificates holds none"));
+        return Err(Error::config("the PEM text has no certificate"));
     }
     Ok(certificates)
 }
 
 fn tls_config_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::with_source(ErrorKind::Config, format!("TLS cannot be set up: {error}"), error)
+    Error::with_source(ErrorKind::Config, "TLS cannot be set up", error)
 }
 
-/// What a failed handshake with `host` means.
+/// The error of a failed handshake with `host`.
 pub(crate) fn handshake_error(host: &str, error: std::io::Error) -> Error {
-    let inner = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let (kind, text) = match inner {
-        Some(rustls::Error::InvalidCertificate(why)) => (
-            ErrorKind::Certificate,
-            format!("the certificate of {host} does not verify: {why}"),
-        ),
+        Some(rustls::Error::InvalidCertificate(_)) => (ErrorKind::Certificate, host.to_owned()),
         Some(rustls::Error::NoApplicationProtocol)
-        | Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)) => (
-            ErrorKind::NotHttp2,
-            format!("{host} does not speak HTTP/2: it refused h2 in the TLS handshake (ALPN)"),
-        ),
-        Some(why) => (
-            ErrorKind::Tls,
-            format!("the TLS handshake with {host} failed: {why}"),
-        ),
-        None => (
-            ErrorKind::Tls,
-            format!("the TLS handshake with {host} broke off: {error}"),
-        ),
+        | Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)) => {
+            let text = format!("{host} refused h2 in the TLS handshake (ALPN)");
+            (ErrorKind::NotHttp2, text)
+        }
+        _ => (ErrorKind::Tls, host.to_owned()),
     };
     Error::with_source(kind, text, error)
 }
 
-/// Trusts everybody, but still checks that the peer holds the key of what it shows.
+/// Accepts any certificate, but checks that the peer has its key.
 #[derive(Debug)]
 struct AcceptAny(WebPkiSupportedAlgorithms);
 
@@ -230,10 +219,7 @@ mod tests {
     fn a_text_without_certificates_is_refused_as_such() {
         for text in [&b""[..], b"no PEM at all", ENCRYPTED_KEY] {
             let said = refusal(client_config(Roots::Pem(text.to_vec())));
-            assert!(
-                said.contains("the PEM text of the certificates holds none"),
-                "{said}"
-            );
+            assert!(said.ends_with("the PEM text has no certificate"), "{said}");
         }
     }
 
@@ -241,7 +227,7 @@ mod tests {
     fn a_certificate_that_cannot_be_decoded_is_refused_with_the_reason() {
         for text in [CERTIFICATE_IN_NO_BASE64, NO_PEM] {
             let said = refusal(client_config(Roots::Pem(text.to_vec())));
-            assert!(said.contains("the certificates cannot be read: "), "{said}");
+            assert!(said.ends_with("the certificates cannot be read"), "{said}");
         }
     }
 
@@ -259,7 +245,7 @@ mod tests {
     #[test]
     fn a_private_key_that_is_cut_short_is_refused_with_the_reason() {
         let said = refusal(server_config(b"", CUT_KEY));
-        assert!(said.contains("the private key cannot be read: "), "{said}");
+        assert!(said.ends_with("the private key cannot be read"), "{said}");
     }
 
     #[cfg(feature = "self-signed")]

@@ -97,10 +97,11 @@ async fn converse(client: &Client, origin: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_axum_router_is_served_over_cleartext() {
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = Server::bind("127.0.0.1:0")
+    let server = Server::builder()
+        .peer_addresses(true)
+        .bind("127.0.0.1:0")
         .await
         .unwrap()
-        .peer_addresses(true)
         .graceful_shutdown(async {
             stopped.await.ok();
         });
@@ -117,11 +118,12 @@ async fn an_axum_router_is_served_over_tls() {
     let made = self_signed(&["localhost", "127.0.0.1"]).unwrap();
     let server_tls = server_config(made.cert_pem.as_bytes(), made.key_pem.as_bytes()).unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = Server::bind("127.0.0.1:0")
-        .await
-        .unwrap()
+    let server = Server::builder()
         .peer_addresses(true)
         .tls_config(Arc::new(server_tls))
+        .bind("127.0.0.1:0")
+        .await
+        .unwrap()
         .graceful_shutdown(async {
             stopped.await.ok();
         });

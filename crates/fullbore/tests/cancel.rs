@@ -164,7 +164,8 @@ async fn a_request_body_that_fails_is_the_callers_own_error() {
         let body = Chunks::new(30_000, 10_000).failing();
         let error = soon(pair.client.send(post("/count", body))).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Body, "{error}");
-        assert!(error.to_string().contains("the body broke"), "{error}");
+        let cause = std::error::Error::source(&error).expect("a cause").to_string();
+        assert!(cause.contains("the body broke"), "{error}: {cause}");
     }
     moves_on(&pair.client).await;
     pair.end().await;

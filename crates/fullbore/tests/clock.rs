@@ -420,5 +420,6 @@ async fn a_transport_that_breaks_within_a_response_ends_the_connection_and_drops
     drop(server.peer);
     let error = soon(server.task).await.expect("no panic").expect_err("it broke");
     assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(error.to_string().contains("broke as scripted"), "{error}");
+    let cause = std::error::Error::source(&error).expect("a cause").to_string();
+    assert!(cause.contains("broke as scripted"), "{error}: {cause}");
 }

@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fullbore::{BoxError, Client, Config, Incoming, Server};
+use fullbore::{BoxError, Client, Incoming, Server};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::sync::oneshot;
@@ -33,9 +33,8 @@ async fn answer(request: Request<Incoming>) -> Result<Reply, BoxError> {
 
 /// How many of `INNOCENT` requests fail.
 async fn failures(limit: u32) -> usize {
-    let mut config = Config::default();
-    config.max_concurrent_streams = limit;
-    let server = Server::bind("127.0.0.1:0").await.expect("a port").config(config);
+    let builder = Server::builder().max_concurrent_streams(limit);
+    let server = builder.bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", server.local_addr().expect("an address"));
     let (stop, stopped) = oneshot::channel::<()>();
     let server = server.graceful_shutdown(async {

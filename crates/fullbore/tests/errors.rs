@@ -114,10 +114,8 @@ async fn tls_server(alpn: &[&[u8]]) -> (String, Vec<u8>) {
     let made = self_signed(&["localhost"]).unwrap();
     let mut tls = server_config(made.cert_pem.as_bytes(), made.key_pem.as_bytes()).unwrap();
     tls.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-    let server = Server::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .tls_config(Arc::new(tls));
+    let builder = Server::builder().tls_config(Arc::new(tls));
+    let server = builder.bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}/", server.local_addr().unwrap().port());
     let service = tower::service_fn(|_| async { Ok::<_, BoxError>(Response::new(full("hello"))) });
     tokio::spawn(server.serve(service));
@@ -352,7 +350,7 @@ async fn a_reset_says_its_code() {
     raw.send(kind::RST_STREAM, 0, 1, &ErrorCode::REFUSED_STREAM.0.to_be_bytes())
         .await;
     let error = soon(response).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::GoAway, "it may be repeated: {error}");
+    assert_eq!(error.kind(), ErrorKind::Refused, "it may be repeated: {error}");
 }
 
 #[tokio::test]
@@ -367,9 +365,9 @@ async fn a_goaway_fails_what_it_leaves_out_and_nothing_else() {
     soon(raw.expect(kind::HEADERS)).await;
     raw.send(kind::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]).await;
     let error = soon(second).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::GoAway, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     let error = soon(client.send(get("/3"))).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::GoAway, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     assert!(!client.is_open());
     raw.respond(1, true, &[]).await;
     assert_eq!(soon(first).await.unwrap().unwrap().status(), 200);
@@ -401,7 +399,7 @@ async fn a_message_that_http2_forbids_is_not_sent() {
         .headers_mut()
         .insert(header::CONNECTION, "close".parse().unwrap());
     let error = soon(pair.client.send(request)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert_eq!(error.kind(), ErrorKind::InvalidMessage, "{error}");
     assert_eq!(soon(pair.client.send(get("/"))).await.unwrap().status(), 200);
     pair.end().await;
 }
@@ -430,8 +428,43 @@ async fn windows_out_of_range_are_refused() {
         .connection_window(most)
         .build()
         .unwrap();
-    let service = tower::service_fn(|_| async { Ok::<_, BoxError>(Response::new(empty())) });
-    let server = Server::bind("127.0.0.1:0").await.unwrap().connection_window(1);
-    let error = soon(server.serve(service)).await.unwrap_err();
+    let server = Server::builder().connection_window(1);
+    let error = server.bind("127.0.0.1:0").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+}
+
+#[tokio::test]
+async fn settings_out_of_range_are_errors_and_not_clamped() {
+    for builder in [
+        Client::builder().max_connections(0),
+        Client::builder().pool_idle_timeout(Duration::ZERO),
+        Client::builder().config(|config| config.max_frame_size = 16_383),
+        Client::builder().config(|config| config.max_frame_size = 1 << 24),
+        Client::builder()
+            .config(|config| config.connection_window = fullbore::WindowSize::new(65_534).unwrap()),
+    ] {
+        let error = builder.build().unwrap_err();
+        assert!(error.is_usage() && error.kind() == ErrorKind::Config, "{error}");
+    }
+    for builder in [
+        Server::builder().max_connections(0),
+        Server::builder()
+            .max_connections(1)
+            .connection_limits(fullbore::server::ConnectionLimits::default()),
+    ] {
+        let error = builder.bind("127.0.0.1:0").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_in_use_cannot_be_bound_and_says_the_error_of_the_system() {
+    let server = Server::bind("127.0.0.1:0").await.unwrap();
+    let error = Server::bind(server.local_addr().unwrap()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Bind);
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    assert_eq!(
+        source.map(std::io::Error::kind),
+        Some(std::io::ErrorKind::AddrInUse)
+    );
 }

@@ -412,9 +412,9 @@ async fn exchanges_are_the_same_over_tcp() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pooled_client_makes_one_connection_for_a_crowd() {
-    let server = Server::bind("127.0.0.1:0").await.unwrap();
+    let builder = Server::builder().peer_addresses(true);
+    let server = builder.bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", server.local_addr().unwrap());
-    let server = server.peer_addresses(true);
     let serving = tokio::spawn(server.serve(tower::service_fn(|request: Request<Incoming>| {
         let handed_over_by = PeerAddr::current();
         async move {

@@ -144,8 +144,8 @@ async fn a_server_sends_the_same_octets_by_reading_and_by_reference() {
 }
 
 async fn serve_ranges(by_reference: bool) {
-    let server = Server::bind("127.0.0.1:0").await.unwrap();
-    let server = server.sending_files(by_reference);
+    let builder = Server::builder().sending_files(by_reference);
+    let server = builder.bind("127.0.0.1:0").await.unwrap();
     let address = server.local_addr().unwrap();
     let file = Pattern::new(LENGTH).open();
     let serving = tokio::spawn(server.serve(tower::service_fn(move |_: Request<Incoming>| {
@@ -262,7 +262,8 @@ where
     let (serving, error) = soon(ends).await;
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
     let error = serving.unwrap_err();
-    assert!(error.to_string().contains("became shorter"), "{error}");
+    let cause = std::error::Error::source(&error).expect("a cause").to_string();
+    assert!(cause.contains("became shorter"), "{error}: {cause}");
 }
 
 #[tokio::test]

@@ -196,12 +196,10 @@ async fn the_limit_on_connections_is_the_callers() {
     all_succeed(fetch_all(&client, &relay.url(), 500), 1_000).await;
     assert_eq!(relay.accepted(), 2);
 
-    for alone in [0, 1] {
-        let relay = Relay::to(site.address).await;
-        let client = Client::builder().max_connections(alone).build().unwrap();
-        all_succeed(fetch_all(&client, &relay.url(), 300), 1_000).await;
-        assert_eq!(relay.accepted(), 1);
-    }
+    let relay = Relay::to(site.address).await;
+    let client = Client::builder().max_connections(1).build().unwrap();
+    all_succeed(fetch_all(&client, &relay.url(), 300), 1_000).await;
+    assert_eq!(relay.accepted(), 1);
 }
 
 #[tokio::test]
@@ -221,7 +219,7 @@ async fn connections_that_are_not_needed_any_more_are_closed_but_for_one() {
     let site = Site::start(Plan::streams(10)).await;
     let relay = Relay::to(site.address).await;
     let client = Client::builder()
-        .idle_timeout(Duration::from_millis(20))
+        .pool_idle_timeout(Duration::from_millis(20))
         .build()
         .unwrap();
     let seen = || client.connections(&relay.url()) > 1 && site.used_connections() > 1;
@@ -292,7 +290,7 @@ async fn a_request_with_a_body_that_is_refused_is_the_callers_to_repeat() {
             .unwrap()
     };
     let error = in_time(client.request(post())).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::GoAway);
+    assert_eq!(error.kind(), ErrorKind::Refused);
     assert_eq!(accepted.load(Ordering::SeqCst), 1);
     let response: Response<_> = in_time(client.request(post())).await.unwrap();
     assert_eq!(response.status(), 200);
@@ -351,7 +349,7 @@ async fn a_server_that_refuses_everything_is_asked_four_times() {
     .await;
     let client = Client::new().unwrap();
     let error = in_time(fetch(&client, &url)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::GoAway);
+    assert_eq!(error.kind(), ErrorKind::Refused);
     assert_eq!(accepted.load(Ordering::SeqCst), 4);
 }
 
@@ -585,7 +583,7 @@ async fn nothing_is_lost_in_the_crowd() {
         match result {
             Ok(length) => assert_eq!(length, 5_000),
             // It may be repeated, but not by the client.
-            Err(error) => assert_eq!(error.kind(), ErrorKind::GoAway),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Refused),
         }
     }
     in_time(given_up.join_all()).await;

@@ -138,7 +138,7 @@ async fn a_list_of_requests_shares_four_connections_at_a_server_that_goes_away()
     let (connections, requests) = (site.seen.connections(), site.seen.requests());
     println!("{connections} connections, {requests} requests: {}", errors[0]);
     for error in errors {
-        assert_eq!(error.kind(), ErrorKind::GoAway, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
         assert_eq!(error.code(), Some(ErrorCode::ENHANCE_YOUR_CALM), "{error}");
         assert!(
             error.to_string().contains("ENHANCE_YOUR_CALM and \"slow down\""),
@@ -158,7 +158,7 @@ async fn a_list_of_requests_shares_three_repeats_at_a_server_that_refuses_each_s
     let (connections, requests) = (site.seen.connections(), site.seen.requests());
     println!("{connections} connections, {requests} requests: {}", errors[0]);
     for error in errors {
-        assert_eq!(error.kind(), ErrorKind::GoAway, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
         assert_eq!(error.code(), Some(ErrorCode::REFUSED_STREAM), "{error}");
     }
     assert_eq!(connections, 1);
@@ -282,7 +282,7 @@ async fn a_server_that_allows_no_stream_is_not_waited_for_for_ever() {
     .await;
     // The second time it is known before the first request leaves.
     let client = Client::builder()
-        .queue_timeout(SHORT)
+        .stream_wait_timeout(SHORT)
         .response_timeout(SHORT)
         .build()
         .unwrap();
@@ -333,10 +333,8 @@ async fn a_peer_that_is_gone_is_noticed() {
         std::future::pending::<()>().await;
     })
     .await;
-    let mut config = Config::default();
-    config.keep_alive_timeout = Duration::from_millis(40);
     let client = Client::builder()
-        .config(config)
+        .config(|config| config.keep_alive_timeout = Duration::from_millis(40))
         .keep_alive(KeepAlive::WithStreams(Duration::from_millis(40)))
         .build()
         .unwrap();
@@ -364,5 +362,5 @@ async fn a_request_that_waits_for_a_stream_when_the_connection_ends_may_be_repea
     let error = in_time(first).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
     let error = in_time(second).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::GoAway, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
 }

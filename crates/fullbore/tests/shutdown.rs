@@ -129,7 +129,7 @@ async fn after_a_graceful_end_was_asked_for_what_runs_goes_on_and_nothing_new_be
     soon(arrived.recv()).await.unwrap();
     sender.shutdown();
     let error = soon(sender.send(get("/late"))).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::GoAway, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     go.send(()).await.unwrap();
     let response = soon(under_way).await.unwrap().unwrap();
     assert_eq!(
@@ -195,13 +195,12 @@ async fn a_servers_graceful_end_finishes_what_runs_and_refuses_new_connections()
 async fn what_is_not_done_within_the_drain_timeout_is_dropped() {
     let (stop, stopped) = oneshot::channel::<()>();
     let (seen, mut arrived) = mpsc::channel::<()>(1);
-    let server = Server::bind("127.0.0.1:0").await.unwrap();
+    let builder = Server::builder().drain_timeout(Duration::from_millis(50));
+    let server = builder.bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", server.local_addr().unwrap());
-    let server = server
-        .drain_timeout(Duration::from_millis(50))
-        .graceful_shutdown(async {
-            stopped.await.ok();
-        });
+    let server = server.graceful_shutdown(async {
+        stopped.await.ok();
+    });
     let service = tower::service_fn(move |_| {
         let seen = seen.clone();
         async move {
@@ -254,14 +253,15 @@ async fn a_client_connects_anew_after_the_servers_goaway() {
 async fn a_clients_shutdown_ends_its_connections_and_the_next_request_opens_another() {
     let (stop, stopped) = oneshot::channel::<()>();
     let (connected, mut connections) = mpsc::unbounded_channel();
-    let server = Server::bind("127.0.0.1:0").await.unwrap();
+    let builder = Server::builder().peer_addresses(true);
+    let server = builder.bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", server.local_addr().unwrap());
     let service = tower::service_fn(move |request: http::Request<fullbore::Incoming>| {
         let peer = request.extensions().get::<fullbore::server::PeerAddr>().copied();
         connected.send(peer).ok();
         async { Ok::<_, std::convert::Infallible>(Response::new(full("hello"))) }
     });
-    let server = server.peer_addresses(true).graceful_shutdown(async {
+    let server = server.graceful_shutdown(async {
         stopped.await.ok();
     });
     let serving = tokio::spawn(server.serve(service));

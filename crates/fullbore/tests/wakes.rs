@@ -274,7 +274,7 @@ fn a_stream_that_is_posted_while_the_driver_ends_is_told_why() {
         let cell = cell(&mailbox);
         let posted = Arc::clone(&cell);
         let handle = thread::spawn(move || send(&posted));
-        mailbox.close(&Error::closed());
+        mailbox.close(&Error::connection_gone());
         handle.join().unwrap();
         assert!(cell.lock().error.is_some());
     });
@@ -287,7 +287,7 @@ fn a_command_that_is_given_while_the_driver_ends_is_answered_by_nobody() {
         let (answer, mut answered) = tokio::sync::oneshot::channel();
         let owner = Arc::clone(&mailbox);
         let handle = thread::spawn(move || owner.command(ConnectionCommand::Report(answer)));
-        mailbox.close(&Error::closed());
+        mailbox.close(&Error::connection_gone());
         handle.join().unwrap();
         let nobody = tokio::sync::oneshot::error::TryRecvError::Closed;
         assert_eq!(answered.try_recv().err(), Some(nobody));

@@ -75,7 +75,7 @@ impl Failed {
             kind,
             ErrorKind::Connect
                 | ErrorKind::Closed
-                | ErrorKind::GoAway
+                | ErrorKind::Refused
                 | ErrorKind::Reset
                 | ErrorKind::Timeout
                 | ErrorKind::Io
@@ -83,7 +83,7 @@ impl Failed {
         Self {
             failure,
             transient,
-            unprocessed: matches!(kind, ErrorKind::Connect | ErrorKind::GoAway),
+            unprocessed: matches!(kind, ErrorKind::Connect | ErrorKind::Refused),
             of_origin: transient && kind != ErrorKind::Reset,
             after: None,
         }
@@ -229,7 +229,7 @@ mod tests {
     fn each_kind_of_error_says_whether_to_try_again_whether_it_was_processed_and_whom_it_concerns() {
         for (kind, transient, unprocessed, of_origin) in [
             (ErrorKind::Connect, true, true, true),
-            (ErrorKind::GoAway, true, true, true),
+            (ErrorKind::Refused, true, true, true),
             (ErrorKind::Closed, true, false, true),
             (ErrorKind::Timeout, true, false, true),
             (ErrorKind::Io, true, false, true),

@@ -406,10 +406,11 @@ async fn abrupt(target: &Target, random: &mut Random) -> Outcome {
 /// Every response that began before a graceful shutdown must come to its end, and so must the server.
 async fn drain(shared: &Shared, random: &mut Random) -> Outcome {
     let tls = random.once_in(2);
-    let mut server = Server::bind("127.0.0.1:0").await?;
+    let mut builder = Server::builder();
     if tls {
-        server = server.tls_config(Arc::clone(&shared.server_tls));
+        builder = builder.tls_config(Arc::clone(&shared.server_tls));
     }
+    let server = builder.bind("127.0.0.1:0").await?;
     let target = Target {
         address: server.local_addr()?,
         tls,

@@ -82,15 +82,16 @@ fn library(runtime: &Runtime, stored: &Path, pem: &fullbore::tls::SelfSigned) ->
     let client_tls = Arc::new(client_config(Roots::InsecureAcceptAny)?);
     let mut targets = Vec::new();
     for tls in [false, true] {
-        let mut server = runtime.block_on(Server::bind("127.0.0.1:0"))?;
+        let mut builder = Server::builder();
+        if tls {
+            builder = builder.tls_config(Arc::clone(&server_tls));
+        }
+        let server = runtime.block_on(builder.bind("127.0.0.1:0"))?;
         targets.push(Target {
             address: server.local_addr()?,
             tls,
             files: false,
         });
-        if tls {
-            server = server.tls_config(Arc::clone(&server_tls));
-        }
         runtime.spawn(server.serve(tower::service_fn(service::answer)));
     }
     let client = Client::builder().tls_config(Arc::clone(&client_tls)).build()?;

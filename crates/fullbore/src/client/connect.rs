@@ -31,13 +31,13 @@ impl<'a> Origin<'a> {
             Some(scheme) => return Err(invalid(format!("{scheme}:// is neither http:// nor https://"))),
             None => {
                 return Err(invalid(format!(
-                    "the URL {uri} has no scheme: write http:// or https://"
+                    "{uri} has no scheme; begin it with http:// or https://"
                 )));
             }
         };
         let host = match uri.host() {
             Some(host) if !host.is_empty() => host,
-            _ => return Err(invalid(format!("the URL {uri} names no host"))),
+            _ => return Err(invalid(format!("{uri} has no host"))),
         };
         // Brackets belong to the URL, not to the address.
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -126,15 +126,17 @@ impl Connector {
         };
         let host = &origin.host;
         let name = ServerName::try_from(host.clone().into_owned()).map_err(|error| {
-            Error::with_source(ErrorKind::InvalidUrl, format!("{host} is no name for TLS"), error)
+            Error::with_source(
+                ErrorKind::InvalidUrl,
+                format!("{host} is not a valid name for TLS"),
+                error,
+            )
         })?;
         let connected = TlsConnector::from(config).connect(name, tcp).await;
         let mut stream = connected.map_err(|error| crate::tls::handshake_error(host, error))?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            return Err(Error::new(
-                ErrorKind::NotHttp2,
-                format!("{host} does not speak HTTP/2: it did not choose h2 in the TLS handshake (ALPN)"),
-            ));
+            let text = format!("{host} did not select h2 in the TLS handshake (ALPN)");
+            return Err(Error::new(ErrorKind::NotHttp2, text));
         }
         stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
         let mut config = Config::clone(&self.config);
@@ -172,14 +174,10 @@ async fn connect_tcp(origin: &Origin<'_>, buffers: TcpBuffers) -> Result<TcpStre
     let (host, port) = (&*origin.host, origin.port);
     let resolved = tokio::net::lookup_host((host, port)).await;
     let addresses: Vec<_> = resolved
-        .map_err(|error| {
-            let text = format!("the name {host} does not resolve: {error}");
-            Error::with_source(ErrorKind::Resolve, text, error)
-        })?
+        .map_err(|error| Error::with_source(ErrorKind::Resolve, host, error))?
         .collect();
     if addresses.is_empty() {
-        let text = format!("the name {host} resolves to no address");
-        return Err(Error::new(ErrorKind::Resolve, text));
+        return Err(Error::new(ErrorKind::Resolve, format!("{host} has no address")));
     }
     let mut last = None;
     for address in addresses {
@@ -193,9 +191,8 @@ async fn connect_tcp(origin: &Origin<'_>, buffers: TcpBuffers) -> Result<TcpStre
     }
     Err(match last {
         Some((address, error)) => {
-            let text = format!("cannot connect to {host} at {address}: {error}");
-            Error::with_source(ErrorKind::Connect, text, error)
+            Error::with_source(ErrorKind::Connect, format!("{host} at {address}"), error)
         }
-        None => Error::new(ErrorKind::Connect, format!("cannot connect to {host}")),
+        None => Error::new(ErrorKind::Connect, host),
     })
 }

@@ -115,7 +115,7 @@ impl SendRequest {
         state.outbound.finished = whole;
         let cell = Cell::new(Arc::clone(&self.mailbox), state);
         if self.mailbox.is_closing() {
-            cell.fail(Error::closing());
+            cell.fail(Error::from_usage(fullbore_proto::UsageError::NoNewStreams));
             return ResponseFuture {
                 cell: Some(cell),
                 bodiless,

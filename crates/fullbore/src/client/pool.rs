@@ -27,8 +27,9 @@ use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
 use http_body::Body;
 
+use self::builder::Settings;
 use self::denial::Wait;
-use self::origin::{Lease, OriginPool, Settings};
+use self::origin::{Lease, OriginPool};
 use super::connect::Origin;
 use super::connection::split;
 use crate::body::Incoming;
@@ -108,16 +109,28 @@ pub struct OriginStats {
     pub waiting: usize,
 }
 
-impl Client {
-    /// A client with the defaults.
+impl ClientBuilder {
+    /// Checks the settings and makes a client. It connects when the first request is sent.
     ///
     /// # Errors
-    /// None today; a default that the system cannot give would be one.
+    /// [`ErrorKind::Config`] when a setting is out of range.
+    pub fn build(self) -> Result<Client, Error> {
+        Ok(Client {
+            inner: Arc::new(Inner::new(self.finish()?)),
+        })
+    }
+}
+
+impl Client {
+    /// Makes a client with the default settings.
+    ///
+    /// # Errors
+    /// None today. A default that the system cannot provide would be an error.
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// A client with settings.
+    /// Returns a builder, which has all settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
@@ -138,7 +151,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ErrorKind`]: connecting may fail, the peer may break the protocol or reset the stream, the transport may
-    /// end. [`ErrorKind::GoAway`] says that the request may be repeated.
+    /// end. [`ErrorKind::Refused`] says that the request may be repeated.
     pub async fn request<B>(&self, request: Request<B>) -> Result<Response<Incoming>, Error>
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -304,7 +317,7 @@ where
     loop {
         let lease = pool.lease(repeats > 0, &mut wait).await?;
         let error = match send(pool, lease, Arc::clone(&head), body.clone()).await {
-            Err(error) if error.kind() == ErrorKind::GoAway => error,
+            Err(error) if error.is_refused() => error,
             answered => return answered,
         };
         if repeats >= pool.max_repeats() {
@@ -317,7 +330,7 @@ where
     }
 }
 
-/// Sends a request. [`ErrorKind::GoAway`] says that the peer has done nothing about it: by its own word, or because the
+/// Sends a request. [`ErrorKind::Refused`] says that the peer has done nothing about it: by its own word, or because the
 /// connection ended before anything of the request was sent.
 async fn send<B>(
     pool: &Arc<OriginPool>,
@@ -332,11 +345,8 @@ where
     let Lease { sender, slot } = lease;
     let mut response = sender.send_in(Some(slot), head, body);
     match (&mut response).await {
-        Err(error) if is_end(&error) && response.never_began() => {
-            Err(sender.failure().unwrap_or_else(|| {
-                let text = "the connection ended before the request was sent; it may be repeated";
-                Error::with_source(ErrorKind::GoAway, text, error)
-            }))
+        Err(error) if (error.is_closed() || error.is_refused()) && response.never_began() => {
+            Err(sender.failure().unwrap_or_else(|| Error::never_sent(&error)))
         }
         Ok(response) => {
             sender.note_answer();
@@ -347,19 +357,9 @@ where
     }
 }
 
-/// Whether it is the connection that ended.
-fn is_end(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::GoAway | ErrorKind::Closed | ErrorKind::Io
-    )
-}
-
 fn parse(url: &str) -> Result<Uri, Error> {
-    url.parse().map_err(|error| {
-        let text = format!("{url} is not a URL: {error}");
-        Error::with_source(ErrorKind::InvalidUrl, text, error)
-    })
+    url.parse()
+        .map_err(|error| Error::with_source(ErrorKind::InvalidUrl, url, error))
 }
 
 impl fmt::Debug for Client {

@@ -67,7 +67,7 @@ where
             }
             ConnectionCommand::GrowWindow(size, answer) => {
                 let grown = self.connection.grow_receive_window(size);
-                let _ = answer.send(grown.map_err(|error| usage_error(&error)));
+                let _ = answer.send(grown.map_err(Error::from_usage));
             }
         }
     }
@@ -104,7 +104,7 @@ where
         };
         while let Some(command) = state.outbound.commands.pop_front() {
             if let Err(error) = self.execute(id, command, state) {
-                self.reject(id, &error, state);
+                self.reject(id, error, state);
                 break;
             }
         }
@@ -162,7 +162,10 @@ where
         if state.inbound.abandoned {
             // The request was canceled before it was sent. Its body may be waiting for room.
             state.outbound.commands.clear();
-            self.fail_in_lock(state, Error::given_up());
+            self.fail_in_lock(
+                state,
+                Error::new(ErrorKind::Canceled, "it was dropped before it was sent"),
+            );
             return None;
         }
         match self.connection.open_from(&request, end) {
@@ -176,7 +179,7 @@ where
                     // The stream identifiers may be used up, which nothing else reports.
                     self.mailbox.set_closing();
                 }
-                self.fail_in_lock(state, usage_error(&error));
+                self.fail_in_lock(state, Error::from_usage(error));
                 None
             }
         }
@@ -200,7 +203,7 @@ where
             StreamCommand::Data(data, end) => self.connection.send_data(id, data, end),
             StreamCommand::GrowWindow(size, answer) => {
                 let grown = self.connection.grow_stream_receive_window(id, size);
-                let _ = answer.send(grown.map_err(|error| usage_error(&error)));
+                let _ = answer.send(grown.map_err(Error::from_usage));
                 Ok(())
             }
             StreamCommand::Report(answer) => {
@@ -219,15 +222,15 @@ where
     }
 
     /// A command that failed. If the stream has ended meanwhile, an event reports that.
-    fn reject(&mut self, id: StreamId, error: &UsageError, state: &mut CellState) {
+    fn reject(&mut self, id: StreamId, error: UsageError, state: &mut CellState) {
         state.outbound.commands.clear();
-        if *error == UsageError::UnknownStream {
+        if error == UsageError::UnknownStream {
             return;
         }
         let _ = self
             .connection
             .reset(id, fullbore_proto::ErrorCode::INTERNAL_ERROR);
-        self.fail_in_lock(state, usage_error(error));
+        self.fail_in_lock(state, Error::from_usage(error));
     }
 
     fn fail_in_lock(&mut self, state: &mut CellState, error: Error) {
@@ -235,20 +238,6 @@ where
         self.turn.wake_handle(state.inbound.reader.take());
         self.turn.wake_handle(state.outbound.writer.take());
     }
-}
-
-fn usage_error(error: &UsageError) -> Error {
-    let kind = match error {
-        UsageError::NoNewStreams => ErrorKind::GoAway,
-        UsageError::BudgetExhausted => ErrorKind::Budget,
-        UsageError::WindowShrinks => ErrorKind::WindowShrinks,
-        _ => ErrorKind::Config,
-    };
-    let text = match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    };
-    Error::new(kind, text)
 }
 
 #[cfg(test)]

@@ -27,6 +27,9 @@ const MANY_FRAMES: u64 = 256;
 /// brings some 300, which take as long to answer as a gigabit takes to carry one list.
 pub(super) const LISTS_BEFORE_READ: u32 = 4;
 
+/// The detail of the error when a peer closes the transport before its SETTINGS.
+const NO_SETTINGS: &str = "it closed the connection before it sent SETTINGS";
+
 /// What a read brought.
 pub(super) enum Read {
     /// Bytes, which the engine has parsed.
@@ -115,7 +118,7 @@ where
             let ends = |error: &io::Error| server && error.kind() == io::ErrorKind::UnexpectedEof;
             end = match ready!(self.input.poll_fill(&mut self.io, cx, ends)) {
                 Ok(end) => end,
-                Err(error) => return Poll::Ready(Err(self.transport_error(&error))),
+                Err(error) => return Poll::Ready(Err(self.transport_error(error))),
             };
         }
         if !self.input.unparsed.is_empty() {
@@ -189,32 +192,27 @@ where
             return Ok(());
         }
         if !self.connection.peer_settings_received() {
-            return Err(Error::new(
-                ErrorKind::NotHttp2,
-                "the peer closed the connection before it had said anything in HTTP/2",
-            ));
+            return Err(Error::new(ErrorKind::NotHttp2, NO_SETTINGS));
         }
-        Err(self.closed_early())
+        Err(self.closed_early(None))
     }
 
     /// The peer closed the transport early, perhaps after a GOAWAY with a reason.
-    fn closed_early(&self) -> Error {
-        match &self.peer_goaway {
-            Some(goaway) if goaway.code != ErrorCode::NO_ERROR => Error::closed_after(goaway),
-            _ => Error::closed(),
-        }
+    fn closed_early(&self, source: Option<io::Error>) -> Error {
+        let goaway = self.peer_goaway.as_deref();
+        Error::incomplete(goaway.filter(|goaway| goaway.code != ErrorCode::NO_ERROR), source)
     }
 
-    pub(super) fn transport_error(&self, error: &io::Error) -> Error {
+    pub(super) fn transport_error(&self, error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::UnexpectedEof => match self.transport_ended() {
-                Err(ended) => ended,
-                Ok(()) => self.closed_early(),
+            | io::ErrorKind::UnexpectedEof => match self.connection.peer_settings_received() {
+                true => self.closed_early(Some(error)),
+                false => Error::with_source(ErrorKind::NotHttp2, NO_SETTINGS, error),
             },
-            _ => Error::from_transport(error),
+            _ => Error::io(error),
         }
     }
 }

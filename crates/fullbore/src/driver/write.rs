@@ -128,7 +128,7 @@ where
                 }
             }
             match self.poll_write_list(cx, &mut first) {
-                Poll::Ready(Ok(0)) => return Err(Error::closed()),
+                Poll::Ready(Ok(0)) => return Err(Error::incomplete(None, None)),
                 Poll::Ready(Ok(_)) => {
                     some = true;
                     self.unflushed = true;
@@ -139,7 +139,7 @@ where
                         }
                     }
                 }
-                Poll::Ready(Err(error)) => return Err(self.transport_error(&error)),
+                Poll::Ready(Err(error)) => return Err(self.transport_error(error)),
                 Poll::Pending => {
                     self.turn.block_write();
                     let now = self.now();
@@ -160,7 +160,7 @@ where
         if self.unflushed && all {
             match Pin::new(&mut self.io).poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.unflushed = false,
-                Poll::Ready(Err(error)) => return Err(self.transport_error(&error)),
+                Poll::Ready(Err(error)) => return Err(self.transport_error(error)),
                 Poll::Pending => {}
             }
         }

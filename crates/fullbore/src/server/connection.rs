@@ -12,8 +12,8 @@ use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
+use super::admission::Permit;
 use super::exchange::Handlers;
-use super::shares::Guest;
 use crate::body::Incoming;
 use crate::cell::Mailbox;
 use crate::driver::Driver;
@@ -98,14 +98,14 @@ where
     B::Data: Into<Chunk> + Send,
     B::Error: Into<BoxError>,
 {
-    /// Tells the server how the connection stands.
-    pub(super) fn stand(&mut self, guest: &mut Guest) {
+    /// Records the state of the connection in its permit.
+    pub(super) fn record(&mut self, permit: &mut Permit) {
         let engine = self.driver.engine();
-        guest.note(engine.stream_count() as u64, engine.leased(), engine.progress());
+        permit.record(engine.stream_count() as u64, engine.leased(), engine.progress());
     }
 
-    /// Ends it at once, by a GOAWAY that says why.
-    pub(super) fn give_way(&mut self, code: ErrorCode, reason: &'static str) {
+    /// Ends the connection at once, by a GOAWAY with this code and debug data.
+    pub(super) fn abort(&mut self, code: ErrorCode, reason: &'static str) {
         let now = self.driver.now();
         self.driver.engine().abort(code, reason, now);
     }

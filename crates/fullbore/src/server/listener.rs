@@ -1,4 +1,4 @@
-//! A listening server: accept, TLS, one task a connection, and a graceful end.
+//! A listening server: accept, TLS, one task for each connection, and graceful shutdown.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use fullbore_proto::{Config, ErrorCode, KeepAlive, MemoryBudget, Refill};
+use fullbore_proto::ErrorCode;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,55 +19,49 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
+use super::admission::{ConnectionLimits, Permit};
+use super::builder::ServerBuilder;
 use super::connection::{ServeConnection, serve_connection};
-use super::shares::{DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_TOTAL_STREAMS, Guest, Shares};
 use crate::body::Incoming;
-use crate::error::{BoxError, Error, ErrorKind};
+use crate::error::{BoxError, Error};
 use crate::file::Chunk;
-use crate::settings::{Engine, TcpBuffers};
 
-/// How long a TLS handshake may take unless told otherwise.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the server checks whether memory or streams are scarce.
+const SCARCITY_CHECK: Duration = Duration::from_secs(1);
 
-/// How long a graceful end waits for what is under way, unless told otherwise.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an evicted connection may take to send its GOAWAY.
+const EVICTION_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How often the server looks whether memory or streams are short.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long accepting pauses while too many evicted connections are closing.
+const CLOSING_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a connection that gives way may take to say so.
-const GIVE_WAY: Duration = Duration::from_millis(250);
-
-/// How long accepting pauses when too many connections are about to give way.
-const CROWDED_PAUSE: Duration = Duration::from_millis(5);
-
-/// Why a connection without a request gives way, and one with requests.
-const UNUSED: &str = "the server has as many connections as it may have, and this one was not used";
-const SHORT: &str =
+/// The debug data of an eviction: of an idle connection, and of one with requests.
+const IDLE: &str = "the server has reached its limit of connections, and this connection was idle";
+const SCARCE: &str =
     "the server is short of connections, streams or memory, and this connection made the least progress";
 
-/// How long accepting pauses when the system has no more descriptors or memory to give.
+/// How long accepting pauses when the system has no file descriptors or memory left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The address of the peer, in the extensions of every request of a [`Server`] that was [asked for
-/// it](Server::peer_addresses).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The peer's address, in the extensions of requests if the server
+/// [adds it](crate::ServerBuilder::peer_addresses).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PeerAddr(pub SocketAddr);
 
 thread_local! {
-    /// The peer whose request a service is being handed on this thread.
+    /// The peer whose request this thread passes to a service.
     static CALLER: Cell<Option<SocketAddr>> = const { Cell::new(None) };
 }
 
 impl PeerAddr {
-    /// The peer whose request a [`Server`] is handing to a service on this thread: to be asked for within
-    /// [`Service::call`], before that returns. Unlike [`Server::peer_addresses`] it costs a request nothing.
+    /// The peer whose request a [`Server`] passes to a service on this thread. Call it in [`Service::call`], before that
+    /// returns. Unlike [`ServerBuilder::peer_addresses`] it costs nothing for each request.
     pub fn current() -> Option<PeerAddr> {
         CALLER.get().map(PeerAddr)
     }
 }
 
-/// A server that listens on a TCP address.
+/// A server that listens on a TCP address. It serves any [`tower_service::Service`], such as an `axum::Router`.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), fullbore::Error> {
@@ -79,264 +73,84 @@ impl PeerAddr {
 /// server.serve(app).await
 /// # }
 /// ```
+#[must_use = "a server does nothing until `serve` is called"]
 pub struct Server {
     listener: TcpListener,
-    engine: Engine,
-    drain_timeout: Duration,
-    peer_addresses: bool,
-    sending_files: bool,
-    max_connections: usize,
-    max_total_streams: u64,
-    shares: Option<Shares>,
-    handshake_timeout: Duration,
+    settings: ServerBuilder,
+    limits: ConnectionLimits,
     shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    upload_addresses: bool,
-    #[cfg(feature = "tls")]
-    tls: Option<Arc<tokio_rustls::rustls::ServerConfig>>,
+}
+
+impl ServerBuilder {
+    /// Listens on an address. Port 0 takes a free port, which [`Server::local_addr`] tells.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Bind`](crate::ErrorKind::Bind) when the address cannot be bound, and as [`Self::build`].
+    pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Server, Error> {
+        let listener = TcpListener::bind(address).await;
+        self.build(listener.map_err(Error::bind)?)
+    }
+
+    /// Listens on an address together with other servers (`SO_REUSEPORT`, Linux). The kernel gives each new connection to
+    /// one of them. With one server and one current-thread runtime for each core, the cores share nothing, but a small
+    /// number of connections may be spread unevenly. Give the same [`Self::memory_budget`] and
+    /// [`Self::connection_limits`] to all of them. Otherwise each server has its own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Bind`](crate::ErrorKind::Bind) when the address cannot be bound, and always on systems other than Linux, which do not spread
+    /// connections. Also as [`Self::build`].
+    pub async fn bind_shared(self, address: SocketAddr) -> Result<Server, Error> {
+        self.build(listen_shared(address).map_err(Error::bind)?)
+    }
+
+    /// Checks the settings and makes a server of a listener.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when a setting is out of range or contradicts another.
+    pub fn build(mut self, listener: TcpListener) -> Result<Server, Error> {
+        Ok(Server {
+            listener,
+            limits: self.finish()?,
+            settings: self,
+            shutdown: None,
+        })
+    }
 }
 
 impl Server {
-    /// Listens on an address; port 0 takes a free one, see [`Self::local_addr`].
+    /// Returns a builder, which has all settings.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    /// Listens on an address with the default settings: short for `Server::builder().bind(address)`.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] when that is not possible.
+    /// [`ErrorKind::Bind`](crate::ErrorKind::Bind) when the address cannot be bound.
     pub async fn bind(address: impl ToSocketAddrs) -> Result<Self, Error> {
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| Error::io("cannot listen on that address", error))?;
-        Ok(Self::from_listener(listener))
+        Self::builder().bind(address).await
     }
 
-    /// Listens on an address on which others that ask for it this way listen too (`SO_REUSEPORT`): the system gives each
-    /// new connection to one of them. With one server and one current-thread runtime on each core nothing is shared
-    /// between cores; few connections may meet on one of them while others have none. They should have one
-    /// [`Self::memory_budget`] and one [`Self::shares`] together, or each has its own.
+    /// Returns the address that the server listens on.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] when that is not possible; always on systems other than Linux, which do not share
-    /// connections out.
-    pub async fn bind_shared(address: SocketAddr) -> Result<Self, Error> {
-        let listener = listen_shared(address);
-        let listener = listener.map_err(|error| Error::io("cannot share that address", error))?;
-        Ok(Self::from_listener(listener))
-    }
-
-    /// Listens on what the caller has bound.
-    pub fn from_listener(listener: TcpListener) -> Self {
-        Server {
-            listener,
-            engine: Engine::default(),
-            drain_timeout: DRAIN_TIMEOUT,
-            peer_addresses: false,
-            sending_files: false,
-            max_connections: DEFAULT_MAX_CONNECTIONS,
-            max_total_streams: DEFAULT_MAX_TOTAL_STREAMS,
-            shares: None,
-            handshake_timeout: HANDSHAKE_TIMEOUT,
-            shutdown: None,
-            upload_addresses: false,
-            #[cfg(feature = "tls")]
-            tls: None,
-        }
-    }
-
-    /// The address that it listens on.
-    ///
-    /// # Errors
-    /// When the system does not say.
+    /// When the system does not tell it.
     pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// All settings of the engine at once; what was set before is replaced.
-    #[must_use]
-    pub fn config(mut self, config: Config) -> Self {
-        self.engine.config = config;
-        self
-    }
-
-    /// The receive window of each stream in bytes, 1..=2^31-1: what an upload may have under way. Windows that are set do
-    /// not follow the path ([`Config::adaptive`] is off). Unless set they open at 48 MiB, or less when the memory
-    /// budget is short of room, and follow it.
-    #[must_use]
-    pub fn stream_window(mut self, bytes: u32) -> Self {
-        self.engine.set_stream_window(bytes);
-        self
-    }
-
-    /// The receive window of each connection in bytes, 65,535..=2^31-1, as it is from then on; see
-    /// [`Self::stream_window`]. 64 MiB unless set.
-    #[must_use]
-    pub fn connection_window(mut self, bytes: u32) -> Self {
-        self.engine.set_connection_window(bytes);
-        self
-    }
-
-    /// The budget for the memory that windows promise, over all connections of this server and whatever else shares it:
-    /// credit outstanding plus bytes buffered never pass it. 512 MiB of its own unless set.
-    #[must_use]
-    pub fn memory_budget(mut self, budget: MemoryBudget) -> Self {
-        self.engine.config.budget = Some(budget);
-        self
-    }
-
-    /// How many connections there may be at once, of all clients. 16,384 unless set. When all are taken a connection that is
-    /// not used, or makes the least progress, ends by GOAWAY for a newcomer: see [`Shares`].
-    #[must_use]
-    pub fn max_connections(mut self, connections: usize) -> Self {
-        self.max_connections = connections;
-        self
-    }
-
-    /// How many streams all clients together may have open at once; each takes some KiB. 65,536 unless set, of which one
-    /// address has half at most: see [`Shares`]. A request beyond it is refused with REFUSED_STREAM.
-    #[must_use]
-    pub fn max_total_streams(mut self, streams: u64) -> Self {
-        self.max_total_streams = streams;
-        self
-    }
-
-    /// What bounds connections and streams of this server and of others together, in place of
-    /// [`Self::max_connections`] and [`Self::max_total_streams`].
-    #[must_use]
-    pub fn shares(mut self, shares: Shares) -> Self {
-        self.shares = Some(shares);
-        self
-    }
-
-    /// The sizes of the kernel's buffers of each connection. The kernel's own choice unless set.
-    #[must_use]
-    pub fn tcp_buffers(mut self, buffers: TcpBuffers) -> Self {
-        self.engine.tcp_buffers = buffers;
-        self
-    }
-
-    /// When windows are refilled, for streams and for the connection apart. A quarter unless set, and
-    /// a thirty-second of a fixed window that the path waits for.
-    #[must_use]
-    pub fn refill(mut self, stream: Refill, connection: Refill) -> Self {
-        self.engine.set_refill(stream, connection);
-        self
-    }
-
-    /// How many streams a client may have open at once. 10,000 unless set.
-    #[must_use]
-    pub fn max_concurrent_streams(mut self, streams: u32) -> Self {
-        self.engine.config.max_concurrent_streams = streams;
-        self
-    }
-
-    /// Serves over TLS. The configuration is to have `h2` among its ALPN protocols, as that of
-    /// [`crate::tls::server_config`] has.
-    #[cfg(feature = "tls")]
-    #[must_use]
-    pub fn tls_config(mut self, config: Arc<tokio_rustls::rustls::ServerConfig>) -> Self {
-        self.tls = Some(config);
-        self
-    }
-
-    /// Ends gracefully when `signal` does: no more connections are accepted, and each open one is told and drained.
-    #[must_use]
+    /// Shuts down gracefully when `signal` completes. The server accepts no more connections, sends GOAWAY on each open
+    /// one, and serves the requests in progress for up to [`ServerBuilder::drain_timeout`].
     pub fn graceful_shutdown(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.shutdown = Some(Box::pin(signal));
         self
     }
 
-    /// How long a graceful end waits for what is under way before it drops the rest. 30 s unless set.
-    #[must_use]
-    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
-        self.drain_timeout = timeout;
-        self
-    }
-
-    /// Whether each request has the peer's address, as [`PeerAddr`], among its extensions. Off unless set: it takes three
-    /// allocations a request, which a service that has no use for it need not pay.
-    #[must_use]
-    pub fn peer_addresses(mut self, wanted: bool) -> Self {
-        self.peer_addresses = wanted;
-        self
-    }
-
-    /// Whether ranges of files ([`FileRange`](crate::FileRange)) go to the socket by reference, without a copy, when many
-    /// octets leave at once: over TCP without TLS, on Linux. Off unless set: they are read just before they are written.
-    ///
-    /// It takes a little less processor time. In return a file must not change while it is sent: [`FileRange`](crate::FileRange)
-    /// says what a client may receive of one that does.
-    #[must_use]
-    pub fn sending_files(mut self, wanted: bool) -> Self {
-        self.sending_files = wanted;
-        self
-    }
-
-    /// The same for requests with a body only, which costs nothing for others: for services that bound what one address
-    /// may upload. Off unless set.
-    #[must_use]
-    pub fn upload_addresses(mut self, wanted: bool) -> Self {
-        self.upload_addresses = wanted;
-        self
-    }
-
-    /// How long a client may take for the TLS handshake, and then for its preface and SETTINGS. 10 s each unless set.
-    #[must_use]
-    pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
-        self.handshake_timeout = timeout;
-        self.engine.config.preface_timeout = timeout;
-        self
-    }
-
-    /// How long a client may keep a connection without a request, before it is ended gracefully; none for ever. 180 s
-    /// unless set.
-    #[must_use]
-    pub fn idle_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.engine.config.idle_timeout = timeout;
-        self
-    }
-
-    /// When a client that says nothing is asked by PING whether it is there; see [`KeepAlive`]. After 60 s with requests
-    /// under way unless set.
-    #[must_use]
-    pub fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
-        self.engine.config.keep_alive = keep_alive;
-        self
-    }
-
-    /// How long a frame of a header block, or all of one, may take to arrive. 30 s unless set.
-    #[must_use]
-    pub fn header_timeout(mut self, timeout: Duration) -> Self {
-        self.engine.config.header_timeout = timeout;
-        self
-    }
-
-    /// How long the body of a request may come to a halt although its window is open, before the stream is reset; none
-    /// for ever, which is so unless set, since a stream of messages may be silent for hours.
-    #[must_use]
-    pub fn body_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.engine.config.body_timeout = timeout;
-        self
-    }
-
-    /// How many bytes a second of a request's body have to arrive at least, as the mean over each
-    /// [`Self::body_timeout`] in which its window was open, before the stream is reset. Time in which the handler does
-    /// not read, so that the window is closed, does not count. 0, which is so unless set: one byte within the timeout is
-    /// enough.
-    #[must_use]
-    pub fn body_rate(mut self, bytes_per_second: u32) -> Self {
-        self.engine.config.body_rate = bytes_per_second;
-        self
-    }
-
-    /// How long a client may take for each KiB of a response, by keeping windows closed or by not reading, before the
-    /// stream or the connection ends; none for ever. 300 s unless set.
-    #[must_use]
-    pub fn send_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.engine.config.send_timeout = timeout;
-        self
-    }
-
-    /// Serves until the graceful end, or for ever.
+    /// Serves until the graceful shutdown is over. Without one it never returns. Errors of a connection end only that
+    /// connection.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when a setting is not possible, [`ErrorKind::Timeout`] when the graceful end took longer
-    /// than its limit. A connection's own errors are its own.
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) when the graceful shutdown took longer than [`ServerBuilder::drain_timeout`].
     pub async fn serve<S, B>(mut self, service: S) -> Result<(), Error>
     where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
@@ -346,16 +160,10 @@ impl Server {
         B::Data: Into<Chunk> + Send,
         B::Error: Into<BoxError>,
     {
-        self.engine.finish()?;
-        #[cfg(feature = "tls")]
-        if self.tls.is_some() {
-            self.engine.config.record_size = crate::tls::RECORD;
-        }
-        let config = Arc::new(self.engine.config.clone());
-        let own = || Shares::new(self.max_connections, self.max_total_streams);
-        let shares = self.shares.take().unwrap_or_else(own);
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let config = Arc::new(self.settings.options.config.clone());
+        let limits = self.limits.clone();
+        let mut check = tokio::time::interval(SCARCITY_CHECK);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let tracker = TaskTracker::new();
         let (stop, stopped) = watch::channel(false);
         let mut signal = self
@@ -366,26 +174,26 @@ impl Server {
             let accepted = tokio::select! {
                 biased;
                 () = &mut signal => break,
-                _ = look.tick(), if shares.connections() > 0 => {
-                    shares.relieve(&config);
+                _ = check.tick(), if limits.connections() > 0 => {
+                    limits.evict_stalled(&config);
                     continue;
                 }
-                () = tokio::time::sleep(CROWDED_PAUSE), if shares.is_crowded() => continue,
-                accepted = self.listener.accept(), if !shares.is_crowded() => accepted,
+                () = tokio::time::sleep(CLOSING_PAUSE), if limits.has_many_closing() => continue,
+                accepted = self.listener.accept(), if !limits.has_many_closing() => accepted,
             };
             match accepted {
                 Ok((stream, peer)) => {
                     let service = WithPeer {
                         service: service.clone(),
                         address: peer,
-                        peer: self.peer_addresses.then_some(PeerAddr(peer)),
-                        uploader: self.upload_addresses.then_some(PeerAddr(peer)),
+                        peer: self.settings.peer_addresses.then_some(PeerAddr(peer)),
+                        uploader: self.settings.upload_addresses.then_some(PeerAddr(peer)),
                     };
-                    if let Some(guest) = shares.admit(peer.ip(), &config) {
-                        self.start(&tracker, stream, service, guest, stopped.clone());
+                    if let Some(permit) = limits.admit(peer.ip(), &config) {
+                        self.start(&tracker, stream, service, permit, stopped.clone());
                     }
                 }
-                // The peer is gone already, or the system is short of something: the others go on.
+                // The peer has gone already, or the system lacks a resource: other connections continue.
                 Err(error) if is_connection_error(&error) => {}
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
@@ -393,22 +201,21 @@ impl Server {
         drop(self.listener);
         stop.send_replace(true);
         tracker.close();
-        tokio::time::timeout(self.drain_timeout, tracker.wait())
-            .await
-            .map_err(|_| {
-                let text = "the graceful end took longer than its limit; what was still under way is dropped";
-                Error::new(ErrorKind::Timeout, text)
-            })
+        let limit = self.settings.drain_timeout;
+        tokio::time::timeout(limit, tracker.wait()).await.map_err(|_| {
+            let text = "requests were still in progress at the end of the graceful shutdown";
+            Error::timeout(text, limit)
+        })
     }
 
-    /// Starts the task of one connection. The connection lies in a box of its own, so that the task has no room for it
+    /// Starts the task of one connection. The connection has a box of its own: otherwise the task reserves memory for it
     /// twice.
     fn start<S, B>(
         &self,
         tracker: &TaskTracker,
         stream: TcpStream,
         service: S,
-        guest: Guest,
+        permit: Permit,
         stopped: watch::Receiver<bool>,
     ) where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
@@ -418,33 +225,33 @@ impl Server {
         B::Data: Into<Chunk> + Send,
         B::Error: Into<BoxError>,
     {
-        self.engine.tcp_buffers.apply(&stream);
-        let config = guest.config();
+        self.settings.options.tcp_buffers.apply(&stream);
+        let config = permit.config();
         #[cfg(feature = "tls")]
-        if let Some(tls) = self.tls.clone() {
+        if let Some(tls) = self.settings.tls.clone() {
             let handshake = Box::pin(tokio_rustls::TlsAcceptor::from(tls).accept(stream));
-            let handshake = tokio::time::timeout(self.handshake_timeout, handshake);
+            let handshake = tokio::time::timeout(self.settings.handshake_timeout, handshake);
             tracker.spawn(async move {
-                // There is nobody to tell of a handshake that failed: the peer has its alert, or is gone.
-                let shaken = tokio::select! {
-                    shaken = handshake => shaken,
-                    () = poll_fn(|cx| guest.poll_told(cx)) => return,
+                // A failed handshake is not reported: the peer has its alert, or has gone.
+                let accepted = tokio::select! {
+                    accepted = handshake => accepted,
+                    () = poll_fn(|cx| permit.poll_evicted(cx)) => return,
                 };
-                if let Ok(Ok(mut stream)) = shaken {
+                if let Ok(Ok(mut stream)) = accepted {
                     stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
                     let connection = serve_connection(stream, service, config).leaving_sealed();
-                    run(Box::pin(connection), guest, stopped).await;
+                    run(Box::pin(connection), permit, stopped).await;
                 }
             });
             return;
         }
         let connection = serve_connection(stream, service, config);
         #[cfg(target_os = "linux")]
-        let connection = match self.sending_files {
+        let connection = match self.settings.sending_files {
             true => connection.sending_files(),
             false => connection,
         };
-        tracker.spawn(run(Box::pin(connection), guest, stopped));
+        tracker.spawn(run(Box::pin(connection), permit, stopped));
     }
 }
 
@@ -470,19 +277,20 @@ fn listen_shared(_: SocketAddr) -> std::io::Result<TcpListener> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Why a connection is not simply served any more.
-enum Turn {
+/// Why [`serve_until`] returned.
+enum Served {
+    /// The connection has ended.
     Ended,
-    /// It gives way to others.
-    GivesWay,
-    /// What was waited for beside it has come.
+    /// It was evicted.
+    Evicted,
+    /// The other future completed.
     Other,
 }
 
-/// Serves one connection until it ends, telling it when the server stops, and when it is to give way.
+/// Serves one connection until it ends, also when the server shuts down or evicts it.
 async fn run<T, S, B>(
     mut connection: Pin<Box<ServeConnection<T, S>>>,
-    mut guest: Guest,
+    mut permit: Permit,
     mut stopped: watch::Receiver<bool>,
 ) where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -496,30 +304,30 @@ async fn run<T, S, B>(
     let stop = async {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
-    let mut turn = serve_beside(&mut connection, &mut guest, stop).await;
-    if let Turn::Other = turn {
+    let mut served = serve_until(&mut connection, &mut permit, stop).await;
+    if let Served::Other = served {
         connection.graceful_shutdown();
-        // The other end of the channel goes when the time to drain is over, or with the server itself.
-        turn = serve_beside(&mut connection, &mut guest, gone(&mut stopped)).await;
+        // The sender is dropped at the end of the drain timeout, or with the server.
+        served = serve_until(&mut connection, &mut permit, gone(&mut stopped)).await;
     }
-    if let Turn::GivesWay = turn {
-        match guest.is_idle() {
-            true => connection.give_way(ErrorCode::NO_ERROR, UNUSED),
-            false => connection.give_way(ErrorCode::ENHANCE_YOUR_CALM, SHORT),
+    if let Served::Evicted = served {
+        match permit.is_idle() {
+            true => connection.abort(ErrorCode::NO_ERROR, IDLE),
+            false => connection.abort(ErrorCode::ENHANCE_YOUR_CALM, SCARCE),
         }
-        let _ = tokio::time::timeout(GIVE_WAY, &mut connection).await;
+        let _ = tokio::time::timeout(EVICTION_TIMEOUT, &mut connection).await;
     }
-    // Its place is free once all that it holds is.
+    // The permit is returned once the connection's memory is.
     drop(connection);
-    drop(guest);
+    drop(permit);
 }
 
-/// Serves a connection until it ends, has to give way, or `other` is ready.
-async fn serve_beside<T, S, B>(
+/// Serves a connection until it ends, is evicted, or `other` completes.
+async fn serve_until<T, S, B>(
     connection: &mut Pin<Box<ServeConnection<T, S>>>,
-    guest: &mut Guest,
+    permit: &mut Permit,
     other: impl Future<Output = ()>,
-) -> Turn
+) -> Served
 where
     T: AsyncRead + AsyncWrite + Unpin,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
@@ -532,14 +340,14 @@ where
     let mut other = pin!(other);
     poll_fn(|cx| {
         let polled = connection.as_mut().poll(cx);
-        connection.stand(guest);
+        connection.record(permit);
         if polled.is_ready() {
-            return Poll::Ready(Turn::Ended);
+            return Poll::Ready(Served::Ended);
         }
-        if guest.poll_told(cx).is_ready() {
-            return Poll::Ready(Turn::GivesWay);
+        if permit.poll_evicted(cx).is_ready() {
+            return Poll::Ready(Served::Evicted);
         }
-        other.as_mut().poll(cx).map(|()| Turn::Other)
+        other.as_mut().poll(cx).map(|()| Served::Other)
     })
     .await
 }
@@ -549,7 +357,7 @@ async fn gone(stopped: &mut watch::Receiver<bool>) {
     while stopped.changed().await.is_ok() {}
 }
 
-/// An error of one connection that was being accepted, not of the listener.
+/// Whether an error of accept concerns one connection rather than the listener.
 fn is_connection_error(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(
@@ -558,14 +366,14 @@ fn is_connection_error(error: &std::io::Error) -> bool {
     )
 }
 
-/// A service that is told the peer's address.
+/// Adds the peer's address to requests.
 #[derive(Clone)]
 struct WithPeer<S> {
     service: S,
     address: SocketAddr,
-    /// For every request.
+    /// Added to every request.
     peer: Option<PeerAddr>,
-    /// For those with a body.
+    /// Added to requests with a body.
     uploader: Option<PeerAddr>,
 }
 
@@ -597,7 +405,7 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
             .field("listener", &self.listener)
-            .field("config", &self.engine.config)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }
@@ -607,23 +415,27 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_has_the_limits_that_are_stated_unless_told_otherwise() {
+    async fn a_server_has_the_stated_defaults() {
         let server = Server::bind("127.0.0.1:0").await.expect("a port");
-        assert_eq!(server.max_connections, 16_384);
-        assert_eq!(server.max_total_streams, 65_536);
-        assert_eq!(server.drain_timeout, Duration::from_secs(30));
-        assert!(!server.peer_addresses && !server.upload_addresses && !server.sending_files);
+        assert_eq!(server.limits.max_connections(), 16_384);
+        assert_eq!(server.limits.streams().limit(), 65_536);
+        let settings = &server.settings;
+        assert_eq!(settings.drain_timeout, Duration::from_secs(30));
+        assert!(!settings.peer_addresses && !settings.upload_addresses && !settings.sending_files);
     }
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_shared_address_can_be_listened_on_again_at_once() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = Server::bind_shared(any).await.expect("a port");
+        let server = Server::builder().bind_shared(any).await.expect("a port");
         let address = server.local_addr().expect("an address");
         assert_eq!(address.ip(), any.ip());
-        let beside = Server::bind_shared(address).await.expect("the same port");
-        assert_eq!(beside.local_addr().expect("an address"), address);
+        let second = Server::builder()
+            .bind_shared(address)
+            .await
+            .expect("the same port");
+        assert_eq!(second.local_addr().expect("an address"), address);
         let socket = socket2::SockRef::from(&server.listener);
         assert!(socket.reuse_address().expect("the option"));
         assert!(socket.reuse_port().expect("the option"));

@@ -248,9 +248,11 @@ fn small() -> TcpBuffers {
 #[tokio::test]
 async fn replies_that_are_never_read_stop_reading() {
     for tls in [false, true] {
-        let mut config = Config::default();
-        config.pings = Limit::new(u32::MAX, u32::MAX);
-        let site = Site::start_with(tls, |server| server.config(config).tcp_buffers(small())).await;
+        let pings = Limit::new(u32::MAX, u32::MAX);
+        let site = Site::start_with(tls, |server| {
+            server.config(|config| config.pings = pings).tcp_buffers(small())
+        })
+        .await;
         let mut attacker = site.attacker().await;
         let ping = frame(PING, 0, 0, b"12345678");
         let offered = 64 << 20;

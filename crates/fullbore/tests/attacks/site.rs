@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use fullbore::rustls::pki_types::ServerName;
 use fullbore::tls::{self, Roots};
-use fullbore::{BoxError, Client, Config, Error, Incoming, Limit, Server};
+use fullbore::{BoxError, Client, Config, Error, Incoming, Limit, Server, ServerBuilder};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -103,12 +103,11 @@ async fn answer(seen: Arc<Seen>, request: Request<Incoming>) -> Result<Reply, Bo
 
 impl Site {
     pub(crate) async fn start(tls: bool, config: Config) -> Self {
-        Self::start_with(tls, |server| server.config(config)).await
+        Self::start_with(tls, |server| server.config(|defaults| *defaults = config)).await
     }
 
-    pub(crate) async fn start_with(tls: bool, change: impl FnOnce(Server) -> Server) -> Self {
-        let mut server = change(Server::bind("127.0.0.1:0").await.expect("a port"));
-        let address = server.local_addr().expect("an address");
+    pub(crate) async fn start_with(tls: bool, change: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
+        let mut server = change(Server::builder());
         let mut client = Client::builder();
         let mut certificate = None;
         if tls {
@@ -120,6 +119,8 @@ impl Site {
             client = client.tls_config(Arc::new(config));
             certificate = Some(pem.to_vec());
         }
+        let server = server.bind("127.0.0.1:0").await.expect("a port");
+        let address = server.local_addr().expect("an address");
         let seen = Arc::new(Seen::default());
         let (stop, stopped) = oneshot::channel::<()>();
         let service = {

@@ -4,8 +4,9 @@ use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
 
+use super::builder::Settings;
 use super::lane::Lane;
-use super::origin::{OriginPool, Settings};
+use super::origin::OriginPool;
 use crate::client::connect::Origin;
 use crate::client::connection::SendRequest;
 use crate::error::{Error, ErrorKind};
@@ -51,7 +52,7 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let text = "connecting was given up with the runtime that it ran on";
+        let text = "the runtime shut down";
         self.finish(Err(Error::new(ErrorKind::Connect, text)));
     }
 }
@@ -60,9 +61,9 @@ async fn connect(settings: &Settings, origin: &Origin<'_>, lane: Arc<Lane>) -> R
     let limit = settings.connect_timeout;
     match tokio::time::timeout(limit, settings.connector.connect(origin, lane)).await {
         Ok(connected) => connected,
-        Err(_) => {
-            let text = format!("connecting took longer than {} s", limit.as_secs_f64());
-            Err(Error::new(ErrorKind::Timeout, text))
-        }
+        Err(_) => Err(Error::timeout(
+            "name resolution, TCP and TLS took too long",
+            limit,
+        )),
     }
 }

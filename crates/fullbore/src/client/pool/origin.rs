@@ -19,12 +19,13 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::OriginStats;
+use super::builder::Settings;
 use super::demand::{Demand, Load};
 use super::denial::{Denial, Wait};
 use super::lane::Lane;
 use super::opening;
 use super::refusal::Refusals;
-use crate::client::connect::{Connector, Origin};
+use crate::client::connect::Origin;
 use crate::client::connection::SendRequest;
 use crate::error::{Error, ErrorKind};
 use crate::observer::{Observer, Slot};
@@ -32,17 +33,6 @@ use crate::observer::{Observer, Slot};
 /// How long no further connection is tried after one could not be opened, at first and at most: twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// What all origins of a client share.
-pub(super) struct Settings {
-    pub(super) connector: Connector,
-    pub(super) connect_timeout: Duration,
-    pub(super) max_connections: usize,
-    pub(super) idle_timeout: Duration,
-    pub(super) queue_timeout: Option<Duration>,
-    pub(super) max_repeats: u32,
-    pub(super) repeat_pause: Duration,
-}
 
 /// The right to open one stream on one connection.
 pub(super) struct Lease {
@@ -166,14 +156,14 @@ impl OriginPool {
             }
         }
         let Ok(runtime) = Handle::try_current() else {
-            let text = "a request has to be sent from within a tokio runtime";
+            let text = "send requests from within a tokio runtime";
             return Err(Error::new(ErrorKind::Config, text));
         };
         let previous = state.runtime.replace(runtime);
         let number = state.number(again);
         let (answer, receiver) = oneshot::channel();
         let alone = state.waiting.is_empty();
-        let until = match self.settings.queue_timeout {
+        let until = match self.settings.stream_wait_timeout {
             Some(limit) => state.denial.join(wait, alone, limit, now),
             None => Duration::MAX,
         };
@@ -749,6 +739,8 @@ fn fail(waiting: BTreeMap<i64, Waiter>, error: &Error) {
 }
 
 fn shut_down() -> Error {
-    let text = "the client was shut down before the request had begun";
-    Error::new(ErrorKind::Canceled, text)
+    Error::new(
+        ErrorKind::Canceled,
+        "the client was shut down before the request was sent",
+    )
 }

@@ -131,7 +131,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn refused() -> Error {
-        Error::new(ErrorKind::GoAway, "refused")
+        Error::new(ErrorKind::Refused, "refused")
     }
 
     #[test]

@@ -346,7 +346,10 @@ async fn a_further_connection_that_was_never_needed_is_closed_and_refuses_nothin
 async fn a_request_fails_when_the_server_has_allowed_no_stream_for_as_long_as_was_set() {
     for (builder, limit) in [
         (Client::builder(), MS * 30_000),
-        (Client::builder().queue_timeout(Some(MS * 7_000)), MS * 7_000),
+        (
+            Client::builder().stream_wait_timeout(Some(MS * 7_000)),
+            MS * 7_000,
+        ),
     ] {
         let (site, client) = Site::start(plan(MS, 0), builder);
         // The first leaves before the peer has said so.
@@ -365,7 +368,7 @@ async fn a_client_has_the_limits_that_are_stated_unless_told_otherwise() {
     assert_eq!(settings.connect_timeout, MS * 30_000);
     assert_eq!(settings.max_connections, 8);
     assert_eq!(settings.idle_timeout, MS * 30_000);
-    assert_eq!(settings.queue_timeout, Some(MS * 30_000));
+    assert_eq!(settings.stream_wait_timeout, Some(MS * 30_000));
     assert_eq!((settings.max_repeats, settings.repeat_pause), (3, MS * 100));
 }
 

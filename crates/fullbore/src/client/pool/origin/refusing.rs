@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{OriginPool, State, Waiter};
 use crate::client::pool::denial::Wait;
 use crate::client::pool::refusal::{self, Refusals};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 impl OriginPool {
     /// A request that `began` then was refused, or a connection.
@@ -99,7 +99,7 @@ impl OriginPool {
             }
             // Requests that were refused before may meet an origin that allows no stream, too.
             _ => {
-                let limit = self.settings.queue_timeout?;
+                let limit = self.settings.stream_wait_timeout?;
                 if !state.denial.is_due(limit, now) {
                     return None;
                 }
@@ -120,7 +120,7 @@ impl OriginPool {
         }
         let allowed = self
             .settings
-            .queue_timeout
+            .stream_wait_timeout
             .and_then(|limit| state.denial.next(limit));
         let pause = state.refusals.as_ref().map(Refusals::until);
         // A pause that is over leaves nothing to wait for but what is under way.
@@ -151,9 +151,8 @@ impl OriginPool {
 }
 
 fn no_stream_allowed(limit: Duration) -> Error {
-    let text = format!(
-        "the server allowed no stream within {} s (its SETTINGS_MAX_CONCURRENT_STREAMS is 0); try again later",
-        limit.as_secs_f64()
-    );
-    Error::new(ErrorKind::Timeout, text)
+    Error::timeout(
+        "the server allows no stream: its SETTINGS_MAX_CONCURRENT_STREAMS is 0",
+        limit,
+    )
 }

@@ -103,7 +103,7 @@ async fn go_away(site: Arc<Site>, io: End) {
 
 /// A client to such peers, a millisecond away.
 fn start(conduct: Conduct) -> (Arc<Site>, Client) {
-    let builder = Client::builder().queue_timeout(Some(LIMIT));
+    let builder = Client::builder().stream_wait_timeout(Some(LIMIT));
     Site::start_with(plan(MS, 0), builder, move |site, io| serve(site, io, conduct))
 }
 
