@@ -33,6 +33,8 @@
 //! `/.well-known` excepted. Directories answer with their index file,
 //! and are never listed.
 
+#![forbid(unsafe_code)]
+
 mod buffers;
 mod cache;
 mod conditional;

@@ -3,16 +3,14 @@
 //! A turn reads a slab, collects what handles left, yields once so that woken handlers join the batch, builds one list and
 //! writes it. The driver writes after each read, also when more waits to be read. `client` and `server` create drivers;
 //! handles reach them through cells and the mailbox. The modules below are steps of a turn, as methods of [`Driver`];
-//! `turn`, `idle`, `files` and `pages` do not know the driver.
+//! `turn`, `idle` and `files` do not know the driver.
 
 mod closing;
 mod collect;
 mod deliver;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "sendfile"))]
 mod files;
 mod idle;
-#[cfg(target_os = "linux")]
-mod pages;
 mod read;
 mod turn;
 mod write;
@@ -366,7 +364,7 @@ impl<A> Driver<tokio_rustls::server::TlsStream<tokio::net::TcpStream>, A> {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "sendfile"))]
 impl<A> Driver<tokio::net::TcpStream, A> {
     /// Sends file ranges by reference from now on.
     pub(crate) fn send_files(&mut self) {

@@ -1,9 +1,9 @@
 //! Bodies of files: ranges that are read just before they are written, or sent by reference.
 //!
-//! A body may hand over [`Chunk`]s instead of `Bytes`. The driver reads the octets of a [`FileRange`] when they are next to
-//! be written, so that what waits takes no memory. A server may choose to send them by reference instead, over TCP without
-//! TLS on Linux: then the driver hands the system's own pages to the socket, which saves a copy. `sender` takes chunks,
-//! `driver::transport` reads them, `driver::files` sends them by reference.
+//! A body may consist of [`Chunk`]s instead of `Bytes`. The driver reads a [`FileRange`] just before it is written, so that
+//! waiting data takes no memory. A server may choose to send ranges by reference instead, over TCP without TLS on Linux:
+//! then the socket refers to the pages of the page cache, which saves a copy. `sender` takes chunks, `driver::write` reads
+//! ranges, and `driver::files` sends them by reference.
 
 use std::any::Any;
 use std::fmt;
@@ -14,33 +14,13 @@ use std::sync::{Arc, OnceLock};
 use bytes::{Buf, Bytes};
 use fullbore_proto::{External, Payload};
 
-/// A file whose ranges are sent, open for reading. It is closed when the last range has left.
+/// A file whose ranges are sent, open for reading. It is closed when its last range has been sent.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
-    #[cfg(target_os = "linux")]
-    sent: SentByReference,
+    #[cfg(all(target_os = "linux", feature = "sendfile"))]
+    record: fullbore_pages::Record,
     _kept: Option<Kept>,
-}
-
-/// What sending by reference remembers of a file.
-#[cfg(target_os = "linux")]
-#[derive(Debug, Default)]
-pub(crate) struct SentByReference {
-    /// Its state when it was first sent so.
-    pub(crate) first: OnceLock<Stamp>,
-    /// The system cannot send it so.
-    pub(crate) is_impossible: std::sync::atomic::AtomicBool,
-}
-
-/// The state of a file as far as it tells whether its content has changed. The time of the last status change (ctime) is no
-/// part of it: renaming a file changes that too.
-#[cfg(target_os = "linux")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(crate) length: u64,
-    /// Seconds and nanoseconds.
-    pub(crate) modified: (i64, i64),
 }
 
 struct Kept(#[expect(dead_code, reason = "it is there to be dropped")] Box<dyn Any + Send + Sync>);
@@ -52,23 +32,22 @@ impl fmt::Debug for Kept {
 }
 
 impl OpenFile {
-    /// A file to be shared by ranges of it.
+    /// A file that ranges share.
     pub fn new(file: File) -> Arc<Self> {
-        Arc::new(OpenFile {
-            file,
-            #[cfg(target_os = "linux")]
-            sent: SentByReference::default(),
-            _kept: None,
-        })
+        Self::with(file, None)
     }
 
-    /// The same with something that is dropped when the file is closed, such as a count of open files.
+    /// A file with a value that is dropped when the file is closed, such as a count of open files.
     pub fn keeping(file: File, kept: impl Any + Send + Sync) -> Arc<Self> {
+        Self::with(file, Some(Kept(Box::new(kept))))
+    }
+
+    fn with(file: File, kept: Option<Kept>) -> Arc<Self> {
         Arc::new(OpenFile {
             file,
-            #[cfg(target_os = "linux")]
-            sent: SentByReference::default(),
-            _kept: Some(Kept(Box::new(kept))),
+            #[cfg(all(target_os = "linux", feature = "sendfile"))]
+            record: fullbore_pages::Record::default(),
+            _kept: kept,
         })
     }
 
@@ -77,60 +56,69 @@ impl OpenFile {
         &self.file
     }
 
-    /// What sending by reference remembers of it.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn sent_by_reference(&self) -> &SentByReference {
-        &self.sent
+    /// The file and what is remembered of it, for sending by reference.
+    #[cfg(all(target_os = "linux", feature = "sendfile"))]
+    pub(crate) fn source(&self) -> fullbore_pages::Source<'_> {
+        fullbore_pages::Source {
+            file: &self.file,
+            record: &self.record,
+        }
     }
 }
 
 /// A range of an open file.
 ///
-/// The file must stay as long as the range says until the range has left. One that became shorter ends the connection: the
-/// length of its frame is fixed by then. When ranges are read, which is the default, the peer never receives an octet that
-/// was not in the file when it was read.
+/// The file must not become shorter than the range before the range is sent. One that does ends the connection: the length of
+/// its frame is fixed by then. When ranges are read, which is the default, the peer never receives an octet that was not in
+/// the file when it was read.
 ///
 /// # Sending by reference
-/// With [`Server::sending_files`](crate::Server::sending_files), or `sending_files` of a single connection, the socket refers
-/// to the pages of the file until the peer has acknowledged them. The file must not change meanwhile:
+/// With the feature `sendfile` and [`ServerBuilder::sending_files`](crate::ServerBuilder::sending_files), or `sending_files` of a single
+/// connection, on Linux, the socket refers to the pages of the file until the peer has acknowledged them. The file must not change meanwhile:
 ///
 /// - The driver compares the file's length and time of modification with those at its first range before and after it puts pages
 ///   into the pipe, and once more after the socket took them. A difference ends the connection.
-/// - Pages that the socket has taken already are beyond this check. When a file is cut short the kernel clears the rest of the
+/// - Pages that the socket has taken already are beyond this check. When a file is cut short, the kernel clears the rest of the
 ///   page, or of the large folio, where the file now ends: the peer may receive zeros for up to as many octets as the two socket
 ///   buffers hold. When a file is written in place, the peer may receive new octets among the old. If these are the last of
 ///   a response, the peer is not told; otherwise the connection ends at the next check.
 ///
-/// `splice` knows no way to keep SIGPIPE back when the peer is gone. Rust's programs ignore that signal from their start; a
-/// program in another language that has this library in it is to do so too.
+/// `splice` cannot suppress SIGPIPE when the peer is gone. Rust programs ignore that signal from their start; a program in
+/// another language that contains this library must do so too.
 #[derive(Debug, Clone)]
 pub struct FileRange {
     file: Arc<OpenFile>,
     start: u64,
     length: usize,
+    /// The content, once it was accessed as a [`Buf`].
+    content: OnceLock<Bytes>,
 }
 
 impl FileRange {
-    /// `length` octets of `file` from `start` on. What is not in the system's memory is waited for when it is sent, by the
-    /// thread that serves the connection.
+    /// `length` octets of `file` from `start` on. The thread that serves the connection waits for what is not in the page cache.
     pub fn new(file: Arc<OpenFile>, start: u64, length: usize) -> Self {
-        FileRange { file, start, length }
+        FileRange {
+            file,
+            start,
+            length,
+            content: OnceLock::new(),
+        }
     }
 
-    /// How many octets it has.
+    /// The number of octets.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether it has none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Reads it, which may have to wait for a disk.
+    /// Reads the range, which may wait for a disk.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the file ends before; otherwise what reading failed with.
+    /// `UnexpectedEof` when the file ends before the range does; otherwise the error of the system.
     pub fn read(&self) -> io::Result<Bytes> {
         let mut octets = vec![0; self.length];
         read_exact_at(&self.file.file, &mut octets, self.start)?;
@@ -152,7 +140,7 @@ pub(crate) fn of_payload(range: &External) -> io::Result<&OpenFile> {
     }
 }
 
-/// Reads a payload that is next to be sent.
+/// Reads an external payload.
 pub(crate) fn read_payload(range: &External, space: &mut [u8]) -> io::Result<()> {
     match read_exact_at(of_payload(range)?.file(), space, range.start()) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(became_shorter()),
@@ -168,17 +156,7 @@ pub(crate) fn became_shorter() -> io::Error {
     )
 }
 
-/// Why a connection ends that sends by reference.
-#[cfg(target_os = "linux")]
-pub(crate) fn changed() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "a file was changed while it was being sent by reference; what the peer has received of it may be wrong, so that \
-         the connection ends",
-    )
-}
-
-/// What a body hands over: octets, or a range of a file. A server takes bodies of these as it takes bodies of `Bytes`.
+/// A chunk of a body: bytes, or a range of a file. A server takes bodies of these as it takes bodies of `Bytes`.
 ///
 /// ```
 /// use fullbore::{Chunk, FileRange, OpenFile};
@@ -192,25 +170,24 @@ pub(crate) fn changed() -> io::Error {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Chunk(Content);
-
-#[derive(Debug)]
-enum Content {
-    Octets(Bytes),
-    /// And what has been read of it for those that look into it.
-    File(FileRange, OnceLock<Bytes>),
+#[non_exhaustive]
+pub enum Chunk {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// A range of a file.
+    File(FileRange),
 }
 
 impl Chunk {
-    /// How many octets it has.
+    /// The number of octets.
     pub fn len(&self) -> usize {
-        match &self.0 {
-            Content::Octets(octets) => octets.len(),
-            Content::File(range, _) => range.len(),
+        match self {
+            Chunk::Bytes(octets) => octets.len(),
+            Chunk::File(range) => range.len(),
         }
     }
 
-    /// Whether it has none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -218,16 +195,16 @@ impl Chunk {
 
 impl From<Chunk> for Payload {
     fn from(chunk: Chunk) -> Self {
-        match chunk.0 {
-            Content::Octets(octets) => octets.into(),
-            Content::File(range, _) => range.into(),
+        match chunk {
+            Chunk::Bytes(octets) => octets.into(),
+            Chunk::File(range) => range.into(),
         }
     }
 }
 
 impl From<Bytes> for Chunk {
     fn from(octets: Bytes) -> Self {
-        Chunk(Content::Octets(octets))
+        Chunk::Bytes(octets)
     }
 }
 
@@ -239,23 +216,22 @@ impl From<&'static str> for Chunk {
 
 impl From<FileRange> for Chunk {
     fn from(range: FileRange) -> Self {
-        Chunk(Content::File(range, OnceLock::new()))
+        Chunk::File(range)
     }
 }
 
-/// So that a chunk may be the data of any body. The driver does not use it; for whoever else does, a range is read at the
-/// first look.
+/// A chunk may be the data of any body. The driver does not use this; for others, a range is read at the first access.
 impl Buf for Chunk {
     fn remaining(&self) -> usize {
         self.len()
     }
 
     /// # Panics
-    /// When a range cannot be read: see [`FileRange::read`] for who wants to know.
+    /// When a range cannot be read. [`FileRange::read`] returns an error instead.
     fn chunk(&self) -> &[u8] {
-        match &self.0 {
-            Content::Octets(octets) => octets,
-            Content::File(range, read) => read.get_or_init(|| match range.read() {
+        match self {
+            Chunk::Bytes(octets) => octets,
+            Chunk::File(range) => range.content.get_or_init(|| match range.read() {
                 Ok(octets) => octets,
                 Err(error) => panic!("a file cannot be read as far as its body says: {error}"),
             }),
@@ -263,13 +239,13 @@ impl Buf for Chunk {
     }
 
     fn advance(&mut self, count: usize) {
-        match &mut self.0 {
-            Content::Octets(octets) => octets.advance(count),
-            Content::File(range, read) => {
+        match self {
+            Chunk::Bytes(octets) => octets.advance(count),
+            Chunk::File(range) => {
                 let count = count.min(range.length);
                 range.start = range.start.saturating_add(count as u64);
                 range.length -= count;
-                if let Some(octets) = read.get_mut() {
+                if let Some(octets) = range.content.get_mut() {
                     octets.advance(count);
                 }
             }
@@ -277,7 +253,7 @@ impl Buf for Chunk {
     }
 
     fn copy_to_bytes(&mut self, count: usize) -> Bytes {
-        if let Content::Octets(octets) = &mut self.0 {
+        if let Chunk::Bytes(octets) = self {
             return octets.split_to(count);
         }
         let octets = Bytes::copy_from_slice(&self.chunk()[..count]);

@@ -28,6 +28,7 @@
 //! kernel's TCP buffers (on Linux `net.ipv4.tcp_rmem` and `tcp_wmem`, third figure) does not help beyond those.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
 
 mod body;
 mod cell;

@@ -1,12 +1,11 @@
-//! Sending what lies in files without a copy of it: for TCP without TLS, on Linux, where the server has chosen to.
+//! Sends file ranges without copying them: for TCP without TLS, on Linux, when the server has chosen to.
 //!
-//! What is next on a list goes into a pipe by reference, heads and all, and from there to the socket: two calls, and three for
-//! the mapping, where `sendfile` takes two for each frame and has each leave by itself. Between two writes the pipe is empty:
-//! what the socket does not take stays on the list, and its pages are let go. So each thread needs one pipe, and a slow peer
-//! holds none. `transport` calls this, `pages` has the pipe.
+//! The front of a list, frame headers included, goes into a pipe by reference, and from there to the socket: two system calls,
+//! and three for the mapping. `sendfile` takes two for each frame, and sends each frame separately. Between two writes the
+//! pipe is empty: what the socket does not take stays on the list, and its pages are released. So each thread needs one pipe,
+//! and a slow peer holds none. `write` calls this; the crate `fullbore-pages` has the pipe.
 //!
-//! Every system call here is optional. A sandbox may deny any of them: then nothing of the list has left, and from then on this process
-//! reads files instead.
+//! A sandbox may deny any of these system calls. Then nothing of the list has left, and the process reads files from then on.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -14,34 +13,33 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
+use fullbore_pages::{Comparison, Gather, LONGEST, Pipe, Put, is_denied};
 use fullbore_proto::{Segment, Transmit};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use super::pages::{Gather, LONGEST, Pipe, Put, State, is_denied, state};
 use super::write::Written;
 use crate::file;
 
-/// As many slices as one list has.
+/// The most slices of one list.
 const SLICES: usize = 64;
 
-/// Octets that are here go into the pipe as a copy when they are no more than this; others are written by a call of their own.
+/// Up to so many bytes in memory are copied into the pipe; longer slices are written by a separate call.
 const COPIED: usize = 4 << 10;
 
-/// How much goes into the pipe at a time, at least and at most: about twice what the socket took of the last when it did not
-/// take all.
+/// The least and the most that goes into the pipe at once: about twice what the socket took last, when it did not take all.
 const LEAST: usize = 64 << 10;
 const MOST: usize = LONGEST;
 
-/// Whether this process has been denied one of the calls that sending by reference takes. It is not tried again.
+/// Whether the kernel has denied this process one of the system calls. They are not tried again.
 static DENIED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static PIPE: RefCell<Option<Pipe>> = const { RefCell::new(None) };
 }
 
-/// Writes what is next on the list, and advances it. `at_once` is how much is to go into the pipe at once, and is kept from
+/// Writes the front of the list, and advances it. `at_once` is how much goes into the pipe at once; the caller keeps it from
 /// one write to the next.
 pub(super) fn write(
     io: &TcpStream,
@@ -52,7 +50,7 @@ pub(super) fn write(
     loop {
         ready!(io.poll_write_ready(cx))?;
         let mut taken = 0;
-        // What is blocked has the socket asked anew whether it has room, also when it took something.
+        // A write that blocks makes the runtime ask the socket for room again, also when it took something.
         let result = io.try_io(Interest::WRITABLE, || {
             PIPE.with_borrow_mut(|kept| write_now(io, kept, out, at_once, &mut taken))
         });
@@ -67,7 +65,7 @@ pub(super) fn write(
     }
 }
 
-/// Writes what is next, and says in `taken` how much of it the socket took, also when it then failed.
+/// Writes the front of the list. `taken` is how much of it the socket took, also when the write failed then.
 fn write_now(
     io: &TcpStream,
     kept: &mut Option<Pipe>,
@@ -109,7 +107,7 @@ fn write_now(
     };
     let (count, sent) = pipe.send(io, octets, octets < out.remaining());
     if count == 0 && sent.as_ref().is_err_and(is_denied) {
-        // What is in the pipe goes with it.
+        // The pages in the pipe are dropped with it.
         *kept = None;
         return Ok(denied(true));
     }
@@ -118,15 +116,15 @@ fn write_now(
         true => count * 2,
         false => most * 2,
     };
-    if count < octets && pipe.let_go(octets - count).is_err() {
+    if count < octets && pipe.discard(octets - count).is_err() {
         *kept = None;
     }
-    // It is too late for what the socket has taken, but the peer is not to think that all is well.
+    // The socket has taken the bytes already. Ending the connection tells the peer that something is wrong.
     check_unchanged(out, count).inspect_err(|_| *taken = 0)?;
     sent.map(|()| Written::Octets(count))
 }
 
-/// Remembers whether a call was denied; in either case what is next is to be read.
+/// Remembers whether a system call was denied. In either case the file is to be read.
 fn denied(is_denied: bool) -> Written {
     if is_denied {
         DENIED.store(true, Relaxed);
@@ -134,7 +132,7 @@ fn denied(is_denied: bool) -> Written {
     Written::ToBeRead
 }
 
-/// Looks at the files of the next `octets` of the list once more.
+/// Checks the files of the next `octets` of the list once more.
 ///
 /// # Errors
 /// One has changed since it was first sent by reference.
@@ -149,13 +147,13 @@ fn check_unchanged(out: &Transmit, octets: usize) -> io::Result<()> {
         let Segment::External(range) = part else {
             continue;
         };
-        let open = file::of_payload(range)?;
-        if last.is_some_and(|last| std::ptr::eq(last, open)) {
+        let source = file::of_payload(range)?.source();
+        if last.is_some_and(|last| std::ptr::eq(last, source.record)) {
             continue;
         }
-        last = Some(open);
-        if state(open, 0)? != State::Unchanged {
-            return Err(file::changed());
+        last = Some(source.record);
+        if source.record.compare(source.file, 0)? != Comparison::Unchanged {
+            return Err(changed());
         }
     }
     Ok(())
@@ -163,17 +161,17 @@ fn check_unchanged(out: &Transmit, octets: usize) -> io::Result<()> {
 
 /// What is in the pipe.
 enum Filled {
-    /// So many octets from the front of the list.
+    /// So many bytes from the front of the list.
     Pipe(usize),
-    /// Nothing, for what is next is here.
+    /// Nothing: the front of the list is in memory.
     NoFiles,
-    /// Nothing, for the pages of a file cannot be had.
+    /// Nothing: the pages of a file cannot be mapped.
     ToBeRead,
-    /// Nothing, for the system denies it.
+    /// Nothing: the kernel denies it.
     Denied,
 }
 
-/// Puts what is next on the list into the pipe.
+/// Puts the front of the list into the pipe.
 fn fill(pipe: &mut Pipe, out: &Transmit, most: usize) -> io::Result<Filled> {
     let mut gather = match Gather::new(pipe) {
         Ok(gather) => gather,
@@ -185,13 +183,13 @@ fn fill(pipe: &mut Pipe, out: &Transmit, most: usize) -> io::Result<Filled> {
             _ if left == 0 => Ok(false),
             Segment::Memory([]) => Ok(true),
             Segment::Memory(octets) if octets.len() > COPIED => Ok(false),
-            Segment::Memory(octets) => gather.copy(octets),
+            Segment::Memory(octets) => Ok(gather.copy(octets)),
             Segment::External(range) => {
-                let open = file::of_payload(range)?;
-                if open.sent_by_reference().is_impossible.load(Relaxed) {
+                let source = file::of_payload(range)?.source();
+                if source.record.is_unsupported() {
                     return Ok(Filled::ToBeRead);
                 }
-                let listed = gather.refer(open, range.start(), range.len().min(left));
+                let listed = gather.refer(source, range.start(), range.len().min(left));
                 listed.map(|listed| listed == range.len())
             }
         };
@@ -209,7 +207,7 @@ fn fill(pipe: &mut Pipe, out: &Transmit, most: usize) -> io::Result<Filled> {
         Put::Nothing => Ok(Filled::ToBeRead),
         Put::Denied => Ok(Filled::Denied),
         Put::Shorter => Err(file::became_shorter()),
-        Put::Changed => Err(file::changed()),
+        Put::Changed => Err(changed()),
     }
 }
 
@@ -222,7 +220,7 @@ impl Filled {
     }
 }
 
-/// Writes what is here as far as the next file.
+/// Writes the bytes in memory before the next file range.
 fn write_octets(io: &TcpStream, out: &Transmit) -> io::Result<usize> {
     let mut slices = [IoSlice::new(&[]); SLICES];
     let count = out.chunks_vectored(&mut slices);
@@ -233,6 +231,15 @@ fn write_octets(io: &TcpStream, out: &Transmit) -> io::Result<usize> {
         &mut SendAncillaryBuffer::default(),
         flags,
     )?)
+}
+
+/// Why a connection ends that sends by reference.
+fn changed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "a file was changed while it was being sent by reference; what the peer has received of it may be wrong, so that \
+         the connection ends",
+    )
 }
 
 #[cfg(test)]

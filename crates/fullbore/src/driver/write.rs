@@ -6,8 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
-use fullbore_proto::Transmit;
-use fullbore_proto::frame::FrameType;
+use fullbore_proto::{FrameType, Transmit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::poll_write_buf;
 
@@ -66,7 +65,7 @@ pub(super) struct WriteFiles<T> {
 /// What [`WriteFiles`] has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(
-    not(target_os = "linux"),
+    not(all(target_os = "linux", feature = "sendfile")),
     expect(dead_code, reason = "no transport writes files")
 )]
 pub(super) enum Written {

@@ -32,6 +32,10 @@ pub struct ServerBuilder {
     pub(super) handshake_timeout: Duration,
     pub(super) peer_addresses: bool,
     pub(super) upload_addresses: bool,
+    #[cfg_attr(
+        not(all(target_os = "linux", feature = "sendfile")),
+        allow(dead_code, reason = "only Linux sends by reference")
+    )]
     pub(super) sending_files: bool,
     max_connections: Option<usize>,
     max_total_streams: Option<u64>,
@@ -133,8 +137,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sends long ranges of files ([`FileRange`](crate::FileRange)) by reference, without a copy: over TCP without TLS,
-    /// on Linux. Default: off; they are read just before they are written.
+    /// Sends long ranges of files ([`FileRange`](crate::FileRange)) by reference, without a copy: with the feature
+    /// `sendfile`, over TCP without TLS, on Linux. Default: off; they are read just before they are written.
     ///
     /// It takes a little less processor time. In return, a file must not change while it is sent:
     /// [`FileRange`](crate::FileRange) says what a client may receive of a file that does.

@@ -70,9 +70,9 @@ pub struct ServeConnection<T, S> {
     mailbox: Arc<Mailbox>,
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "sendfile"))]
 impl<S> ServeConnection<tokio::net::TcpStream, S> {
-    /// Ranges of files go to the socket by reference when many octets leave at once: see [`crate::FileRange`].
+    /// Sends long file ranges by reference (feature `sendfile`, on Linux): see [`crate::FileRange`].
     pub fn sending_files(mut self) -> Self {
         self.driver.send_files();
         self

@@ -246,7 +246,7 @@ impl Server {
             return;
         }
         let connection = serve_connection(stream, service, config);
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "sendfile"))]
         let connection = match self.settings.sending_files {
             true => connection.sending_files(),
             false => connection,
