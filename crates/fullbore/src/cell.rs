@@ -14,6 +14,7 @@ use http_body::Frame;
 use tokio::sync::oneshot;
 
 use crate::error::Error;
+use crate::informational::OnInformational;
 use crate::mailbox::Listed;
 use crate::observer::Slot;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
@@ -77,6 +78,8 @@ impl CellState {
 #[derive(Default)]
 pub(crate) struct Inbound {
     pub(crate) head: Option<Response<()>>,
+    /// The caller's callback for informational responses.
+    pub(crate) on_informational: Option<Box<OnInformational>>,
     pub(crate) chunks: VecDeque<Bytes>,
     pub(crate) trailers: Option<HeaderMap>,
     /// Whether the message is complete; chunks and trailers may still be here.

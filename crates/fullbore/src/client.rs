@@ -5,4 +5,6 @@ mod connection;
 mod pool;
 
 pub use self::connection::{Connection, ResponseFuture, SendRequest, handshake};
+pub use crate::informational::on_informational;
+
 pub use self::pool::{Client, ClientBuilder, OriginStats};

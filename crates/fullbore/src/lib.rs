@@ -36,6 +36,7 @@ pub mod client;
 mod driver;
 mod error;
 mod file;
+mod informational;
 mod mailbox;
 mod observer;
 mod sender;

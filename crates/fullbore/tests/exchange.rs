@@ -3,6 +3,7 @@
 mod support;
 
 use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -491,4 +492,35 @@ async fn a_service_is_called_only_when_it_is_ready() {
         let ((), client, server) = tokio::join!(ask, client, serve);
         client.and(server).unwrap();
     }
+}
+
+#[tokio::test]
+async fn informational_responses_reach_the_callback_of_their_request() {
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let (client, connection) = handshake(near, config());
+    tokio::spawn(connection);
+    let mut raw = soon(Raw::server(far, &[])).await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let mut request = get("/");
+    fullbore::client::on_informational(&mut request, {
+        let seen = Arc::clone(&seen);
+        move |response| {
+            seen.lock().unwrap().push(response.status().as_u16());
+            panic!("a panic of the callback ends in the callback");
+        }
+    });
+    let first = tokio::spawn(client.send(request));
+    soon(raw.expect(kind::HEADERS)).await;
+    let second = tokio::spawn(client.send(get("/")));
+    soon(raw.expect(kind::HEADERS)).await;
+    // :status 100 and 103, as literals with an indexed name.
+    for (stream, head) in [(1, b"\x08\x03100"), (3, b"\x08\x03103"), (1, b"\x08\x03103")] {
+        raw.send(kind::HEADERS, 4, stream, head).await;
+    }
+    raw.respond(1, true, &[]).await;
+    raw.respond(3, true, &[]).await;
+    for response in [first, second] {
+        assert_eq!(soon(response).await.unwrap().unwrap().status(), 200);
+    }
+    assert_eq!(*seen.lock().unwrap(), [100, 103]);
 }

@@ -12,7 +12,7 @@ use http::Response;
 use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
 
-use support::{Chunks, config, empty, full, get, pair, post, soon, take};
+use support::{Chunks, Raw, config, empty, full, get, kind, pair, post, soon, take};
 
 #[tokio::test]
 async fn dropping_all_handles_ends_both_ends_well() {
@@ -324,4 +324,30 @@ async fn a_servers_graceful_end_waits_for_an_upload() {
     );
     soon(server).await.unwrap().unwrap();
     soon(client).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_clients_shutdown_returns_when_goaway_was_sent_and_its_requests_are_complete() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let client = Client::new().unwrap();
+    soon(client.shutdown()).await;
+    let request = tokio::spawn({
+        let client = client.clone();
+        async move { client.get(&url).await?.into_body().collect().await }
+    });
+    let (io, _) = soon(listener.accept()).await.unwrap();
+    let mut raw = soon(Raw::server(io, &[])).await;
+    assert_eq!(soon(raw.expect(kind::HEADERS)).await.stream, 1);
+    raw.respond(1, false, &[]).await;
+    let mut shutdown = tokio::spawn(async move { client.shutdown().await });
+    soon(raw.expect(kind::GOAWAY)).await;
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!shutdown.is_finished(), "the body is not complete");
+    raw.send(kind::DATA, 1, 1, b"hello").await;
+    assert_eq!(soon(request).await.unwrap().unwrap().to_bytes(), "hello");
+    soon(&mut shutdown).await.unwrap();
+    assert!(soon(raw.next()).await.is_none(), "the connection is closed");
 }

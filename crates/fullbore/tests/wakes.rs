@@ -10,6 +10,8 @@
 mod cell;
 #[path = "../src/error.rs"]
 mod error;
+#[path = "../src/informational.rs"]
+mod informational;
 #[path = "../src/mailbox.rs"]
 mod mailbox;
 #[path = "../src/observer.rs"]

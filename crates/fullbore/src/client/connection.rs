@@ -17,6 +17,7 @@ use crate::body::Incoming;
 use crate::cell::{Cell, CellState, Mailbox};
 use crate::driver::{Driver, NoAccept, content_length};
 use crate::error::{BoxError, Error};
+use crate::informational::OnInformational;
 use crate::mailbox::ConnectionCommand;
 use crate::observer::{Observer, Slot};
 use crate::sender::{Sender, set_content_length};
@@ -111,6 +112,7 @@ impl SendRequest {
             slot,
             ..CellState::default()
         };
+        state.inbound.on_informational = OnInformational::of(&head);
         state.outbound.request = Some((head, whole));
         state.outbound.finished = whole;
         let cell = Cell::new(Arc::clone(&self.mailbox), state);

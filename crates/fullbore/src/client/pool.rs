@@ -26,6 +26,7 @@ use fullbore_proto::Report;
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
 use http_body::Body;
+use tokio_util::task::TaskTracker;
 
 use self::builder::Settings;
 use self::denial::Wait;
@@ -89,8 +90,10 @@ impl Deref for Found<'_> {
 #[derive(Default)]
 struct Origins {
     pools: HashMap<Origin<'static>, Arc<OriginPool>>,
-    /// At how many the unused ones are looked for.
+    /// The number of pools at which unused ones are removed.
     look_at: usize,
+    /// All connections that have not ended.
+    connections: TaskTracker,
 }
 
 /// What a [`Client`] has under way to one origin.
@@ -218,13 +221,19 @@ impl Client {
         pool.map_or(0, |pool| pool.stats().connections)
     }
 
-    /// Ends the pooled connections gracefully: what is under way goes on, requests that wait for a stream end with
-    /// [`ErrorKind::Canceled`]. A later request begins anew.
+    /// Shuts down the pooled connections gracefully, and returns when they have ended: GOAWAY was sent, and the requests in
+    /// progress are complete. It sends nothing else and has no limit on time, so a response body that nobody reads blocks
+    /// it; put it in a timeout.
+    ///
+    /// Requests that wait for a stream fail with [`ErrorKind::Canceled`]. A later request opens a new connection, for which
+    /// this call does not wait.
     pub async fn shutdown(&self) {
-        let pools = std::mem::take(&mut self.origins().pools);
-        for pool in pools.into_values() {
+        let origins = std::mem::take(&mut *self.origins());
+        for pool in origins.pools.into_values() {
             pool.retire();
         }
+        origins.connections.close();
+        origins.connections.wait().await;
     }
 
     fn pool(&self, uri: &Uri) -> Result<Found<'_>, Error> {
@@ -251,7 +260,8 @@ impl Client {
         }
         origins.forget_unused();
         let origin = origin.into_owned();
-        let pool = OriginPool::new(origin.clone(), Arc::clone(&self.inner.settings));
+        let (settings, connections) = (Arc::clone(&self.inner.settings), origins.connections.clone());
+        let pool = OriginPool::new(origin.clone(), settings, connections);
         origins.pools.insert(origin, Arc::clone(&pool));
         pool
     }

@@ -53,7 +53,7 @@ where
                     self.mailbox
                         .observe(|observer| observer.settings_received(streams));
                 }
-                // Informational responses have no reader yet.
+                Event::Informational { stream, response } => self.deliver_informational(stream, response),
                 _ => {}
             }
         }
@@ -117,6 +117,14 @@ where
         let mut state = CellState::default();
         set(&mut state);
         Cell::new(Arc::clone(&self.mailbox), state)
+    }
+
+    fn deliver_informational(&mut self, id: StreamId, response: Response<()>) {
+        let cell = self.cells.get(&id);
+        let callback = cell.and_then(|cell| cell.lock().inbound.on_informational.clone());
+        if let Some(callback) = callback {
+            callback.call(response);
+        }
     }
 
     fn deliver_head(&mut self, id: StreamId, response: Response<()>, end: bool) {

@@ -1,10 +1,11 @@
 //! One connection of an origin's pool, as its driver tells of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::demand::{ENOUGH_PROBES, LONG_PATH};
 use super::origin::OriginPool;
@@ -30,6 +31,8 @@ pub(super) struct Lane {
     /// Whether the peer has answered a request on it.
     served: AtomicBool,
     error: OnceLock<Error>,
+    /// Held until the connection has ended, for whoever waits for that.
+    token: Mutex<Option<TaskTrackerToken>>,
 }
 
 impl Lane {
@@ -54,6 +57,7 @@ impl Lane {
             begun: Instant::now(),
             served: AtomicBool::new(false),
             error: OnceLock::new(),
+            token: Mutex::new(None),
         })
     }
 
@@ -86,6 +90,18 @@ impl Lane {
     /// How many PINGs it was measured by, beside SETTINGS; the last may be under way.
     pub(super) fn probes(&self) -> u32 {
         self.probes.load(Ordering::Relaxed)
+    }
+
+    /// Holds the token until the connection has ended.
+    pub(super) fn track(&self, token: TaskTrackerToken) {
+        *self.token() = Some(token);
+        if self.error.get().is_some() {
+            *self.token() = None;
+        }
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<TaskTrackerToken>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why it ended.
@@ -144,6 +160,7 @@ impl Observer for Lane {
     fn closed(&self, error: &Error) {
         // A second report would say the same.
         let _ = self.error.set(error.clone());
+        *self.token() = None;
         if let Some(pool) = self.pool.upgrade() {
             pool.closed(self, error);
         }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 use super::OriginStats;
 use super::builder::Settings;
@@ -44,6 +45,8 @@ pub(super) struct Lease {
 pub(super) struct OriginPool {
     origin: Origin<'static>,
     settings: Arc<Settings>,
+    /// All connections of the client that have not ended.
+    connections: TaskTracker,
     state: Mutex<State>,
     /// Whether the client has let go of it: set under the lock.
     retired: AtomicBool,
@@ -108,10 +111,15 @@ struct Work {
 }
 
 impl OriginPool {
-    pub(super) fn new(origin: Origin<'static>, settings: Arc<Settings>) -> Arc<Self> {
+    pub(super) fn new(
+        origin: Origin<'static>,
+        settings: Arc<Settings>,
+        connections: TaskTracker,
+    ) -> Arc<Self> {
         Arc::new(OriginPool {
             origin,
             settings,
+            connections,
             state: Mutex::default(),
             retired: AtomicBool::new(false),
             queued: AtomicBool::new(false),
@@ -394,6 +402,7 @@ impl OriginPool {
                 work
             }
             Ok(sender) => {
+                lane.track(self.connections.token());
                 state.members.push(Member::new(lane, sender));
                 state.demand.start_over();
                 state.note_waiting(now);
