@@ -115,6 +115,7 @@ impl Payload {
     }
 
     /// Splits off the first `count` octets; the caller asks for no more than [`Self::len`].
+    #[inline]
     pub(crate) fn split_to(&mut self, count: usize) -> Payload {
         match self {
             Payload::Memory(bytes) => Payload::Memory(bytes.split_to(count)),

@@ -130,6 +130,7 @@ impl Schedule {
     }
 
     /// The stream whose frame is next; it stays in.
+    #[inline]
     pub(crate) fn peek(&self) -> Option<Key> {
         let level = self.levels.get(self.occupied.trailing_zeros() as usize)?;
         let in_order = level.in_order.first();
@@ -146,6 +147,7 @@ impl Schedule {
 
     /// A frame of the stream that [`Self::peek`] named has left: others of its level have their turn. It stays in only
     /// when it is `ready` for another, and by what is returned then.
+    #[inline]
     pub(crate) fn served(&mut self, ready: bool) -> Option<Turn> {
         let index = self.occupied.trailing_zeros() as usize;
         let level = self.levels.get_mut(index)?;

@@ -155,6 +155,7 @@ impl Reader {
     }
 
     /// The next frame header, once its nine octets have come.
+    #[inline]
     pub(super) fn take_frame_header(&mut self, input: &mut Bytes) -> Option<FrameHeader> {
         let partial = &mut self.partial;
         if partial.is_empty() {

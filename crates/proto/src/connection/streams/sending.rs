@@ -127,6 +127,7 @@ impl Sending {
     }
 
     /// A frame of the first stream has left. Whether the stream has more that its window allows.
+    #[inline]
     pub(super) fn served(&mut self, stream: &mut Stream) -> bool {
         let half = &mut stream.send;
         let ready = !half.queue.is_empty() && half.credit.usable() > 0;
