@@ -28,8 +28,8 @@ use crate::disk::Patience;
 use crate::jobs::{Job, Jobs, Peer};
 use crate::source::Source;
 
-/// How much of a file one job brings into memory: as much as before that together, between these. Of 100 MiB that makes 29
-/// jobs, where chunks of 256 KiB were 404.
+/// How much of a file one job reads into the page cache: first this much, then twice as much each time, up to
+/// [`LONGEST_STRETCH`]. 100 MiB take 29 jobs, where chunks of 256 KiB took 404.
 const FIRST_STRETCH: u64 = 256 << 10;
 const LONGEST_STRETCH: u64 = 4 << 20;
 

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::FrameType;
-use fullbore_proto::{Config, Refill, WindowSize};
+use fullbore_proto::{Config, FrameType, Priority, Refill, WindowSize};
 
 use crate::support::fixed;
 use crate::support::frames;
@@ -87,6 +86,32 @@ fn the_connections_window_cuts_no_tiny_frames_either() {
     wait(&mut faced);
     assert_eq!(lengths(&mut faced), [1_000]);
     assert!(!faced.connection.wants_transmit());
+}
+
+#[test]
+fn a_frame_of_another_stream_restarts_the_wait_for_the_connections_window() {
+    let mut faced = sending(1 << 20, 33_769, &[1]);
+    assert_eq!(
+        lengths(&mut faced),
+        [16_384; 6],
+        "1,000 bytes of the window are left"
+    );
+    let start = faced.now;
+    faced.now = start + Duration::from_micros(600);
+    faced.says(&frames::get(3));
+    let urgent = Priority::new(0, false).unwrap();
+    let response = http::Response::new(());
+    faced.connection.prioritize(id(3), urgent).unwrap();
+    faced.connection.send_response(id(3), &response, false).unwrap();
+    let body = Bytes::from_static(&[0; 100]);
+    faced.connection.send_data(id(3), body, true).unwrap();
+    assert_eq!(lengths(&mut faced), [100]);
+    faced.now = start + Duration::from_millis(1);
+    faced.connection.handle_timeout(faced.now);
+    assert_eq!(lengths(&mut faced), [0usize; 0]);
+    wait(&mut faced);
+    assert_eq!(faced.now.since(start), Duration::from_micros(1_600));
+    assert_eq!(lengths(&mut faced), [900]);
 }
 
 #[test]
