@@ -1,20 +1,20 @@
-//! The pooled client: one connection an origin, opened when it is first needed, and further ones where the number of
-//! streams is what a long path waits for.
+//! The pooled client: one connection for each origin, opened when the first request needs it, and more where the
+//! peer's limit on streams holds back a long path.
 //!
-//! Here is what callers see, and how a request is sent again that met an ending connection. `origin` keeps the
-//! connections and the queue of an origin, `demand` decides when a further connection is justified, `opening` opens one,
-//! `lane` is what a connection's driver reports to, `refusal` says how long to wait for an origin that refuses requests,
-//! `denial` how long for one that allows no stream.
+//! This file has the interface, and the repeats of refused requests. `origin` has the connections and the queue of an
+//! origin, `growth` decides how many connections it needs, `attempt` opens one, `connection_state` is what a
+//! connection's driver reports, `backoff` says how long to wait for an origin that refuses requests, and `wait_clock`
+//! how long for one that allows no stream.
 
+mod attempt;
+mod backoff;
 mod builder;
-mod demand;
-mod denial;
-mod lane;
-mod opening;
+mod connection_state;
+mod growth;
 mod origin;
-mod refusal;
 #[cfg(test)]
 mod tests;
+mod wait_clock;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,27 +29,28 @@ use http_body::Body;
 use tokio_util::task::TaskTracker;
 
 use self::builder::Settings;
-use self::denial::Wait;
 use self::origin::{Lease, OriginPool};
+use self::wait_clock::RequestWait;
 use super::connect::Origin;
 use super::connection::split;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 
 pub use self::builder::ClientBuilder;
+pub use self::origin::OriginStats;
 
-/// How many origins may be known before those without a connection are forgotten.
+/// The number of known origins from which those without a connection are forgotten.
 const FEW_ORIGINS: usize = 64;
 
-/// A client that takes URLs and keeps a connection to each origin, on which requests run in parallel.
+/// An HTTP/2 client with a connection pool. Requests to one origin run in parallel on one connection.
 ///
-/// Where the peer's limit on streams holds requests back over a long path it opens further connections, up to
-/// [`ClientBuilder::max_connections`]. A request without a body that a peer refuses unprocessed, by REFUSED_STREAM or
-/// because it ends the connection, is sent again, up to three times and after a pause
-/// ([`ClientBuilder::max_repeats`], [`ClientBuilder::repeat_pause`]). An origin that refuses everything is not asked
-/// again for each request: they share the pauses, and fail together with what the peer said.
+/// Where the peer's limit on streams holds back a long path, the client opens further connections to the origin, up
+/// to [`ClientBuilder::max_connections`]. It sends a request without a body again when the peer did not process it
+/// (REFUSED_STREAM, or a GOAWAY that leaves it out): up to [`ClientBuilder::max_repeats`] times, after a pause
+/// ([`ClientBuilder::repeat_pause`]). All requests to an origin share the pauses. When it refuses everything, they
+/// fail together with the peer's reason.
 ///
-/// Cheap to clone; clones share the pool. `https://` negotiates `h2` by ALPN, `http://` speaks HTTP/2 with prior
+/// Cheap to clone; clones share the pool. `https://` negotiates `h2` by ALPN. `http://` uses HTTP/2 with prior
 /// knowledge (RFC 9113 section 3.3).
 #[derive(Clone)]
 pub struct Client {
@@ -58,19 +59,19 @@ pub struct Client {
 
 struct Inner {
     settings: Arc<Settings>,
-    /// Most clients have one origin: its pool is found without a lock, a name in parts, or a count that all tasks share.
+    /// Most clients have one origin. Its pool is found without a lock, a copy of the name, or a count that tasks share.
     first: OnceLock<Known>,
     origins: Mutex<Origins>,
 }
 
-/// The pool of the origin that was asked for first, as its URL was written.
+/// The pool of the first origin, under its name in the URL.
 struct Known {
     scheme: Scheme,
     authority: Authority,
     pool: Arc<OriginPool>,
 }
 
-/// The pool that a request belongs to.
+/// The pool for a request.
 enum Found<'a> {
     Known(&'a Arc<OriginPool>),
     Looked(Arc<OriginPool>),
@@ -91,25 +92,9 @@ impl Deref for Found<'_> {
 struct Origins {
     pools: HashMap<Origin<'static>, Arc<OriginPool>>,
     /// The number of pools at which unused ones are removed.
-    look_at: usize,
+    check_at: usize,
     /// All connections that have not ended.
     connections: TaskTracker,
-}
-
-/// What a [`Client`] has under way to one origin.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct OriginStats {
-    /// Scheme, host and port, as in `https://example.com:443`.
-    pub origin: String,
-    /// Connections that take requests.
-    pub connections: usize,
-    /// Connections that are being opened.
-    pub opening: usize,
-    /// Requests whose streams are open, or about to be.
-    pub in_flight: usize,
-    /// Requests that wait for a stream.
-    pub waiting: usize,
 }
 
 impl ClientBuilder {
@@ -138,23 +123,23 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// Fetches a URL.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidUrl`] when it is none of ours, and all that [`Self::request`] may fail with.
+    /// [`ErrorKind::InvalidUrl`] when the URL is invalid, and the errors of [`Self::request`].
     pub async fn get(&self, url: &str) -> Result<Response<Incoming>, Error> {
         let mut request = Request::new(Nothing);
         *request.uri_mut() = parse(url)?;
         self.request(request).await
     }
 
-    /// Sends a request, whose URI is absolute, and waits for the head of the response. It waits its turn when the peer
-    /// allows no more streams. Dropping the future, or the body of the response, resets the stream. To be called within
-    /// a tokio runtime.
+    /// Sends a request with an absolute URI, and waits for the head of the response. The request waits while the peer
+    /// allows no more streams. Dropping the future, or the response body, resets the stream. Call it within a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// See [`ErrorKind`]: connecting may fail, the peer may break the protocol or reset the stream, the transport may
-    /// end. [`ErrorKind::Refused`] says that the request may be repeated.
+    /// See [`ErrorKind`]: connecting fails, the peer violates the protocol or resets the stream, the connection
+    /// closes. [`ErrorKind::Refused`] says that the request may be repeated.
     pub async fn request<B>(&self, request: Request<B>) -> Result<Response<Incoming>, Error>
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -165,13 +150,13 @@ impl Client {
         if body.is_end_stream() {
             return exchange(&pool, head, Nothing).await;
         }
-        let lease = pool.lease(false, &mut Wait::default()).await?;
+        let lease = pool.lease(false, &mut RequestWait::default()).await?;
         send(&pool, lease, head, body).await
     }
 
-    /// As [`Self::request`], with a body that can be cloned, such as `http_body_util::Full`: a request that the peer
-    /// refuses unprocessed (RFC 9113 section 8.7) is sent again with its body, as often as
-    /// [`ClientBuilder::max_repeats`] says.
+    /// As [`Self::request`], for a body that can be cloned, such as `http_body_util::Full`. When the peer did not
+    /// process the request (RFC 9113 section 8.7), it is sent again with its body, up to
+    /// [`ClientBuilder::max_repeats`] times.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -195,7 +180,7 @@ impl Client {
         exchange(&pool, head, body).await
     }
 
-    /// How each pooled connection stands: counters, windows, and what it has waited for.
+    /// Returns a report of each pooled connection: counters, windows, and what it has waited for.
     pub async fn reports(&self) -> Vec<Report> {
         let mut reports = Vec::new();
         for pool in self.pools() {
@@ -206,12 +191,12 @@ impl Client {
         reports
     }
 
-    /// What is under way to each origin that is known.
+    /// Returns the state of each known origin.
     pub fn stats(&self) -> Vec<OriginStats> {
         self.pools().iter().map(|pool| pool.stats()).collect()
     }
 
-    /// How many connections to the origin of a URL take requests; 0 for one that is unknown.
+    /// Returns the number of connections to the origin of a URL that take requests; 0 for an unknown origin.
     pub fn connections(&self, url: &str) -> usize {
         let uri = parse(url);
         let Some(Ok(origin)) = uri.as_ref().ok().map(Origin::of) else {
@@ -221,12 +206,12 @@ impl Client {
         pool.map_or(0, |pool| pool.stats().connections)
     }
 
-    /// Shuts down the pooled connections gracefully, and returns when they have ended: GOAWAY was sent, and the requests in
-    /// progress are complete. It sends nothing else and has no limit on time, so a response body that nobody reads blocks
-    /// it; put it in a timeout.
+    /// Shuts down the pooled connections gracefully, and returns when they have ended: GOAWAY was sent, and the
+    /// requests in progress are complete. There is no limit on time, and a response body that nobody reads blocks it:
+    /// use a timeout.
     ///
-    /// Requests that wait for a stream fail with [`ErrorKind::Canceled`]. A later request opens a new connection, for which
-    /// this call does not wait.
+    /// Requests that wait for a stream fail with [`ErrorKind::Canceled`]. A later request opens a new connection, for
+    /// which this call does not wait.
     pub async fn shutdown(&self) {
         let origins = std::mem::take(&mut *self.origins());
         for pool in origins.pools.into_values() {
@@ -243,7 +228,7 @@ impl Client {
         }
         let pool = self.look_up(Origin::of(uri)?);
         if let (None, Some(scheme), Some(authority)) = (first, uri.scheme(), uri.authority()) {
-            // Somebody else may have been the first meanwhile.
+            // Another task may have been the first.
             let _ = self.inner.first.set(Known {
                 scheme: scheme.clone(),
                 authority: authority.clone(),
@@ -286,14 +271,14 @@ impl Inner {
 }
 
 impl Known {
-    /// Whether a URL names this origin in the same words. Once the client has let go of the pool it is nobody's.
+    /// Whether a URL has the same scheme and authority, literally. A retired pool matches no URL.
     fn is_meant(&self, uri: &Uri) -> bool {
         let same = |authority: &Authority| authority.as_str() == self.authority.as_str();
         uri.authority().is_some_and(same) && uri.scheme() == Some(&self.scheme) && !self.pool.is_retired()
     }
 }
 
-/// The pool of an origin whose name is borrowed, in a map of names that are not.
+/// Finds the pool of an origin by a borrowed name.
 fn find<'a>(
     pools: &'a HashMap<Origin<'a>, Arc<OriginPool>>,
     origin: &Origin<'a>,
@@ -302,17 +287,17 @@ fn find<'a>(
 }
 
 impl Origins {
-    /// A client that visits many origins keeps none that it has no connection to; looked for whenever they have doubled.
+    /// Forgets origins without a connection, whenever the number of origins has doubled.
     fn forget_unused(&mut self) {
-        if self.pools.len() >= self.look_at.max(FEW_ORIGINS) {
+        if self.pools.len() >= self.check_at.max(FEW_ORIGINS) {
             self.pools
                 .retain(|_, pool| Arc::strong_count(pool) > 1 || !pool.is_unused());
-            self.look_at = self.pools.len() * 2;
+            self.check_at = self.pools.len() * 2;
         }
     }
 }
 
-/// A request that can be had again, sent until the peer has seen to it.
+/// Sends a request that can be repeated, until the peer has processed it.
 async fn exchange<B>(
     pool: &Arc<OriginPool>,
     head: Arc<Request<()>>,
@@ -323,7 +308,7 @@ where
     B::Error: Into<BoxError>,
 {
     let mut repeats = 0;
-    let mut wait = Wait::default();
+    let mut wait = RequestWait::default();
     loop {
         let lease = pool.lease(repeats > 0, &mut wait).await?;
         let error = match send(pool, lease, Arc::clone(&head), body.clone()).await {
@@ -340,8 +325,8 @@ where
     }
 }
 
-/// Sends a request. [`ErrorKind::Refused`] says that the peer has done nothing about it: by its own word, or because the
-/// connection ended before anything of the request was sent.
+/// Sends a request. [`ErrorKind::Refused`] says that the peer did not process it: the peer said so, or the connection
+/// ended before the request was sent.
 async fn send<B>(
     pool: &Arc<OriginPool>,
     lease: Lease,
@@ -380,7 +365,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The body of a request without one.
+/// An empty body.
 #[derive(Clone)]
 struct Nothing;
 

@@ -12,8 +12,8 @@ use crate::settings::{Http2Options, http2_options};
 /// The limit on connecting, unless one is set: name resolution, TCP and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The connections to an origin, unless a number is set. Of 10,000 files of 10 KB over 100 ms, from a server that allows
-/// 100 streams, eight reach 6.2 times the speed of one, and six only 5.0.
+/// The connections to an origin, unless a number is set. Of 10,000 files of 10 KB over 100 ms, from a server that
+/// allows 100 streams, eight reach 6.2 times the speed of one, and six only 5.0.
 const MAX_CONNECTIONS: u32 = 8;
 
 /// The silence after which a server with open streams is probed by PING, unless [`KeepAlive`] is set.
@@ -107,8 +107,8 @@ impl ClientBuilder {
     }
 
     /// Limits the time from the end of the request to the head of its response. Then the request fails with
-    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), up to a quarter later. Default: no limit, because a long poll is
-    /// silent for minutes.
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), up to a quarter later. Default: no limit, because a long
+    /// poll is silent for minutes.
     ///
     /// ```
     /// # fn main() -> Result<(), fullbore::Error> {
@@ -125,11 +125,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Limits the time that requests wait while the peer allows no stream at all and none of the origin is open. Then they
-    /// fail with [`ErrorKind::Timeout`](crate::ErrorKind::Timeout). Default: 30 s. `None` means no limit.
+    /// Limits the time that requests wait while the peer allows no stream at all and none of the origin is open. Then
+    /// they fail with [`ErrorKind::Timeout`](crate::ErrorKind::Timeout). Default: 30 s. `None` means no limit.
     ///
-    /// The limit covers all repeats of a request and the pauses between them, and starts again when the origin answers a
-    /// request. It acts up to a sixteenth later, or at the end of a pause. It does not cover the wait for other requests.
+    /// The limit covers all repeats of a request and the pauses between them, and starts again when the origin
+    /// answers a request. It acts up to a sixteenth later, or at the end of a pause. It does not cover the wait for
+    /// other requests.
     pub fn stream_wait_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.options.config.stream_wait_timeout = timeout;
         self

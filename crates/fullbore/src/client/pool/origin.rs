@@ -1,13 +1,15 @@
-//! The connections to one origin and the requests that wait for a stream on any of them.
+//! The connections to one origin, and the requests that wait for a stream on any of them.
 //!
-//! A request belongs to no connection until it has a slot: it waits in one queue, and goes where a slot is free first.
-//! All of it stands under one short lock, taken once for a request and once for its end. Nothing is sent, woken, opened
-//! or dropped under it that might come back here: what is to be done is collected as [`Work`] and done behind it.
+//! A request belongs to no connection until it has a slot. It waits in one queue, and takes the first slot that is
+//! free. One short lock protects the state; a request takes it once, and its end once. Nothing that could call back
+//! is called under the lock: a change collects its [`Effects`], which are applied after the lock is released.
 
-mod refusing;
+mod observer;
+mod refusals;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,21 +21,36 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::OriginStats;
+use super::attempt;
+use super::backoff::Backoff;
 use super::builder::Settings;
-use super::demand::{Demand, Load};
-use super::denial::{Denial, Wait};
-use super::lane::Lane;
-use super::opening;
-use super::refusal::Refusals;
+use super::connection_state::ConnectionState;
+use super::growth::{Growth, Load};
+use super::wait_clock::{RequestWait, WaitClock};
 use crate::client::connect::Origin;
 use crate::client::connection::SendRequest;
 use crate::error::{Error, ErrorKind};
 use crate::observer::{Observer, Slot};
 
-/// How long no further connection is tried after one could not be opened, at first and at most: twice as long each time.
+/// How long no further connection is opened after a failure: at first, and at most. The pause doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The state of a [`Client`](crate::Client)'s pool for one origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OriginStats {
+    /// Scheme, host and port, as in `https://example.com:443`.
+    pub origin: String,
+    /// Connections that take requests.
+    pub connections: usize,
+    /// Attempts to connect.
+    pub opening: usize,
+    /// Requests whose streams are open or about to be.
+    pub in_flight: usize,
+    /// Requests that wait for a stream.
+    pub waiting: usize,
+}
 
 /// The right to open one stream on one connection.
 pub(super) struct Lease {
@@ -47,66 +64,80 @@ pub(super) struct OriginPool {
     settings: Arc<Settings>,
     /// All connections of the client that have not ended.
     connections: TaskTracker,
-    state: Mutex<State>,
-    /// Whether the client has let go of it: set under the lock.
+    state: Mutex<PoolState>,
+    /// Whether the client has dropped the pool. Written under the lock.
     retired: AtomicBool,
-    /// Whether requests wait for the number of streams, for drivers to look at without the lock.
+    /// Whether requests wait for streams. Drivers read it without the lock.
     queued: AtomicBool,
-    /// Whether the peer has refused requests since it last answered one, or allowed no stream, for answers to look at
+    /// Whether the peer has refused requests, or allowed no stream, since its last response. Responses read it
     /// without the lock.
     refuses: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
-    /// Connections that take requests. Those that end are not here, though their streams may go on.
+struct PoolState {
+    /// Connections that take requests. A closing connection is not here, though its streams may be open.
     members: Vec<Member>,
-    /// How many are being opened.
+    /// The number of attempts to connect.
     opening: usize,
     /// Requests without a slot, in order. None waits while a slot is free.
     waiting: BTreeMap<i64, Waiter>,
-    /// Where the next request goes, and where one goes that has waited before.
+    /// The number of the next request at the back of the queue, and at the front for one that has waited before.
     back: i64,
     front: i64,
-    demand: Demand,
-    /// After a failure: until when no further connection is tried, and how long that was.
+    growth: Growth,
+    /// After a failure: until when no further connection is opened, and how long that was.
     pause: Option<(Instant, Duration)>,
-    /// What the peer has refused since it last answered a request.
-    refusals: Option<Refusals>,
-    /// How long requests have waited although nothing is under way: the peer allows no stream.
-    denial: Denial,
-    /// When the queue is looked at without anything having happened.
-    look_at: Option<Instant>,
-    /// How many streams the peer allowed when it last said.
+    /// What the peer has refused since its last response.
+    refusals: Option<Backoff>,
+    /// How long requests have waited while the peer allowed no stream.
+    clock: WaitClock,
+    /// When the queue is checked next, if nothing happens before.
+    check_at: Option<Instant>,
+    /// The peer's last limit on streams.
     known_streams: Option<u32>,
     /// Where connections run: the runtime of the request that waited last.
     runtime: Option<Handle>,
-    /// Whether somebody looks after connections that are not needed any more.
-    tended: bool,
+    /// Whether the task that closes surplus connections runs.
+    cleanup_running: bool,
+}
+
+/// A connection of the pool. Its driver reports to it (`observer`).
+struct PooledConnection {
+    pool: Weak<OriginPool>,
+    state: ConnectionState,
+}
+
+impl Deref for PooledConnection {
+    type Target = ConnectionState;
+
+    fn deref(&self) -> &ConnectionState {
+        &self.state
+    }
 }
 
 struct Member {
-    lane: Arc<Lane>,
+    connection: Arc<PooledConnection>,
     sender: SendRequest,
     in_flight: u32,
 }
 
 struct Waiter {
     answer: oneshot::Sender<Result<Lease, Error>>,
-    /// When its time is over at a peer that allows no stream, on the clock of [`Denial`].
+    /// When it expires at a peer that allows no stream: a reading of [`WaitClock`].
     until: Duration,
 }
 
-/// What a change under the lock has led to.
+/// What remains to be done after a change, without the lock.
 #[derive(Default)]
-struct Work {
-    granted: Vec<(Waiter, Lease)>,
+struct Effects {
+    assigned: Vec<(Waiter, Lease)>,
     failed: Option<(BTreeMap<i64, Waiter>, Error)>,
     /// Connections to open, and where.
-    open: Option<(Vec<Arc<Lane>>, Handle)>,
-    /// When to look at the queue again, and where.
-    look: Option<(Instant, Handle)>,
-    /// To be let go of.
+    open: Option<(Vec<Arc<PooledConnection>>, Handle)>,
+    /// When to check the queue again, and where.
+    check: Option<(Instant, Handle)>,
+    /// To be dropped.
     removed: Vec<Member>,
 }
 
@@ -127,21 +158,25 @@ impl OriginPool {
         })
     }
 
-    /// A slot on the connection that has the most of them, at once or when one is free; `again` puts a request ahead
-    /// that has had one before, and `wait` is how long it has waited. Dropping the future leaves the queue.
+    /// Takes a slot on the connection that has the most free ones, at once or when one becomes free. `again` puts the
+    /// request at the front of the queue, and `wait` is how long it has waited. Dropping the future leaves the queue.
     ///
     /// # Errors
-    /// Why no connection can be had.
-    pub(super) async fn lease(self: &Arc<Self>, mut again: bool, wait: &mut Wait) -> Result<Lease, Error> {
+    /// Why no connection can be opened.
+    pub(super) async fn lease(
+        self: &Arc<Self>,
+        mut again: bool,
+        wait: &mut RequestWait,
+    ) -> Result<Lease, Error> {
         loop {
             let lease = match self.take_or_wait(again, wait)? {
-                Place::Slot(lease) => lease,
-                Place::Queue(waiting) => waiting.await?,
+                Acquired::Slot(lease) => lease,
+                Acquired::Queued(waiting) => waiting.await?,
             };
             if lease.sender.is_open() {
                 return Ok(lease);
             }
-            // The connection went on its way out while this request was woken.
+            // The connection began to close while this request was woken.
             if let Some(error) = lease.sender.failure() {
                 return Err(error);
             }
@@ -149,7 +184,7 @@ impl OriginPool {
         }
     }
 
-    fn take_or_wait(self: &Arc<Self>, again: bool, wait: &mut Wait) -> Result<Place, Error> {
+    fn take_or_wait(self: &Arc<Self>, again: bool, wait: &mut RequestWait) -> Result<Acquired, Error> {
         let now = Instant::now();
         let mut state = self.lock();
         if self.is_retired() {
@@ -160,7 +195,7 @@ impl OriginPool {
         }
         if state.waiting.is_empty() {
             if let Some(lease) = state.take(now) {
-                return Ok(Place::Slot(lease));
+                return Ok(Acquired::Slot(lease));
             }
         }
         let Ok(runtime) = Handle::try_current() else {
@@ -172,16 +207,16 @@ impl OriginPool {
         let (answer, receiver) = oneshot::channel();
         let alone = state.waiting.is_empty();
         let until = match self.settings.stream_wait_timeout {
-            Some(limit) => state.denial.join(wait, alone, limit, now),
+            Some(limit) => state.clock.join(wait, alone, limit, now),
             None => Duration::MAX,
         };
         state.waiting.insert(number, Waiter { answer, until });
-        state.note_waiting(now);
-        let work = self.settle(&mut state, now);
+        state.update_growth(now);
+        let effects = self.update(&mut state, now);
         drop(state);
         drop(previous);
-        self.carry_out(work);
-        Ok(Place::Queue(Waiting {
+        self.apply(effects);
+        Ok(Acquired::Queued(QueuedRequest {
             pool: Arc::clone(self),
             number,
             receiver,
@@ -189,13 +224,13 @@ impl OriginPool {
         }))
     }
 
-    /// What is under way goes on; what waits is told.
+    /// Closes the connections gracefully, and fails the requests that wait.
     pub(super) fn retire(&self) {
         let mut state = self.lock();
         self.retired.store(true, Ordering::Release);
         let members = std::mem::take(&mut state.members);
         let waiting = std::mem::take(&mut state.waiting);
-        self.note_queue(&state);
+        self.update_queued(&state);
         drop(state);
         for member in members {
             member.sender.shutdown();
@@ -203,7 +238,7 @@ impl OriginPool {
         fail(waiting, &shut_down());
     }
 
-    /// Whether the client has let go of it, so that it takes no more requests.
+    /// Whether the client has dropped the pool, so that it takes no more requests.
     pub(super) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
     }
@@ -213,13 +248,13 @@ impl OriginPool {
         self.queued.load(Ordering::Relaxed)
     }
 
-    fn note_queue(&self, state: &State) {
-        // Without a connection it is not the number of streams that they wait for.
+    fn update_queued(&self, state: &PoolState) {
+        // Without a connection, requests do not wait for streams.
         let queued = !state.waiting.is_empty() && !state.members.is_empty();
         self.queued.store(queued, Ordering::Relaxed);
     }
 
-    /// Whether nothing would be lost with it.
+    /// Whether the pool can be dropped without loss.
     pub(super) fn is_unused(&self) -> bool {
         let state = self.lock();
         state.members.is_empty() && state.waiting.is_empty() && state.opening == 0
@@ -243,244 +278,250 @@ impl OriginPool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that holds the lock panics, and the state is sound between any two steps.
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        // No code that holds the lock panics, and the state is consistent between any two steps.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// After any change: slots that are free go to who waits, and connections that are missing are opened.
-    fn settle(self: &Arc<Self>, state: &mut State, now: Instant) -> Work {
-        let granted = state.grants(now);
+    /// After any change: assigns free slots to waiting requests, and decides which connections to open.
+    fn update(self: &Arc<Self>, state: &mut PoolState, now: Instant) -> Effects {
+        let assigned = state.assign_slots(now);
         let failed = self.failure_of_all(state, now);
-        self.note_queue(state);
+        self.update_queued(state);
         let missing = match self.is_retired() {
             true => 0,
             false => state.missing(self.settings.max_connections, now),
         };
-        let mut work = Work {
-            granted,
+        let mut effects = Effects {
+            assigned,
             failed,
-            ..Work::default()
+            ..Effects::default()
         };
         if missing > 0 {
             if let Some(runtime) = &state.runtime {
                 let known = state.known_streams;
                 let only = state.members.is_empty() && state.opening == 0;
-                let lane = |_| match only {
-                    true => Lane::first(Arc::downgrade(self), known),
-                    false => Lane::further(Arc::downgrade(self)),
+                let connection = |_| {
+                    let state = match only {
+                        true => ConnectionState::first(known),
+                        false => ConnectionState::further(),
+                    };
+                    let pool = Arc::downgrade(self);
+                    Arc::new(PooledConnection { pool, state })
                 };
-                work.open = Some(((0..missing).map(lane).collect(), runtime.clone()));
+                effects.open = Some(((0..missing).map(connection).collect(), runtime.clone()));
                 state.opening += missing;
             }
         }
-        work.look = self.next_look(state, now);
-        work
+        effects.check = self.next_check(state, now);
+        effects
     }
 
-    /// Does outside of the lock what was found to be done.
-    fn carry_out(self: &Arc<Self>, work: Work) {
-        drop(work.removed);
-        if let Some((waiting, error)) = work.failed {
+    /// Applies effects, without the lock.
+    fn apply(self: &Arc<Self>, effects: Effects) {
+        drop(effects.removed);
+        if let Some((waiting, error)) = effects.failed {
             fail(waiting, &error);
         }
-        if let Some((lanes, runtime)) = work.open {
-            for lane in lanes {
-                let settings = Arc::clone(&self.settings);
-                opening::spawn(
-                    &runtime,
-                    Arc::downgrade(self),
-                    lane,
-                    settings,
-                    self.origin.clone(),
-                );
+        if let Some((connections, runtime)) = effects.open {
+            for connection in connections {
+                let (settings, origin) = (Arc::clone(&self.settings), self.origin.clone());
+                let observer = Arc::clone(&connection) as Arc<dyn Observer>;
+                let pool = Arc::downgrade(self);
+                attempt::spawn(&runtime, settings, origin, observer, move |connected| {
+                    if let Some(pool) = pool.upgrade() {
+                        pool.opened(connection, connected);
+                    }
+                });
             }
         }
-        if let Some((at, runtime)) = work.look {
+        if let Some((at, runtime)) = effects.check {
             let pool = Arc::downgrade(self);
             runtime.spawn(async move {
                 tokio::time::sleep_until(at).await;
                 if let Some(pool) = pool.upgrade() {
-                    pool.look(at);
+                    pool.check(at);
                 }
             });
         }
-        let mut granted = VecDeque::from(work.granted);
-        while let Some((waiter, lease)) = granted.pop_front() {
+        let mut assigned = VecDeque::from(effects.assigned);
+        while let Some((waiter, lease)) = assigned.pop_front() {
             if let Err(Ok(lease)) = waiter.answer.send(Ok(lease)) {
-                // It has just given up: the next one, without a detour that could become a long one.
+                // The request was just canceled. Its slot goes to the next one here, because a recursion could become
+                // deep.
                 lease.slot.forget();
                 let mut state = self.lock();
-                state.give_back(|member| member.sender.is_of(&lease.sender));
-                granted.extend(state.grants(Instant::now()));
-                self.note_queue(&state);
+                state.return_slot(|member| member.sender.is_of(&lease.sender));
+                assigned.extend(state.assign_slots(Instant::now()));
+                self.update_queued(&state);
             }
         }
     }
 }
 
-/// What lanes report.
+/// What connections report.
 impl OriginPool {
-    pub(super) fn settings_received(self: &Arc<Self>, max_streams: u32) {
+    fn settings_received(self: &Arc<Self>, max_streams: u32) {
         let now = Instant::now();
         let mut state = self.lock();
         state.known_streams = Some(max_streams);
         state.pause = None;
-        // There are other slots now: how they fare is still to be seen.
-        state.demand.start_over();
-        state.note_waiting(now);
-        let work = self.settle(&mut state, now);
+        // The number of slots has changed.
+        state.growth.reset_queue();
+        state.update_growth(now);
+        let effects = self.update(&mut state, now);
         drop(state);
-        self.carry_out(work);
+        self.apply(effects);
     }
 
-    pub(super) fn slot_freed(self: &Arc<Self>, lane: &Lane, exchange: Option<Duration>) {
+    fn slot_freed(self: &Arc<Self>, connection: &PooledConnection, exchange: Option<Duration>) {
         let mut state = self.lock();
-        state.give_back(|member| member.is(lane));
+        state.return_slot(|member| member.is(connection));
         if let Some(took) = exchange {
-            state.demand.exchanged(took);
+            state.growth.exchange_completed(took);
         }
         if state.waiting.is_empty() {
-            // It stays free until somebody comes: nothing else has changed.
+            // The slot stays free until the next request. Nothing else has changed.
             return;
         }
         let now = Instant::now();
-        let work = self.settle(&mut state, now);
+        let effects = self.update(&mut state, now);
         drop(state);
-        self.carry_out(work);
+        self.apply(effects);
     }
 
-    /// The connection takes no more requests; those that wait need another.
-    pub(super) fn closing(self: &Arc<Self>, lane: &Lane) {
+    /// The connection takes no more requests. Waiting requests need another one.
+    fn closing(self: &Arc<Self>, connection: &PooledConnection) {
         let now = Instant::now();
         let mut state = self.lock();
-        let removed = state.remove(lane);
+        let removed = state.remove(connection);
         if removed.is_some() && !state.members.is_empty() && state.refusals.is_some() {
             // The peer may allow no further connection.
-            state.pause_further(now);
+            state.pause_growth(now);
         }
-        let mut work = self.settle(&mut state, now);
-        work.removed.extend(removed);
+        let mut effects = self.update(&mut state, now);
+        effects.removed.extend(removed);
         drop(state);
-        self.carry_out(work);
+        self.apply(effects);
     }
 
-    /// The connection is over. If the peer never said anything in HTTP/2 it was not opened in the first place.
-    pub(super) fn closed(self: &Arc<Self>, lane: &Lane, error: &Error) {
-        if lane.is_settled() {
-            if !lane.has_served() && self.has_member(lane) {
-                self.refused(error, lane.begun());
+    /// The connection has ended. If the peer never sent SETTINGS, it counts as not opened.
+    fn closed(self: &Arc<Self>, connection: &PooledConnection, error: &Error) {
+        if connection.is_settled() {
+            if !connection.has_served() && self.has_member(connection) {
+                self.refused(error, connection.begun());
             }
-            return self.closing(lane);
+            return self.closing(connection);
         }
         let mut state = self.lock();
-        let removed = state.remove(lane);
-        // Before it was a member, whoever opens it will find it closed.
-        let work = match removed.is_some() {
+        let removed = state.remove(connection);
+        // If it was not a member yet, `opened` will find it closed.
+        let effects = match removed.is_some() {
             true => self.not_opened(&mut state, error),
-            false => Work::default(),
+            false => Effects::default(),
         };
         drop(state);
         drop(removed);
-        self.carry_out(work);
+        self.apply(effects);
     }
 
-    /// An attempt to open a connection has come to its end.
-    pub(super) fn opened(self: &Arc<Self>, lane: Arc<Lane>, connected: Result<SendRequest, Error>) {
+    /// An attempt to connect has ended.
+    fn opened(self: &Arc<Self>, connection: Arc<PooledConnection>, connected: Result<SendRequest, Error>) {
         let now = Instant::now();
         let mut state = self.lock();
         state.opening = state.opening.saturating_sub(1);
-        let work = match connected {
+        let effects = match connected {
             Ok(sender) if self.is_retired() => {
                 drop(state);
                 return sender.shutdown();
             }
-            // A connection that ends tells its lane after this mark is set: it is seen here, or the lane is found.
+            // A closing connection sets this mark before it reports: either the mark is seen here, or the report
+            // finds the member.
             Ok(sender) if !sender.is_open() => {
-                let mut work = self.not_opened(&mut state, &lane.error());
-                work.removed.push(Member::new(lane, sender));
-                work
+                let mut effects = self.not_opened(&mut state, &connection.error());
+                effects.removed.push(Member::new(connection, sender));
+                effects
             }
             Ok(sender) => {
-                lane.track(self.connections.token());
-                state.members.push(Member::new(lane, sender));
-                state.demand.start_over();
-                state.note_waiting(now);
-                self.tend(&mut state);
-                self.settle(&mut state, now)
+                connection.track(self.connections.token());
+                state.members.push(Member::new(connection, sender));
+                state.growth.reset_queue();
+                state.update_growth(now);
+                self.start_cleanup(&mut state);
+                self.update(&mut state, now)
             }
             Err(error) => self.not_opened(&mut state, &error),
         };
         drop(state);
-        self.carry_out(work);
+        self.apply(effects);
     }
 
-    /// A connection could not be opened: that of a lone one ends all waiting, a further one is not tried for a while.
-    fn not_opened(self: &Arc<Self>, state: &mut State, error: &Error) -> Work {
+    /// A connection could not be opened. If it was the only one, all waiting requests fail. Otherwise growth pauses.
+    fn not_opened(self: &Arc<Self>, state: &mut PoolState, error: &Error) -> Effects {
         let now = Instant::now();
         if state.members.is_empty() && state.opening == 0 {
             state.pause = None;
-            state.demand.start_over();
+            state.growth.reset_queue();
             let waiting = std::mem::take(&mut state.waiting);
-            state.denial.note(false, now);
-            self.note_queue(state);
-            return Work {
+            state.clock.set_running(false, now);
+            self.update_queued(state);
+            return Effects {
                 failed: Some((waiting, error.clone())),
-                ..Work::default()
+                ..Effects::default()
             };
         }
-        state.pause_further(now);
-        self.settle(state, now)
+        state.pause_growth(now);
+        self.update(state, now)
     }
 
-    fn has_member(&self, lane: &Lane) -> bool {
-        self.lock().members.iter().any(|member| member.is(lane))
+    fn has_member(&self, connection: &PooledConnection) -> bool {
+        self.lock().members.iter().any(|member| member.is(connection))
     }
 }
 
-/// Connections that are not needed any more.
+/// Surplus connections.
 impl OriginPool {
-    /// Sees to it that somebody looks after them while there is more than one.
-    fn tend(self: &Arc<Self>, state: &mut State) {
+    /// Starts the task that closes them, while there is more than one connection.
+    fn start_cleanup(self: &Arc<Self>, state: &mut PoolState) {
         let Some(runtime) = state.runtime.as_ref().filter(|_| state.members.len() > 1) else {
             return;
         };
-        if !std::mem::replace(&mut state.tended, true) {
-            let tending = Tending {
+        if !std::mem::replace(&mut state.cleanup_running, true) {
+            let cleanup = Cleanup {
                 pool: Arc::downgrade(self),
                 done: false,
             };
-            runtime.spawn(tending.run(self.settings.idle_timeout));
+            runtime.spawn(cleanup.run(self.settings.idle_timeout));
         }
     }
 
-    /// Closes those that the busiest moment since the last time would not have needed; whether one is left alone.
-    fn close_unneeded(&self) -> bool {
+    /// Closes connections that the peak since the last call did not need. Returns whether only one is left.
+    fn close_surplus(&self) -> bool {
         let mut state = self.lock();
-        let removed = state.unneeded();
+        let removed = state.take_surplus();
         let alone = state.members.len() <= 1;
         if alone {
-            state.tended = false;
+            state.cleanup_running = false;
         }
         drop(state);
-        // Without its opener a connection ends as soon as its streams have.
+        // Without its opener, a connection ends as soon as its streams do.
         drop(removed);
         alone
     }
 }
 
-struct Tending {
+struct Cleanup {
     pool: Weak<OriginPool>,
     done: bool,
 }
 
-impl Tending {
+impl Cleanup {
     async fn run(mut self, every: Duration) {
         loop {
-            // A period of no length would never let anybody else run.
+            // A period of zero would block the runtime.
             tokio::time::sleep(every.max(Duration::from_millis(1))).await;
             self.done = match self.pool.upgrade() {
-                Some(pool) => pool.close_unneeded(),
+                Some(pool) => pool.close_surplus(),
                 None => true,
             };
             if self.done {
@@ -490,43 +531,44 @@ impl Tending {
     }
 }
 
-impl Drop for Tending {
+impl Drop for Cleanup {
     fn drop(&mut self) {
-        // Lost with its runtime: the next connection brings another.
+        // Lost with its runtime: the next connection starts another.
         if let Some(pool) = self.pool.upgrade().filter(|_| !self.done) {
-            pool.lock().tended = false;
+            pool.lock().cleanup_running = false;
         }
     }
 }
 
 impl Member {
-    fn new(lane: Arc<Lane>, sender: SendRequest) -> Self {
+    fn new(connection: Arc<PooledConnection>, sender: SendRequest) -> Self {
         Member {
-            lane,
+            connection,
             sender,
             in_flight: 0,
         }
     }
 
-    fn is(&self, lane: &Lane) -> bool {
-        std::ptr::eq(Arc::as_ptr(&self.lane), lane)
+    fn is(&self, connection: &PooledConnection) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.connection), connection)
     }
 
     fn free(&self) -> u32 {
         match self.sender.is_open() {
-            true => self.lane.max_streams().saturating_sub(self.in_flight),
+            true => self.connection.max_streams().saturating_sub(self.in_flight),
             false => 0,
         }
     }
 }
 
-impl State {
-    /// A slot on the connection that has the most; the oldest of equals, so that the others may fall idle.
+impl PoolState {
+    /// Takes a slot on the connection that has the most free ones, and of equals on the oldest, so that others become
+    /// idle.
     fn take(&mut self, now: Instant) -> Option<Lease> {
         if self
             .refusals
             .as_ref()
-            .is_some_and(|refusals| !refusals.lets_try(now))
+            .is_some_and(|refusals| !refusals.allows_attempt(now))
         {
             return None;
         }
@@ -536,17 +578,17 @@ impl State {
             return None;
         }
         member.in_flight += 1;
-        self.demand.seen(carried);
+        self.growth.record_load(carried);
         if let Some(refusals) = &mut self.refusals {
-            refusals.tries(now);
+            refusals.attempt_started(now);
         }
         Some(Lease {
             sender: member.sender.clone(),
-            slot: Slot::new(Arc::clone(&member.lane) as Arc<dyn Observer>, now),
+            slot: Slot::new(Arc::clone(&member.connection) as Arc<dyn Observer>, now),
         })
     }
 
-    /// Streams under way on connections that take requests.
+    /// Open streams on connections that take requests.
     fn in_flight(&self) -> u64 {
         self.members
             .iter()
@@ -554,10 +596,10 @@ impl State {
             .sum()
     }
 
-    /// Has further connections wait: one could not be opened, or the peer has ended it.
-    fn pause_further(&mut self, now: Instant) {
+    /// Pauses growth: a connection could not be opened, or the peer has closed it.
+    fn pause_growth(&mut self, now: Instant) {
         let pause = match self.pause {
-            // Those that were begun together failed together.
+            // Attempts that began together failed together.
             Some((until, pause)) if now < until => pause,
             Some((_, pause)) => (pause * 2).min(LONGEST_PAUSE),
             None => FIRST_PAUSE,
@@ -565,24 +607,24 @@ impl State {
         self.pause = Some((now + pause, pause));
     }
 
-    /// A slot on a connection, if it is still among those that take requests.
-    fn give_back(&mut self, is_it: impl Fn(&Member) -> bool) {
+    /// Returns a slot of a connection, if that still takes requests.
+    fn return_slot(&mut self, is_it: impl Fn(&Member) -> bool) {
         if let Some(member) = self.members.iter_mut().find(|member| is_it(member)) {
             member.in_flight = member.in_flight.saturating_sub(1);
         }
     }
 
-    fn remove(&mut self, lane: &Lane) -> Option<Member> {
-        let index = self.members.iter().position(|member| member.is(lane))?;
+    fn remove(&mut self, connection: &PooledConnection) -> Option<Member> {
+        let index = self.members.iter().position(|member| member.is(connection))?;
         let removed = self.members.remove(index);
         if self.members.is_empty() {
-            self.demand.start_over();
-            self.demand.forget_path();
+            self.growth.reset_queue();
+            self.growth.forget_path();
         }
         Some(removed)
     }
 
-    /// The place in the queue.
+    /// The next number in the queue.
     fn number(&mut self, again: bool) -> i64 {
         match again {
             true => {
@@ -596,51 +638,54 @@ impl State {
         }
     }
 
-    /// Slots for those that wait, as far as there are any.
-    fn grants(&mut self, now: Instant) -> Vec<(Waiter, Lease)> {
-        let mut granted = Vec::new();
+    /// Assigns free slots to waiting requests.
+    fn assign_slots(&mut self, now: Instant) -> Vec<(Waiter, Lease)> {
+        let mut assigned = Vec::new();
         while !self.waiting.is_empty() {
             let Some(lease) = self.take(now) else {
-                return granted;
+                return assigned;
             };
             if let Some((_, waiter)) = self.waiting.pop_first() {
-                granted.push((waiter, lease));
+                assigned.push((waiter, lease));
             }
         }
-        self.demand.emptied(now);
-        self.denial.note(false, now);
-        granted
+        self.growth.queue_emptied(now);
+        self.clock.set_running(false, now);
+        assigned
     }
 
-    /// Whether requests wait and the peer allows no stream, on any connection or, without one, when it last said.
+    /// Whether requests wait and the peer allows no stream: on any connection or, without one, in its last SETTINGS.
     fn is_denied(&self) -> bool {
         let allows_none = match self.members.is_empty() {
             true => self.known_streams == Some(0),
-            false => self.members.iter().all(|member| member.lane.max_streams() == 0),
+            false => self
+                .members
+                .iter()
+                .all(|member| member.connection.max_streams() == 0),
         };
         allows_none && !self.waiting.is_empty() && self.opening == 0 && self.in_flight() == 0
     }
 
-    /// Takes those out of the queue whose time is over at a peer that allows no stream.
+    /// Takes expired requests out of the queue.
     fn take_overdue(&mut self, limit: Duration, now: Instant) -> BTreeMap<i64, Waiter> {
-        let denial = &self.denial;
+        let clock = &self.clock;
         let (overdue, waiting): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition(|(_, waiter)| denial.is_over(waiter.until, limit, now));
+            .partition(|(_, waiter)| clock.is_over(waiter.until, limit, now));
         let first = waiting.values().map(|waiter| waiter.until).min();
-        self.denial.looked(first.unwrap_or_default(), limit, now);
+        self.clock.scanned(first.unwrap_or_default(), limit, now);
         self.waiting = waiting;
         overdue
     }
 
-    /// Requests wait although there are connections.
-    fn note_waiting(&mut self, now: Instant) {
+    /// Tells `growth` that requests wait although there are connections.
+    fn update_growth(&mut self, now: Instant) {
         if !self.waiting.is_empty() && !self.members.is_empty() {
-            self.demand.waits(now);
+            self.growth.queue_filled(now);
         }
     }
 
-    /// How many connections are to be opened now.
+    /// The number of connections to open now.
     fn missing(&self, most: usize, now: Instant) -> usize {
         if self.waiting.is_empty() {
             return 0;
@@ -649,30 +694,30 @@ impl State {
             _ if self
                 .refusals
                 .as_ref()
-                .is_some_and(|refusals| !refusals.lets_try(now)) =>
+                .is_some_and(|refusals| !refusals.allows_attempt(now)) =>
             {
                 0
             }
             _ if self.members.is_empty() || self.refusals.is_some() => 1,
             Some((until, _)) if now < until => 0,
-            _ => self.demand.justified(&self.load(), now),
+            _ => self.growth.target_connections(&self.load(), now),
         };
         wanted.min(most).saturating_sub(self.members.len() + self.opening)
     }
 
-    /// Of the connections that the peer has opened to requests.
+    /// The load of connections whose peer allows streams.
     fn load(&self) -> Load {
         let mut load = Load {
             waiting: self.waiting.len() as u64,
             ..Load::default()
         };
         for member in &self.members {
-            let streams = member.lane.max_streams();
+            let streams = member.connection.max_streams();
             load.connections += usize::from(streams > 0);
             load.streams += u64::from(streams);
             load.in_flight += u64::from(member.in_flight);
-            load.probes = load.probes.max(member.lane.probes());
-            load.round_trip = match (load.round_trip, member.lane.round_trip()) {
+            load.probes = load.probes.max(member.connection.probes());
+            load.round_trip = match (load.round_trip, member.connection.round_trip()) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
@@ -680,15 +725,15 @@ impl State {
         load
     }
 
-    /// Takes out the youngest connections whose streams the busiest moment since the last time could have done without.
-    fn unneeded(&mut self) -> Vec<Member> {
+    /// Takes out the youngest connections whose streams the peak since the last call did not need.
+    fn take_surplus(&mut self) -> Vec<Member> {
         let load = self.load();
-        let peak = self.demand.take_peak(load.in_flight + load.waiting);
+        let peak = self.growth.take_peak(load.in_flight + load.waiting);
         let mut streams = 0;
         let mut needed = 0;
         for member in &self.members {
             needed += 1;
-            streams += u64::from(member.lane.max_streams());
+            streams += u64::from(member.connection.max_streams());
             if streams >= peak {
                 break;
             }
@@ -697,21 +742,21 @@ impl State {
     }
 }
 
-/// Where a request finds itself.
-enum Place {
+/// The result of a request for a slot.
+enum Acquired {
     Slot(Lease),
-    Queue(Waiting),
+    Queued(QueuedRequest),
 }
 
-/// A place in the queue.
-struct Waiting {
+/// A request in the queue.
+struct QueuedRequest {
     pool: Arc<OriginPool>,
     number: i64,
     receiver: oneshot::Receiver<Result<Lease, Error>>,
     answered: bool,
 }
 
-impl Future for Waiting {
+impl Future for QueuedRequest {
     type Output = Result<Lease, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -721,7 +766,7 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueuedRequest {
     fn drop(&mut self) {
         if self.answered {
             return;
@@ -730,19 +775,19 @@ impl Drop for Waiting {
         let waiter = state.waiting.remove(&self.number);
         if state.waiting.is_empty() {
             let now = Instant::now();
-            state.demand.emptied(now);
-            state.denial.note(false, now);
+            state.growth.queue_emptied(now);
+            state.clock.set_running(false, now);
         }
-        self.pool.note_queue(&state);
+        self.pool.update_queued(&state);
         drop(state);
-        // A slot that came meanwhile is dropped with the receiver, and goes to the next.
+        // A slot that was assigned meanwhile is dropped with the receiver, and goes to the next request.
         drop(waiter);
     }
 }
 
 fn fail(waiting: BTreeMap<i64, Waiter>, error: &Error) {
     for waiter in waiting.into_values() {
-        // Whoever has given up needs no answer.
+        // A canceled request needs no answer.
         let _ = waiter.answer.send(Err(error.clone()));
     }
 }

@@ -1,5 +1,5 @@
-//! The pool under a paused clock, over transports in memory, to peers that are scripted frame by frame: which connections
-//! are opened and when, how often the path is measured, and what is forgotten, as counts.
+//! The pool under a paused clock, over transports in memory, to peers that are scripted frame by frame: which
+//! connections are opened and when, how often the path is measured, and what is forgotten, as counts.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::client::connect::{Dial, Dialed};
 
-mod refusing;
+mod refusals;
 
 #[path = "../../../tests/support/raw.rs"]
 #[allow(dead_code)]
@@ -138,7 +138,7 @@ async fn begin(client: &Client, count: usize) -> Vec<JoinHandle<()>> {
             })
         })
         .collect();
-    settle().await;
+    update().await;
     requests
 }
 
@@ -165,7 +165,7 @@ async fn keep_busy(client: &Client, parallel: usize, time: Duration) {
 }
 
 /// Lets every task that is ready run until none is.
-async fn settle() {
+async fn update() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -243,7 +243,7 @@ async fn a_queue_that_grows_while_a_connection_is_opened_waits_anew_before_the_n
     };
     let (site, client) = Site::start(plan, Client::builder());
     let busy = client.clone();
-    let work = tokio::spawn(async move { keep_busy(&busy, 3, MS * 3_000).await });
+    let effects = tokio::spawn(async move { keep_busy(&busy, 3, MS * 3_000).await });
     while client.stats().pop().is_none_or(|stats| stats.connections < 2) {
         sleep(MS).await;
     }
@@ -255,7 +255,7 @@ async fn a_queue_that_grows_while_a_connection_is_opened_waits_anew_before_the_n
     assert_eq!(site.dials(), 2);
     all(more).await;
     assert!(site.dials() > 2, "the queue lasted");
-    work.await.expect("no panic");
+    effects.await.expect("no panic");
 }
 
 #[tokio::test(start_paused = true)]
@@ -335,7 +335,7 @@ async fn a_further_connection_that_was_never_needed_is_closed_and_refuses_nothin
         sleep(MS).await;
     }
     assert!(opened.elapsed() <= idle_timeout * 2);
-    settle().await;
+    update().await;
     // No request waits for a pause.
     let asked = Instant::now();
     all(begin(&client, 1).await).await;

@@ -1,9 +1,9 @@
-//! How an origin is treated that refuses requests without processing them: a pause, then one request at a time, and in
-//! the end an error for all that wait.
+//! Backoff for an origin that refuses requests without processing them: a pause, then one request at a time, and at
+//! last an error for all that wait.
 //!
-//! Refusals are REFUSED_STREAM and GOAWAY. All requests to the origin share one count and one pause, so that a list of
-//! URLs does not repeat the attempts of each. Pure: the time and the random number are arguments; `origin` reports what
-//! happens under its lock and asks.
+//! A refusal is REFUSED_STREAM or GOAWAY. All requests to the origin share one count and one pause, so that a list of
+//! URLs does not repeat the attempts of each. The time and the random number are arguments. `origin` reports events
+//! and asks, under its lock.
 
 use std::hash::BuildHasher;
 use std::time::Duration;
@@ -20,24 +20,24 @@ const MEMORY: Duration = Duration::from_secs(10);
 
 /// What an origin has refused since it last answered a request.
 #[derive(Debug)]
-pub(super) struct Refusals {
-    /// How many times in a row. Requests that were under way together count once.
+pub(super) struct Backoff {
+    /// The number of refusals in a row. Requests that were open together count once.
     count: u32,
     /// When the last one came.
     at: Instant,
-    /// Until when no request leaves.
+    /// Until when no request is sent.
     until: Instant,
     pause: Duration,
-    /// What the peer said.
+    /// The last refusal.
     error: Error,
-    /// Whether the requests that waited have failed.
+    /// Whether the waiting requests have failed.
     gave_up: bool,
 }
 
-impl Refusals {
+impl Backoff {
     pub(super) fn new(error: Error, first_pause: Duration, random: f64, now: Instant) -> Self {
         let pause = pause(first_pause, 0, random);
-        Refusals {
+        Backoff {
             count: 1,
             at: now,
             until: now + pause,
@@ -47,8 +47,8 @@ impl Refusals {
         }
     }
 
-    /// A request that `began` then was refused, or a connection that was opened then. It counts only if it is younger
-    /// than the last refusal.
+    /// Adds the refusal of a request or connection that began at `began`. It counts only if it began after the last
+    /// refusal.
     pub(super) fn add(
         &mut self,
         error: Error,
@@ -67,57 +67,58 @@ impl Refusals {
         self.error = error;
     }
 
-    /// Whether a request may leave.
-    pub(super) fn lets_try(&self, now: Instant) -> bool {
+    /// Whether a request may be sent.
+    pub(super) fn allows_attempt(&self, now: Instant) -> bool {
         now >= self.until
     }
 
-    /// A request leaves: the next one has to wait for another pause, unless this one is answered before.
-    pub(super) fn tries(&mut self, now: Instant) {
+    /// A request is sent. The next one waits for another pause, unless this one is answered before.
+    pub(super) fn attempt_started(&mut self, now: Instant) {
         self.until = now + self.pause;
         self.gave_up = false;
     }
 
-    /// When a request may leave.
+    /// When a request may be sent.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
 
     /// Whether there were more refusals in a row than a request is repeated.
-    pub(super) fn exceed(&self, max_repeats: u32) -> bool {
+    pub(super) fn exceeds(&self, max_repeats: u32) -> bool {
         self.count > max_repeats
     }
 
-    /// The requests that wait fail, and those that come before the pause is over.
+    /// Fails the waiting requests, and those that come before the pause is over.
     pub(super) fn give_up(&mut self) -> Error {
         self.gave_up = true;
         self.error.clone()
     }
 
-    /// Why a request that comes now fails at once.
+    /// Why a new request fails at once.
     pub(super) fn failure(&self, now: Instant) -> Option<Error> {
-        (self.gave_up && !self.lets_try(now)).then(|| self.error.clone())
+        (self.gave_up && !self.allows_attempt(now)).then(|| self.error.clone())
     }
 
-    /// What the peer said last.
+    /// The last refusal.
     pub(super) fn error(&self) -> Error {
         self.error.clone()
     }
 
-    /// Whether they are too old to say anything of the origin.
-    pub(super) fn are_old(&self, now: Instant) -> bool {
+    /// Whether the refusals are too old to say anything about the origin.
+    pub(super) fn is_expired(&self, now: Instant) -> bool {
         now > self.until + MEMORY
     }
 }
 
-/// The pause before attempt number `repeat`, counted from 0: `first`, doubled each time, of which half to all at random.
+/// The pause before attempt number `repeat`, counted from 0: `first` doubled each time, of which a random part of at
+/// least half.
 pub(super) fn pause(first: Duration, repeat: u32, random: f64) -> Duration {
     let factor = 1_u32.checked_shl(repeat).unwrap_or(u32::MAX);
     let most = first.saturating_mul(factor).min(LONGEST_PAUSE);
     most / 2 + (most / 2).mul_f64(random)
 }
 
-/// A number from 0 to 1, another one each time: the standard library seeds its hashers at random.
+/// A random number from 0 to 1. The standard library seeds its hashers at random.
 pub(super) fn random() -> f64 {
     let hash = std::hash::RandomState::new().hash_one(0_u8);
     (hash >> 32) as f64 / f64::from(u32::MAX)
@@ -158,29 +159,29 @@ mod tests {
     #[test]
     fn requests_that_were_refused_together_count_once() {
         let start = Instant::now();
-        let mut refusals = Refusals::new(refused(), 100 * MS, 1.0, start + MS);
+        let mut refusals = Backoff::new(refused(), 100 * MS, 1.0, start + MS);
         for _ in 0..80 {
             refusals.add(refused(), start, 100 * MS, 1.0, start + 2 * MS);
         }
-        assert!(!refusals.exceed(1));
+        assert!(!refusals.exceeds(1));
         assert_eq!(refusals.until(), start + 101 * MS);
     }
 
     #[test]
     fn one_request_leaves_after_each_pause_and_the_fourth_refusal_is_one_too_many() {
         let mut now = Instant::now();
-        let mut refusals = Refusals::new(refused(), 100 * MS, 1.0, now);
+        let mut refusals = Backoff::new(refused(), 100 * MS, 1.0, now);
         for pause in [100, 200, 400] {
-            assert!(!refusals.exceed(3));
-            assert!(!refusals.lets_try(now + (pause - 1) * MS));
+            assert!(!refusals.exceeds(3));
+            assert!(!refusals.allows_attempt(now + (pause - 1) * MS));
             now += pause * MS;
-            assert!(refusals.lets_try(now));
-            refusals.tries(now);
-            assert!(!refusals.lets_try(now), "only one may leave");
+            assert!(refusals.allows_attempt(now));
+            refusals.attempt_started(now);
+            assert!(!refusals.allows_attempt(now), "only one may leave");
             refusals.add(refused(), now, 100 * MS, 1.0, now + MS);
             now += MS;
         }
-        assert!(refusals.exceed(3));
+        assert!(refusals.exceeds(3));
         assert!(
             refusals.failure(now).is_none(),
             "those that wait have to be told first"
@@ -193,8 +194,8 @@ mod tests {
     #[test]
     fn refusals_are_forgotten_ten_seconds_after_the_pause() {
         let now = Instant::now();
-        let refusals = Refusals::new(refused(), 100 * MS, 1.0, now);
-        assert!(!refusals.are_old(now + 10_100 * MS));
-        assert!(refusals.are_old(now + 10_101 * MS));
+        let refusals = Backoff::new(refused(), 100 * MS, 1.0, now);
+        assert!(!refusals.is_expired(now + 10_100 * MS));
+        assert!(refusals.is_expired(now + 10_101 * MS));
     }
 }

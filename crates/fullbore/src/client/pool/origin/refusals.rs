@@ -1,4 +1,5 @@
-//! An origin that refuses requests, or allows no stream: when the queue is looked at again, and when those in it fail.
+//! An origin that refuses requests or allows no stream: when the queue is checked again, and when waiting requests
+//! fail.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,45 +9,45 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::{OriginPool, State, Waiter};
-use crate::client::pool::denial::Wait;
-use crate::client::pool::refusal::{self, Refusals};
+use super::{OriginPool, PoolState, Waiter};
+use crate::client::pool::backoff::{self, Backoff};
+use crate::client::pool::wait_clock::RequestWait;
 use crate::error::Error;
 
 impl OriginPool {
-    /// A request that `began` then was refused, or a connection.
+    /// A request, or a connection, that began at `began` was refused.
     pub(in crate::client::pool) fn refused(self: &Arc<Self>, error: &Error, began: Instant) {
         let now = Instant::now();
         let mut state = self.lock();
-        let (first, random) = (self.settings.repeat_pause, refusal::random());
+        let (first, random) = (self.settings.repeat_pause, backoff::random());
         match &mut state.refusals {
             Some(refusals) => refusals.add(error.clone(), began, first, random, now),
-            None => state.refusals = Some(Refusals::new(error.clone(), first, random, now)),
+            None => state.refusals = Some(Backoff::new(error.clone(), first, random, now)),
         }
         self.refuses.store(true, Ordering::Relaxed);
-        let work = self.settle(&mut state, now);
+        let effects = self.update(&mut state, now);
         drop(state);
-        self.carry_out(work);
+        self.apply(effects);
     }
 
-    /// A response came: whatever was refused before, the origin serves.
+    /// A response arrived: the origin serves requests, whatever it refused before.
     pub(in crate::client::pool) fn answered(self: &Arc<Self>) {
         if !self.refuses.load(Ordering::Relaxed) {
             return;
         }
         let now = Instant::now();
         let mut state = self.lock();
-        state.denial.note_answer(now);
+        state.clock.note_response(now);
         self.forget_refusals(&mut state);
-        let work = self.settle(&mut state, now);
+        let effects = self.update(&mut state, now);
         drop(state);
-        self.carry_out(work);
+        self.apply(effects);
     }
 
-    /// How long a request pauses before it is repeated, having been repeated so often.
-    pub(in crate::client::pool) fn pause(&self, repeats: u32, wait: &mut Wait) -> Duration {
-        let pause = refusal::pause(self.settings.repeat_pause, repeats, refusal::random());
-        wait.pause(pause, &self.lock().denial, Instant::now());
+    /// The pause before a request is repeated that was repeated `repeats` times.
+    pub(in crate::client::pool) fn pause(&self, repeats: u32, wait: &mut RequestWait) -> Duration {
+        let pause = backoff::pause(self.settings.repeat_pause, repeats, backoff::random());
+        wait.pause(pause, &self.lock().clock, Instant::now());
         pause
     }
 
@@ -55,7 +56,7 @@ impl OriginPool {
         self.settings.max_repeats
     }
 
-    /// What the peer said when it refused requests; `error` if it has not.
+    /// The peer's refusal, if there was one, or else `error`.
     pub(in crate::client::pool) fn refusal(&self, error: Error) -> Error {
         match &self.lock().refusals {
             Some(refusals) if error.code().is_none() => refusals.error(),
@@ -63,30 +64,30 @@ impl OriginPool {
         }
     }
 
-    fn forget_refusals(&self, state: &mut State) {
+    fn forget_refusals(&self, state: &mut PoolState) {
         state.refusals = None;
         self.refuses
-            .store(state.denial.awaits_answer(), Ordering::Relaxed);
+            .store(state.clock.awaits_response(), Ordering::Relaxed);
     }
 
-    /// Why a new request fails at once: the origin has refused so much that nobody waits for it any more.
-    pub(super) fn recent_failure(&self, state: &mut State, now: Instant) -> Option<Error> {
+    /// Why a new request fails at once: the origin refused so much that the waiting requests failed.
+    pub(super) fn recent_failure(&self, state: &mut PoolState, now: Instant) -> Option<Error> {
         let refusals = state.refusals.as_ref()?;
-        if refusals.are_old(now) {
+        if refusals.is_expired(now) {
             self.forget_refusals(state);
             return None;
         }
         refusals.failure(now)
     }
 
-    /// The requests that have waited long enough for an origin that serves nothing, and what they are told.
+    /// The requests that have waited too long for an origin that serves none, and their error.
     pub(super) fn failure_of_all(
         &self,
-        state: &mut State,
+        state: &mut PoolState,
         now: Instant,
     ) -> Option<(BTreeMap<i64, Waiter>, Error)> {
         let denied = state.is_denied();
-        state.denial.note(denied, now);
+        state.clock.set_running(denied, now);
         if denied {
             self.refuses.store(true, Ordering::Relaxed);
         }
@@ -94,59 +95,61 @@ impl OriginPool {
             return None;
         }
         let failed = match &mut state.refusals {
-            Some(refusals) if refusals.exceed(self.settings.max_repeats) && !refusals.lets_try(now) => {
+            Some(refusals)
+                if refusals.exceeds(self.settings.max_repeats) && !refusals.allows_attempt(now) =>
+            {
                 (std::mem::take(&mut state.waiting), refusals.give_up())
             }
-            // Requests that were refused before may meet an origin that allows no stream, too.
+            // Refused requests may also meet an origin that allows no stream.
             _ => {
                 let limit = self.settings.stream_wait_timeout?;
-                if !state.denial.is_due(limit, now) {
+                if !state.clock.is_due(limit, now) {
                     return None;
                 }
                 (state.take_overdue(limit, now), no_stream_allowed(limit))
             }
         };
         if state.waiting.is_empty() {
-            state.denial.note(false, now);
-            state.demand.emptied(now);
+            state.clock.set_running(false, now);
+            state.growth.queue_emptied(now);
         }
         Some(failed)
     }
 
-    /// When the queue has to be looked at though nothing happens, unless that is known already.
-    pub(super) fn next_look(&self, state: &mut State, now: Instant) -> Option<(Instant, Handle)> {
+    /// When to check the queue if nothing happens, unless such a check is scheduled.
+    pub(super) fn next_check(&self, state: &mut PoolState, now: Instant) -> Option<(Instant, Handle)> {
         if state.waiting.is_empty() {
             return None;
         }
         let allowed = self
             .settings
             .stream_wait_timeout
-            .and_then(|limit| state.denial.next(limit));
-        let pause = state.refusals.as_ref().map(Refusals::until);
-        // A pause that is over leaves nothing to wait for but what is under way.
+            .and_then(|limit| state.clock.next_deadline(limit));
+        let pause = state.refusals.as_ref().map(Backoff::until);
+        // After the pause, only open requests can change anything.
         let at = [allowed, pause]
             .into_iter()
             .flatten()
             .filter(|at| *at > now)
             .min()?;
-        if state.look_at.is_some_and(|known| known <= at && known > now) {
+        if state.check_at.is_some_and(|known| known <= at && known > now) {
             return None;
         }
         let runtime = state.runtime.clone()?;
-        state.look_at = Some(at);
+        state.check_at = Some(at);
         Some((at, runtime))
     }
 
-    /// It is time to look at the queue.
-    pub(super) fn look(self: &Arc<Self>, at: Instant) {
+    /// Checks the queue.
+    pub(super) fn check(self: &Arc<Self>, at: Instant) {
         let now = Instant::now();
         let mut state = self.lock();
-        if state.look_at == Some(at) {
-            state.look_at = None;
+        if state.check_at == Some(at) {
+            state.check_at = None;
         }
-        let work = self.settle(&mut state, now);
+        let effects = self.update(&mut state, now);
         drop(state);
-        self.carry_out(work);
+        self.apply(effects);
     }
 }
 

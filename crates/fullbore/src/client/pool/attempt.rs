@@ -1,0 +1,56 @@
+//! Opens one connection in a task of its own: the request that needed it may be canceled, but others need it too.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::builder::Settings;
+use crate::client::connect::Origin;
+use crate::client::connection::SendRequest;
+use crate::error::{Error, ErrorKind};
+use crate::observer::Observer;
+
+/// Starts to connect, and calls `finish` with the result in any case.
+pub(super) fn spawn(
+    runtime: &Handle,
+    settings: Arc<Settings>,
+    origin: Origin<'static>,
+    observer: Arc<dyn Observer>,
+    finish: impl FnOnce(Result<SendRequest, Error>) + Send + 'static,
+) {
+    let mut attempt = Attempt(Some(finish));
+    runtime.spawn(async move {
+        let connected = connect(&settings, &origin, observer).await;
+        // The preface leaves before the first requests, so that its SETTINGS measure the round trip of the path.
+        tokio::task::yield_now().await;
+        attempt.finish(connected);
+    });
+}
+
+/// An attempt in progress. If the runtime drops its task, the attempt has failed.
+struct Attempt<F: FnOnce(Result<SendRequest, Error>)>(Option<F>);
+
+impl<F: FnOnce(Result<SendRequest, Error>)> Attempt<F> {
+    fn finish(&mut self, connected: Result<SendRequest, Error>) {
+        if let Some(finish) = self.0.take() {
+            finish(connected);
+        }
+    }
+}
+
+impl<F: FnOnce(Result<SendRequest, Error>)> Drop for Attempt<F> {
+    fn drop(&mut self) {
+        self.finish(Err(Error::new(ErrorKind::Connect, "the runtime shut down")));
+    }
+}
+
+async fn connect(
+    settings: &Settings,
+    origin: &Origin<'_>,
+    observer: Arc<dyn Observer>,
+) -> Result<SendRequest, Error> {
+    let limit = settings.connect_timeout;
+    let connected = tokio::time::timeout(limit, settings.connector.connect(origin, observer)).await;
+    let text = "name resolution, TCP and TLS took too long";
+    connected.unwrap_or_else(|_| Err(Error::timeout(text, limit)))
+}

@@ -1,0 +1,171 @@
+//! What is known of one connection of a pool without asking its driver.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::growth::{ENOUGH_PROBES, LONG_PATH};
+use crate::error::Error;
+
+/// The streams of a first connection before the peer's SETTINGS arrive: the least that RFC 9113 section 6.5.2
+/// recommends.
+const PRESUMED_STREAMS: u32 = 100;
+
+/// The state of a pooled connection, written by its driver and read by the pool.
+pub(super) struct ConnectionState {
+    max_streams: AtomicU32,
+    /// Whether the peer's SETTINGS have arrived.
+    settled: AtomicBool,
+    /// In nanoseconds; `u64::MAX` before the first measurement.
+    round_trip: AtomicU64,
+    /// The number of PINGs sent to measure it. The last one may be unanswered.
+    probes: AtomicU32,
+    /// When connecting began.
+    begun: Instant,
+    /// Whether the peer has answered a request on it.
+    served: AtomicBool,
+    error: OnceLock<Error>,
+    /// Held until the connection has ended; `Client::shutdown` waits for it.
+    token: Mutex<Option<TaskTrackerToken>>,
+}
+
+impl ConnectionState {
+    /// The only connection of an origin. Its first requests leave before the peer's SETTINGS, which saves a round
+    /// trip. `known` is the limit of an earlier connection.
+    pub(super) fn first(known: Option<u32>) -> Self {
+        Self::new(known.unwrap_or(PRESUMED_STREAMS).min(PRESUMED_STREAMS))
+    }
+
+    /// A further connection. It gets no request before the peer's SETTINGS, since others can carry it.
+    pub(super) fn further() -> Self {
+        Self::new(0)
+    }
+
+    fn new(max_streams: u32) -> Self {
+        ConnectionState {
+            max_streams: AtomicU32::new(max_streams),
+            settled: AtomicBool::new(false),
+            round_trip: AtomicU64::new(u64::MAX),
+            probes: AtomicU32::new(0),
+            begun: Instant::now(),
+            served: AtomicBool::new(false),
+            error: OnceLock::new(),
+            token: Mutex::new(None),
+        }
+    }
+
+    /// The number of concurrent streams that it allows.
+    pub(super) fn max_streams(&self) -> u32 {
+        self.max_streams.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_max_streams(&self, max_streams: u32) {
+        self.max_streams.store(max_streams, Ordering::Release);
+        self.settled.store(true, Ordering::Release);
+    }
+
+    /// Whether the peer's SETTINGS have arrived.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    /// Whether the peer has answered a request on it.
+    pub(super) fn has_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_served(&self) {
+        // Only the first response writes to memory that tasks share.
+        if !self.has_served() {
+            self.served.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// When connecting began.
+    pub(super) fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Keeps the minimum: on a link that our own transfers fill, later measurements are longer.
+    pub(super) fn record_round_trip(&self, minimum: Duration) {
+        let nanos = u64::try_from(minimum.as_nanos()).unwrap_or(u64::MAX);
+        self.round_trip.fetch_min(nanos, Ordering::Relaxed);
+    }
+
+    /// The smallest round trip that was measured.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        match self.round_trip.load(Ordering::Relaxed) {
+            u64::MAX => None,
+            nanos => Some(Duration::from_nanos(nanos)),
+        }
+    }
+
+    /// The number of PINGs sent to measure the round trip. The last one may be unanswered.
+    pub(super) fn probes(&self) -> u32 {
+        self.probes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn record_probe(&self) {
+        self.probes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether another measurement of the round trip could justify further connections.
+    pub(super) fn wants_probe(&self) -> bool {
+        let may_be_long = self.round_trip().is_none_or(|least| least >= LONG_PATH);
+        may_be_long && self.probes() < ENOUGH_PROBES
+    }
+
+    /// Holds the token until the connection has ended.
+    pub(super) fn track(&self, token: TaskTrackerToken) {
+        *self.token() = Some(token);
+        if self.error.get().is_some() {
+            *self.token() = None;
+        }
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<TaskTrackerToken>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection has ended. Only the first error counts.
+    pub(super) fn end(&self, error: &Error) {
+        let _ = self.error.set(error.clone());
+        *self.token() = None;
+    }
+
+    /// Why it ended, if it did before the peer's SETTINGS.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.error.get().filter(|_| !self.is_settled()).cloned()
+    }
+
+    /// Why it ended.
+    pub(super) fn error(&self) -> Error {
+        self.error.get().cloned().unwrap_or_else(Error::connection_gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_connection_is_trusted_with_100_streams_at_most_and_a_further_one_with_none() {
+        let first = |known| ConnectionState::first(known).max_streams();
+        assert_eq!(first(None), 100);
+        assert_eq!([1, 100, 101].map(|known| first(Some(known))), [1, 100, 100]);
+        assert_eq!(ConnectionState::further().max_streams(), 0);
+    }
+
+    #[test]
+    fn the_round_trip_is_the_minimum_of_the_measurements() {
+        let connection = ConnectionState::first(None);
+        assert_eq!((connection.round_trip(), connection.probes()), (None, 0));
+        for (measured, least) in [(30, 30), (20, 20), (25, 20)] {
+            connection.record_round_trip(Duration::from_millis(measured));
+            assert_eq!(connection.round_trip(), Some(Duration::from_millis(least)));
+        }
+    }
+}

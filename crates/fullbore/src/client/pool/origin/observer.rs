@@ -1,0 +1,67 @@
+//! What the driver of a pooled connection reports to the pool of its origin.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::PooledConnection;
+use crate::error::Error;
+use crate::observer::Observer;
+
+impl Observer for PooledConnection {
+    fn settings_received(&self, max_streams: u32) {
+        self.set_max_streams(max_streams);
+        if let Some(pool) = self.pool.upgrade() {
+            pool.settings_received(max_streams);
+        }
+    }
+
+    fn round_trip_measured(&self, minimum: Duration) {
+        self.record_round_trip(minimum);
+    }
+
+    fn wants_round_trip(&self) -> bool {
+        self.wants_probe() && self.requests_wait()
+    }
+
+    fn round_trip_asked(&self) {
+        self.record_probe();
+    }
+
+    fn requests_wait(&self) -> bool {
+        self.pool.upgrade().is_some_and(|pool| pool.has_waiting())
+    }
+
+    fn refused(&self, error: &Error, slot_taken: Option<Instant>) {
+        if let Some(pool) = self.pool.upgrade().filter(|_| error.wants_pause()) {
+            pool.refused(error, slot_taken.unwrap_or(self.begun()));
+        }
+    }
+
+    fn answered(&self) {
+        self.set_served();
+    }
+
+    fn closing(&self) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.closing(self);
+        }
+    }
+
+    fn closed(&self, error: &Error) {
+        self.end(error);
+        if let Some(pool) = self.pool.upgrade() {
+            pool.closed(self, error);
+        }
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.state.failure()
+    }
+
+    fn slot_freed(&self, exchange: Option<Duration>) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.slot_freed(self, exchange);
+        }
+    }
+}
