@@ -3,7 +3,7 @@
 use fullbore_proto::ErrorCode;
 
 use super::crowd::{CROWDS, Counting, Wait, scattered, server};
-use crate::support::frames::{self, ACK, END_HEADERS, END_STREAM, PADDED, PRIORITY};
+use crate::support::frames::{self, ACK, END_HEADERS, END_STREAM, PADDED, WITH_PRIORITY};
 
 /// So many frames of a type: enough to see what each of them costs, and fewer than any limit allows.
 const FRAMES: u32 = 200;
@@ -56,7 +56,7 @@ fn header_blocks_cost_the_same_however_many_streams_are_open() {
     });
     counted("a request of HTTP/2's first priorities", &ALL, |index, _| {
         let block = [&[0, 0, 0, 1, 9][..], &frames::request_block("GET")].concat();
-        frames::headers(next(index), END_HEADERS | END_STREAM | PRIORITY, &block)
+        frames::headers(next(index), END_HEADERS | END_STREAM | WITH_PRIORITY, &block)
     });
     counted("a request in two frames", &ALL, |index, _| {
         let block = frames::request_block("GET");

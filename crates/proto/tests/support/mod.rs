@@ -10,10 +10,10 @@ pub(crate) mod pair;
 pub(crate) mod path;
 pub(crate) mod pattern;
 pub(crate) mod peer;
-pub(crate) mod random;
 pub(crate) mod tap;
 
 use fullbore_proto::{Config, KeepAlive};
+pub(crate) use fullbore_testing::random;
 
 /// Default settings but for what `change` makes of them.
 pub(crate) fn config(change: impl FnOnce(&mut Config)) -> Config {

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use crate::scenario::{Play, Scenario, scenarios, spread};
+use crate::random::scenario::{Play, Scenario, scenarios, spread};
 use crate::support::app::Pace;
 use crate::support::config;
 use crate::support::pair::Pair;

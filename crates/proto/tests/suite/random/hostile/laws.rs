@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::peer::{Change, Habits, Refilling, Wrong};
 use super::run::{Deed, Exchange, Plan, Run};
-use crate::scenario::{configs, spread};
+use crate::random::scenario::{configs, spread};
 use crate::support::app::Pace;
 use crate::support::config;
 

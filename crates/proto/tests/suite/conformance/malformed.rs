@@ -105,7 +105,7 @@ fn requests_have_a_method_a_scheme_and_a_path() {
     malformed_request(&without(":method"));
     malformed_request(&without(":scheme"));
     malformed_request(&without(":path"));
-    malformed_request(&block(&[]));
+    malformed_request(&[]);
     let path = |path: &'static str| {
         let mut fields = pseudo("GET");
         fields[3].1 = path;

@@ -1,9 +1,6 @@
 //! Random schedules of two connections, and octets that are cut short or corrupted: nothing is lost, every run ends, all
 //! credit returns, and nothing panics.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod budget;
 mod damage;
 mod hostile;

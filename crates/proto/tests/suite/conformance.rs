@@ -1,9 +1,6 @@
 //! RFC 9113 sentence by sentence: hand-made frames to a server and to a client, and what they must make of them: an
 //! error of the connection (GOAWAY) or of the stream (RST_STREAM), its code, or nothing.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod compression;
 mod continuation;
 mod deadlines;

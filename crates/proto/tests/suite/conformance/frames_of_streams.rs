@@ -2,7 +2,7 @@
 
 use fullbore_proto::{Config, ErrorCode, Event, ReadState};
 
-use crate::support::frames::{self, END_HEADERS, END_STREAM, PADDED, PRIORITY};
+use crate::support::frames::{self, END_HEADERS, END_STREAM, PADDED, WITH_PRIORITY};
 use crate::support::peer::Faced;
 
 fn server() -> Faced {
@@ -66,7 +66,7 @@ fn padding_and_priority_fields_of_headers_are_dropped() {
     let mut faced = server();
     faced.says(&frames::headers(
         1,
-        END_HEADERS | END_STREAM | PADDED | PRIORITY,
+        END_HEADERS | END_STREAM | PADDED | WITH_PRIORITY,
         &payload,
     ));
     assert!(matches!(faced.events()[..], [Event::Request { .. }]));
@@ -84,7 +84,7 @@ fn padding_longer_than_the_payload_of_headers_is_a_connection_error() {
 
 #[test]
 fn headers_too_short_for_what_its_flags_announce_is_a_frame_size_error() {
-    for (flags, payload) in [(PADDED, &b""[..]), (PRIORITY, b"\0\0\0\x01")] {
+    for (flags, payload) in [(PADDED, &b""[..]), (WITH_PRIORITY, b"\0\0\0\x01")] {
         let mut faced = server();
         faced.says(&frames::headers(1, END_HEADERS | flags, payload));
         faced.ended_with(ErrorCode::FRAME_SIZE_ERROR);
@@ -96,7 +96,11 @@ fn a_stream_that_depends_on_itself_is_a_stream_error() {
     let mut payload = vec![0, 0, 0, 1, 16];
     payload.extend(frames::request_block("GET"));
     let mut faced = server();
-    faced.says(&frames::headers(1, END_HEADERS | END_STREAM | PRIORITY, &payload));
+    faced.says(&frames::headers(
+        1,
+        END_HEADERS | END_STREAM | WITH_PRIORITY,
+        &payload,
+    ));
     faced.reset_with(1, ErrorCode::PROTOCOL_ERROR);
     assert!(faced.events().is_empty());
     let mut faced = uploading();

@@ -1,8 +1,5 @@
 //! The laws of flow control, as exact figures over a simulated path.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod accounted;
 mod adapt;
 mod enough;

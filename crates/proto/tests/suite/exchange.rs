@@ -1,8 +1,5 @@
 //! Requests and responses between two connections: every kind of message, limits on streams, priorities, and the end.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod calls;
 mod heads;
 mod limits;
