@@ -7,9 +7,9 @@ use bytes::Bytes;
 use crate::random::Random;
 
 /// The pattern repeats after this many bytes: a prime, so that no buffer size divides it.
-pub const PERIOD: u64 = 1_048_573;
+pub const PERIOD: u64 = 1_048_583;
 /// The longest slice in one piece.
-pub const PIECE: u64 = 64 << 10;
+pub const PIECE: u64 = 1 << 20;
 
 static TABLE: LazyLock<Bytes> = LazyLock::new(|| {
     let mut bytes = Random::new(0).bytes(PERIOD as usize);

@@ -69,7 +69,7 @@ impl Body for Pieces {
         } else {
             left
         };
-        let piece = pattern::slice(self.position, most);
+        let piece = pattern::slice(self.position, most.min(64 << 10));
         self.position += piece.len() as u64;
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

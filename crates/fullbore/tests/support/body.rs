@@ -1,39 +1,22 @@
 //! Bodies whose every octet is known by where it stands, and their reading.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use fullbore::{BoxError, Error, Incoming};
+use fullbore_testing::pattern::{PIECE, slice};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 
-/// The pattern repeats after this many octets: a prime, so that no buffer's size divides it.
-const PERIOD: u64 = 65_521;
-
-/// The most octets in one chunk.
-const LONGEST: usize = 1 << 20;
-
-fn table() -> &'static Bytes {
-    static TABLE: OnceLock<Bytes> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        let octet = |at: u64| {
-            let at = at % PERIOD;
-            (at ^ (at >> 8).wrapping_mul(37)) as u8
-        };
-        (0..PERIOD + LONGEST as u64).map(octet).collect()
-    })
-}
-
 /// `bytes` octets of the pattern from offset `at`.
 pub(crate) fn pattern(at: u64, bytes: usize) -> Bytes {
-    assert!(bytes <= LONGEST, "no chunk of {bytes} octets");
-    let start = (at % PERIOD) as usize;
-    table().slice(start..start + bytes)
+    assert!(bytes as u64 <= PIECE, "no chunk of {bytes} octets");
+    slice(at, bytes as u64)
 }
 
 /// How many octets bodies have given so far.

@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fullbore_testing::frames;
+use fullbore_testing::peer::Peer;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -13,14 +15,10 @@ use crate::client::connect::{Dial, Dialed};
 
 mod refusals;
 
-#[path = "../../../tests/support/raw.rs"]
-#[allow(dead_code)]
-mod raw;
 #[path = "../../../tests/support/scripted.rs"]
 #[allow(dead_code)]
 mod scripted;
 
-use raw::{Raw, kind};
 use scripted::{End, Script, link};
 
 const MS: Duration = Duration::from_millis(1);
@@ -96,15 +94,15 @@ impl Site {
     /// Answers each request at once, unless answers are held.
     async fn serve(self: Arc<Self>, io: End, streams: u32) {
         self.open.fetch_add(1, Ordering::SeqCst);
-        let mut peer = Raw::server(io, &[(MAX_STREAMS, streams)]).await;
+        let mut peer = Peer::server(io, &[(MAX_STREAMS, streams)]).await;
         while let Some(frame) = peer.next().await {
             match frame.kind {
-                kind::SETTINGS if frame.flags & 1 == 0 => peer.send(kind::SETTINGS, 1, 0, &[]).await,
-                kind::PING if frame.flags & 1 == 0 => {
+                frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+                frames::PING if frame.flags & 1 == 0 => {
                     self.pings.fetch_add(1, Ordering::SeqCst);
-                    peer.send(kind::PING, 1, 0, &frame.payload).await;
+                    peer.send(frames::PING, 1, 0, &frame.payload).await;
                 }
-                kind::HEADERS => {
+                frames::HEADERS => {
                     self.requests.fetch_add(1, Ordering::SeqCst);
                     while self.held.load(Ordering::SeqCst) {
                         self.release.notified().await;
@@ -380,15 +378,17 @@ async fn a_new_connection_that_allows_no_stream_either_does_not_prolong_the_wait
             let (near, far) = link(script, script);
             // Allows no stream, and goes 20 s after it has answered the request that had left before it could say so.
             tokio::spawn(async move {
-                let mut peer = Raw::server(far, &[(MAX_STREAMS, 0)]).await;
+                let mut peer = Peer::server(far, &[(MAX_STREAMS, 0)]).await;
                 while let Some(frame) = peer.next().await {
                     match frame.kind {
-                        kind::SETTINGS if frame.flags & 1 == 0 => peer.send(kind::SETTINGS, 1, 0, &[]).await,
-                        kind::HEADERS => {
+                        frames::SETTINGS if frame.flags & 1 == 0 => {
+                            peer.send(frames::SETTINGS, 1, 0, &[]).await
+                        }
+                        frames::HEADERS => {
                             peer.respond(frame.stream, true, &[]).await;
                             sleep(MS * 20_000).await;
                             // NO_ERROR, and stream 1 as the last.
-                            return peer.send(kind::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]).await;
+                            return peer.send(frames::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]).await;
                         }
                         _ => {}
                     }

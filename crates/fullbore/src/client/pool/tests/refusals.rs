@@ -36,10 +36,10 @@ const REFUSES: Conduct = Conduct {
     ends_after: None,
 };
 
-async fn allow(peer: &mut Raw<End>, streams: u32) {
+async fn allow(peer: &mut Peer<End>, streams: u32) {
     let mut setting = MAX_STREAMS.to_be_bytes().to_vec();
     setting.extend(streams.to_be_bytes());
-    peer.send(kind::SETTINGS, 0, 0, &setting).await;
+    peer.send(frames::SETTINGS, 0, 0, &setting).await;
 }
 
 /// A time, if there is one.
@@ -53,7 +53,7 @@ async fn at(time: Option<Instant>) {
 async fn serve(site: Arc<Site>, io: End, conduct: Conduct) {
     let ends = conduct.ends_after.map(|after| Instant::now() + after);
     let mut allows = None;
-    let mut peer = Raw::server(io, &[(MAX_STREAMS, conduct.streams)]).await;
+    let mut peer = Peer::server(io, &[(MAX_STREAMS, conduct.streams)]).await;
     loop {
         let frame = tokio::select! {
             frame = peer.next() => frame,
@@ -66,16 +66,16 @@ async fn serve(site: Arc<Site>, io: End, conduct: Conduct) {
         };
         let Some(frame) = frame else { return };
         match frame.kind {
-            kind::SETTINGS if frame.flags & 1 == 0 => peer.send(kind::SETTINGS, 1, 0, &[]).await,
-            kind::PING if frame.flags & 1 == 0 => peer.send(kind::PING, 1, 0, &frame.payload).await,
-            kind::HEADERS => {
+            frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+            frames::PING if frame.flags & 1 == 0 => peer.send(frames::PING, 1, 0, &frame.payload).await,
+            frames::HEADERS => {
                 site.requests.fetch_add(1, Ordering::SeqCst);
                 allow(&mut peer, 0).await;
                 allows = conduct.allows_after.map(|after| Instant::now() + after);
                 match conduct.refuses {
                     true => {
                         let code = REFUSED_STREAM.to_be_bytes();
-                        peer.send(kind::RST_STREAM, 0, frame.stream, &code).await;
+                        peer.send(frames::RST_STREAM, 0, frame.stream, &code).await;
                     }
                     false => peer.respond(frame.stream, true, &[]).await,
                 }
@@ -87,14 +87,14 @@ async fn serve(site: Arc<Site>, io: End, conduct: Conduct) {
 
 /// Ends each connection by a GOAWAY at its first request, none of which is processed.
 async fn go_away(site: Arc<Site>, io: End) {
-    let mut peer = Raw::server(io, &[(MAX_STREAMS, 100)]).await;
+    let mut peer = Peer::server(io, &[(MAX_STREAMS, 100)]).await;
     while let Some(frame) = peer.next().await {
         match frame.kind {
-            kind::SETTINGS if frame.flags & 1 == 0 => peer.send(kind::SETTINGS, 1, 0, &[]).await,
-            kind::HEADERS => {
+            frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+            frames::HEADERS => {
                 site.requests.fetch_add(1, Ordering::SeqCst);
                 let code = ErrorCode::ENHANCE_YOUR_CALM.0.to_be_bytes();
-                peer.send(kind::GOAWAY, 0, 0, &[[0; 4], code].concat()).await;
+                peer.send(frames::GOAWAY, 0, 0, &[[0; 4], code].concat()).await;
             }
             _ => {}
         }

@@ -1,0 +1,23 @@
+//! The behaviour of the library, in one program because one is linked faster than sixteen. What needs a process of its own
+//! stands beside it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod attacks;
+mod axum;
+mod backpressure;
+mod cancel;
+mod clock;
+mod crowded;
+mod errors;
+mod exchange;
+mod faults;
+mod files;
+mod half_close;
+mod liveness;
+mod local;
+mod pool;
+mod refusals;
+mod shutdown;
+mod writes;
