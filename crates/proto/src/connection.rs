@@ -5,12 +5,11 @@
 //! the socket, the application, or [`Connection::next_deadline`].
 //!
 //! The state is in parts, each a module with private fields: `reader` and `writer` (frames in and out), `streams`,
-//! `flow_control`, `settings`, `ping`, `shutdown`, `guards`, `deadlines` and `ledgers`. No part knows of the connection, and
-//! none imports another in a circle. The other modules are the methods of [`Connection`], which lead the parts: on the way in
-//! `receive` (octets to frames), `headers`, `data` and `control`; on the way out `send`, `launch` and `transmit`; for what the
-//! owner reads `read`; and `close`, `end`, `timeouts`, `memory`, `account` and `report`.
+//! `flow_control`, `settings`, `ping`, `shutdown`, `guards`, `deadlines` and `ledgers`. No part knows the connection. The other
+//! modules are methods of [`Connection`]: on the way in `receive` (octets to frames), `headers`, `data` and `control`; on the
+//! way out `send` and `transmit`; `read` for what the owner reads; and `close`, `end`, `timeouts`, `memory`, `stalls` and
+//! `report`. `.ci/run house` checks that no modules import each other in a circle.
 
-mod account;
 mod close;
 mod control;
 mod data;
@@ -19,8 +18,6 @@ mod end;
 mod flow_control;
 mod guards;
 mod headers;
-mod judge;
-mod launch;
 mod ledgers;
 mod memory;
 mod overhead;
@@ -32,6 +29,7 @@ mod report;
 mod send;
 mod settings;
 mod shutdown;
+mod stalls;
 mod streams;
 mod timeouts;
 mod transmit;
@@ -119,7 +117,7 @@ impl Connection {
         let settings = Settings::ours(role, &connection.config, stream_window);
         connection.writer.preface(role, &settings);
         connection.refill_connection();
-        connection.watch_beginning();
+        connection.schedule_checks();
         connection
     }
 
@@ -150,24 +148,20 @@ impl Connection {
 
     /// To be called when [`Self::next_deadline`] has come.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.see(now);
+        self.advance_time(now);
         if self.shutdown.has_failed() {
             return;
         }
-        self.cover_again();
+        self.renew_overhead_lease();
         self.release_held_frames();
         self.reset_early_answered();
         self.shutdown_timeout();
         self.preface_timeout();
-        self.watch_deadlines();
+        self.check_deadlines();
     }
 
-    /// Takes note of the time before a call that depends on it.
+    /// Updates the time before a call that depends on it and takes none.
     pub fn advance_time(&mut self, now: Time) {
-        self.see(now);
-    }
-
-    fn see(&mut self, now: Time) {
         self.now = self.now.max(now);
         if !self.streams.is_empty() {
             self.deadlines.note_use(self.now);

@@ -4,4 +4,4 @@ mod happened;
 mod queue;
 
 pub use self::happened::{Event, ReadState};
-pub(crate) use self::queue::{Events, Place};
+pub(crate) use self::queue::{EventId, Events};

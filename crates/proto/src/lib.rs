@@ -69,6 +69,7 @@ pub mod hpack;
 #[allow(dead_code, unreachable_pub, unused_imports)]
 mod hpack;
 mod id;
+mod invariant;
 mod message;
 mod payload;
 mod priority;

@@ -8,6 +8,7 @@ mod ranked;
 use core::num::NonZeroU64;
 
 use crate::id::Key;
+use crate::invariant::infallible;
 use crate::priority::Priority;
 
 pub(crate) use self::ranked::Ranked;
@@ -116,7 +117,7 @@ impl Schedule {
     /// Takes a stream out, wherever it stands.
     pub(crate) fn remove(&mut self, turn: Turn, priority: Priority) {
         let (index, in_turn) = self.place(priority);
-        let Some(level) = self.levels.get_mut(index) else {
+        let Some(level) = infallible(self.levels.get_mut(index), "a stream with a turn has a level") else {
             return;
         };
         let streams = match in_turn {

@@ -7,24 +7,24 @@ mod state;
 
 pub(crate) use self::receive_queue::ReceiveQueue;
 pub(crate) use self::send_queue::SendQueue;
-pub(crate) use self::state::{Cause, Phase, State};
+pub(crate) use self::state::{Cause, Phase, StreamState};
 
 use http::HeaderMap;
 
-use crate::event::Place;
+use crate::event::EventId;
 use crate::flow::{Ledger, Pace, ReceiveWindow, SendCredit, SendingLedger};
 use crate::id::StreamId;
 use crate::priority::Priority;
 use crate::schedule::Turn;
-use crate::time::{Mark, Time};
+use crate::time::{ProgressMark, Time};
 
 /// A stream of the connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
     /// Its place among the streams of the store, which keeps it.
-    pub(crate) place: u32,
-    pub(crate) state: State,
+    pub(crate) index: u32,
+    pub(crate) state: StreamState,
     /// Whether the owner above has let go of it. A stream lives until it is closed and released.
     pub(crate) released: bool,
     pub(crate) receive: ReceiveHalf,
@@ -33,7 +33,7 @@ pub(crate) struct Stream {
     /// How much memory its field sections take beyond what is free, in octets.
     pub(crate) header_memory: usize,
     /// Where the event that tells of its request stands, of a server's.
-    pub(crate) request_event: Option<Place>,
+    pub(crate) request_event: Option<EventId>,
 }
 
 /// The receiving half.
@@ -43,7 +43,7 @@ pub(crate) struct ReceiveHalf {
     /// How fast it is used up.
     pub(crate) pace: Pace,
     /// What had come when it was looked at last.
-    pub(crate) mark: Mark,
+    pub(crate) mark: ProgressMark,
     pub(crate) queue: ReceiveQueue,
     pub(crate) phase: Phase,
     /// What `content-length` promised and has not come yet.
@@ -52,7 +52,7 @@ pub(crate) struct ReceiveHalf {
     /// Nobody reads any more: what comes is credited and dropped.
     pub(crate) discard: bool,
     /// How much more is dropped before the stream is reset, the response being whole.
-    pub(crate) patience: Option<u64>,
+    pub(crate) early_bytes_left: Option<u64>,
     /// An event that says there is something to read is under way.
     pub(crate) announced: bool,
     /// Where it stands with the list of windows to refill.
@@ -80,7 +80,7 @@ pub(crate) enum RefillListing {
 pub(crate) struct SendHalf {
     pub(crate) credit: SendCredit,
     /// What had left when it was looked at last.
-    pub(crate) mark: Mark,
+    pub(crate) mark: ProgressMark,
     pub(crate) queue: SendQueue,
     pub(crate) phase: Phase,
     /// The request of a stream that waits for the peer to allow it.
@@ -103,26 +103,26 @@ pub(crate) struct SendHalf {
 impl Stream {
     pub(crate) fn new(
         id: StreamId,
-        state: State,
+        state: StreamState,
         receive: ReceiveWindow,
         send: SendCredit,
         now: Time,
     ) -> Self {
         Stream {
             id,
-            place: 0,
+            index: 0,
             state,
             released: false,
             receive: ReceiveHalf {
                 window: receive,
                 pace: Pace::default(),
-                mark: Mark::new(now),
+                mark: ProgressMark::new(now),
                 queue: ReceiveQueue::default(),
                 phase: Phase::Headers,
                 expected: None,
                 trailers: None,
                 discard: false,
-                patience: None,
+                early_bytes_left: None,
                 announced: false,
                 refill: RefillListing::None,
                 bodiless: false,
@@ -131,7 +131,7 @@ impl Stream {
             },
             send: SendHalf {
                 credit: send,
-                mark: Mark::new(now),
+                mark: ProgressMark::new(now),
                 queue: SendQueue::default(),
                 phase: Phase::Headers,
                 waiting: None,

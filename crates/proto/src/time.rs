@@ -53,21 +53,21 @@ impl core::ops::Add<Duration> for Time {
 
 /// A counter as it was, and since when it has not moved enough.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct ProgressMark {
     count: u64,
     since: Time,
 }
 
-impl Mark {
+impl ProgressMark {
     pub(crate) fn new(now: Time) -> Self {
-        Mark { count: 0, since: now }
+        ProgressMark { count: 0, since: now }
     }
 
     /// Looks at the counter: since when it has been waited for in vain. Nothing is waited for, or there is progress of
     /// `least`: since now.
-    pub(crate) fn look(&mut self, waits: bool, count: u64, least: u64, now: Time) -> Time {
+    pub(crate) fn waiting_since(&mut self, waits: bool, count: u64, least: u64, now: Time) -> Time {
         if !waits || count >= self.count.saturating_add(least) {
-            *self = Mark { count, since: now };
+            *self = ProgressMark { count, since: now };
         }
         self.since
     }

@@ -10,11 +10,11 @@ use crate::error::{ErrorCode, Side, StreamError, StreamErrorKind, UsageError};
 use crate::event::{Event, Events};
 use crate::id::{Key, StreamId};
 use crate::role::Role;
-use crate::stream::{Phase, State, Stream};
+use crate::stream::{Phase, Stream, StreamState};
 use crate::time::Time;
 
 /// What follows when an owner lets go of a stream that is not closed.
-enum LettingGo {
+enum AfterDiscard {
     /// The stream ends by itself.
     Nothing,
     /// The rest of the request is accepted for a while.
@@ -33,10 +33,10 @@ impl Connection {
         };
         self.flow.consume(stream.discard());
         let then = after_discard(&stream, self.role);
-        if let LettingGo::Tolerate = then {
+        if let AfterDiscard::Tolerate = then {
             stream.tolerate_rest(&self.config, self.now);
         }
-        self.let_go(id, then);
+        self.follow_discard(id, then);
     }
 
     /// Lets go of a stream: it is forgotten as soon as it is closed. What was queued and finished still leaves; a
@@ -48,29 +48,29 @@ impl Connection {
         // From here on it is forgotten as soon as it is closed, and its owner hears of it no more.
         stream.released = true;
         self.flow.consume(stream.discard());
-        if let State::Closed(cause) = stream.state {
+        if let StreamState::Closed(cause) = stream.state {
             let key = stream.key();
             self.streams.forget(key, cause);
-            return self.rest();
+            return self.return_unused_leases();
         }
         let mut then = after_discard(&stream, self.role);
-        if let LettingGo::Tolerate = then {
+        if let AfterDiscard::Tolerate = then {
             stream.tolerate_rest(&self.config, self.now);
-        } else if matches!(then, LettingGo::Nothing) && stream.send.phase != Phase::Done {
+        } else if matches!(then, AfterDiscard::Nothing) && stream.send.phase != Phase::Done {
             let code = match self.role {
                 Role::Client => ErrorCode::CANCEL,
                 Role::Server => ErrorCode::INTERNAL_ERROR,
             };
-            then = LettingGo::Reset(code);
+            then = AfterDiscard::Reset(code);
         }
-        self.let_go(id, then);
+        self.follow_discard(id, then);
     }
 
-    fn let_go(&mut self, id: StreamId, then: LettingGo) {
+    fn follow_discard(&mut self, id: StreamId, then: AfterDiscard) {
         match then {
-            LettingGo::Nothing => {}
-            LettingGo::Tolerate => self.reset_early_answered(),
-            LettingGo::Reset(code) => {
+            AfterDiscard::Nothing => {}
+            AfterDiscard::Tolerate => self.reset_early_answered(),
+            AfterDiscard::Reset(code) => {
                 self.reset_with(StreamError::local(id, code, StreamErrorKind::Canceled))
             }
         }
@@ -151,7 +151,7 @@ impl Connection {
 
     fn after_reset(&mut self, reset: Reset, error: StreamError) {
         match self.streams.finish_reset(reset, &error) {
-            true => self.rest(),
+            true => self.return_unused_leases(),
             false => {
                 self.events.push(Event::Reset(error));
             }
@@ -172,7 +172,7 @@ impl Connection {
     fn after_finish(&mut self, key: Key, released: bool) {
         self.streams.finish(key, released);
         if released {
-            self.rest();
+            self.return_unused_leases();
         }
         if self.role == Role::Client {
             self.open_waiting();
@@ -194,14 +194,14 @@ impl Connection {
 }
 
 /// What follows when nobody reads a stream any more.
-fn after_discard(stream: &Stream, role: Role) -> LettingGo {
+fn after_discard(stream: &Stream, role: Role) -> AfterDiscard {
     if !stream.state.can_receive() && !stream.is_waiting() {
-        return LettingGo::Nothing;
+        return AfterDiscard::Nothing;
     }
     match role {
-        Role::Client => LettingGo::Reset(ErrorCode::CANCEL),
-        Role::Server if stream.send.ended => LettingGo::Tolerate,
-        Role::Server => LettingGo::Nothing,
+        Role::Client => AfterDiscard::Reset(ErrorCode::CANCEL),
+        Role::Server if stream.send.ended => AfterDiscard::Tolerate,
+        Role::Server => AfterDiscard::Nothing,
     }
 }
 
@@ -231,7 +231,7 @@ fn close(
     }
     // The peer gave up a request of which the owner has not heard, and will not hear.
     let event = stream.request_event.filter(|_| error.by == Side::Peer);
-    let withdrawn = event.is_some_and(|place| events.withdraw(place));
+    let withdrawn = event.is_some_and(|id| events.withdraw(id));
     if withdrawn {
         flow.consume(stream.discard());
     }

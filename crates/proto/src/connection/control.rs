@@ -10,6 +10,7 @@ use crate::error::{ConnectionError, ErrorCode, Fault, StreamError, StreamErrorKi
 use crate::event::Event;
 use crate::frame::{GoAway, Ping, PriorityUpdate, ResetStream, Settings, WindowUpdate};
 use crate::id::StreamId;
+use crate::invariant::infallible;
 use crate::priority::Priority;
 use crate::role::Role;
 
@@ -37,7 +38,7 @@ impl Connection {
 
     fn on_settings_ack(&mut self) -> Result<(), ConnectionError> {
         self.settings.acknowledge()?;
-        self.watch_beginning();
+        self.schedule_checks();
         self.reader.allow_table(self.config.header_table_size);
         self.pings.sample(self.settings.sent(), self.now);
         Ok(())
@@ -46,10 +47,10 @@ impl Connection {
     /// Changes the send window of every stream (section 6.9.2).
     fn change_initial_window(&mut self, change: WindowChange) -> Result<(), ConnectionError> {
         self.charge_walk()?;
-        for place in 0..self.streams.len() {
-            // None is removed meanwhile, so that each place has a stream.
-            let Some(mut stream) = self.streams.at(place) else {
-                continue;
+        for index in 0..self.streams.len() {
+            let found = self.streams.at(index);
+            let Some(mut stream) = infallible(found, "no stream is removed in this loop") else {
+                break;
             };
             if stream.state.is_closed() {
                 continue;

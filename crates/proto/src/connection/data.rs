@@ -7,12 +7,12 @@ use bytes::{Buf, Bytes};
 use super::Connection;
 use super::flow_control::FlowControl;
 use super::reader::DataFrame;
-use super::streams::{AfterEnd, Entry, Past};
+use super::streams::{AfterEnd, ClosedBy, Entry};
 use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError};
 use crate::event::Events;
 use crate::frame::{Flags, FrameHeader};
 use crate::id::{Key, StreamId};
-use crate::stream::{Cause, Phase, State};
+use crate::stream::{Cause, Phase, StreamState};
 use crate::time::Time;
 
 impl Connection {
@@ -39,7 +39,7 @@ impl Connection {
             )
             .on(stream));
         }
-        self.account_receiving();
+        self.update_receiving_ledger();
         let end_stream = header.flags.has(Flags::END_STREAM);
         if length == framing && !end_stream {
             self.guards.empty_data(self.now)?;
@@ -48,7 +48,7 @@ impl Connection {
         let key = match self.admit_data(stream, header.length, payload, framing) {
             Ok(key) => key,
             Err(error) => {
-                self.absorb(Err(error))?;
+                self.handle_result(Err(error))?;
                 None
             }
         };
@@ -73,21 +73,21 @@ impl Connection {
     ) -> Result<Option<Key>, Fault> {
         let grace = self.settings.window_grace(self.streams.initial_window());
         let Some(mut stream) = self.streams.by_id(id) else {
-            return match self.streams.past(id) {
-                Past::Reset(Side::Local) | Past::Forgotten => Ok(None),
-                Past::Reset(Side::Peer) => {
+            return match self.streams.closed_by(id) {
+                ClosedBy::Reset(Side::Local) | ClosedBy::Unknown => Ok(None),
+                ClosedBy::Reset(Side::Peer) => {
                     let detail = "DATA on a stream that the peer had reset";
                     Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into())
                 }
-                Past::Finished | Past::Skipped => Err(data_on_closed(id).into()),
+                ClosedBy::EndStream | ClosedBy::LaterStream => Err(data_on_closed(id).into()),
             };
         };
         match stream.state {
-            State::Open | State::HalfClosedLocal => {}
-            State::Closed(Cause::Reset { by: Side::Local, .. }) => return Ok(None),
-            State::Closed(Cause::Finished) => return Err(data_on_closed(id).into()),
-            State::Waiting => return Err(data_on_idle(id).into()),
-            State::HalfClosedRemote | State::Closed(_) => {
+            StreamState::Open | StreamState::HalfClosedLocal => {}
+            StreamState::Closed(Cause::Reset { by: Side::Local, .. }) => return Ok(None),
+            StreamState::Closed(Cause::Finished) => return Err(data_on_closed(id).into()),
+            StreamState::Waiting => return Err(data_on_idle(id).into()),
+            StreamState::HalfClosedRemote | StreamState::Closed(_) => {
                 let detail = "DATA after END_STREAM";
                 return Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into());
             }
@@ -164,7 +164,7 @@ impl Connection {
                 self.follow_up(after);
                 Ok(())
             }
-            Err(fault) => self.absorb(Err(fault)),
+            Err(fault) => self.handle_result(Err(fault)),
         }
     }
 }
@@ -193,10 +193,10 @@ fn check_framing(
 fn drop_data(stream: &mut Entry<'_>, bytes: u64) -> bool {
     stream.receive.window.consume(bytes);
     stream.list_refill();
-    match &mut stream.receive.patience {
-        Some(patience) => match patience.checked_sub(bytes) {
+    match &mut stream.receive.early_bytes_left {
+        Some(early_bytes_left) => match early_bytes_left.checked_sub(bytes) {
             Some(left) => {
-                *patience = left;
+                *early_bytes_left = left;
                 false
             }
             None => true,

@@ -1,11 +1,11 @@
 //! What the limits on time have to know, and when to look at them next.
 //!
-//! Nothing here is kept up to date while data flows. One coarse time, `watch`, says when to look. Between two looks it only
+//! Nothing here is kept up to date while data flows. One coarse time, `next_check`, says when to look. Between two looks it only
 //! moves nearer, so that the owner's timer is seldom set anew.
 
 use core::time::Duration;
 
-use crate::time::{Mark, Time};
+use crate::time::{ProgressMark, Time};
 
 /// What counts as progress of what the peer has to take, in bytes: a window opened octet by octet is none.
 pub(super) const LEAST_PROGRESS: u64 = 1_024;
@@ -14,7 +14,7 @@ pub(super) const LEAST_PROGRESS: u64 = 1_024;
 #[derive(Debug)]
 pub(super) struct Deadlines {
     /// When to look next.
-    watch: Option<Time>,
+    next_check: Option<Time>,
     /// Since when a frame other than DATA, or a header block, has been arriving.
     arriving: Option<Time>,
     /// When the connection had a stream last.
@@ -22,7 +22,7 @@ pub(super) struct Deadlines {
     /// Since when requests wait although no stream is open: the peer allows none.
     denied: Option<Time>,
     /// How many octets the transport had taken when that last was progress.
-    taken: Mark,
+    taken: ProgressMark,
     /// How many octets of the last write the transport has not taken.
     unsent: u64,
 }
@@ -30,33 +30,33 @@ pub(super) struct Deadlines {
 impl Deadlines {
     pub(super) fn new(now: Time) -> Self {
         Deadlines {
-            watch: None,
+            next_check: None,
             arriving: None,
             busy: now,
             denied: None,
-            taken: Mark::new(now),
+            taken: ProgressMark::new(now),
             unsent: 0,
         }
     }
 
     /// When to look next.
     pub(super) fn next(&self) -> Option<Time> {
-        self.watch
+        self.next_check
     }
 
     /// Whether it is time to look.
     pub(super) fn is_due(&self, now: Time) -> bool {
-        self.watch.is_some_and(|watch| watch <= now)
+        self.next_check.is_some_and(|check| check <= now)
     }
 
     /// Looks at `at`, or before.
-    pub(super) fn look_at(&mut self, at: Time) {
-        self.watch = Some(self.watch.map_or(at, |watch| watch.min(at)));
+    pub(super) fn check_by(&mut self, at: Time) {
+        self.next_check = Some(self.next_check.map_or(at, |check| check.min(at)));
     }
 
     /// Looks at `at`, and not before.
-    pub(super) fn look_next(&mut self, at: Option<Time>) {
-        self.watch = at;
+    pub(super) fn set_next_check(&mut self, at: Option<Time>) {
+        self.next_check = at;
     }
 
     /// A frame or a header block is whole.
@@ -69,7 +69,7 @@ impl Deadlines {
     pub(super) fn frame_continues(&mut self, limit: Duration, now: Time) {
         if self.arriving.is_none() {
             self.arriving = Some(now);
-            self.look_at(now + limit);
+            self.check_by(now + limit);
         }
     }
 
@@ -115,6 +115,6 @@ impl Deadlines {
 
     /// Since when the peer has taken too little of what waits for it, if anything does: `taken` octets so far.
     pub(super) fn stuck_since(&mut self, waits: bool, taken: u64, now: Time) -> Time {
-        self.taken.look(waits, taken, LEAST_PROGRESS, now)
+        self.taken.waiting_since(waits, taken, LEAST_PROGRESS, now)
     }
 }

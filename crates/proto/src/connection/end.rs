@@ -11,7 +11,7 @@ impl Connection {
     /// or after [`crate::Config::shutdown_grace`], names the last stream that it will see to; a client opens no more
     /// streams. What is under way goes on; [`Connection::is_drained`] says when it is over.
     pub fn shutdown(&mut self, now: Time) {
-        self.see(now);
+        self.advance_time(now);
         if self.shutdown.has_begun() || self.shutdown.has_failed() {
             return;
         }
@@ -29,7 +29,7 @@ impl Connection {
     /// whole are seen to, and [`Connection::is_drained`] says when all has been answered; those that are not whole end
     /// with an error. Whether there were any.
     pub fn end_of_transport(&mut self, now: Time) -> bool {
-        self.see(now);
+        self.advance_time(now);
         if self.shutdown.has_failed() || self.shutdown.is_half_closed() {
             return false;
         }
@@ -44,13 +44,13 @@ impl Connection {
             self.finalize_shutdown();
         }
         self.shutdown.restart(self.now);
-        self.watch_half_closed();
+        self.schedule_half_close_check();
         cut_short
     }
 
     /// Ends the connection at once with `code`, for a reason of the owner's.
     pub fn abort(&mut self, code: ErrorCode, reason: &'static str, now: Time) {
-        self.see(now);
+        self.advance_time(now);
         self.fail(ConnectionError::aborted(code, reason));
     }
 
@@ -72,7 +72,7 @@ impl Connection {
         let last_stream = self.streams.highest_peer_stream();
         self.writer.go_away(last_stream, ErrorCode::NO_ERROR, b"");
         self.shutdown.finish(last_stream, self.now);
-        self.watch_drain();
+        self.schedule_drain_check();
     }
 
     /// The end by an error: GOAWAY tells the peer why, and everything that was held is dropped.

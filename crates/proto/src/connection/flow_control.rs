@@ -24,7 +24,7 @@ pub(super) struct FlowControl {
     lease: Lease,
     overhead: Overhead,
     /// Bytes that the owner has read and not released.
-    lent: u64,
+    unreleased: u64,
     refills: u64,
     send_credit: SendCredit,
     /// Since when the send window holds back a frame that it would cut tiny (law 6).
@@ -45,7 +45,7 @@ impl FlowControl {
             pace: Pace::default(),
             lease,
             overhead: Overhead::new(config),
-            lent: 0,
+            unreleased: 0,
             refills: 0,
             send_credit: SendCredit::new(DEFAULT_WINDOW.bytes()),
             held_since: None,
@@ -71,20 +71,20 @@ impl FlowControl {
 
     /// The owner has read so many bytes.
     #[inline]
-    pub(super) fn lend(&mut self, bytes: u64) {
-        self.lent += bytes;
+    pub(super) fn note_read(&mut self, bytes: u64) {
+        self.unreleased += bytes;
     }
 
     /// The owner releases so many bytes; never more than it has read.
-    pub(super) fn give_back(&mut self, bytes: u64) {
-        let bytes = bytes.min(self.lent);
-        self.lent -= bytes;
+    pub(super) fn release(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.unreleased);
+        self.unreleased -= bytes;
         self.receive_window.consume(bytes);
     }
 
     /// Bytes that the owner has read and not released.
-    pub(super) fn lent(&self) -> u64 {
-        self.lent
+    pub(super) fn unreleased(&self) -> u64 {
+        self.unreleased
     }
 
     /// Whether the receive window is to be refilled: also when the readers of some streams hold so much of it that the rest
@@ -120,9 +120,9 @@ impl FlowControl {
     /// may have been judged, so that the round trip is of use.
     pub(super) fn tune(&mut self, config: &Config, now: Time, round_trip: Option<Duration>) -> bool {
         if !config.adaptive {
-            let keen = self.is_outgrown(now, round_trip);
-            let keen = keen.unwrap_or(self.receive_window.is_keen());
-            self.receive_window.set_keen(keen);
+            let limiting = self.is_outgrown(now, round_trip);
+            let limiting = limiting.unwrap_or(self.receive_window.is_limiting());
+            self.receive_window.set_limiting(limiting);
             return false;
         }
         let window = &mut self.receive_window;
@@ -179,7 +179,7 @@ impl FlowControl {
 
     /// A connection without streams gives back what it leased for them, if it opened without a lease. What the peer may
     /// still send is dropped as it comes, and costs nothing.
-    pub(super) fn rest(&mut self, config: &Config) {
+    pub(super) fn return_idle_lease(&mut self, config: &Config) {
         let unread = self.receive_window.unconsumed();
         let smallest = self.receive_window.size() <= DEFAULT_WINDOW;
         if config.adaptive && smallest && unread == 0 {
@@ -240,7 +240,7 @@ impl FlowControl {
     /// The connection has failed, and holds nothing any more.
     pub(super) fn return_leases(&mut self) {
         self.lease.shrink_to(0);
-        self.overhead.cover(0);
+        self.overhead.lease_for(0);
         self.held_since = None;
     }
 

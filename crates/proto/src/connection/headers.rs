@@ -5,16 +5,17 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use super::Connection;
 use super::data::end_receiving;
 use super::reader::BlockHeader;
-use super::streams::Past;
+use super::streams::ClosedBy;
 use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError};
 use crate::event::Event;
 use crate::frame::{Continuation, Headers};
 use crate::id::{Key, StreamId};
+use crate::invariant::infallible;
 use crate::message::{self, Malformed};
 use crate::priority::Priority;
 use crate::role::Role;
-use crate::stream::{Cause, Phase, State};
-use crate::time::Mark;
+use crate::stream::{Cause, Phase, StreamState};
+use crate::time::ProgressMark;
 
 /// What a field takes of memory beside its size by RFC 9113 section 6.5.2, in octets: a map's entry takes about that.
 const FIELD_COST: usize = 64;
@@ -40,43 +41,44 @@ impl Connection {
         }
     }
 
-    /// A whole header block, whose fields the reader has.
+    /// A complete header block, whose fields the reader has.
     fn on_block(&mut self, block: BlockHeader) -> Result<(), Fault> {
+        if self.reader.section().over_limit() {
+            self.charge_excess()?;
+        }
+        let is_new = self.role == Role::Server && block.stream.value() > self.streams.highest_peer_stream();
+        match is_new {
+            true => self.on_new_stream(block),
+            false => self.on_known_stream(block),
+        }
+    }
+
+    /// A header block on a stream that is not stored: idle, or closed.
+    fn on_unstored_stream(&mut self, id: StreamId) -> Result<(), Fault> {
+        if self.streams.is_unopened(id) {
+            return Err(headers_on_idle(id).into());
+        }
+        match self.streams.closed_by(id) {
+            ClosedBy::Reset(Side::Local) | ClosedBy::Unknown => Ok(self.guards.refused_block(self.now)?),
+            ClosedBy::Reset(Side::Peer) => {
+                let detail = "HEADERS on a stream that the peer had reset";
+                Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into())
+            }
+            ClosedBy::LaterStream => {
+                let error = "HEADERS on a stream below one that the client opened before";
+                Err(ConnectionError::protocol(error).on(id).into())
+            }
+            ClosedBy::EndStream => Err(headers_on_closed(id).into()),
+        }
+    }
+
+    /// A request opens a stream (RFC 9113 section 5.1.1).
+    fn on_new_stream(&mut self, block: BlockHeader) -> Result<(), Fault> {
         let BlockHeader {
             stream: id,
             end_stream,
             on_itself,
         } = block;
-        if self.reader.section().over_limit() {
-            self.charge_excess()?;
-        }
-        let known = self.streams.find(id);
-        if known.is_none() && self.role == Role::Server && id.value() > self.streams.highest_peer_stream() {
-            return self.on_new_stream(id, end_stream, on_itself);
-        }
-        if on_itself && known.is_some() {
-            return Err(StreamError::protocol(id, "a stream depends on itself").into());
-        }
-        match known {
-            Some(key) => self.on_known_stream(key, end_stream),
-            None if self.streams.is_unopened(id) => Err(headers_on_idle(id).into()),
-            None => match self.streams.past(id) {
-                Past::Reset(Side::Local) | Past::Forgotten => Ok(self.guards.refused_block(self.now)?),
-                Past::Reset(Side::Peer) => {
-                    let detail = "HEADERS on a stream that the peer had reset";
-                    Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into())
-                }
-                Past::Skipped => {
-                    let error = "HEADERS on a stream below one that the client opened before";
-                    Err(ConnectionError::protocol(error).on(id).into())
-                }
-                Past::Finished => Err(headers_on_closed(id).into()),
-            },
-        }
-    }
-
-    /// A request opens a stream (RFC 9113 section 5.1.1).
-    fn on_new_stream(&mut self, id: StreamId, end_stream: bool, on_itself: bool) -> Result<(), Fault> {
         if !id.is_client_initiated() {
             let error = "a client opened a stream with an even identifier";
             return Err(ConnectionError::protocol(error).on(id).into());
@@ -129,7 +131,7 @@ impl Connection {
         if !end_stream && !self.flow.can_hold_a_body() {
             return refused("the memory budget has no room for a body");
         }
-        let mut stream = self.new_stream(id, State::Open);
+        let mut stream = self.new_stream(id, StreamState::Open);
         stream.receive.phase = Phase::Body;
         stream.receive.expected = expected;
         stream.receive.tunnel = is_connect;
@@ -149,14 +151,15 @@ impl Connection {
             request,
             end: end_stream,
         }));
-        self.insert_stream(stream);
+        self.note_new_stream();
+        self.streams.insert(stream);
         Ok(())
     }
 
     /// A field section over the limit: the client is told by 431 (RFC 6585 section 5), and no handler sees it.
     fn answer_431(&mut self, id: StreamId, end_stream: bool) -> Result<(), Fault> {
         self.guards.oversized_section(self.now)?;
-        let mut stream = self.new_stream(id, State::Open);
+        let mut stream = self.new_stream(id, StreamState::Open);
         stream.released = true;
         stream.receive.discard = true;
         stream.receive.phase = Phase::Body;
@@ -185,24 +188,26 @@ impl Connection {
     }
 
     /// A response, or trailers.
-    fn on_known_stream(&mut self, key: Key, end_stream: bool) -> Result<(), Fault> {
+    fn on_known_stream(&mut self, block: BlockHeader) -> Result<(), Fault> {
+        let (id, end_stream) = (block.stream, block.end_stream);
         let over_limit = self.reader.section().over_limit();
         let memory = self.section_memory();
         let held = self.streams.header_memory();
-        let Some(mut stream) = self.streams.get(key) else {
-            // `on_block` has just found the key.
-            return Ok(());
+        let Some(mut stream) = self.streams.by_id(id) else {
+            return self.on_unstored_stream(id);
         };
-        let id = stream.id;
         let violation = |detail| Err(StreamError::protocol(id, detail).into());
+        if block.on_itself {
+            return violation("a stream depends on itself");
+        }
         match stream.state {
-            State::Open | State::HalfClosedLocal => {}
-            State::Closed(Cause::Reset { by: Side::Local, .. }) => return Ok(()),
-            State::Waiting => {
+            StreamState::Open | StreamState::HalfClosedLocal => {}
+            StreamState::Closed(Cause::Reset { by: Side::Local, .. }) => return Ok(()),
+            StreamState::Waiting => {
                 return Err(headers_on_idle(id).into());
             }
-            State::Closed(Cause::Finished) => return Err(headers_on_closed(id).into()),
-            State::HalfClosedRemote | State::Closed(_) => {
+            StreamState::Closed(Cause::Finished) => return Err(headers_on_closed(id).into()),
+            StreamState::HalfClosedRemote | StreamState::Closed(_) => {
                 let detail = "HEADERS after END_STREAM";
                 return Err(StreamError::violation(id, ErrorCode::STREAM_CLOSED, detail).into());
             }
@@ -216,7 +221,10 @@ impl Connection {
         }
         stream.hold_headers(memory);
         match stream.receive.phase {
-            Phase::Headers => return self.on_response(key, end_stream),
+            Phase::Headers => {
+                let key = stream.key();
+                return self.on_response(key, end_stream);
+            }
             Phase::Body if !end_stream => {
                 return violation("trailers without END_STREAM, or a second response");
             }
@@ -241,10 +249,10 @@ impl Connection {
             Ok(response) => response,
             Err(malformed) => return violation(malformed.reason()),
         };
-        // This looks at all streams, so that the stream is looked up again.
-        self.account_receiving();
-        let Some(mut stream) = self.streams.get(key) else {
-            // `on_known_stream` has just found the key, and nothing has been removed since.
+        // This samples all streams, and so ends the borrow of this one.
+        self.update_receiving_ledger();
+        let found = self.streams.get(key);
+        let Some(mut stream) = infallible(found, "`on_known_stream` has found it") else {
             return Ok(());
         };
         stream.settle_receiving(self.flow.window(), self.pings.minimum(), self.now);
@@ -260,7 +268,7 @@ impl Connection {
         let half = &mut stream.receive;
         half.phase = Phase::Body;
         // The time for the body begins here.
-        half.mark = Mark::new(self.now);
+        half.mark = ProgressMark::new(self.now);
         half.bodiless |= matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         if !half.bodiless {
             let tunnel = half.tunnel && status.is_success();

@@ -1,14 +1,13 @@
 //! The ledgers (law 8): at every moment each direction of the connection, and of each stream, is in one state.
 //!
-//! Here are the ledgers of the connection, and how a stream is judged by itself. `judge` judges the connection by all of its
-//! streams.
+//! Here are the ledgers of the connection, and what a stream waits for. `stalls` finds what the connection waits for.
 
 use core::time::Duration;
 
 use crate::flow::{Ledger, ReceiveWindow, Stall};
 use crate::role::Role;
 use crate::stats::StreamReport;
-use crate::stream::{Phase, State, Stream};
+use crate::stream::{Phase, Stream, StreamState};
 use crate::time::Time;
 
 /// Data that comes within this of other data counts as one flow. A link slower than 3 Mbit/s has wider gaps between
@@ -54,8 +53,8 @@ impl Ledgers {
     }
 
     /// What receiving waited for until now.
-    pub(super) fn settle_receiving(&mut self, judgement: Judgement, now: Time) {
-        judgement.settle(&mut self.receiving, now);
+    pub(super) fn settle_receiving(&mut self, attribution: Attribution, now: Time) {
+        attribution.settle(&mut self.receiving, now);
     }
 
     /// What sending waits for from now on.
@@ -111,7 +110,7 @@ impl Ledgers {
 
 /// What receiving waited for since something came last; after that it was the peer's turn.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Judgement {
+pub(super) struct Attribution {
     /// Until when readers had not taken what was there.
     unread_until: Time,
     /// What it was from then on, and until when.
@@ -119,9 +118,9 @@ pub(super) struct Judgement {
     until: Time,
 }
 
-impl Judgement {
+impl Attribution {
     pub(super) fn all(state: Stall, since: Time, until: Time) -> Self {
-        Judgement {
+        Attribution {
             unread_until: since,
             state,
             until,
@@ -136,7 +135,7 @@ impl Judgement {
         (since, until): (Time, Time),
         round_trip: Duration,
     ) -> Self {
-        Judgement {
+        Attribution {
             unread_until: match is_unread {
                 true => until,
                 false => since + until.since(since).saturating_sub(round_trip),
@@ -158,7 +157,7 @@ impl Stream {
     /// waits for.
     fn sending_state(&self, is_client: bool) -> Option<Stall> {
         let half = &self.send;
-        if self.state == State::Waiting {
+        if self.state == StreamState::Waiting {
             return Some(Stall::StreamCount);
         }
         if half.ended || !self.state.can_send() {
@@ -199,21 +198,21 @@ impl Stream {
     ) {
         let since = ledger.since();
         if since < now {
-            self.judge_receiving(connection, round_trip, since, now)
+            self.attribute_receiving(connection, round_trip, since, now)
                 .settle(ledger, now);
         }
     }
 
-    fn judge_receiving(
+    fn attribute_receiving(
         &self,
         connection: &ReceiveWindow,
         round_trip: Option<Duration>,
         since: Time,
         now: Time,
-    ) -> Judgement {
+    ) -> Attribution {
         let window = &self.receive.window;
-        let all = |state| Judgement::all(state, since, now);
-        if self.state == State::Waiting {
+        let all = |state| Attribution::all(state, since, now);
+        if self.state == StreamState::Waiting {
             return all(Stall::StreamCount);
         }
         if !receives(self) {
@@ -235,7 +234,7 @@ impl Stream {
         ];
         for (state, window) in windows {
             if let Some(until) = window.opens(since, now, round_trip) {
-                return Judgement::closed(state, window.is_unread(), (since, until), round_trip);
+                return Attribution::closed(state, window.is_unread(), (since, until), round_trip);
             }
         }
         all(Stall::Peer)

@@ -6,20 +6,20 @@ use crate::role::Role;
 impl Connection {
     /// Leases memory for frames and field sections, or gives it back, as there are more or fewer of them. A client has chosen
     /// its server, and is not stopped from reading by that.
-    pub(super) fn cover_overhead(&mut self) {
+    pub(super) fn lease_overhead(&mut self) {
         if self.role == Role::Client {
             return;
         }
         let listed = self.flow.overhead().listed(self.deadlines.unsent());
         let octets = self.writer.len() + self.streams.header_memory() + self.reader.block_len();
-        self.flow.overhead_mut().cover(listed + octets as u64);
+        self.flow.overhead_mut().lease_for(listed + octets as u64);
     }
 
     /// Frames have left or field sections are gone: what could not be leased before may be now.
-    pub(super) fn cover_again(&mut self) {
+    pub(super) fn renew_overhead_lease(&mut self) {
         let overhead = self.flow.overhead();
-        if !overhead.is_covered() || overhead.leased() > 0 {
-            self.cover_overhead();
+        if !overhead.is_leased() || overhead.leased() > 0 {
+            self.lease_overhead();
         }
     }
 
@@ -29,31 +29,31 @@ impl Connection {
             return true;
         }
         let held = self.writer.len() + self.streams.header_memory();
-        self.flow.overhead_mut().cover((held + octets) as u64);
-        let can = self.flow.overhead().is_covered();
-        self.cover_again();
+        self.flow.overhead_mut().lease_for((held + octets) as u64);
+        let can = self.flow.overhead().is_leased();
+        self.renew_overhead_lease();
         can
     }
 
     /// Nothing happens for a while: what was leased ahead goes back.
     pub(super) fn return_spare_leases(&mut self) {
         self.streams.return_spare_leases();
-        self.cover_overhead();
+        self.lease_overhead();
     }
 
     /// A stream is gone. A connection that opened without a lease, and has no stream left, gives back what it leased for
     /// them.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn return_unused_leases(&mut self) {
         self.streams.return_leases();
-        self.cover_again();
+        self.renew_overhead_lease();
         if self.streams.is_empty() {
-            self.flow.rest(&self.config);
+            self.flow.return_idle_lease(&self.config);
         }
     }
 
     /// Leases memory for what slow readers leave unread, or gives it back.
     pub(super) fn balance(&mut self) {
-        self.cover_overhead();
+        self.lease_overhead();
         self.flow.balance(&self.config);
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Overhead {
     /// Octets of frames on the list that the transport is writing.
     listed: u64,
     /// Whether all of it could be leased.
-    is_covered: bool,
+    is_leased: bool,
 }
 
 impl Overhead {
@@ -25,14 +25,14 @@ impl Overhead {
         Overhead {
             lease: Lease::of_memory(config.budget.as_ref(), config.share.as_ref()),
             listed: 0,
-            is_covered: true,
+            is_leased: true,
         }
     }
 
     /// Whether all of it could be leased.
     #[inline]
-    pub(super) fn is_covered(&self) -> bool {
-        self.is_covered
+    pub(super) fn is_leased(&self) -> bool {
+        self.is_leased
     }
 
     pub(super) fn leased(&self) -> u64 {
@@ -51,22 +51,22 @@ impl Overhead {
 
     /// Leases memory for so many octets, or gives back what is over.
     #[inline]
-    pub(super) fn cover(&mut self, octets: u64) {
+    pub(super) fn lease_for(&mut self, octets: u64) {
         if octets <= FREE && self.lease.held() == 0 {
-            self.is_covered = true;
+            self.is_leased = true;
             return;
         }
-        self.cover_by_lease(octets);
+        self.resize_lease(octets);
     }
 
-    fn cover_by_lease(&mut self, octets: u64) {
+    fn resize_lease(&mut self, octets: u64) {
         let needed = octets.saturating_sub(FREE);
         if needed > self.lease.held() {
             let more = (needed - self.lease.held()).next_multiple_of(STEP);
-            self.is_covered = self.lease.grow(more);
+            self.is_leased = self.lease.grow(more);
             return;
         }
-        self.is_covered = true;
+        self.is_leased = true;
         if self.lease.held() - needed >= 2 * STEP || needed == 0 {
             self.lease.shrink_to(needed.next_multiple_of(STEP));
         }

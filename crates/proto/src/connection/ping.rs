@@ -24,9 +24,9 @@ pub(super) struct Pings {
     /// When the PING that measures the round trip was written.
     probe: Option<Time>,
     /// When octets came last.
-    heard: Time,
+    last_received: Time,
     /// Since when a PING asks whether the peer is there, and how many octets the transport had taken by then.
-    asked: Option<(Time, u64)>,
+    unanswered: Option<(Time, u64)>,
 }
 
 /// What a PING with ACK answers.
@@ -45,8 +45,8 @@ impl Pings {
         Pings {
             round_trip: RoundTrip::default(),
             probe: None,
-            heard: now,
-            asked: None,
+            last_received: now,
+            unanswered: None,
         }
     }
 
@@ -108,28 +108,28 @@ impl Pings {
     }
 
     /// Octets came: the peer is there.
-    pub(super) fn hear(&mut self, now: Time) {
-        self.heard = now;
-        self.asked = None;
+    pub(super) fn note_received(&mut self, now: Time) {
+        self.last_received = now;
+        self.unanswered = None;
     }
 
     /// A stream begins: the silence before it does not count.
-    pub(super) fn forget_silence(&mut self, now: Time) {
-        self.heard = self.heard.max(now);
+    pub(super) fn restart_silence(&mut self, now: Time) {
+        self.last_received = self.last_received.max(now);
     }
 
     /// When octets came last.
-    pub(super) fn heard(&self) -> Time {
-        self.heard
+    pub(super) fn last_received(&self) -> Time {
+        self.last_received
     }
 
     /// Since when a PING asks whether the peer is there, and how many octets the transport had taken by then.
-    pub(super) fn asked(&self) -> Option<(Time, u64)> {
-        self.asked
+    pub(super) fn unanswered(&self) -> Option<(Time, u64)> {
+        self.unanswered
     }
 
     /// The peer is asked from now on, or the transport still takes what precedes the PING.
-    pub(super) fn ask_from(&mut self, now: Time, taken: u64) {
-        self.asked = Some((now, taken));
+    pub(super) fn start_probe(&mut self, now: Time, taken: u64) {
+        self.unanswered = Some((now, taken));
     }
 }

@@ -9,7 +9,7 @@ use crate::error::UsageError;
 use crate::event::ReadState;
 use crate::flow::WindowSize;
 use crate::id::StreamId;
-use crate::stream::{Phase, State};
+use crate::stream::{Phase, StreamState};
 
 impl Connection {
     /// Takes everything that a stream has received, by reference. The bytes count against the windows until they are
@@ -22,13 +22,13 @@ impl Connection {
         let state = stream.state;
         let half = &mut stream.receive;
         half.announced = false;
-        self.flow.lend(half.queue.drain_into(into) as u64);
+        self.flow.note_read(half.queue.drain_into(into) as u64);
         Ok(match (half.phase, state) {
             (Phase::Done, _) => match half.trailers.take() {
                 Some(trailers) => ReadState::Trailers(*trailers),
                 None => ReadState::End,
             },
-            (_, State::Closed(_)) => ReadState::Reset,
+            (_, StreamState::Closed(_)) => ReadState::Reset,
             _ => ReadState::Open,
         })
     }
@@ -56,10 +56,10 @@ impl Connection {
     /// Gives back the credit of `bytes` for the connection alone, of whatever streams they were; never more than were
     /// read.
     pub fn release_connection_credit(&mut self, bytes: u64) {
-        self.account_reading();
-        self.flow.give_back(bytes);
+        self.update_ledger_after_read();
+        self.flow.release(bytes);
         self.balance();
-        self.rest();
+        self.return_unused_leases();
     }
 
     /// How many bytes have to be released before a WINDOW_UPDATE for the connection is due.

@@ -33,16 +33,16 @@ impl Connection {
     /// # Errors
     /// As [`Self::receive`].
     pub fn receive_some(&mut self, input: &mut Bytes, now: Time) -> Result<(), ConnectionError> {
-        self.see(now);
+        self.advance_time(now);
         if let Some(error) = self.shutdown.error() {
             return Err(error.clone());
         }
         let before = input.len();
         let work = self.work() + MUCH_WORK;
-        self.pings.hear(self.now);
+        self.pings.note_received(self.now);
         if let (Expected::Data(data), false) = (self.reader.expected(), input.is_empty()) {
             // A slow link takes long for one frame, and data flows all the while.
-            self.account_receiving();
+            self.update_receiving_ledger();
             if let Some(mut stream) = data.key.and_then(|key| self.streams.get(key)) {
                 stream.settle_receiving(self.flow.window(), self.pings.minimum(), self.now);
             }
@@ -104,13 +104,13 @@ impl Connection {
             Ok(frame) => {
                 let result = self.on_parsed(frame);
                 self.note_whole();
-                self.absorb(result)
+                self.handle_result(result)
             }
             Err(FrameError {
                 code,
                 stream: Some(stream),
                 reason,
-            }) => self.absorb(self.frame_fault(stream, code, reason)),
+            }) => self.handle_result(self.frame_fault(stream, code, reason)),
             Err(error) => Err(ConnectionError::violation(error.code, error.reason).on(header.stream)),
         }
     }
@@ -153,15 +153,15 @@ impl Connection {
 
     /// Ends the stream that an error is confined to; passes on an error of the connection.
     #[inline]
-    pub(super) fn absorb(&mut self, result: Result<(), Fault>) -> Result<(), ConnectionError> {
+    pub(super) fn handle_result(&mut self, result: Result<(), Fault>) -> Result<(), ConnectionError> {
         match result {
             Ok(()) => Ok(()),
-            Err(fault) => self.absorb_fault(fault),
+            Err(fault) => self.handle_fault(fault),
         }
     }
 
     #[cold]
-    fn absorb_fault(&mut self, fault: Fault) -> Result<(), ConnectionError> {
+    fn handle_fault(&mut self, fault: Fault) -> Result<(), ConnectionError> {
         match fault {
             Fault::Connection(error) => Err(error),
             Fault::Stream(error) => {

@@ -35,7 +35,7 @@ impl Connection {
         !self.shutdown.has_failed()
             && may_owe
             && !self.shutdown.is_half_closed()
-            && self.flow.overhead().is_covered()
+            && self.flow.overhead().is_leased()
     }
 
     /// Whether a graceful shutdown has come to its end: nothing is under way and nothing waits to be written.
@@ -140,11 +140,6 @@ impl Connection {
         self.ledgers.sending(now)
     }
 
-    /// What receiving has waited for, up to `now`.
-    pub fn receiving_ledger(&self, now: Time) -> Ledger {
-        self.judge().settled(self.ledgers.receiving(), now)
-    }
-
     /// How much the connection has worked beyond what each frame and each call takes by itself: streams that it went through
     /// for one frame, or at one look at its limits on time, and entries of its lists that were moved for others. A request counts
     /// as 32, for its handler.
@@ -212,6 +207,6 @@ impl Connection {
 
     /// How many bytes the owner has read and not released.
     pub fn unreleased(&self) -> u64 {
-        self.flow.lent()
+        self.flow.unreleased()
     }
 }

@@ -1,19 +1,26 @@
 //! What the owner sends: requests, responses, bodies, trailers. Field blocks become frames at once, in the order in which
 //! HPACK encodes them; bodies wait by reference until a write takes them.
 
+use core::time::Duration;
+
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
 use super::Connection;
 use super::headers::priority_of;
-use super::launch::launch;
+use super::ledgers::Ledgers;
 use super::streams::Entry;
+use super::writer::Writer;
 use crate::error::UsageError;
-use crate::id::{Key, StreamId};
+use crate::id::StreamId;
 use crate::message;
 use crate::payload::Payload;
 use crate::priority::Priority;
 use crate::role::Role;
-use crate::stream::{Phase, State, Stream};
+use crate::stream::{Phase, Stream, StreamState};
+use crate::time::Time;
+
+/// The most waiting requests that are opened at once. A server may allow ten thousand with one SETTINGS frame.
+const MAX_OPENED_AT_ONCE: u32 = 512;
 
 impl Connection {
     /// A client's request. It leaves with the next write, or when the peer allows another stream. With `end` it is
@@ -43,31 +50,32 @@ impl Connection {
             return Err(UsageError::BudgetExhausted);
         }
         let id = self.streams.take_id().ok_or(UsageError::NoNewStreams)?;
-        let mut stream = self.new_stream(id, State::Waiting);
+        let mut stream = self.new_stream(id, StreamState::Waiting);
         stream.receive.bodiless = request.method() == Method::HEAD;
         stream.receive.tunnel = request.method() == Method::CONNECT;
         stream.priority = priority_of(request.headers());
         stream.send.phase = if end { Phase::Done } else { Phase::Body };
-        self.account_receiving();
+        self.update_receiving_ledger();
         self.guards.earn_by_request();
         self.guards.earn_by_stream();
         if waiting == 0 && self.streams.active() < self.settings.max_concurrent_streams() {
-            self.launch_new(stream, request);
+            self.open_now(stream, request);
         } else {
             stream.send.waiting = Some(Box::new(request.clone()));
             self.ledgers.note_stream_sending(&mut stream, self.now);
-            let key = self.insert_stream(stream);
+            self.note_new_stream();
+            let key = self.streams.insert(stream).key();
             self.streams.wait(key);
-            self.watch_waiting();
+            self.schedule_wait_check();
         }
         Ok(id)
     }
 
-    /// A request leaves at once. Nothing is queued yet, so that there is nothing to schedule.
-    fn launch_new(&mut self, mut stream: Box<Stream>, request: &Request<()>) {
+    /// Opens the stream of a request at once. Nothing is queued yet, so there is nothing to schedule.
+    fn open_now(&mut self, mut stream: Box<Stream>, request: &Request<()>) {
         self.streams.note_opened();
         self.deadlines.allow();
-        launch(
+        write_request(
             &mut stream,
             request,
             &mut self.writer,
@@ -76,20 +84,44 @@ impl Connection {
             self.pings.minimum(),
             self.now,
         );
-        self.insert_stream(stream);
+        self.note_new_stream();
+        self.streams.insert(stream);
     }
 
-    /// A stream of these settings, which [`Self::insert_stream`] is to store.
-    pub(super) fn new_stream(&self, id: StreamId, state: State) -> Box<Stream> {
+    /// Opens requests that waited, as many as the peer's limit allows now and as take about a millisecond. The next write opens
+    /// more.
+    pub(super) fn open_waiting(&mut self) {
+        // A peer that has sent GOAWAY would not process them. `on_go_away` ends them.
+        if self.shutdown.peer_goes() || self.shutdown.has_failed() {
+            return;
+        }
+        let round_trip = self.pings.minimum();
+        let most = self.streams.active().saturating_add(MAX_OPENED_AT_ONCE);
+        while self.streams.active() < self.settings.max_concurrent_streams().min(most) {
+            let Some((mut stream, request)) = self.streams.pop_waiting() else {
+                return;
+            };
+            stream.settle_receiving(self.flow.window(), round_trip, self.now);
+            stream.note_opened();
+            self.deadlines.allow();
+            write_request(
+                &mut stream,
+                &request,
+                &mut self.writer,
+                &self.ledgers,
+                self.settings.max_frame_size(),
+                round_trip,
+                self.now,
+            );
+            stream.reschedule(&self.ledgers, self.now);
+        }
+        self.schedule_wait_check();
+    }
+
+    /// A stream of these settings, which the caller stores after [`Self::note_new_stream`].
+    pub(super) fn new_stream(&self, id: StreamId, state: StreamState) -> Box<Stream> {
         let credit = self.settings.initial_window_size();
         self.streams.create(id, state, credit, &self.config, self.now)
-    }
-
-    /// Stores a new stream, and has its limits on time watched.
-    pub(super) fn insert_stream(&mut self, stream: Box<Stream>) -> Key {
-        self.watch_streams();
-        self.deadlines.note_use(self.now);
-        self.streams.insert(stream)
     }
 
     /// A server's final response. With `end` it is whole: no body follows.
@@ -142,12 +174,10 @@ impl Connection {
         stream.send.phase = Phase::Done;
         let max_frame_size = self.settings.max_frame_size();
         self.writer.response(stream.id, true, max_frame_size, &response);
-        let key = self.insert_stream(stream);
-        // It has just been stored.
-        if let Some(mut stream) = self.streams.get(key) {
-            let after = stream.end_sending(&self.config, &self.ledgers, self.now);
-            self.follow_up(after);
-        }
+        self.note_new_stream();
+        let mut stream = self.streams.insert(stream);
+        let after = stream.end_sending(&self.config, &self.ledgers, self.now);
+        self.follow_up(after);
     }
 
     /// The `date` of final responses that have none, from now on (RFC 9110 section 6.6.1): the engine has no clock of its
@@ -255,5 +285,30 @@ fn sendable(stream: Option<Entry<'_>>) -> Result<Entry<'_>, UsageError> {
         Phase::Headers => Err(UsageError::HeadOrder),
         Phase::Body => Ok(stream),
         Phase::Done => Err(UsageError::SendFinished),
+    }
+}
+
+/// Writes the HEADERS of a request. END_STREAM may travel with them; otherwise the stream is to be rescheduled when something
+/// is queued.
+fn write_request(
+    stream: &mut Stream,
+    request: &Request<()>,
+    writer: &mut Writer,
+    ledgers: &Ledgers,
+    max_frame_size: u32,
+    round_trip: Option<Duration>,
+    now: Time,
+) {
+    let half = &stream.send;
+    let end = half.phase == Phase::Done && half.queue.is_empty() && half.trailers.is_none();
+    stream.state = StreamState::Open;
+    writer.head(stream.id, end, max_frame_size, |encoder, out| {
+        message::encode_request(encoder, request, out);
+    });
+    stream.refill(writer, now, round_trip);
+    match end {
+        // The response is still to come, so this does not close the stream.
+        true => stream.note_end_sent(ledgers, now),
+        false => ledgers.note_stream_sending(stream, now),
     }
 }

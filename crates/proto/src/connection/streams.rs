@@ -12,6 +12,8 @@ use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use http::Request;
+
 use self::closed::ClosedLog;
 use self::refills::Refills;
 use self::sending::Sending;
@@ -23,13 +25,14 @@ use crate::error::{Side, StreamError};
 use crate::event::{Event, Events};
 use crate::flow::{Lease, ReceiveWindow, SendCredit, WindowSize};
 use crate::id::{Key, StreamId};
+use crate::invariant::infallible;
 use crate::priority::Priority;
 use crate::role::Role;
 use crate::schedule::Ranked;
-use crate::stream::{Cause, State, Stream};
+use crate::stream::{Cause, Stream, StreamState};
 use crate::time::Time;
 
-pub(super) use self::closed::Past;
+pub(super) use self::closed::ClosedBy;
 
 /// How many streams a connection leases at once, so that most requests cost no atomic operation.
 const STREAM_BLOCK: u64 = 16;
@@ -149,7 +152,7 @@ impl Streams {
     }
 
     /// All of them, for one look at each.
-    pub(super) fn look_through(&mut self) -> impl Iterator<Item = &mut Stream> {
+    pub(super) fn visit_all(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.note_walk();
         self.store.iter_mut()
     }
@@ -184,9 +187,9 @@ impl Streams {
         Some(Entry { key, stream, lists })
     }
 
-    /// The stream at this place, of [`Self::len`] ones.
-    pub(super) fn at(&mut self, place: usize) -> Option<Entry<'_>> {
-        let (key, stream) = self.store.at(place)?;
+    /// The stream at this index, of [`Self::len`] ones.
+    pub(super) fn at(&mut self, index: usize) -> Option<Entry<'_>> {
+        let (key, stream) = self.store.at(index)?;
         let lists = &mut self.lists;
         Some(Entry { key, stream, lists })
     }
@@ -195,24 +198,24 @@ impl Streams {
     #[inline]
     pub(super) fn next_to_send(&mut self) -> Option<Entry<'_>> {
         let key = self.lists.sending.first()?;
-        match self.store.get_mut(key) {
-            Some(stream) => {
-                let lists = &mut self.lists;
-                Some(Entry { key, stream, lists })
-            }
-            None => {
-                // It cannot be: closing a stream takes it off the schedule. If it were, other streams must not starve.
-                self.lists.sending.skip();
-                None
-            }
-        }
+        let lists = &mut self.lists;
+        let found = infallible(
+            self.store.get_mut(key),
+            "closing a stream takes it off the schedule",
+        );
+        let Some(stream) = found else {
+            // Other streams must not starve.
+            lists.sending.skip();
+            return None;
+        };
+        Some(Entry { key, stream, lists })
     }
 
     /// A stream that is to be stored by [`Self::insert`].
     pub(super) fn create(
         &self,
         id: StreamId,
-        state: State,
+        state: StreamState,
         credit: u32,
         config: &Config,
         now: Time,
@@ -227,14 +230,16 @@ impl Streams {
     }
 
     /// Stores a stream.
-    pub(super) fn insert(&mut self, stream: Box<Stream>) -> Key {
-        self.lists.header_memory += stream.header_memory;
-        self.store.insert(stream)
+    pub(super) fn insert(&mut self, stream: Box<Stream>) -> Entry<'_> {
+        let lists = &mut self.lists;
+        lists.header_memory += stream.header_memory;
+        let (key, stream) = self.store.insert(stream);
+        Entry { key, stream, lists }
     }
 
     /// Forgets a stream.
     fn remove(&mut self, key: Key) {
-        if let Some(stream) = self.store.remove(key) {
+        if let Some(stream) = infallible(self.store.remove(key), "the caller has found it") {
             self.lists.header_memory -= stream.header_memory;
         }
     }
@@ -280,8 +285,8 @@ impl Streams {
     }
 
     /// What became of a stream that is neither stored nor idle.
-    pub(super) fn past(&self, id: StreamId) -> Past {
-        self.closed.past(id)
+    pub(super) fn closed_by(&self, id: StreamId) -> ClosedBy {
+        self.closed.closed_by(id)
     }
 
     /// A stream was reset.
@@ -338,12 +343,12 @@ impl Streams {
         self.waiting.len()
     }
 
-    /// The first of them, which waits no more.
-    pub(super) fn pop_waiting(&mut self) -> Option<Entry<'_>> {
+    /// Takes the first of them off the list, with its request.
+    pub(super) fn pop_waiting(&mut self) -> Option<(Entry<'_>, Box<Request<()>>)> {
         let key = self.waiting.pop_first()?;
-        let found = self.get(key);
-        debug_assert!(found.is_some(), "closing a stream ends its wait");
-        found
+        let mut stream = infallible(self.get(key), "closing a stream ends its wait")?;
+        let request = infallible(stream.send.waiting.take(), "a stream that waits has its request")?;
+        Some((stream, request))
     }
 
     /// A half has ended, and the stream with it.
@@ -413,9 +418,10 @@ impl Streams {
     }
 
     /// The first stream whose frame is held back.
-    pub(super) fn pop_held(&mut self) -> Option<Key> {
+    pub(super) fn pop_held(&mut self) -> Option<Entry<'_>> {
         self.work += 1;
-        self.lists.sending.pop_held()
+        let key = self.lists.sending.pop_held()?;
+        infallible(self.get(key), "closing a stream takes it off the list")
     }
 
     /// Whether the window of some stream is due for a refill without a write to join.
@@ -611,7 +617,7 @@ impl Entry<'_> {
 
     /// The response is whole, and the rest of the request is not wanted: it may end by itself, within bounds.
     pub(super) fn tolerate_rest(&mut self, config: &Config, now: Time) {
-        self.stream.receive.patience = Some(config.early_response_bytes);
+        self.stream.receive.early_bytes_left = Some(config.early_response_bytes);
         let until = now + config.early_response_wait;
         self.lists.early.push_back((until, self.key));
     }
@@ -625,7 +631,7 @@ impl Entry<'_> {
     pub(super) fn end_sending(&mut self, config: &Config, ledgers: &Ledgers, now: Time) -> AfterEnd {
         self.stream.note_end_sent(ledgers, now);
         // A client that does not want a response has reset its stream already.
-        if self.stream.receive.discard && self.stream.state == State::HalfClosedLocal {
+        if self.stream.receive.discard && self.stream.state == StreamState::HalfClosedLocal {
             self.tolerate_rest(config, now);
             return AfterEnd::Tolerated;
         }
@@ -647,7 +653,7 @@ impl Entry<'_> {
     /// no stream has its turn any more.
     pub(super) fn close(&mut self, error: &StreamError) -> (u64, bool) {
         let stream = &mut *self.stream;
-        stream.state = State::Closed(Cause::Reset {
+        stream.state = StreamState::Closed(Cause::Reset {
             by: error.by,
             code: error.code,
         });
@@ -676,7 +682,7 @@ impl Entry<'_> {
 impl Stream {
     /// Whether it is a request that waits for the peer to allow it.
     pub(super) fn is_waiting(&self) -> bool {
-        self.state == State::Waiting
+        self.state == StreamState::Waiting
     }
 
     /// Writes a WINDOW_UPDATE for all that may be advertised, unless the peer does not know the stream or has ended it.

@@ -10,7 +10,7 @@ use super::deadlines::LEAST_PROGRESS;
 use super::ping::Pings;
 use crate::error::{ConnectionError, ConnectionErrorKind, ErrorCode, StreamError, StreamErrorKind};
 use crate::role::Role;
-use crate::stream::{Phase, State, Stream};
+use crate::stream::{Phase, Stream, StreamState};
 use crate::time::Time;
 
 /// How often a PING is written to a client that has ended its half of the transport.
@@ -20,10 +20,10 @@ impl Connection {
     /// How many octets of what [`Self::transmit`] gave the transport has not taken yet. An owner that says it, whenever
     /// a write was cut short, has a peer that does not read ended by [`crate::Config::send_timeout`].
     pub fn socket_holds(&mut self, octets: usize, now: Time) {
-        self.see(now);
+        self.advance_time(now);
         self.deadlines.hold(octets as u64);
         if let Some(limit) = self.config.send_timeout.filter(|_| octets > 0) {
-            self.deadlines.look_at(self.now + limit / 4);
+            self.deadlines.check_by(self.now + limit / 4);
         }
     }
 
@@ -32,7 +32,7 @@ impl Connection {
     ///
     /// A connection whose windows are used does so by itself each ten seconds; this is for whoever has more to decide by it.
     pub fn measure_round_trip(&mut self, now: Time) -> bool {
-        self.see(now);
+        self.advance_time(now);
         if self.shutdown.has_failed() || !self.settings.is_received() {
             return false;
         }
@@ -57,43 +57,47 @@ impl Connection {
         }
     }
 
-    /// A stream begins: its limits run from now.
-    pub(super) fn watch_streams(&mut self) {
+    /// A stream is about to be stored: its time limits start now.
+    pub(super) fn note_new_stream(&mut self) {
+        self.deadlines.note_use(self.now);
         if self.streams.is_empty() {
-            self.pings.forget_silence(self.now);
+            self.pings.restart_silence(self.now);
         }
-        let least = [self.stream_look(), self.keep_alive().map(|(silence, _)| silence)]
-            .into_iter()
-            .flatten()
-            .min();
+        let least = [
+            self.stream_check_interval(),
+            self.keep_alive().map(|(silence, _)| silence),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         if let Some(wait) = least {
-            self.deadlines.look_at(self.now + wait);
+            self.deadlines.check_by(self.now + wait);
         }
     }
 
     /// Says when to look first, as things stand now.
-    pub(super) fn watch_beginning(&mut self) {
-        self.deadlines.look_next(self.next_look());
+    pub(super) fn schedule_checks(&mut self) {
+        self.deadlines.set_next_check(self.next_check());
     }
 
     /// A graceful shutdown has named the last stream.
-    pub(super) fn watch_drain(&mut self) {
+    pub(super) fn schedule_drain_check(&mut self) {
         if let Some(until) = self.drain_deadline() {
-            self.deadlines.look_at(until);
+            self.deadlines.check_by(until);
         }
     }
 
     /// The peer has ended its half of the transport.
-    pub(super) fn watch_half_closed(&mut self) {
+    pub(super) fn schedule_half_close_check(&mut self) {
         if let Some(until) = self.half_close_deadline() {
-            self.deadlines.look_at(until.min(self.now + HALF_CLOSE_PROBE));
+            self.deadlines.check_by(until.min(self.now + HALF_CLOSE_PROBE));
         }
     }
 
     /// A request waits for the peer to allow another stream.
-    pub(super) fn watch_waiting(&mut self) {
+    pub(super) fn schedule_wait_check(&mut self) {
         if let Some(until) = self.note_denied() {
-            self.deadlines.look_at(until);
+            self.deadlines.check_by(until);
         }
     }
 
@@ -102,7 +106,7 @@ impl Connection {
     }
 
     /// How often streams are looked at.
-    fn stream_look(&self) -> Option<Duration> {
+    fn stream_check_interval(&self) -> Option<Duration> {
         let limits = [
             self.config.body_timeout,
             self.config.send_timeout,
@@ -155,7 +159,7 @@ impl Connection {
     }
 
     /// When the first limit could pass, as things stand; conditions that begin later look for themselves.
-    fn next_look(&self) -> Option<Time> {
+    fn next_check(&self) -> Option<Time> {
         let (now, config) = (self.now, &self.config);
         let used = !self.streams.is_empty();
         let settings =
@@ -165,13 +169,16 @@ impl Connection {
             false => self.deadlines.idle_deadline(limit),
         });
         let alive = self.keep_alive().and_then(|(silence, always)| {
-            if let Some((asked, _)) = self.pings.asked() {
+            if let Some((asked, _)) = self.pings.unanswered() {
                 return Some(asked + config.keep_alive_timeout);
             }
-            (used || always).then(|| self.pings.heard() + silence)
+            (used || always).then(|| self.pings.last_received() + silence)
         });
         let moving = used || self.deadlines.unsent() > 0;
-        let streams = self.stream_look().filter(|_| moving).map(|wait| now + wait);
+        let streams = self
+            .stream_check_interval()
+            .filter(|_| moving)
+            .map(|wait| now + wait);
         let half_closed = self.half_close_deadline();
         [
             settings,
@@ -189,7 +196,7 @@ impl Connection {
     }
 
     /// Looks whether a limit has passed, when it is time to look.
-    pub(super) fn watch_deadlines(&mut self) {
+    pub(super) fn check_deadlines(&mut self) {
         if !self.deadlines.is_due(self.now) {
             return;
         }
@@ -210,9 +217,9 @@ impl Connection {
         self.end_denied_streams();
         self.end_unused();
         // Never at once again: what is due and was not acted on has to wait for something else.
-        let next = self.next_look();
+        let next = self.next_check();
         let least = self.now + Duration::from_millis(1);
-        self.deadlines.look_next(next.map(|next| next.max(least)));
+        self.deadlines.set_next_check(next.map(|next| next.max(least)));
     }
 
     fn settings_overdue(&mut self) -> Option<ConnectionError> {
@@ -230,10 +237,10 @@ impl Connection {
     /// Asks a silent peer by PING; ends the connection when it stays silent.
     fn peer_is_gone(&mut self) -> Option<ConnectionError> {
         let (silence, always) = self.keep_alive()?;
-        if let Some((asked, taken)) = self.pings.asked() {
+        if let Some((asked, taken)) = self.pings.unanswered() {
             if self.taken() >= taken + LEAST_PROGRESS {
                 // Over a slow link the PING stands behind what the transport still takes: so long the peer is there.
-                self.pings.ask_from(self.now, self.taken());
+                self.pings.start_probe(self.now, self.taken());
                 return None;
             }
             let gone = asked + self.config.keep_alive_timeout <= self.now && self.wants_read();
@@ -241,9 +248,9 @@ impl Connection {
         }
         let used = !self.streams.is_empty() || always;
         // Unless we read, it may have spoken.
-        if used && self.pings.heard() + silence <= self.now && self.wants_read() {
+        if used && self.pings.last_received() + silence <= self.now && self.wants_read() {
             Pings::keep_alive(&mut self.writer);
-            self.pings.ask_from(self.now, self.taken());
+            self.pings.start_probe(self.now, self.taken());
         }
         None
     }
@@ -280,7 +287,7 @@ impl Connection {
 
     /// Resets streams whose heads or bodies do not come, or whose windows stay closed.
     fn end_halted_streams(&mut self) {
-        if self.stream_look().is_none() {
+        if self.stream_check_interval().is_none() {
             return;
         }
         let now = self.now;
@@ -290,19 +297,19 @@ impl Connection {
         let (body, send) = (self.config.body_timeout, self.config.send_timeout);
         let response = self.response_limit();
         let mut halted = Vec::new();
-        for stream in self.streams.look_through() {
+        for stream in self.streams.visit_all() {
             let late = |since: Time, limit: Option<Duration>| limit.is_some_and(|limit| since + limit <= now);
             let (awaits_head, awaits_body) = (awaits_head(stream), awaits_body(stream));
             let received = stream.receive.window.received();
             // More than its window at once is asked of nobody.
             let least = least.min(u64::from(stream.receive.window.size().bytes())).max(1);
             let waits = reads && (awaits_body || awaits_head);
-            let since = stream.receive.mark.look(waits, received, least, now);
+            let since = stream.receive.mark.waiting_since(waits, received, least, now);
             let no_head = awaits_head && late(since, response);
             let no_body = awaits_body && late(since, body);
             let sent = stream.send.credit.sent();
             let blocked = stream.send.window_blocked || stream.send.held_since.is_some();
-            let since = stream.send.mark.look(blocked, sent, LEAST_PROGRESS, now);
+            let since = stream.send.mark.waiting_since(blocked, sent, LEAST_PROGRESS, now);
             if no_head {
                 halted.push((stream.id, StreamErrorKind::ResponseTimeout));
             } else if no_body {
@@ -321,7 +328,7 @@ impl Connection {
         if self.note_denied().is_none_or(|until| until > self.now) {
             return;
         }
-        while let Some(stream) = self.streams.pop_waiting() {
+        while let Some((stream, _)) = self.streams.pop_waiting() {
             let (id, kind) = (stream.id, StreamErrorKind::StreamWaitTimeout);
             self.reset_with(StreamError::local(id, ErrorCode::CANCEL, kind));
         }
@@ -343,9 +350,7 @@ impl Connection {
             if self.now.since(since) < wait {
                 return;
             }
-            let held = self.streams.pop_held();
-            // Closing a stream takes it off the list.
-            if let Some(mut stream) = held.and_then(|key| self.streams.get(key)) {
+            if let Some(mut stream) = self.streams.pop_held() {
                 stream.reschedule(&self.ledgers, self.now);
             }
         }
@@ -354,7 +359,7 @@ impl Connection {
 
 /// Whether it is the server's turn to answer: the whole request has left.
 fn awaits_head(stream: &Stream) -> bool {
-    stream.receive.phase == Phase::Headers && stream.state == State::HalfClosedLocal
+    stream.receive.phase == Phase::Headers && stream.state == StreamState::HalfClosedLocal
 }
 
 /// Whether it is the peer's turn to go on with a body.

@@ -32,7 +32,7 @@ const SLICES_OF_A_FRAME: usize = 2;
 const TINY_FRAME: usize = 2_048;
 
 /// What became of the stream whose turn it was.
-enum Turn {
+enum Served {
     /// A frame left, and perhaps the end of the message with it.
     Framed(AfterEnd),
     /// As [`Self::Framed`], and the list ends there, with the record.
@@ -70,14 +70,14 @@ impl Connection {
     /// Appends to `out` what is to be written, up to about [`Config::write_size`] and 64 slices. Credit is spent here, frame by
     /// frame (law 7). Call it again once `out` is written, while [`Self::wants_transmit`].
     pub fn transmit(&mut self, out: &mut Transmit, now: Time) {
-        self.see(now);
+        self.advance_time(now);
         // The list before this one has been written.
         self.deadlines.hold(0);
         let before = out.remaining();
         let data_before = self.flow.credit().sent();
         self.write_refills();
         self.flow.overhead_mut().list(self.writer.len());
-        self.cover_overhead();
+        self.lease_overhead();
         self.writer.drain_into(out);
         self.write_ends(out);
         let most = self.config.write_size.max(1);
@@ -85,17 +85,17 @@ impl Connection {
         while out.slices() < MAX_SLICES && out.remaining() < most && turns < MAX_TURNS {
             turns += 1;
             match self.write_data(out) {
-                Turn::Framed(after) => {
+                Served::Framed(after) => {
                     self.follow_up(after);
                     // The end of a stream may have let a waiting request out, whose head must not come behind its body.
                     self.writer.drain_into(out);
                 }
-                Turn::Last(after) => {
+                Served::Last(after) => {
                     self.follow_up(after);
                     break;
                 }
-                Turn::Held => {}
-                Turn::Full | Turn::None => break,
+                Served::Held => {}
+                Served::Full | Served::None => break,
             }
         }
         self.writer.note_sent(out.remaining() - before);
@@ -103,7 +103,7 @@ impl Connection {
             // Their heads leave with the next list, before their bodies.
             self.open_waiting();
         }
-        self.account_sending(self.flow.credit().sent() > data_before);
+        self.update_sending_ledger(self.flow.credit().sent() > data_before);
     }
 
     /// WINDOW_UPDATEs, at most one a stream and one for the connection (law 2).
@@ -140,7 +140,8 @@ impl Connection {
             let (consumed, size) = (half.window.consumed(), half.window.size());
             let outgrown = half.pace.outgrows(self.now, consumed, size.bytes(), round_trip);
             if !self.config.adaptive {
-                half.window.set_keen(outgrown.unwrap_or(half.window.is_keen()));
+                half.window
+                    .set_limiting(outgrown.unwrap_or(half.window.is_limiting()));
             } else if outgrown == Some(true) {
                 let most = largest_stream_window(&self.config, self.flow.window().size());
                 let doubled = WindowSize::new(size.bytes().saturating_mul(2)).unwrap_or(WindowSize::MAX);
@@ -171,15 +172,15 @@ impl Connection {
     }
 
     /// One DATA frame of the stream whose turn it is.
-    fn write_data(&mut self, out: &mut Transmit) -> Turn {
+    fn write_data(&mut self, out: &mut Transmit) -> Served {
         let connection_window = self.flow.credit().usable();
         let max_frame_size = self.settings.max_frame_size();
         let largest = self.config.send_frame_size.min(max_frame_size) as usize;
         let Some(mut stream) = self.streams.next_to_send() else {
-            return Turn::None;
+            return Served::None;
         };
         if connection_window == 0 {
-            return Turn::Full;
+            return Served::Full;
         }
         let half = &mut stream.send;
         let stream_window = half.credit.usable();
@@ -194,15 +195,15 @@ impl Connection {
             let waited = self.now.since(since) >= self.config.tiny_frame_wait;
             if !waited && length < largest_window / 4 {
                 if !by_stream {
-                    return Turn::Full;
+                    return Served::Full;
                 }
                 stream.hold_back(since);
                 self.ledgers.note_stream_sending(&mut stream, self.now);
-                return Turn::Held;
+                return Served::Held;
             }
         }
         let (length, is_full) = match within_record(out, length, half, &self.config) {
-            Some(0) => return Turn::Full,
+            Some(0) => return Served::Full,
             Some(whole) => (whole, true),
             None => (length, false),
         };
@@ -232,8 +233,8 @@ impl Connection {
             AfterEnd::Nothing
         };
         match is_full {
-            true => Turn::Last(after),
-            false => Turn::Framed(after),
+            true => Served::Last(after),
+            false => Served::Framed(after),
         }
     }
 }

@@ -214,7 +214,7 @@ impl Writer {
 
     /// Gives back memory that only a busy connection needs.
     pub(super) fn trim(&mut self) {
-        self.encoder.rest();
+        self.encoder.trim();
         self.date = None;
         self.control.shrink_to_fit();
     }

@@ -16,13 +16,13 @@ pub(crate) struct Events {
 
 /// Where an event stands, as long as it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(u64);
+pub(crate) struct EventId(u64);
 
 impl Events {
-    pub(crate) fn push(&mut self, event: Event) -> Place {
-        let place = Place(self.left + self.queue.len() as u64);
+    pub(crate) fn push(&mut self, event: Event) -> EventId {
+        let id = EventId(self.left + self.queue.len() as u64);
         self.queue.push_back(Some(event));
-        place
+        id
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {
@@ -40,9 +40,9 @@ impl Events {
         self.queue.shrink_to_fit();
     }
 
-    /// Takes an event back; false when the owner has it already. Each place is to be given once.
-    pub(crate) fn withdraw(&mut self, place: Place) -> bool {
-        let index = place.0.checked_sub(self.left).map(usize::try_from);
+    /// Takes an event back; false when the owner has it already. Each id is to be given once.
+    pub(crate) fn withdraw(&mut self, id: EventId) -> bool {
+        let index = id.0.checked_sub(self.left).map(usize::try_from);
         let Some(Ok(index)) = index else { return false };
         let Some(event) = self.queue.get_mut(index) else {
             return false;
@@ -74,11 +74,11 @@ mod tests {
     #[test]
     fn what_is_taken_back_never_comes_and_the_rest_comes_in_order() {
         let mut events = Events::default();
-        let places: Vec<Place> = (1..=5).map(|id| events.push(readable(id))).collect();
+        let ids: Vec<EventId> = (1..=5).map(|id| events.push(readable(id))).collect();
         assert_eq!(pop(&mut events), Some(1));
-        assert!(!events.withdraw(places[0]), "it has left");
-        assert!(events.withdraw(places[2]));
-        assert!(events.withdraw(places[4]));
+        assert!(!events.withdraw(ids[0]), "it has left");
+        assert!(events.withdraw(ids[2]));
+        assert!(events.withdraw(ids[4]));
         let sixth = events.push(readable(6));
         assert_eq!(pop(&mut events), Some(2));
         assert_eq!(pop(&mut events), Some(4));
@@ -92,8 +92,8 @@ mod tests {
     fn what_is_taken_back_at_once_takes_no_room() {
         let mut events = Events::default();
         for id in 1..1_000 {
-            let place = events.push(readable(id));
-            assert!(events.withdraw(place));
+            let id = events.push(readable(id));
+            assert!(events.withdraw(id));
         }
         assert_eq!(events.queue.len(), 0);
     }

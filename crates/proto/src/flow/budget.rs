@@ -148,12 +148,12 @@ impl StreamBudget {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Share {
-    held: Arc<Held>,
+    held: Arc<Leased>,
 }
 
 /// What the connections of a share have leased.
 #[derive(Debug, Default)]
-struct Held {
+struct Leased {
     bytes: AtomicU64,
     streams: AtomicU64,
 }
@@ -246,13 +246,13 @@ impl Pool {
 pub(crate) struct Lease {
     pool: Option<Arc<Pool>>,
     share: Option<Share>,
-    what: What,
+    resource: Resource,
     held: u64,
 }
 
 /// What is leased.
 #[derive(Debug, Clone, Copy)]
-enum What {
+enum Resource {
     Bytes,
     Streams,
 }
@@ -263,7 +263,7 @@ impl Lease {
         Lease {
             pool: budget.map(|budget| Arc::clone(&budget.pool)),
             share: share.cloned(),
-            what: What::Bytes,
+            resource: Resource::Bytes,
             held: 0,
         }
     }
@@ -273,7 +273,7 @@ impl Lease {
         Lease {
             pool: budget.map(|budget| Arc::clone(&budget.pool)),
             share: share.cloned(),
-            what: What::Streams,
+            resource: Resource::Streams,
             held: 0,
         }
     }
@@ -346,9 +346,9 @@ impl Lease {
 
     fn counter(&self) -> Option<&AtomicU64> {
         let held = &self.share.as_ref()?.held;
-        Some(match self.what {
-            What::Bytes => &held.bytes,
-            What::Streams => &held.streams,
+        Some(match self.resource {
+            Resource::Bytes => &held.bytes,
+            Resource::Streams => &held.streams,
         })
     }
 }

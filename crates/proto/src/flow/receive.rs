@@ -11,11 +11,11 @@ const SMALLEST_UPDATE: u64 = 16_384;
 
 /// A fixed window that is what the path waits for is refilled at this fraction instead of a quarter: its rate is
 /// W / (RTT + q / rate of the link), and with q = W/4 a window of just the path's need reaches 80 % of the link.
-const KEEN_DIVISOR: u64 = 32;
+const LIMITING_DIVISOR: u64 = 32;
 
 /// The smallest WINDOW_UPDATE of such a window. At a gigabit 16,384 bytes take 0.13 ms, an eighth of a path of 1 ms; an
 /// eighth of that costs 2 % there.
-const SMALLEST_KEEN_UPDATE: u64 = 2_048;
+const SMALLEST_LIMITING_UPDATE: u64 = 2_048;
 
 /// Fixed windows from this on begin as if the path waited for them, in bytes: few frames, and much to lose.
 const LARGE_WINDOW: u32 = 2 << 20;
@@ -23,13 +23,13 @@ const LARGE_WINDOW: u32 = 2 << 20;
 /// Offsets that small windows advertise are multiples of this. A sender whose buffer is 65,536 bytes would otherwise be
 /// left, by a window of 65,535, with a frame of one byte from every buffer (nghttp2 issue 1722). Of that window it takes
 /// 255 bytes at most, 0.4 %.
-const GRAIN: u64 = 256;
+const ALIGNMENT: u64 = 256;
 
 /// The smallest WINDOW_UPDATE of a fixed window of which the peer has used up what it knew.
 const SMALLEST_REST: u64 = 1_024;
 
 /// The windows for which that matters: what larger ones would cut off is no part of theirs.
-const GRAINED: core::ops::Range<u64> = 16_384..1 << 20;
+const ALIGNED_SIZES: core::ops::Range<u64> = 16_384..1 << 20;
 
 /// When a receive window is refilled.
 ///
@@ -75,7 +75,7 @@ pub(crate) struct ReceiveWindow {
     /// Whether this window is to stay as it is.
     fixed: bool,
     /// Whether the path waits for it then.
-    keen: bool,
+    limiting: bool,
     round: Round,
     /// None before the first refill: most streams are too short for one.
     recent: Option<Box<Recent>>,
@@ -113,7 +113,7 @@ impl ReceiveWindow {
             limit: u64::from(size.bytes()),
             refill,
             fixed: false,
-            keen: false,
+            limiting: false,
             round: Round {
                 since: Time::ZERO,
                 until: u64::MAX,
@@ -187,25 +187,25 @@ impl ReceiveWindow {
     /// a gap in its first round trip costs a transfer of four such windows 5 %.
     pub(crate) fn fixed(mut self) -> Self {
         self.fixed = self.refill == Refill::default();
-        self.set_keen(self.size >= LARGE_WINDOW);
+        self.set_limiting(self.size >= LARGE_WINDOW);
         self
     }
 
     /// Says whether the path waits for this window, which is to stay as it is.
-    pub(crate) fn set_keen(&mut self, keen: bool) {
-        self.keen = keen && self.fixed;
+    pub(crate) fn set_limiting(&mut self, limiting: bool) {
+        self.limiting = limiting && self.fixed;
     }
 
-    /// What [`Self::set_keen`] said.
-    pub(crate) fn is_keen(&self) -> bool {
-        self.keen
+    /// What [`Self::set_limiting`] said.
+    pub(crate) fn is_limiting(&self) -> bool {
+        self.limiting
     }
 
     /// No refill is smaller than this.
     fn floor(&self) -> u64 {
         let size = u64::from(self.size);
-        let least = match self.keen {
-            true => (size / KEEN_DIVISOR).clamp(SMALLEST_KEEN_UPDATE, SMALLEST_UPDATE),
+        let least = match self.limiting {
+            true => (size / LIMITING_DIVISOR).clamp(SMALLEST_LIMITING_UPDATE, SMALLEST_UPDATE),
             false => SMALLEST_UPDATE,
         };
         (size / 4).clamp(1, least)
@@ -214,21 +214,21 @@ impl ReceiveWindow {
     /// The share of the window at which it is refilled; never more than the whole grains in it.
     fn share(&self, divisor: u32) -> u64 {
         let size = u64::from(self.size);
-        match self.keen {
-            true => size / KEEN_DIVISOR,
-            false if self.is_grained() => (size / u64::from(divisor.max(1))).min(size - GRAIN),
+        match self.limiting {
+            true => size / LIMITING_DIVISOR,
+            false if self.is_aligned() => (size / u64::from(divisor.max(1))).min(size - ALIGNMENT),
             false => size / u64::from(divisor.max(1)),
         }
     }
 
-    fn is_grained(&self) -> bool {
-        matches!(self.refill, Refill::Fraction { .. }) && GRAINED.contains(&u64::from(self.size))
+    fn is_aligned(&self) -> bool {
+        matches!(self.refill, Refill::Fraction { .. }) && ALIGNED_SIZES.contains(&u64::from(self.size))
     }
 
     /// An offset that may be advertised: not beyond this one.
-    fn grained(&self, offset: u64) -> u64 {
-        match self.is_grained() && self.received > 0 {
-            true => offset - offset % GRAIN,
+    fn aligned(&self, offset: u64) -> u64 {
+        match self.is_aligned() && self.received > 0 {
+            true => offset - offset % ALIGNMENT,
             false => offset,
         }
     }
@@ -266,9 +266,9 @@ impl ReceiveWindow {
     pub(crate) fn until_due(&self) -> u64 {
         let consumed_for = |gain: u64| {
             let advertised = self.advertised + gain;
-            let grain = advertised - self.grained(advertised);
+            let grain = advertised - self.aligned(advertised);
             let advertised = if grain > 0 {
-                advertised - grain + GRAIN
+                advertised - grain + ALIGNMENT
             } else {
                 advertised
             };
@@ -351,7 +351,7 @@ impl ReceiveWindow {
     fn gain(&self) -> u64 {
         let by_size = self.received + u64::from(self.size);
         let by_memory = self.consumed + self.limit;
-        self.grained(by_size.min(by_memory))
+        self.aligned(by_size.min(by_memory))
             .saturating_sub(self.advertised)
     }
 }
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn a_small_window_is_advertised_up_to_a_whole_grain_and_soon_when_the_path_waits_for_it() {
         let mut window = window(65_535, Refill::default()).fixed();
-        window.set_keen(true);
+        window.set_limiting(true);
         window.receive(65_535, 0).unwrap();
         // One more than 2,048 bytes ends at 67,584, which is a multiple of 256.
         assert_eq!(window.until_due(), 2_049);
@@ -438,7 +438,7 @@ mod tests {
         window.consume(1);
         assert!(window.refill_due(false));
         assert_eq!(window.refill(Time::ZERO, None), Some(67_584 - 65_535));
-        window.set_keen(false);
+        window.set_limiting(false);
         assert_eq!(window.until_due(), 16_384);
         window.consume(65_535);
         assert_eq!(window.refill(Time::ZERO, None), Some(131_072 - 256 - 67_584));

@@ -36,7 +36,7 @@ const PLACES: usize = 16;
 pub struct Encoder {
     table: EncoderTable,
     /// What blocks before have told; nothing at rest.
-    past: Option<Box<Past>>,
+    last_block: Option<Box<LastBlock>>,
     /// How many fields of this block have been encoded.
     place: usize,
     own_cap: usize,
@@ -45,16 +45,16 @@ pub struct Encoder {
 }
 
 #[derive(Debug)]
-struct Past {
+struct LastBlock {
     /// Hashes of fields that were sent as literals lately, although their kind seldom repeats.
     lately: [u32; LATELY],
     /// The number of the table's entry that stood at each place of the last block which had one from the table there.
     places: [u32; PLACES],
 }
 
-impl Past {
+impl LastBlock {
     fn new() -> Box<Self> {
-        Box::new(Past {
+        Box::new(LastBlock {
             lately: [0; LATELY],
             places: [0; PLACES],
         })
@@ -74,7 +74,7 @@ impl Encoder {
     pub fn new(own_cap: usize) -> Self {
         let mut encoder = Self {
             table: EncoderTable::new(DEFAULT_TABLE_SIZE),
-            past: None,
+            last_block: None,
             place: 0,
             own_cap,
             owed_update: None,
@@ -120,17 +120,17 @@ impl Encoder {
         if let Some(owed) = self.owed_update.take() {
             self.send_size_update(owed, out);
         }
-        if self.table.is_at_rest() {
-            self.table.wake();
+        if self.table.is_trimmed() {
+            self.table.restore();
         }
         self.place = 0;
     }
 
     /// Gives up what can be made anew or done without, some 800 bytes, while nothing is sent. What the peer's decoder holds
     /// stays known.
-    pub fn rest(&mut self) {
-        self.table.rest();
-        self.past = None;
+    pub fn trim(&mut self) {
+        self.table.trim();
+        self.last_block = None;
     }
 
     #[cold]
@@ -171,7 +171,10 @@ impl Encoder {
     fn encode(&mut self, name: FieldNameRef<'_>, value: &[u8], never_indexed: bool, out: &mut Vec<u8>) {
         let place = self.place;
         self.place += 1;
-        let before = self.past.as_ref().and_then(|past| past.places.get(place));
+        let before = self
+            .last_block
+            .as_ref()
+            .and_then(|last_block| last_block.places.get(place));
         if let (Some(&number), false) = (before, never_indexed) {
             // What is in the table was allowed to enter it.
             if let Some(index) = self.table.find_again(number, name, value) {
@@ -204,7 +207,12 @@ impl Encoder {
                 let hashes = Hashes::new(static_index, name, value);
                 if policy != Policy::Without || self.comes_again(hashes) {
                     let number = self.encode_indexed(static_index, hashes, name, value, out);
-                    if let Some(before) = self.past.get_or_insert_with(Past::new).places.get_mut(place) {
+                    if let Some(before) = self
+                        .last_block
+                        .get_or_insert_with(LastBlock::new)
+                        .places
+                        .get_mut(place)
+                    {
                         *before = number;
                     }
                     return;
@@ -246,8 +254,8 @@ impl Encoder {
     /// Whether a field was sent lately. Two that share a hash cost an entry at worst.
     fn comes_again(&mut self, hashes: Hashes) -> bool {
         let hash = hashes.of_field();
-        let past = self.past.get_or_insert_with(Past::new);
-        let place = &mut past.lately[hash as usize % LATELY];
+        let last_block = self.last_block.get_or_insert_with(LastBlock::new);
+        let place = &mut last_block.lately[hash as usize % LATELY];
         std::mem::replace(place, hash) == hash
     }
 

@@ -185,17 +185,17 @@ impl EncoderTable {
 
     /// Whether the indexes have to be made before anything is found.
     #[inline]
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn is_trimmed(&self) -> bool {
         self.buckets.is_none() && !self.entries.is_empty()
     }
 
     /// Gives up the indexes until [`Self::wake`] makes them anew.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn trim(&mut self) {
         self.buckets = None;
         self.entries.shrink_to_fit();
     }
 
-    pub(super) fn wake(&mut self) {
+    pub(super) fn restore(&mut self) {
         let mut buckets = Buckets::new();
         let mut number = self.inserted.wrapping_sub(self.entries.len() as u32);
         for entry in &mut self.entries {
@@ -321,9 +321,9 @@ mod tests {
                 fields.collect::<Vec<_>>()
             };
             let before = found(&table);
-            table.rest();
-            assert!(table.is_at_rest());
-            table.wake();
+            table.trim();
+            assert!(table.is_trimmed());
+            table.restore();
             assert_eq!(found(&table), before);
         }
     }
@@ -352,7 +352,7 @@ mod tests {
             insert(&mut table, b"n", &number.to_be_bytes());
         }
         table.set_max_size(100);
-        table.rest();
+        table.trim();
         assert!(table.entries.len() == 2 && table.entries.capacity() < 8);
     }
 

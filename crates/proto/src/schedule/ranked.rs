@@ -76,52 +76,53 @@ impl Ranked {
     }
 
     fn insert_inside(&mut self, rank: u64, key: Key) -> usize {
-        let mut moved = 0;
-        if let Ranked::List(list) = self {
-            let Err(at) = list.binary_search_by_key(&rank, |&(other, _)| other) else {
+        let list = match self {
+            Ranked::List(list) => list,
+            Ranked::Tree(tree) => {
+                tree.entry(rank).or_insert(key);
                 return 0;
-            };
-            let distance = at.min(list.len() - at);
-            if distance <= FEW {
-                list.insert(at, (rank, key));
-                return distance;
             }
-            moved = self.become_tree();
+        };
+        let Err(at) = list.binary_search_by_key(&rank, |&(other, _)| other) else {
+            return 0;
+        };
+        let distance = at.min(list.len() - at);
+        if distance <= FEW {
+            list.insert(at, (rank, key));
+            return distance;
         }
-        if let Ranked::Tree(tree) = self {
-            tree.entry(rank).or_insert(key);
-        }
+        let moved = list.len();
+        let mut tree: BTreeMap<_, _> = core::mem::take(list).into_iter().collect();
+        tree.insert(rank, key);
+        *self = Ranked::Tree(tree);
         moved
     }
 
     /// Takes the stream of a rank out, if it is in; how many others were moved.
     pub(crate) fn remove(&mut self, rank: u64) -> usize {
-        let mut moved = 0;
-        if let Ranked::List(list) = self {
-            let Ok(at) = list.binary_search_by_key(&rank, |&(other, _)| other) else {
+        let list = match self {
+            Ranked::List(list) => list,
+            Ranked::Tree(tree) => {
+                tree.remove(&rank);
+                if tree.is_empty() {
+                    *self = Self::default();
+                }
                 return 0;
-            };
-            let distance = at.min(list.len() - 1 - at);
-            if distance <= FEW {
-                list.remove(at);
-                return distance;
             }
-            moved = self.become_tree();
+        };
+        let Ok(at) = list.binary_search_by_key(&rank, |&(other, _)| other) else {
+            return 0;
+        };
+        let distance = at.min(list.len() - 1 - at);
+        if distance <= FEW {
+            list.remove(at);
+            return distance;
         }
-        if let Ranked::Tree(tree) = self {
-            tree.remove(&rank);
-            if tree.is_empty() {
-                *self = Self::default();
-            }
-        }
+        let moved = list.len();
+        let mut tree: BTreeMap<_, _> = core::mem::take(list).into_iter().collect();
+        tree.remove(&rank);
+        *self = Ranked::Tree(tree);
         moved
-    }
-
-    fn become_tree(&mut self) -> usize {
-        let Ranked::List(list) = self else { return 0 };
-        let count = list.len();
-        *self = Ranked::Tree(core::mem::take(list).into_iter().collect());
-        count
     }
 
     pub(crate) fn clear(&mut self) {

@@ -4,7 +4,7 @@ use crate::error::{ErrorCode, Side};
 
 /// The state of a stream. `Idle` streams are not stored, and `reserved` ones do not exist, for push is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum StreamState {
     /// A request that has not left: its HEADERS wait, perhaps for the peer to allow another stream.
     Waiting,
     /// Both halves are open.
@@ -26,35 +26,38 @@ pub(crate) enum Cause {
     Reset { by: Side, code: ErrorCode },
 }
 
-impl State {
+impl StreamState {
     pub(crate) fn is_closed(self) -> bool {
-        matches!(self, State::Closed(_))
+        matches!(self, StreamState::Closed(_))
     }
 
     /// Whether the peer may send HEADERS and DATA.
     pub(crate) fn can_receive(self) -> bool {
-        matches!(self, State::Open | State::HalfClosedLocal)
+        matches!(self, StreamState::Open | StreamState::HalfClosedLocal)
     }
 
     /// Whether we may send HEADERS and DATA, now or once it is open.
     pub(crate) fn can_send(self) -> bool {
-        matches!(self, State::Waiting | State::Open | State::HalfClosedRemote)
+        matches!(
+            self,
+            StreamState::Waiting | StreamState::Open | StreamState::HalfClosedRemote
+        )
     }
 
     /// After END_STREAM was sent.
-    pub(crate) fn after_send_end(self) -> State {
+    pub(crate) fn after_send_end(self) -> StreamState {
         match self {
-            State::Waiting | State::Open => State::HalfClosedLocal,
-            State::HalfClosedRemote => State::Closed(Cause::Finished),
+            StreamState::Waiting | StreamState::Open => StreamState::HalfClosedLocal,
+            StreamState::HalfClosedRemote => StreamState::Closed(Cause::Finished),
             other => other,
         }
     }
 
     /// After END_STREAM was received.
-    pub(crate) fn after_receive_end(self) -> State {
+    pub(crate) fn after_receive_end(self) -> StreamState {
         match self {
-            State::Open => State::HalfClosedRemote,
-            State::HalfClosedLocal => State::Closed(Cause::Finished),
+            StreamState::Open => StreamState::HalfClosedRemote,
+            StreamState::HalfClosedLocal => StreamState::Closed(Cause::Finished),
             other => other,
         }
     }

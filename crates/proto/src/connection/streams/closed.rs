@@ -6,17 +6,17 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::error::Side;
 use crate::id::StreamId;
 
-/// What is known of a stream that is neither stored nor idle.
+/// How a stream was closed that is not stored any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::connection) enum Past {
-    /// Both sides ended it.
-    Finished,
-    /// One side reset it.
+pub(in crate::connection) enum ClosedBy {
+    /// Both sides sent END_STREAM.
+    EndStream,
+    /// One side sent RST_STREAM.
     Reset(Side),
-    /// The peer never opened it, and closed it by opening a later one (RFC 9113 section 5.1.1).
-    Skipped,
-    /// Reset or finished, too long ago to tell.
-    Forgotten,
+    /// The peer opened a later stream, and never this one (RFC 9113 section 5.1.1).
+    LaterStream,
+    /// By END_STREAM or RST_STREAM, too long ago to tell.
+    Unknown,
 }
 
 /// How streams were closed that are not stored any more.
@@ -75,20 +75,20 @@ impl ClosedLog {
     }
 
     /// What became of a stream that is not stored and not idle.
-    pub(in crate::connection) fn past(&self, id: StreamId) -> Past {
+    pub(in crate::connection) fn closed_by(&self, id: StreamId) -> ClosedBy {
         let Some(log) = &self.log else {
-            return Past::Finished;
+            return ClosedBy::EndStream;
         };
         if let Some(&(by, _)) = log.sides.get(&id) {
-            return Past::Reset(by);
+            return ClosedBy::Reset(by);
         }
         let gap = log.gaps.partition_point(|&(_, last)| last < id.value());
         if log.gaps.get(gap).is_some_and(|&(first, _)| first <= id.value()) {
-            return Past::Skipped;
+            return ClosedBy::LaterStream;
         }
         match id.value() <= log.forgotten {
-            true => Past::Forgotten,
-            false => Past::Finished,
+            true => ClosedBy::Unknown,
+            false => ClosedBy::EndStream,
         }
     }
 }
@@ -122,22 +122,25 @@ mod tests {
             let highest = if opened == 0 { 0 } else { 4 * opened - 1 };
             log.open(highest, id(4 * opened + 3));
         }
-        assert_eq!((log.past(id(1)), log.past(id(5))), (Past::Skipped, Past::Skipped));
-        assert_eq!(log.past(id(253)), Past::Skipped);
+        assert_eq!(
+            (log.closed_by(id(1)), log.closed_by(id(5))),
+            (ClosedBy::LaterStream, ClosedBy::LaterStream)
+        );
+        assert_eq!(log.closed_by(id(253)), ClosedBy::LaterStream);
         log.open(255, id(259));
         assert_eq!(
-            (log.past(id(1)), log.past(id(5))),
-            (Past::Finished, Past::Skipped)
+            (log.closed_by(id(1)), log.closed_by(id(5))),
+            (ClosedBy::EndStream, ClosedBy::LaterStream)
         );
-        assert_eq!(log.past(id(257)), Past::Skipped);
+        assert_eq!(log.closed_by(id(257)), ClosedBy::LaterStream);
         for opened in [3, 7, 255, 259] {
-            assert_eq!(log.past(id(opened)), Past::Finished);
+            assert_eq!(log.closed_by(id(opened)), ClosedBy::EndStream);
         }
         // The next one leaves none out.
         log.open(259, id(261));
         assert_eq!(
-            (log.past(id(5)), log.past(id(261))),
-            (Past::Skipped, Past::Finished)
+            (log.closed_by(id(5)), log.closed_by(id(261))),
+            (ClosedBy::LaterStream, ClosedBy::EndStream)
         );
     }
 
@@ -148,22 +151,22 @@ mod tests {
         log.open(9, id(15));
         log.remember(id(9), Side::Local);
         log.remember(id(9), Side::Peer);
-        assert_eq!(log.past(id(9)), Past::Reset(Side::Peer));
+        assert_eq!(log.closed_by(id(9)), ClosedBy::Reset(Side::Peer));
         for (stream, past) in [
-            (1, Past::Skipped),
-            (7, Past::Skipped),
-            (11, Past::Skipped),
-            (13, Past::Skipped),
-            (15, Past::Finished),
+            (1, ClosedBy::LaterStream),
+            (7, ClosedBy::LaterStream),
+            (11, ClosedBy::LaterStream),
+            (13, ClosedBy::LaterStream),
+            (15, ClosedBy::EndStream),
         ] {
-            assert_eq!(log.past(id(stream)), past, "stream {stream}");
+            assert_eq!(log.closed_by(id(stream)), past, "stream {stream}");
         }
         for number in 0..ClosedLog::RESETS as u32 - 1 {
             log.remember(id(101 + 2 * number), Side::Peer);
         }
-        assert_eq!(log.past(id(9)), Past::Reset(Side::Peer));
+        assert_eq!(log.closed_by(id(9)), ClosedBy::Reset(Side::Peer));
         log.remember(id(99), Side::Local);
-        assert_eq!(log.past(id(9)), Past::Forgotten);
+        assert_eq!(log.closed_by(id(9)), ClosedBy::Unknown);
         let log = log.log.expect("there were resets");
         assert_eq!(log.sides.len(), log.resets.len());
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::id::Key;
 use crate::priority::Priority;
 use crate::schedule::{Schedule, Scheduling};
-use crate::stream::{State, Stream};
+use crate::stream::{Stream, StreamState};
 use crate::time::Time;
 
 /// The streams that have something to send.
@@ -71,7 +71,7 @@ impl Sending {
 
     /// Puts a stream where it belongs after its queue, its window or its state changed.
     pub(super) fn reschedule(&mut self, key: Key, stream: &mut Stream) {
-        if stream.state == State::Waiting || stream.state.is_closed() {
+        if stream.state == StreamState::Waiting || stream.state.is_closed() {
             return;
         }
         let half = &mut stream.send;

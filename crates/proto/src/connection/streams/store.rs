@@ -6,7 +6,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use slab::Slab;
 
 use crate::id::{Key, StreamId, StreamMap};
+use crate::invariant::infallible;
 use crate::stream::Stream;
+
+/// Why a lookup by [`Store::taken`] cannot fail.
+const TAKEN: &str = "each slot of `taken` has a stream";
 
 /// All streams that are not removed.
 #[derive(Debug, Default)]
@@ -49,16 +53,17 @@ impl Store {
         };
     }
 
-    pub(super) fn insert(&mut self, mut stream: Box<Stream>) -> Key {
+    pub(super) fn insert(&mut self, mut stream: Box<Stream>) -> (Key, &mut Stream) {
         let id = stream.id;
-        stream.place = self.taken.len() as u32;
+        stream.index = self.taken.len() as u32;
         // A slab of 2^32 streams does not fit any memory.
-        let slot = self.slots.insert(stream) as u32;
+        let entry = self.slots.vacant_entry();
+        let slot = entry.key() as u32;
         self.taken.push(slot);
         self.by_id.insert(id, slot);
         let key = Key::new(slot, id);
         self.last = Some(key);
-        key
+        (key, entry.insert(stream))
     }
 
     #[inline]
@@ -90,21 +95,20 @@ impl Store {
     /// The stream of this identifier, without a note that it was looked up.
     pub(super) fn view(&self, id: StreamId) -> Option<&Stream> {
         let key = self.find(id)?;
-        // `find` returns keys of stored streams only.
-        self.slots.get(key.slot()).map(|stream| &**stream)
+        infallible(self.slots.get(key.slot()), "an identifier has a slot").map(|stream| &**stream)
     }
 
     pub(super) fn remove(&mut self, key: Key) -> Option<Box<Stream>> {
         self.get_mut(key)?;
-        let stream = self.slots.try_remove(key.slot())?;
+        let stream = infallible(self.slots.try_remove(key.slot()), "the slot was just found")?;
         self.by_id.remove(&key.id());
         self.last = self.last.filter(|&last| last != key);
-        let place = stream.place;
-        self.taken.swap_remove(place as usize);
-        // The last one has its place now.
-        let moved = self.taken.get(place as usize);
+        let index = stream.index;
+        self.taken.swap_remove(index as usize);
+        // The last one has this index now.
+        let moved = self.taken.get(index as usize);
         if let Some(stream) = moved.and_then(|&slot| self.slots.get_mut(slot as usize)) {
-            stream.place = place;
+            stream.index = index;
         }
         Some(stream)
     }
@@ -117,10 +121,9 @@ impl Store {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
-        let streams = self.taken.iter().map(|&slot| self.slots.get(slot as usize));
-        streams.flatten().map(|stream| {
+        self.taken.iter().filter_map(|&slot| {
             self.touch();
-            &**stream
+            infallible(self.slots.get(slot as usize), TAKEN).map(|stream| &**stream)
         })
     }
 
@@ -128,20 +131,17 @@ impl Store {
         self.slots.iter_mut().map(|(_, stream)| &mut **stream)
     }
 
-    /// The stream at this place of the iteration.
-    pub(super) fn at(&mut self, place: usize) -> Option<(Key, &mut Stream)> {
+    /// The stream at this index of the iteration.
+    pub(super) fn at(&mut self, index: usize) -> Option<(Key, &mut Stream)> {
         self.touch();
-        let slot = *self.taken.get(place)?;
-        let stream = self.slots.get_mut(slot as usize)?;
+        let slot = *self.taken.get(index)?;
+        let stream = infallible(self.slots.get_mut(slot as usize), TAKEN)?;
         Some((Key::new(slot, stream.id), stream))
     }
 
     pub(super) fn keys(&self) -> Vec<Key> {
-        let streams = self.taken.iter().filter_map(|&slot| {
-            let id = self.slots.get(slot as usize)?.id;
-            Some(Key::new(slot, id))
-        });
-        streams.inspect(|_| self.touch()).collect()
+        let slots = self.taken.iter().zip(self.iter());
+        slots.map(|(&slot, stream)| Key::new(slot, stream.id)).collect()
     }
 }
 
@@ -149,7 +149,7 @@ impl Store {
 mod tests {
     use super::*;
     use crate::flow::{DEFAULT_WINDOW, ReceiveWindow, Refill, SendCredit};
-    use crate::stream::State;
+    use crate::stream::StreamState;
     use crate::time::Time;
 
     fn id(number: u32) -> StreamId {
@@ -161,8 +161,8 @@ mod tests {
         let keys = (0..count).map(|index| {
             let window = ReceiveWindow::new(1, DEFAULT_WINDOW, Refill::default());
             let credit = SendCredit::new(1);
-            let stream = Stream::new(id(2 * index + 1), State::Open, window, credit, Time::ZERO);
-            store.insert(Box::new(stream))
+            let stream = Stream::new(id(2 * index + 1), StreamState::Open, window, credit, Time::ZERO);
+            store.insert(Box::new(stream)).0
         });
         let keys = keys.collect();
         (store, keys)

@@ -1,0 +1,145 @@
+//! What the connection as a whole waits for (law 8 of `docs/design/flow-control.md`), judged by its streams and its windows.
+//!
+//! What sending waits for is known when a write is built. What receiving waited for is known in hindsight, when data arrives: a
+//! closed window, a slow reader, or the peer.
+
+use core::time::Duration;
+
+use super::Connection;
+use super::ledgers::{Attribution, FLOWING, receives};
+use crate::flow::{Ledger, Stall};
+use crate::role::Role;
+use crate::stream::{Phase, Stream};
+use crate::time::Time;
+
+/// How many streams are sampled to find what the connection waits for.
+const SAMPLE: usize = 64;
+
+impl Connection {
+    /// The transport takes no more of what [`Self::transmit`] built, for now.
+    pub fn socket_blocked(&mut self, now: Time) {
+        self.advance_time(now);
+        self.ledgers.enter_sending(Stall::Socket, self.now);
+    }
+
+    /// The transport has taken everything that [`Self::transmit`] built, and there is no more.
+    pub fn socket_idle(&mut self, now: Time) {
+        self.advance_time(now);
+        self.flow.overhead_mut().list(0);
+        self.renew_overhead_lease();
+        self.update_sending_ledger(false);
+    }
+
+    /// Says whether the owner holds requests back because the peer allows no more streams, as a connection pool does. The
+    /// ledgers see nothing else of these requests.
+    pub fn set_requests_kept_back(&mut self, kept_back: bool, now: Time) {
+        if self.ledgers.requests_kept_back() != kept_back {
+            self.advance_time(now);
+            self.update_receiving_ledger();
+            self.ledgers.set_requests_kept_back(kept_back);
+        }
+    }
+
+    /// A write was built, or the transport has taken it.
+    pub(super) fn update_sending_ledger(&mut self, data_left: bool) {
+        let state = match data_left {
+            true => Stall::Moving,
+            false => self.sending_stall(),
+        };
+        self.ledgers.enter_sending(state, self.now);
+    }
+
+    /// DATA or HEADERS arrived, or a stream opens: attributes the time since the last one.
+    #[inline]
+    pub(super) fn update_receiving_ledger(&mut self) {
+        // Frames of one batch cost a comparison each.
+        if self.ledgers.receiving_since() < self.now {
+            self.settle_receiving_ledger();
+        }
+    }
+
+    fn settle_receiving_ledger(&mut self) {
+        let attribution = self.attribute_receiving(self.ledgers.receiving_since(), self.now);
+        self.ledgers.settle_receiving(attribution, self.now);
+    }
+
+    /// A reader has taken something. That changes the ledger only when nothing more is to come and time has passed.
+    pub(super) fn update_ledger_after_read(&mut self) {
+        if self.ledgers.receiving_since() < self.now && !self.is_receiving() {
+            self.settle_receiving_ledger();
+        }
+    }
+
+    /// What receiving has waited for, up to `now`.
+    pub fn receiving_ledger(&self, now: Time) -> Ledger {
+        let mut ledger = self.ledgers.receiving();
+        let since = ledger.since();
+        if since < now {
+            self.attribute_receiving(since, now).settle(&mut ledger, now);
+        }
+        ledger
+    }
+
+    fn lacks_streams(&self) -> bool {
+        self.ledgers.requests_kept_back() || self.streams.waiting() > 0
+    }
+
+    fn is_receiving(&self) -> bool {
+        self.streams.iter().take(SAMPLE).any(receives)
+    }
+
+    /// What sending waits for when nothing leaves.
+    fn sending_stall(&self) -> Stall {
+        if !self.streams.has_nothing_to_send() {
+            return Stall::ConnectionWindow;
+        }
+        if self.streams.is_blocked() {
+            return Stall::StreamWindow;
+        }
+        if self.lacks_streams() {
+            return Stall::StreamCount;
+        }
+        let unfinished = |stream: &Stream| stream.state.can_send() && stream.send.phase != Phase::Done;
+        match self.streams.iter().take(SAMPLE).any(unfinished) {
+            true => Stall::Application,
+            // The requests are complete: the server has to answer.
+            false if self.role == Role::Client && !self.streams.is_empty() => Stall::Peer,
+            false => Stall::Idle,
+        }
+    }
+
+    /// What receiving waited for from `since`, when something arrived last.
+    fn attribute_receiving(&self, since: Time, now: Time) -> Attribution {
+        let all = |state| Attribution::all(state, since, now);
+        if !self.is_receiving() {
+            return all(match (self.lacks_streams(), self.flow.unreleased()) {
+                (true, _) => Stall::StreamCount,
+                (false, 0) => Stall::Idle,
+                // Everything has arrived, and the owner has not released it.
+                (false, _) => Stall::Application,
+            });
+        }
+        if now.since(since) < FLOWING {
+            return all(Stall::Moving);
+        }
+        let window = self.flow.window();
+        let round_trip = self.pings.minimum().unwrap_or(Duration::ZERO);
+        let closed =
+            |state, is_unread, until| Attribution::closed(state, is_unread, (since, until), round_trip);
+        if let Some(until) = window.opens(since, now, round_trip) {
+            return closed(Stall::ConnectionWindow, window.is_unread(), until);
+        }
+        let receiving = || self.streams.iter().take(SAMPLE).filter(|stream| receives(stream));
+        let opens = |stream: &Stream| stream.receive.window.opens(since, now, round_trip);
+        // None as soon as one of them was open.
+        let first = receiving().map(opens).reduce(|one, other| Some(one?.min(other?)));
+        if let Some(until) = first.flatten() {
+            let is_unread = receiving().any(|stream| stream.receive.window.is_unread());
+            return closed(Stall::StreamWindow, is_unread, until);
+        }
+        all(match self.lacks_streams() {
+            true => Stall::StreamCount,
+            false => Stall::Peer,
+        })
+    }
+}
