@@ -85,11 +85,13 @@ impl Memory {
         match self.library {
             Library::Fullbore => current_thread()?.block_on(self.fullbore(tls, tower::service_fn(answer))),
             Library::Files => {
-                let files = Log::new(self.files(cfg!(target_os = "linux"))?, None);
+                let files = Log::new(Files::open_with_ranges(&self.root, Self::settings())?, None);
                 current_thread()?.block_on(self.fullbore(tls, files))
             }
             Library::Hyper => current_thread()?.block_on(self.hyper(tls, tower::service_fn(answer))),
-            Library::HyperFiles => current_thread()?.block_on(self.hyper(tls, self.files(false)?)),
+            Library::HyperFiles => {
+                current_thread()?.block_on(self.hyper(tls, Files::open(&self.root, Self::settings())?))
+            }
             Library::HyperWorker => {
                 let worker = Builder::new_multi_thread()
                     .worker_threads(1)
@@ -104,13 +106,11 @@ impl Memory {
         }
     }
 
-    fn files(&self, sends_files: bool) -> std::io::Result<Files> {
-        let settings = Settings {
-            sends_files,
+    fn settings() -> Settings {
+        Settings {
             uploads: Uploads::Discard,
             ..Settings::default()
-        };
-        Files::open(&self.root, settings)
+        }
     }
 
     async fn fullbore<S, B>(&self, tls: Option<Arc<ServerConfig>>, service: S) -> Result<(), Failure>

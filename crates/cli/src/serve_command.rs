@@ -13,7 +13,7 @@ use std::time::Duration;
 use fullbore::rustls::ServerConfig;
 use fullbore::server::ConnectionLimits;
 use fullbore::{
-    DEFAULT_MEMORY_BUDGET, ErrorKind, MemoryBudget, Refill, Server, ServerBuilder, TcpBuffers, tls,
+    Chunk, DEFAULT_MEMORY_BUDGET, ErrorKind, MemoryBudget, Refill, Server, ServerBuilder, TcpBuffers, tls,
 };
 use fullbore_files::{Files, Log, LogLimits, LogWriter, Settings, Uploads};
 use tokio::net::TcpListener;
@@ -64,7 +64,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
 }
 
 /// On one runtime.
-async fn serve(args: ServeArgs, service: Log<Files>, interrupt: Interrupt) -> Result<ExitCode, Failure> {
+async fn serve(args: ServeArgs, service: Log<Files<Chunk>>, interrupt: Interrupt) -> Result<ExitCode, Failure> {
     let listener = listen(&args).await?;
     let address = address(&listener, &args)?;
     let options = Options::new(args, address)?;
@@ -82,7 +82,7 @@ async fn serve(args: ServeArgs, service: Log<Files>, interrupt: Interrupt) -> Re
 /// On so many threads, this one among them, each with a listener and a runtime of its own.
 async fn serve_apart(
     args: ServeArgs,
-    service: Log<Files>,
+    service: Log<Files<Chunk>>,
     interrupt: Interrupt,
     threads: usize,
 ) -> Result<ExitCode, Failure> {
@@ -130,7 +130,7 @@ async fn serve_apart(
 /// One of the other threads.
 struct Other {
     options: Arc<Options>,
-    service: Log<Files>,
+    service: Log<Files<Chunk>>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -267,7 +267,7 @@ fn max_connections(args: &ServeArgs) -> usize {
 }
 
 /// The HTTP service: files, uploads and the access log.
-fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
+fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
     let uploads = match &args.uploads {
         None => Uploads::Refuse,
         Some(word) if word == Path::new("discard") => Uploads::Discard,
@@ -281,7 +281,6 @@ fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
         max_upload_bytes: args.max_upload.0,
         min_free_bytes: args.min_free.map(|bytes| bytes.0),
         hidden: args.hidden,
-        sends_files: cfg!(target_os = "linux"),
         ..Settings::default()
     };
     // The other half is for connections.
@@ -299,8 +298,8 @@ fn service(args: &ServeArgs) -> Result<Log<Files>, Failure> {
             )));
         }
     }
-    let files =
-        Files::open(&args.root, settings).map_err(|error| Failure::from_io("serve", &args.root, &error))?;
+    let files = Files::open_with_ranges(&args.root, settings)
+        .map_err(|error| Failure::from_io("open the folder", error.path(), error.io_error()))?;
     let writer = if args.log {
         let mut limits = LogLimits::default();
         if let Some(bytes) = args.log_buffer {

@@ -1,38 +1,38 @@
-//! The buffers that files are read into, used again once the transport has let go of them.
+//! The buffers that files are read into, and the limits on their memory.
 //!
-//! A chunk leaves as [`Bytes`] that own their buffer; when the last of them is dropped, the buffer comes back here,
-//! already initialised, so that a long download neither allocates nor clears memory for each chunk. What all responses hold
-//! at once is kept near a bound: the less of it is left, the shorter the chunks. Called by `file_body` and `files`.
+//! A chunk is sent as [`Bytes`] that own their buffer. When the last of them is dropped, the buffer comes back here,
+//! initialised, so a long download neither allocates nor clears memory for each chunk. The memory of all responses has a
+//! limit: the less of it is left, the shorter the chunks. Called by `file_body` and `files`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// A chunk takes at most this share of what is left of the bound.
+/// A chunk takes at most this share of the free memory.
 const SHARE: usize = 8;
 
-/// How long chunks are, and how many bytes they may come to.
+/// The lengths of chunks, and the memory of all of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// The first of a body; none is shorter, but for the last.
+    /// The first chunk of a body. Only the last one may be shorter.
     pub(crate) first: usize,
-    /// The longest.
+    /// The longest chunk.
     pub(crate) most: usize,
-    /// What all chunks in use come to before they are of the shortest.
+    /// The memory of all chunks, beyond which each is as short as the first.
     pub(crate) all: usize,
-    /// What files that were read whole come to.
+    /// The memory of all files read whole.
     pub(crate) whole: usize,
 }
 
-/// What a buffer counts among.
+/// Which count a buffer belongs to.
 #[derive(Clone, Copy, Debug)]
 enum Use {
     Chunk,
     Whole,
 }
 
-/// A store of idle buffers, shared by all the responses of a service.
+/// The idle buffers and the counts, shared by all responses of a service.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     sizes: Sizes,
@@ -40,11 +40,11 @@ pub(crate) struct Buffers {
     idle: Mutex<Vec<Vec<u8>>>,
     /// Bytes of buffers in use for chunks.
     used: AtomicUsize,
-    /// And for files that were read whole.
+    /// Bytes of buffers in use for files read whole.
     whole: AtomicUsize,
 }
 
-/// A buffer in use. Dropping it, or the last of the [`Bytes`] made of it, gives it back.
+/// A buffer in use. Dropping it, or the last of the [`Bytes`] made of it, returns it.
 pub(crate) struct Buffer {
     data: Vec<u8>,
     filled: usize,
@@ -53,7 +53,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffers {
-    /// A store that keeps `max_idle` buffers of the longest kind at most.
+    /// Keeps at most `max_idle` idle buffers.
     pub(crate) fn new(sizes: Sizes, max_idle: usize) -> Arc<Buffers> {
         let most = sizes.most.max(1);
         Arc::new(Buffers {
@@ -69,8 +69,7 @@ impl Buffers {
         })
     }
 
-    /// How long a chunk may be now, in bytes: the longest, or a half, a quarter and so on of it; at least as long as the
-    /// first.
+    /// The longest chunk allowed now, in bytes: the maximum divided by a power of two, at least as long as the first chunk.
     pub(crate) fn most(&self) -> usize {
         let left = self.sizes.all.saturating_sub(self.used.load(Ordering::Relaxed));
         let mut most = self.sizes.most;
@@ -80,18 +79,18 @@ impl Buffers {
         most
     }
 
-    /// How long a chunk may be that takes no memory, in bytes.
+    /// The longest chunk that takes no memory, in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.sizes.most
     }
 
-    /// How long the first chunk of a body is, in bytes; at least one.
+    /// The length of the first chunk of a body in bytes; at least 1.
     pub(crate) fn first(&self) -> usize {
         self.sizes.first
     }
 
-    /// A buffer for `length` bytes: one to be used again when that is more than half of the longest chunk, otherwise one of
-    /// just that length.
+    /// A buffer for `length` bytes: a reusable one for more than half of the longest chunk, otherwise one of exactly this
+    /// length.
     pub(crate) fn take(self: &Arc<Self>, length: usize) -> Buffer {
         if length <= self.sizes.most / 2 {
             return self.take_exactly(length);
@@ -104,12 +103,12 @@ impl Buffers {
         )
     }
 
-    /// A buffer of just that length, which counts as the others do.
+    /// A buffer of exactly this length, counted as a chunk.
     pub(crate) fn take_exactly(self: &Arc<Self>, length: usize) -> Buffer {
         self.lend(vec![0; length], length, Use::Chunk)
     }
 
-    /// A buffer for a file of that length, unless those that were read whole come to their bound with it.
+    /// A buffer for a file of this length; `None` when the limit for files read whole would be exceeded.
     pub(crate) fn take_whole(self: &Arc<Self>, length: usize) -> Option<Buffer> {
         let before = self.whole.load(Ordering::Relaxed);
         (before.saturating_add(length) <= self.sizes.whole)
@@ -133,7 +132,7 @@ impl Buffers {
         }
     }
 
-    /// How many bytes are in use, for chunks and for files that were read whole.
+    /// How many bytes are in use, for chunks and for files read whole.
     #[cfg(test)]
     pub(crate) fn used(&self) -> (usize, usize) {
         (
@@ -148,12 +147,12 @@ impl Buffers {
 }
 
 impl Buffer {
-    /// The content, for filling.
+    /// The content, to be filled.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         self.data.get_mut(..self.filled).unwrap_or_default()
     }
 
-    /// The content, to be handed on.
+    /// The content as bytes that own the buffer.
     pub(crate) fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }

@@ -1,10 +1,10 @@
-//! Files that were asked for lately: the fields that describe them, ready to be sent, and the octets of small ones.
+//! The cache of recently requested files: their header fields, and the content of small ones.
 //!
-//! An entry is of one state of a file, told by device, inode, length and both times. One with octets is held against the file
-//! system whenever it is used, once a millisecond at most, so that a batch of requests for one file pays for one `stat`; a
-//! longer file is opened each time, and whoever opens it holds it against the entry: no descriptor is kept, so that what
-//! has been removed does not keep its place on the disk. A file that was changed just now is not kept at all: another change
-//! within the same tick of the file system's clock would not show. Bounded by the bytes that it holds. Called by `files`.
+//! An entry describes one state of a file, identified by device, inode, length, mtime and ctime. An entry with content is
+//! compared with the file system before use, at most once a millisecond, so a batch of requests for one file pays for one
+//! `stat`. A larger file is opened for each request and compared then. No descriptor is cached, so a removed file does
+//! not stay on the disk. A file that changed just now is not cached: another change within the same tick of the file
+//! system's clock would not be visible. The cache is limited in bytes. Called by `files`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,35 +18,35 @@ use quick_cache::sync::Cache as Entries;
 use crate::identity::Identity;
 use crate::representation::Representation;
 
-/// How long an entry is believed without a look at the file system.
-const BELIEVED: Duration = Duration::from_millis(1);
+/// How long an entry is used without a comparison with the file system.
+const VALID_FOR: Duration = Duration::from_millis(1);
 
-/// What an entry costs beyond its octets, roughly.
+/// The approximate memory of an entry beyond its content.
 const ENTRY_BYTES: usize = 512;
 
-/// How large a file is thought to be on average, for the first size of the table.
+/// The assumed average size of a file, for the initial size of the table.
 const TYPICAL_BYTES: usize = 16 << 10;
 
-/// The store, by the path of the request.
+/// The entries, by the path of the request.
 #[derive(Debug)]
 pub(crate) struct Cache {
     entries: Entries<Box<str>, Arc<Cached>, ByBytes>,
     origin: Instant,
-    /// How long a file has to have been left alone.
-    left_alone: Duration,
+    /// How long a file must have been unchanged.
+    unchanged_for: Duration,
 }
 
-/// One file as it was read.
+/// One file in one state.
 #[derive(Debug)]
 pub(crate) struct Cached {
     pub(crate) representation: Representation,
-    /// All of it, if it is small.
+    /// The content of a small file.
     pub(crate) body: Option<Bytes>,
     /// The path below the root.
     pub(crate) path: Arc<str>,
     pub(crate) identity: Identity,
-    /// When it was last seen to be so: nanoseconds since the cache's origin.
-    seen: AtomicU64,
+    /// When it was last compared: nanoseconds since the cache's origin.
+    checked: AtomicU64,
 }
 
 #[derive(Clone, Debug)]
@@ -60,45 +60,45 @@ impl Weighter<Box<str>, Arc<Cached>> for ByBytes {
 }
 
 impl Cache {
-    /// A store of `bytes` at most, all that belongs to an entry included.
-    pub(crate) fn new(bytes: usize, left_alone: Duration) -> Cache {
+    /// A cache of at most `bytes`, with its bookkeeping.
+    pub(crate) fn new(bytes: usize, unchanged_for: Duration) -> Cache {
         Cache {
             entries: Entries::with_weighter(bytes / TYPICAL_BYTES, bytes as u64, ByBytes),
             origin: Instant::now(),
-            left_alone,
+            unchanged_for,
         }
     }
 
-    /// The file that answers for the path of a request, if it is here and, when its octets are, still as it was.
+    /// The entry for the path of a request. An entry with content is up to date.
     pub(crate) fn get(&self, root: &Dir, request_path: &str) -> Option<Arc<Cached>> {
         let cached = self.entries.get(request_path)?;
         if cached.body.is_none() {
             return Some(cached);
         }
         let now = self.now();
-        let seen = cached.seen.load(Ordering::Relaxed);
-        if now.saturating_sub(seen) < BELIEVED.as_nanos() as u64 {
+        let checked = cached.checked.load(Ordering::Relaxed);
+        if now.saturating_sub(checked) < VALID_FOR.as_nanos() as u64 {
             return Some(cached);
         }
         if Identity::now_of(root, &cached.path) != Some(cached.identity) {
             self.forget(request_path);
             return None;
         }
-        cached.seen.store(now, Ordering::Relaxed);
+        cached.checked.store(now, Ordering::Relaxed);
         Some(cached)
     }
 
-    /// Whether a file in this state may be kept, as it was stat'ed before it is read.
+    /// Whether a file in this state may be cached. The state must be older than the read.
     pub(crate) fn would_keep(&self, identity: &Identity) -> bool {
-        identity.was_left_alone(SystemTime::now(), self.left_alone)
+        identity.is_unchanged_for(SystemTime::now(), self.unchanged_for)
     }
 
-    /// Drops an entry that is not right any more.
+    /// Drops an outdated entry.
     pub(crate) fn forget(&self, request_path: &str) {
         self.entries.remove(request_path);
     }
 
-    /// Keeps what was read of a file, or what describes it.
+    /// Caches the fields of a file, and its content if it was read whole.
     pub(crate) fn keep(
         &self,
         request_path: &str,
@@ -112,7 +112,7 @@ impl Cache {
             body,
             path,
             identity,
-            seen: AtomicU64::new(self.now()),
+            checked: AtomicU64::new(self.now()),
         };
         self.entries.insert(request_path.into(), Arc::new(cached));
     }
@@ -121,13 +121,13 @@ impl Cache {
         u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// How many bytes are held, all that belongs to entries included.
+    /// The memory of all entries.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.entries.weight()
     }
 
-    /// How many entries are held.
+    /// The number of entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()

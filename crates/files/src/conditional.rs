@@ -1,7 +1,6 @@
 //! Conditional requests: RFC 9110 section 13, in the order of section 13.2.2.
 //!
-//! Pure: header fields and a file's validators go in, a verdict comes out. Called by `files` and, before an upload
-//! replaces a file, by `uploads`.
+//! Called by `files`, and by `uploads` before an upload replaces a file.
 
 use std::fs::Metadata;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,17 +11,17 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 /// The first second after the year 9999, where the HTTP-date format ends.
 const END_OF_DATES: u64 = 253_402_300_800;
 
-/// What tells one state of a file from another: RFC 9110 section 8.8.
+/// The validators of a file: RFC 9110 section 8.8.
 #[derive(Clone, Debug)]
 pub(crate) struct Validators {
     etag: String,
     modified: Option<SystemTime>,
 }
 
-/// What the preconditions say.
+/// The result of the preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Do what the method asks.
+    /// Perform the method.
     Proceed,
     /// Answer 304.
     NotModified,
@@ -31,10 +30,10 @@ pub(crate) enum Verdict {
 }
 
 impl Validators {
-    /// The validators of a file as it was stat'ed at the time `now`.
+    /// The validators of a file whose metadata was read at the time `now`.
     ///
-    /// The tag is strong: size, modification time to the nanosecond and inode change with any change of the octets
-    /// that a file system records.
+    /// The tag is strong: it has the size, the modification time in nanoseconds and the inode, which change with any
+    /// change of the content that a file system records.
     pub(crate) fn of(metadata: &Metadata, now: SystemTime) -> Validators {
         let modified = metadata.modified().ok();
         let nanos = modified.map_or(0, nanos_since_epoch);
@@ -50,16 +49,16 @@ impl Validators {
         HeaderValue::try_from(self.etag.as_str()).ok()
     }
 
-    /// The value of `last-modified`; none for a time that the format cannot say.
+    /// The value of `last-modified`; `None` for a time that the format cannot express.
     pub(crate) fn last_modified(&self) -> Option<HeaderValue> {
         let modified = self.modified?;
         HeaderValue::try_from(httpdate::fmt_http_date(modified)).ok()
     }
 }
 
-/// Weighs the preconditions of a request against the file as it is, `None` when there is none.
+/// Evaluates the preconditions of a request against the current file, `None` when there is none.
 pub(crate) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Validators>) -> Verdict {
-    // Most requests have none, and one look at each name is cheaper than four searches.
+    // Few requests have any, and comparing each name is cheaper than four lookups.
     let conditional = |name: &HeaderName| name.as_str().starts_with("if-");
     if !headers.keys().any(conditional) {
         return Verdict::Proceed;
@@ -97,7 +96,7 @@ pub(crate) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Va
     Verdict::Proceed
 }
 
-/// Step 5: whether the `range` of the request holds, as far as `if-range` has a say (RFC 9110 section 13.1.5).
+/// Step 5: whether `if-range` allows the `range` of the request (RFC 9110 section 13.1.5).
 pub(crate) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
     if !headers.contains_key(IF_RANGE) {
         return true;
@@ -116,7 +115,7 @@ pub(crate) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
     }
 }
 
-/// Whether a write must not replace anything: `if-none-match: *`.
+/// Whether an upload must not replace a file: `if-none-match: *`.
 pub(crate) fn demands_absence(headers: &HeaderMap) -> bool {
     only(headers, IF_NONE_MATCH) == Some("*")
 }
@@ -128,7 +127,7 @@ enum Comparison {
     Weak,
 }
 
-/// Whether `*` or a tag of the list in the field `name` matches. A list is read up to where it stops being one.
+/// Whether `*` or a tag of the list in the field `name` matches. A list is read up to its first syntax error.
 fn matches_any(
     headers: &HeaderMap,
     name: impl AsHeaderName,
@@ -146,7 +145,7 @@ fn matches_any(
     })
 }
 
-/// Whether `1#entity-tag` holds `etag`. Tags may contain commas, so this walks instead of splitting.
+/// Whether `1#entity-tag` contains `etag`. Tags may contain commas, so this does not split at commas.
 fn list_has(list: &str, etag: &str, comparison: Comparison) -> bool {
     let mut rest = list;
     loop {
@@ -169,13 +168,12 @@ fn list_has(list: &str, etag: &str, comparison: Comparison) -> bool {
     }
 }
 
-/// The field's date; none when it is absent, no HTTP-date, or there more than once, in all of which it is to be
-/// ignored (sections 13.1.3 and 13.1.4).
+/// The field's date. A field that is absent, repeated or not an HTTP-date is ignored (sections 13.1.3 and 13.1.4).
 fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(only(headers, name)?).ok()
 }
 
-/// The value of a field that is there exactly once.
+/// The value of a field that occurs exactly once.
 fn only(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -184,8 +182,8 @@ fn only(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     }
 }
 
-/// A time cut to the second that `last-modified` can say, never later than now (section 8.8.2.1); none before 1970
-/// and after 9999, which have no HTTP-date.
+/// A time in whole seconds, not later than now (section 8.8.2.1); `None` before 1970 and after 9999, which have no
+/// HTTP-date.
 fn http_second(time: SystemTime, now: SystemTime) -> Option<SystemTime> {
     let seconds = time.min(now).duration_since(UNIX_EPOCH).ok()?.as_secs();
     (seconds < END_OF_DATES).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
@@ -204,7 +202,7 @@ fn inode(metadata: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(metadata)
 }
 
-/// Elsewhere the standard library does not tell: size and time have to do.
+/// The standard library has no inode on other systems. Size and time must suffice.
 #[cfg(not(unix))]
 fn inode(_: &Metadata) -> u64 {
     0

@@ -1,119 +1,120 @@
-//! Reading of files, with and without the patience to wait for a disk.
+//! Reading files, with and without blocking.
 //!
-//! A connection's turn must not wait: there, files are read only as far as the system has them in memory. How it tells depends
-//! on the file system, which is a [`Volume`]. What would have to wait goes to a blocking job, which either reads, or brings a
-//! long range into the page cache so that it can be read without waiting afterwards. Called by `files`, `source` and
-//! `file_body`.
+//! A connection's task must not block: it reads only what the kernel has in memory. How the kernel tells depends on the
+//! file system ([`FileSystem`]). Everything else goes to a blocking job, which reads a range, or brings it into the page
+//! cache for a later read that does not block. Called by `files`, `source` and `file_body`.
 
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
 
-/// Whether to wait for a disk.
+/// Whether an operation may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// Fail with `WouldBlock` rather than wait.
-    AtOnce,
-    /// In a blocking job.
-    Wait,
+pub(crate) enum Blocking {
+    /// It fails with `WouldBlock` instead.
+    Forbidden,
+    /// It runs in a blocking job.
+    Allowed,
 }
 
-impl Patience {
-    /// Whether this system can do anything at once.
-    pub(crate) const AT_ONCE_IS_POSSIBLE: bool = cfg!(target_os = "linux");
+impl Blocking {
+    /// Whether this system has calls that do not block.
+    pub(crate) const CAN_BE_AVOIDED: bool = cfg!(target_os = "linux");
 }
 
-/// How the file system of a file lets it be read.
+/// How files of a file system can be read without blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Volume {
-    /// It reads what is in the page cache and fails when something is not (`RWF_NOWAIT`): ext4, XFS, Btrfs and others.
-    Tells,
-    /// It has no disk to wait for: tmpfs.
+pub(crate) enum FileSystem {
+    /// `RWF_NOWAIT` reads what is in the page cache and fails otherwise: ext4, XFS, Btrfs and others.
+    Nowait,
+    /// There is no disk to wait for: tmpfs.
     Memory,
-    /// It cannot tell, but keeps what was read lately in the page cache of this machine: overlayfs, and all local file systems
-    /// where `preadv2` is denied.
-    Caches,
-    /// It cannot tell, and any read may wait for another process or machine: FUSE, NFS, and what is not known here.
-    Waits,
+    /// There is no such read, but recently read ranges stay in the page cache: overlayfs, and all local file systems where
+    /// `preadv2` is denied.
+    PageCache,
+    /// Any read may wait for another process or machine: FUSE, NFS and unknown file systems.
+    Unknown,
 }
 
-/// How far apart octets are looked at to know whether a range is in memory. What is between two that are there and is not
-/// itself was given up by the system since they were read, and costs one short read.
-const LOOKS_APART: u64 = 128 << 10;
+/// A range is taken to be in memory when one byte in this many is. A page between two such bytes may have been evicted;
+/// that costs one short blocking read.
+const PROBE_DISTANCE: u64 = 128 << 10;
 
-impl Volume {
-    /// Fills `buffer` from `offset` on, wherever the file's own position is.
+impl FileSystem {
+    /// Fills `buffer` from `offset` on. The position of the file does not matter.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the file ends before: it shrank since it was opened. `WouldBlock` when there is no patience for
-    /// what it takes.
+    /// `UnexpectedEof`: the file has become shorter. `WouldBlock`: the read would block and may not.
     pub(crate) fn read_exact_at(
         self,
         file: &File,
         buffer: &mut [u8],
         offset: u64,
-        patience: Patience,
+        blocking: Blocking,
     ) -> io::Result<()> {
-        match (patience, self) {
-            (Patience::Wait, _) | (Patience::AtOnce, Volume::Memory) => read_waiting(file, buffer, offset),
-            (Patience::AtOnce, Volume::Tells) => read_at_once(file, buffer, offset),
-            (Patience::AtOnce, Volume::Caches | Volume::Waits) => Err(io::ErrorKind::WouldBlock.into()),
+        match (blocking, self) {
+            (Blocking::Allowed, _) | (Blocking::Forbidden, FileSystem::Memory) => {
+                read_blocking(file, buffer, offset)
+            }
+            (Blocking::Forbidden, FileSystem::Nowait) => read_nonblocking(file, buffer, offset),
+            (Blocking::Forbidden, FileSystem::PageCache | FileSystem::Unknown) => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
         }
     }
 
-    /// Whether the system has a range of a file in memory, and the file reaches so far.
+    /// Whether a range of a file is in memory, and the file is long enough.
     pub(crate) fn is_in_memory(self, file: &File, range: &Range<u64>) -> bool {
         let last = range.end.saturating_sub(1);
         let mut at = range.start;
         loop {
-            let looked = self.read_exact_at(file, &mut [0], at.min(last), Patience::AtOnce);
+            let looked = self.read_exact_at(file, &mut [0], at.min(last), Blocking::Forbidden);
             if looked.is_err() {
                 return false;
             }
             if at >= last {
                 return true;
             }
-            at += LOOKS_APART;
+            at += PROBE_DISTANCE;
         }
     }
 
-    /// Whether what was read lately can be read again without waiting.
-    pub(crate) fn keeps_what_was_read(self) -> bool {
-        self != Volume::Waits
+    /// Whether a recently read range can be read again without blocking.
+    pub(crate) fn has_page_cache(self) -> bool {
+        self != FileSystem::Unknown
     }
 }
 
-/// Has the system bring a range into the page cache, and waits until it is there, as far as one octet in 128 KiB tells. Blocks.
+/// Reads a range into the page cache, and waits until every 128 KiB of it is there. Blocks.
 ///
 /// # Errors
-/// `UnexpectedEof` when the file ends before; otherwise a read failed.
-pub(crate) fn warm(file: &File, range: &Range<u64>) -> io::Result<()> {
-    match read_ahead(file, range) {
-        true => for_each_look(range, |at| read_waiting(file, &mut [0], at)),
-        false => for_each_stretch(range, |space, at| read_waiting(file, space, at)),
+/// `UnexpectedEof`: the file is shorter. Otherwise a read failed.
+pub(crate) fn read_ahead(file: &File, range: &Range<u64>) -> io::Result<()> {
+    match request_read_ahead(file, range) {
+        true => for_each_probe(range, |at| read_blocking(file, &mut [0], at)),
+        false => for_each_block(range, |space, at| read_blocking(file, space, at)),
     }
 }
 
-/// Looks at one octet in 128 KiB, the last one among them, from the front on. What was asked for first comes first: the last octet
-/// of a stretch is there when the others are.
-fn for_each_look(range: &Range<u64>, mut look: impl FnMut(u64) -> io::Result<()>) -> io::Result<()> {
+/// Visits one byte in 128 KiB, and the last byte, in order. The last byte of a stretch arrives after the others.
+fn for_each_probe(range: &Range<u64>, mut look: impl FnMut(u64) -> io::Result<()>) -> io::Result<()> {
     let mut at = range.start;
     while at < range.end {
-        at = at.saturating_add(LOOKS_APART).min(range.end);
+        at = at.saturating_add(PROBE_DISTANCE).min(range.end);
         look(at - 1)?;
     }
     Ok(())
 }
 
-/// Reads all octets, 128 KiB at a time.
-fn for_each_stretch(
+/// Visits all bytes, 128 KiB at a time.
+fn for_each_block(
     range: &Range<u64>,
     mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut space = vec![0; LOOKS_APART as usize];
+    let mut space = vec![0; PROBE_DISTANCE as usize];
     let mut at = range.start;
     while at < range.end {
-        let length = LOOKS_APART.min(range.end - at);
+        let length = PROBE_DISTANCE.min(range.end - at);
         read(space.get_mut(..length as usize).unwrap_or_default(), at)?;
         at += length;
     }
@@ -121,9 +122,9 @@ fn for_each_stretch(
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::volume_of;
+pub(crate) use linux::file_system_of;
 #[cfg(target_os = "linux")]
-use linux::{read_ahead, read_at_once};
+use linux::{read_nonblocking, request_read_ahead};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -143,12 +144,12 @@ mod linux {
     /// `posix_fadvise`.
     static ADVICE: Optional = Optional::new();
 
-    /// Devices whose files have been found not to be read so, and what they are instead. None is looked for before one is known.
-    static STRANGE: RwLock<Vec<(u64, Volume)>> = RwLock::new(Vec::new());
-    static SOME_ARE_STRANGE: AtomicBool = AtomicBool::new(false);
+    /// Devices on which `RWF_NOWAIT` failed, and what their file systems are. Nothing is looked up while there is none.
+    static KNOWN: RwLock<Vec<(u64, FileSystem)>> = RwLock::new(Vec::new());
+    static ANY_KNOWN: AtomicBool = AtomicBool::new(false);
 
-    /// As many are remembered. Whoever mounts more costs one more failing call a file.
-    const MOST_STRANGE: usize = 64;
+    /// The most devices remembered. With more, a file costs one more failing call.
+    const MAX_KNOWN: usize = 64;
 
     /// Local file systems whose reads go through the page cache (`statfs(2)`, `linux/magic.h`).
     const CACHING: [u32; 12] = [
@@ -169,55 +170,55 @@ mod linux {
     /// tmpfs and ramfs.
     const MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
-    /// How an open file can be read.
-    pub(crate) fn volume_of(file: &File, metadata: &Metadata) -> Volume {
-        if !SOME_ARE_STRANGE.load(Ordering::Relaxed) {
-            return Volume::Tells;
+    /// The file system of an open file.
+    pub(crate) fn file_system_of(file: &File, metadata: &Metadata) -> FileSystem {
+        if !ANY_KNOWN.load(Ordering::Relaxed) {
+            return FileSystem::Nowait;
         }
         match known(metadata.dev()) {
-            Some(volume) => volume,
+            Some(file_system) => file_system,
             None if NOWAIT.is_denied() => learn(file),
-            None => Volume::Tells,
+            None => FileSystem::Nowait,
         }
     }
 
-    fn known(device: u64) -> Option<Volume> {
-        let strange = STRANGE.read().unwrap_or_else(PoisonError::into_inner);
-        strange.iter().find(|row| row.0 == device).map(|row| row.1)
+    fn known(device: u64) -> Option<FileSystem> {
+        let known_devices = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+        known_devices.iter().find(|row| row.0 == device).map(|row| row.1)
     }
 
-    /// Remembers what the file system of a file is, on which `RWF_NOWAIT` failed.
-    fn learn(file: &File) -> Volume {
-        // The type has another width and sign on each architecture.
+    /// Remembers the file system of a file on which `RWF_NOWAIT` failed.
+    fn learn(file: &File) -> FileSystem {
+        // The width and sign of the type depend on the architecture.
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             clippy::unnecessary_cast
         )]
-        let volume = match fstatfs(file).map(|stat| stat.f_type as u32) {
-            Ok(kind) if MEMORY.contains(&kind) => Volume::Memory,
-            Ok(kind) if CACHING.contains(&kind) => Volume::Caches,
-            _ => Volume::Waits,
+        let file_system = match fstatfs(file).map(|stat| stat.f_type as u32) {
+            Ok(kind) if MEMORY.contains(&kind) => FileSystem::Memory,
+            Ok(kind) if CACHING.contains(&kind) => FileSystem::PageCache,
+            _ => FileSystem::Unknown,
         };
         if let Ok(metadata) = file.metadata() {
-            let mut strange = STRANGE.write().unwrap_or_else(PoisonError::into_inner);
-            remember(&mut strange, metadata.dev(), volume);
+            let mut known_devices = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+            remember(&mut known_devices, metadata.dev(), file_system);
         }
-        SOME_ARE_STRANGE.store(true, Ordering::Relaxed);
-        volume
+        ANY_KNOWN.store(true, Ordering::Relaxed);
+        file_system
     }
 
-    /// Adds a device that is not there yet, in place of the oldest one when there are as many as are remembered.
-    fn remember(strange: &mut Vec<(u64, Volume)>, device: u64, volume: Volume) {
-        if !strange.iter().any(|row| row.0 == device) {
-            if strange.len() == MOST_STRANGE {
-                strange.remove(0);
+    /// Adds a new device, in place of the oldest one when the list is full.
+    fn remember(known_devices: &mut Vec<(u64, FileSystem)>, device: u64, file_system: FileSystem) {
+        if !known_devices.iter().any(|row| row.0 == device) {
+            if known_devices.len() == MAX_KNOWN {
+                known_devices.remove(0);
             }
-            strange.push((device, volume));
+            known_devices.push((device, file_system));
         }
     }
 
-    pub(super) fn read_at_once(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    pub(super) fn read_nonblocking(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
             let mut space = [io::IoSliceMut::new(buffer)];
             match preadv2(file, &mut space, offset, ReadWriteFlags::NOWAIT) {
@@ -230,7 +231,7 @@ mod linux {
                 Err(Errno::AGAIN) => return Err(io::ErrorKind::WouldBlock.into()),
                 Err(error) if error == Errno::OPNOTSUPP || NOWAIT.denies(error) => {
                     return match learn(file) {
-                        Volume::Memory => read_waiting(file, buffer, offset),
+                        FileSystem::Memory => read_blocking(file, buffer, offset),
                         _ => Err(io::ErrorKind::WouldBlock.into()),
                     };
                 }
@@ -240,12 +241,12 @@ mod linux {
         Ok(())
     }
 
-    /// Whether the system has begun to read a range.
-    pub(super) fn read_ahead(file: &File, range: &Range<u64>) -> bool {
+    /// Asks the kernel to read a range. Returns whether it will.
+    pub(super) fn request_read_ahead(file: &File, range: &Range<u64>) -> bool {
         advise(&ADVICE, file, range)
     }
 
-    /// The same by `call`, which may have been denied.
+    /// The same with `call`, which may be denied.
     fn advise(call: &Optional, file: &File, range: &Range<u64>) -> bool {
         let Some(length) = std::num::NonZeroU64::new(range.end.saturating_sub(range.start)) else {
             return true;
@@ -273,14 +274,14 @@ mod linux {
             let file = tempfile::tempfile().unwrap();
             let call = Optional::new();
             assert!(advise(&call, &file, &(0..1)));
-            assert!(read_ahead(&file, &(0..1)));
+            assert!(request_read_ahead(&file, &(0..1)));
             // No file system reads a FIFO ahead (ESPIPE), and that is no denial.
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("fifo");
             mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
             let pipe = File::options().read(true).write(true).open(path).unwrap();
             assert!(!advise(&call, &pipe, &(0..1)));
-            assert!(!read_ahead(&pipe, &(0..1)));
+            assert!(!request_read_ahead(&pipe, &(0..1)));
             assert!(!call.is_denied());
             assert!(advise(&call, &pipe, &(7..7)), "nothing is to be read");
 
@@ -295,27 +296,36 @@ mod linux {
             let file = File::open("/proc/self/status").unwrap();
             let metadata = file.metadata().unwrap();
             assert_eq!(known(metadata.dev()), None);
-            assert_eq!(volume_of(&file, &metadata), Volume::Tells, "nothing is known yet");
+            assert_eq!(
+                file_system_of(&file, &metadata),
+                FileSystem::Nowait,
+                "nothing is known yet"
+            );
             for _ in 0..2 {
-                assert_eq!(learn(&file), Volume::Waits);
-                assert_eq!(known(metadata.dev()), Some(Volume::Waits));
-                assert_eq!(volume_of(&file, &metadata), Volume::Waits);
+                assert_eq!(learn(&file), FileSystem::Unknown);
+                assert_eq!(known(metadata.dev()), Some(FileSystem::Unknown));
+                assert_eq!(file_system_of(&file, &metadata), FileSystem::Unknown);
             }
-            let strange = STRANGE.read().unwrap();
-            assert_eq!(strange.iter().filter(|row| row.0 == metadata.dev()).count(), 1);
+            let known_devices = KNOWN.read().unwrap();
+            assert_eq!(
+                known_devices.iter().filter(|row| row.0 == metadata.dev()).count(),
+                1
+            );
         }
 
         #[test]
         fn the_last_64_devices_are_remembered() {
-            let mut strange = Vec::new();
+            let mut known_devices = Vec::new();
             for device in (0..64).chain(0..64) {
-                remember(&mut strange, device, Volume::Memory);
+                remember(&mut known_devices, device, FileSystem::Memory);
             }
-            let devices = |strange: &[(u64, Volume)]| strange.iter().map(|row| row.0).collect::<Vec<_>>();
-            assert_eq!(devices(&strange), (0..64).collect::<Vec<_>>());
-            remember(&mut strange, 99, Volume::Caches);
-            assert_eq!(devices(&strange), (1..64).chain([99]).collect::<Vec<_>>());
-            assert_eq!(strange.last(), Some(&(99, Volume::Caches)));
+            let devices = |known_devices: &[(u64, FileSystem)]| {
+                known_devices.iter().map(|row| row.0).collect::<Vec<_>>()
+            };
+            assert_eq!(devices(&known_devices), (0..64).collect::<Vec<_>>());
+            remember(&mut known_devices, 99, FileSystem::PageCache);
+            assert_eq!(devices(&known_devices), (1..64).chain([99]).collect::<Vec<_>>());
+            assert_eq!(known_devices.last(), Some(&(99, FileSystem::PageCache)));
         }
 
         #[test]
@@ -323,42 +333,42 @@ mod linux {
             let file = tempfile::tempfile().unwrap();
             std::io::Write::write_all(&mut &file, b"0123456789").unwrap();
             let mut buffer = [0; 4];
-            match read_at_once(&file, &mut buffer, 3) {
+            match read_nonblocking(&file, &mut buffer, 3) {
                 Ok(()) => assert_eq!(&buffer, b"3456"),
                 // It cannot tell without waiting (overlayfs).
                 Err(error) => return assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }
-            let beyond = read_at_once(&file, &mut buffer, 8).unwrap_err();
+            let beyond = read_nonblocking(&file, &mut buffer, 8).unwrap_err();
             assert_eq!(beyond.kind(), io::ErrorKind::UnexpectedEof);
             assert_eq!(&buffer[..2], b"89");
-            assert!(read_at_once(&file, &mut [], 100).is_ok());
+            assert!(read_nonblocking(&file, &mut [], 100).is_ok());
         }
     }
 }
 
-/// How an open file can be read.
+/// The file system of an open file.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn volume_of(_: &File, _: &Metadata) -> Volume {
-    Volume::Waits
+pub(crate) fn file_system_of(_: &File, _: &Metadata) -> FileSystem {
+    FileSystem::Unknown
 }
 
 #[cfg(not(target_os = "linux"))]
-fn read_at_once(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
+fn read_nonblocking(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn read_ahead(_: &File, _: &Range<u64>) -> bool {
+fn request_read_ahead(_: &File, _: &Range<u64>) -> bool {
     false
 }
 
 #[cfg(unix)]
-fn read_waiting(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+fn read_blocking(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
 }
 
 #[cfg(windows)]
-fn read_waiting(file: &File, mut buffer: &mut [u8], offset: u64) -> io::Result<()> {
+fn read_blocking(file: &File, mut buffer: &mut [u8], offset: u64) -> io::Result<()> {
     let mut at = offset;
     while !buffer.is_empty() {
         match std::os::windows::fs::FileExt::seek_read(file, buffer, at)? {
@@ -382,7 +392,7 @@ mod tests {
     fn a_range_is_looked_at_every_128_kib_and_at_its_last_octet() {
         let looks = |range: Range<u64>| {
             let mut looks = Vec::new();
-            for_each_look(&range, |at| {
+            for_each_probe(&range, |at| {
                 looks.push(at);
                 Ok(())
             })
@@ -400,7 +410,7 @@ mod tests {
     fn a_range_is_read_whole_in_stretches_of_128_kib() {
         let stretches = |range: Range<u64>| {
             let mut stretches = Vec::new();
-            for_each_stretch(&range, |space, at| {
+            for_each_block(&range, |space, at| {
                 stretches.push((at, space.len() as u64));
                 Ok(())
             })
@@ -430,7 +440,7 @@ mod tests {
                 _ => Ok(()),
             }
         };
-        assert!(for_each_look(&(0..4 * APART), |_| fail_second()).is_err());
+        assert!(for_each_probe(&(0..4 * APART), |_| fail_second()).is_err());
         assert_eq!(count, 2);
         count = 0;
         let mut fail_second = || {
@@ -440,7 +450,7 @@ mod tests {
                 _ => Ok(()),
             }
         };
-        assert!(for_each_stretch(&(0..4 * APART), |_, _| fail_second()).is_err());
+        assert!(for_each_block(&(0..4 * APART), |_, _| fail_second()).is_err());
         assert_eq!(count, 2);
     }
 
@@ -454,38 +464,49 @@ mod tests {
     fn a_range_that_reaches_beyond_the_file_is_neither_brought_into_memory_nor_there() {
         for length in [1, APART, APART + 1, 300_000] {
             let file = file(length);
-            warm(&file, &(0..length)).unwrap();
-            let error = warm(&file, &(0..length + 1)).unwrap_err();
+            read_ahead(&file, &(0..length)).unwrap();
+            let error = read_ahead(&file, &(0..length + 1)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{length}");
-            assert!(Volume::Memory.is_in_memory(&file, &(0..length)), "{length}");
+            assert!(FileSystem::Memory.is_in_memory(&file, &(0..length)), "{length}");
             assert!(
-                Volume::Memory.is_in_memory(&file, &(length - 1..length)),
+                FileSystem::Memory.is_in_memory(&file, &(length - 1..length)),
                 "{length}"
             );
-            assert!(!Volume::Memory.is_in_memory(&file, &(0..length + 1)), "{length}");
-            assert!(!Volume::Caches.is_in_memory(&file, &(0..length)), "{length}");
-            assert!(!Volume::Waits.is_in_memory(&file, &(0..length)), "{length}");
+            assert!(
+                !FileSystem::Memory.is_in_memory(&file, &(0..length + 1)),
+                "{length}"
+            );
+            assert!(
+                !FileSystem::PageCache.is_in_memory(&file, &(0..length)),
+                "{length}"
+            );
+            assert!(!FileSystem::Unknown.is_in_memory(&file, &(0..length)), "{length}");
         }
     }
 
     #[test]
     fn only_a_file_system_that_can_tell_is_read_without_patience() {
         let file = file(10);
-        let read = |volume: Volume, offset, patience| {
-            let read = volume.read_exact_at(&file, &mut [1; 4], offset, patience);
+        let read = |file_system: FileSystem, offset, blocking| {
+            let read = file_system.read_exact_at(&file, &mut [1; 4], offset, blocking);
             read.map_err(|error| error.kind())
         };
-        for volume in [Volume::Tells, Volume::Memory, Volume::Caches, Volume::Waits] {
-            assert_eq!(read(volume, 6, Patience::Wait), Ok(()), "{volume:?}");
-            let beyond = read(volume, 7, Patience::Wait);
-            assert_eq!(beyond, Err(io::ErrorKind::UnexpectedEof), "{volume:?}");
+        for file_system in [
+            FileSystem::Nowait,
+            FileSystem::Memory,
+            FileSystem::PageCache,
+            FileSystem::Unknown,
+        ] {
+            assert_eq!(read(file_system, 6, Blocking::Allowed), Ok(()), "{file_system:?}");
+            let beyond = read(file_system, 7, Blocking::Allowed);
+            assert_eq!(beyond, Err(io::ErrorKind::UnexpectedEof), "{file_system:?}");
         }
-        assert_eq!(read(Volume::Memory, 6, Patience::AtOnce), Ok(()));
-        for volume in [Volume::Caches, Volume::Waits] {
-            let at_once = read(volume, 6, Patience::AtOnce);
-            assert_eq!(at_once, Err(io::ErrorKind::WouldBlock), "{volume:?}");
+        assert_eq!(read(FileSystem::Memory, 6, Blocking::Forbidden), Ok(()));
+        for file_system in [FileSystem::PageCache, FileSystem::Unknown] {
+            let at_once = read(file_system, 6, Blocking::Forbidden);
+            assert_eq!(at_once, Err(io::ErrorKind::WouldBlock), "{file_system:?}");
         }
-        assert!(Volume::Caches.keeps_what_was_read() && Volume::Tells.keeps_what_was_read());
-        assert!(!Volume::Waits.keeps_what_was_read());
+        assert!(FileSystem::PageCache.has_page_cache() && FileSystem::Nowait.has_page_cache());
+        assert!(!FileSystem::Unknown.has_page_cache());
     }
 }

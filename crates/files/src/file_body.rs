@@ -1,31 +1,39 @@
-//! The body of a response: nothing, a few octets in memory, or parts of a file a chunk at a time.
+//! The body of a response: nothing, bytes in memory, or ranges of a file in chunks.
 //!
-//! A chunk of a file is a range, which the transport reads just before it writes it, when the octets are in the system's memory. From
-//! where they are not, blocking jobs bring long stretches of the file there, one ahead of what is given out. Such a body holds
-//! no memory. Where the transport takes no ranges, or reading may wait at any time (FUSE), chunks are read into memory, one ahead
-//! of the one given out, by blocking jobs where they must, so a body holds one chunk itself beside the one that its reader
-//! has: two, however long the file is. Each is as long as all before it together, so that a stream whose peer takes nothing
-//! holds little, and chunks end where full frames do. The length is announced from the file as it was when opened. A file that
-//! grew is cut there; one that shrank makes the body fail, so that its stream is reset, or, once a chunk is the transport's to send,
-//! ends the connection: no short body passes for a whole one. Made by `files` and `respond`, polled by the transport.
+//! There are two ways to read a file:
+//!
+//! - The server takes ranges ([`fullbore::FileRange`]). A chunk is a range that the page cache holds, and the server reads
+//!   it just before it writes it. Blocking jobs bring long stretches of the file into the page cache, one ahead of the
+//!   chunks. Such a body holds no memory.
+//! - Otherwise, and where any read may block (FUSE), chunks are read into memory, one ahead, in blocking jobs where
+//!   needed. Such a body holds at most two chunks, its reader's included.
+//!
+//! Each chunk is as long as all before it together, so a stream whose peer reads nothing holds little.
+//!
+//! The length is that of the file when it was opened. If the file grows, the rest is not sent. If it shrinks, the body
+//! fails and the server resets the stream; a range that the server has begun to send ends the connection. A short body
+//! never passes for a complete one. Made by `files` and `respond`.
 
 use std::collections::VecDeque;
 use std::future::Future as _;
 use std::io;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use fullbore::Chunk;
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;
 
 use crate::buffers::Buffers;
-use crate::disk::Patience;
-use crate::jobs::{Job, Jobs, Peer};
+use crate::disk::Blocking;
+use crate::jobs::{Job, Jobs};
+use crate::peer::Peer;
 use crate::source::Source;
 
 /// How much of a file one job reads into the page cache: first this much, then twice as much each time, up to
@@ -33,146 +41,163 @@ use crate::source::Source;
 const FIRST_STRETCH: u64 = 256 << 10;
 const LONGEST_STRETCH: u64 = 4 << 20;
 
-/// For how long what was brought into memory is taken to be there. Then it is looked at, or brought, anew.
-const WARM_FOR: Duration = Duration::from_secs(1);
+/// How long a range is taken to stay in the page cache. Then it is checked, or read, again.
+const CACHED_FOR: Duration = Duration::from_secs(1);
 
-/// The body of every response that [`Files`](crate::Files) gives. Its size hint is exact.
+/// The body of every response of [`Files`](crate::Files). Its size hint is exact. `D` is the data of its frames.
+///
+/// It fails with `UnexpectedEof` when the file became shorter, with `NotFound` when the file was changed, replaced or
+/// removed before it could be reopened, and with other errors of the system.
 #[derive(Debug)]
-pub struct ServeBody(Kind);
+pub struct ServeBody<D = Bytes> {
+    body: ResponseBody,
+    data: PhantomData<fn() -> D>,
+}
+
+impl<D> ServeBody<D> {
+    pub(crate) fn new(body: ResponseBody) -> Self {
+        ServeBody {
+            body,
+            data: PhantomData,
+        }
+    }
+}
+
+/// A response before its data has a type.
+pub(crate) type FileResponse = Response<ResponseBody>;
+
+/// The body of any response.
+#[derive(Debug)]
+pub(crate) struct ResponseBody(Kind);
 
 #[derive(Debug)]
 enum Kind {
     Empty,
     Full(Bytes),
     Memory(VecDeque<Segment>),
-    /// Apart, since most bodies are no such, and all are moved several times.
+    /// Boxed: few bodies are files, and all bodies are moved several times.
     File(Box<FileBody>),
 }
 
-/// A stretch of a body.
+/// A piece of a body.
 #[derive(Debug)]
 pub(crate) enum Segment {
-    /// Octets that are here already.
     Memory(Bytes),
     /// A range of the file.
     File(Range<u64>),
 }
 
-/// What a body is read with.
+/// What a body needs to read its file.
 #[derive(Debug)]
-pub(crate) struct Means {
+pub(crate) struct ReadContext {
     pub(crate) source: Source,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) jobs: Arc<Jobs>,
-    /// For whom.
     pub(crate) peer: Option<Peer>,
-    /// Whether the transport takes ranges of files.
+    /// Whether the server takes ranges of files.
     pub(crate) hands_over_ranges: bool,
 }
 
 #[derive(Debug)]
 struct FileBody {
-    means: Means,
+    context: ReadContext,
     runtime: Handle,
     segments: VecDeque<Segment>,
-    /// Bytes not yet given out, those read ahead included.
+    /// Bytes not yet returned, those read ahead included.
     remaining: u64,
-    ahead: Ahead,
-    /// How much of the file has been asked for in chunks.
-    asked: usize,
-    /// Whether a read had to wait: then the next ones may, and are begun early.
+    next: Next,
+    /// The bytes of all chunks so far.
+    requested: usize,
+    /// Whether a read had to block. Then later reads may block too, and start early.
     cold: bool,
-    warmth: Warmth,
+    readahead: Readahead,
 }
 
-/// What of the file jobs have brought into memory.
+/// What of the file jobs have brought into the page cache.
 #[derive(Debug)]
-struct Warmth {
+struct Readahead {
     range: Range<u64>,
     since: Instant,
-    /// What is being brought.
-    coming: Option<(Job<io::Result<()>>, Range<u64>)>,
-    /// How long the last stretch was.
+    /// The job in progress and its range.
+    job: Option<(Job<io::Result<()>>, Range<u64>)>,
+    /// The length of the last stretch.
     stretch: u64,
 }
 
+/// The next chunk.
 #[derive(Debug)]
-enum Ahead {
+enum Next {
     Idle,
     Ready(Chunk),
     Reading(Job<io::Result<Bytes>>),
-    /// A read failed and was reported; nothing more comes, and `remaining` stays, so this is no end of stream.
+    /// A read failed and was reported. `remaining` stays above 0, so this is no end of stream.
     Failed,
 }
 
-impl ServeBody {
-    /// A body of no octets.
-    pub(crate) fn empty() -> ServeBody {
-        ServeBody(Kind::Empty)
+impl ResponseBody {
+    pub(crate) fn empty() -> Self {
+        ResponseBody(Kind::Empty)
     }
 
-    /// A body of octets in memory.
-    pub(crate) fn full(bytes: Bytes) -> ServeBody {
+    /// A body of bytes in memory.
+    pub(crate) fn full(bytes: Bytes) -> Self {
         if bytes.is_empty() {
-            ServeBody::empty()
+            Self::empty()
         } else {
-            ServeBody(Kind::Full(bytes))
+            ResponseBody(Kind::Full(bytes))
         }
     }
 
     /// A body of `segments`, all of them in memory.
-    pub(crate) fn memory(segments: VecDeque<Segment>) -> ServeBody {
-        ServeBody(Kind::Memory(segments))
+    pub(crate) fn memory(segments: VecDeque<Segment>) -> Self {
+        ResponseBody(Kind::Memory(segments))
     }
 
-    /// A body of `segments`, the file's parts among them got with these means. The first chunk is got here, if it
-    /// is what comes first. To be called within a runtime's context.
+    /// A body of `segments` in memory and of the file. If the first segment is of the file, this reads the first chunk.
+    /// Needs the context of a runtime.
     ///
     /// # Errors
-    /// The first read failed, or was not possible with this patience.
+    /// The first read failed, or would block and may not.
     pub(crate) fn file(
-        means: Means,
+        context: ReadContext,
         segments: VecDeque<Segment>,
-        patience: Patience,
-    ) -> io::Result<ServeBody> {
+        blocking: Blocking,
+    ) -> io::Result<Self> {
         let remaining = segments.iter().map(Segment::len).sum();
         let mut body = FileBody {
-            means,
-            asked: 0,
+            context,
+            requested: 0,
             runtime: Handle::current(),
             segments,
             remaining,
-            ahead: Ahead::Idle,
-            cold: patience == Patience::Wait,
-            warmth: Warmth {
+            next: Next::Idle,
+            cold: blocking == Blocking::Allowed,
+            readahead: Readahead {
                 range: 0..0,
                 since: Instant::now(),
-                coming: None,
+                job: None,
                 stretch: 0,
             },
         };
-        if body.find_range() {
-            return Ok(ServeBody(Kind::File(Box::new(body))));
-        }
-        if patience == Patience::Wait && body.can_be_warmed() {
-            if let Some(range) = body.next_stretch() {
-                body.means.source.warm(&range)?;
-                body.warmth.came(range);
-                body.find_range();
+        if !body.find_range() {
+            if blocking == Blocking::Allowed && body.can_read_ahead() {
+                if let Some(range) = body.next_stretch() {
+                    body.context.source.read_ahead(&range)?;
+                    body.readahead.completed(range);
+                    body.find_range();
+                }
+            } else if let Some(range) = body.next_read() {
+                let chunk = read(&body.context.source, &body.context.buffers, &range, blocking)?;
+                body.next = Next::Ready(chunk.into());
             }
-            return Ok(ServeBody(Kind::File(Box::new(body))));
         }
-        if let Some(range) = body.next_read() {
-            let chunk = read(&body.means.source, &body.means.buffers, &range, patience)?;
-            body.ahead = Ahead::Ready(chunk.into());
-        }
-        Ok(ServeBody(Kind::File(Box::new(body))))
+        Ok(ResponseBody(Kind::File(Box::new(body))))
     }
 }
 
-impl Warmth {
-    /// A stretch is in memory.
-    fn came(&mut self, range: Range<u64>) {
+impl Readahead {
+    /// A stretch is in the page cache.
+    fn completed(&mut self, range: Range<u64>) {
         match self.range.end == range.start {
             true => self.range.end = range.end,
             false => self.range = range,
@@ -180,9 +205,9 @@ impl Warmth {
         self.since = Instant::now();
     }
 
-    /// Whether this is in memory, as far as anybody knows.
+    /// Whether a range is taken to be in the page cache.
     fn has(&self, range: &Range<u64>) -> bool {
-        self.range.start <= range.start && range.end <= self.range.end && self.since.elapsed() < WARM_FOR
+        self.range.start <= range.start && range.end <= self.range.end && self.since.elapsed() < CACHED_FOR
     }
 }
 
@@ -196,14 +221,14 @@ impl Segment {
 }
 
 impl FileBody {
-    /// Takes the next chunk's range off the front, if the front is of the file.
+    /// Takes the range of the next chunk off the front, if the front is of the file.
     fn next_read(&mut self) -> Option<Range<u64>> {
         let Some(Segment::File(range)) = self.segments.front_mut() else {
             return None;
         };
-        let buffers = &self.means.buffers;
-        let length = self.asked.clamp(buffers.first(), buffers.most());
-        self.asked = self.asked.saturating_add(length);
+        let buffers = &self.context.buffers;
+        let length = self.requested.clamp(buffers.first(), buffers.most());
+        self.requested = self.requested.saturating_add(length);
         let end = range.start.saturating_add(length as u64).min(range.end);
         let next = range.start..end;
         range.start = end;
@@ -213,15 +238,15 @@ impl FileBody {
         Some(next)
     }
 
-    /// Has the next chunk sent as a range, if it can be; whether so. Such a chunk takes no memory, so that the first is as
-    /// long as any.
+    /// Makes the next chunk a range, if the server takes ranges and the page cache holds it. Returns whether it did. Such
+    /// a chunk takes no memory, so even the first one has full length.
     fn find_range(&mut self) -> bool {
-        let Means {
+        let ReadContext {
             source,
             buffers,
             hands_over_ranges: true,
             ..
-        } = &self.means
+        } = &self.context
         else {
             return false;
         };
@@ -230,7 +255,7 @@ impl FileBody {
         };
         let end = range.start.saturating_add(buffers.longest() as u64);
         let next = range.start..end.min(range.end);
-        let found = match self.warmth.has(&next) {
+        let found = match self.readahead.has(&next) {
             true => source.range(&next),
             false => source.range_in_memory(&next),
         };
@@ -241,102 +266,99 @@ impl FileBody {
         if range.is_empty() {
             self.segments.pop_front();
         }
-        self.ahead = Ahead::Ready(found.into());
+        self.next = Next::Ready(found.into());
         true
     }
 
-    /// Whether jobs can bring the file into memory for ranges of it.
-    fn can_be_warmed(&self) -> bool {
-        self.means.hands_over_ranges && self.means.source.can_be_warmed()
+    /// Whether jobs can bring the file into the page cache for ranges.
+    fn can_read_ahead(&self) -> bool {
+        self.context.hands_over_ranges && self.context.source.can_read_ahead()
     }
 
-    /// What a job is to bring into memory next, if the front is of the file: what follows what is there.
+    /// The next range for a job to bring into the page cache, if the front is of the file.
     fn next_stretch(&mut self) -> Option<Range<u64>> {
         let Some(Segment::File(front)) = self.segments.front() else {
             return None;
         };
-        let warm = &mut self.warmth;
-        let start = match warm.has(&(front.start..front.start)) {
-            true => warm.range.end,
+        let ahead = &mut self.readahead;
+        let start = match ahead.has(&(front.start..front.start)) {
+            true => ahead.range.end,
             false => front.start,
         };
         if start >= front.end {
             return None;
         }
-        warm.stretch = (warm.stretch * 2).clamp(FIRST_STRETCH, LONGEST_STRETCH);
-        Some(start..start.saturating_add(warm.stretch).min(front.end))
+        ahead.stretch = (ahead.stretch * 2).clamp(FIRST_STRETCH, LONGEST_STRETCH);
+        Some(start..start.saturating_add(ahead.stretch).min(front.end))
     }
 
-    /// Begins to bring the next stretch into memory.
-    fn begin_to_warm(&mut self) {
+    /// Starts a job that brings the next stretch into the page cache.
+    fn begin_read_ahead(&mut self) {
         if let Some(range) = self.next_stretch() {
-            let (source, stretch) = (self.means.source.clone(), range.clone());
-            let job = self.begin(move || source.warm(&stretch));
-            self.warmth.coming = Some((job, range));
+            let (source, stretch) = (self.context.source.clone(), range.clone());
+            let job = self.begin(move || source.read_ahead(&stretch));
+            self.readahead.job = Some((job, range));
         }
     }
 
     fn begin<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Job<T> {
-        self.means.jobs.begin(&self.runtime, self.means.peer, work)
+        self.context.jobs.begin(&self.runtime, self.context.peer, work)
     }
 
-    /// Waits until the next chunk is in memory.
-    fn poll_warm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.warmth.coming.is_none() {
+    /// Waits until the next chunk is in the page cache.
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.readahead.job.is_none() {
             self.cold = true;
-            self.begin_to_warm();
+            self.begin_read_ahead();
         }
-        let Some((job, range)) = &mut self.warmth.coming else {
+        let Some((job, range)) = &mut self.readahead.job else {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         };
         let range = range.clone();
-        let came = std::task::ready!(Pin::new(job).poll(cx));
-        self.warmth.coming = None;
-        came??;
-        self.warmth.came(range);
+        let done = std::task::ready!(Pin::new(job).poll(cx));
+        self.readahead.job = None;
+        done??;
+        self.readahead.completed(range);
         Poll::Ready(Ok(()))
     }
 
-    /// Begins with what comes next while what is given out leaves.
-    fn go_ahead(&mut self) {
-        if self.find_range() {
+    /// Starts the next stretch when half of the last one has been returned.
+    fn continue_read_ahead(&mut self) {
+        let Some(Segment::File(front)) = self.segments.front() else {
             return;
+        };
+        let left = self.readahead.range.end.saturating_sub(front.start);
+        if self.readahead.job.is_none() && left <= self.readahead.stretch / 2 && self.can_read_ahead() {
+            self.begin_read_ahead();
         }
-        if !self.can_be_warmed() {
+    }
+
+    /// Prepares the chunk after the one that is being returned.
+    fn prepare_next(&mut self) {
+        if !self.find_range() && !self.can_read_ahead() {
             self.read_next();
         }
     }
 
-    /// Begins with the next stretch when half of the last one has been given out.
-    fn warm_ahead(&mut self) {
-        let Some(Segment::File(front)) = self.segments.front() else {
-            return;
-        };
-        let left = self.warmth.range.end.saturating_sub(front.start);
-        if self.warmth.coming.is_none() && left <= self.warmth.stretch / 2 && self.can_be_warmed() {
-            self.begin_to_warm();
-        }
-    }
-
-    /// Reads the next chunk, here if it is in memory.
+    /// Reads the next chunk: here if the page cache holds it, otherwise in a job.
     fn read_next(&mut self) {
         let Some(range) = self.next_read() else {
             return;
         };
-        let Means { source, buffers, .. } = &self.means;
-        if Patience::AT_ONCE_IS_POSSIBLE {
-            match read(source, buffers, &range, Patience::AtOnce) {
+        let ReadContext { source, buffers, .. } = &self.context;
+        if Blocking::CAN_BE_AVOIDED {
+            match read(source, buffers, &range, Blocking::Forbidden) {
                 Ok(chunk) => {
-                    self.ahead = Ahead::Ready(chunk.into());
+                    self.next = Next::Ready(chunk.into());
                     return;
                 }
-                // Whatever else it is, the job will say so.
+                // The job reports any other error.
                 Err(_) => self.cold = true,
             }
         }
         let (source, buffers) = (source.clone(), Arc::clone(buffers));
-        let job = self.begin(move || read(&source, &buffers, &range, Patience::Wait));
-        self.ahead = Ahead::Reading(job);
+        let job = self.begin(move || read(&source, &buffers, &range, Blocking::Allowed));
+        self.next = Next::Reading(job);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Chunk>>> {
@@ -344,24 +366,24 @@ impl FileBody {
             return Poll::Ready(None);
         }
         let chunk = loop {
-            match std::mem::replace(&mut self.ahead, Ahead::Idle) {
-                Ahead::Ready(chunk) => break Ok(chunk),
-                Ahead::Failed => {
-                    self.ahead = Ahead::Failed;
+            match std::mem::replace(&mut self.next, Next::Idle) {
+                Next::Ready(chunk) => break Ok(chunk),
+                Next::Failed => {
+                    self.next = Next::Failed;
                     return Poll::Ready(None);
                 }
-                Ahead::Idle => {
-                    if let Some(Segment::Memory(_)) = self.segments.front() {
-                        if let Some(Segment::Memory(bytes)) = self.segments.pop_front() {
-                            break Ok(bytes.into());
-                        }
+                Next::Idle => {
+                    if let Some(Segment::Memory(bytes)) = self.segments.front_mut() {
+                        let bytes = std::mem::take(bytes);
+                        self.segments.pop_front();
+                        break Ok(bytes.into());
                     }
                     if self.segments.is_empty() {
                         break Err(io::ErrorKind::UnexpectedEof.into());
                     }
                     if !self.find_range() {
-                        if self.can_be_warmed() {
-                            match self.poll_warm(cx) {
+                        if self.can_read_ahead() {
+                            match self.poll_read_ahead(cx) {
                                 Poll::Pending => return Poll::Pending,
                                 Poll::Ready(Ok(())) => {}
                                 Poll::Ready(Err(error)) => break Err(error),
@@ -371,9 +393,9 @@ impl FileBody {
                         }
                     }
                 }
-                Ahead::Reading(mut job) => match Pin::new(&mut job).poll(cx) {
+                Next::Reading(mut job) => match Pin::new(&mut job).poll(cx) {
                     Poll::Pending => {
-                        self.ahead = Ahead::Reading(job);
+                        self.next = Next::Reading(job);
                         return Poll::Pending;
                     }
                     Poll::Ready(Ok(result)) => break result.map(Chunk::from),
@@ -384,21 +406,61 @@ impl FileBody {
         match chunk {
             Ok(chunk) => {
                 self.remaining = self.remaining.saturating_sub(chunk.len() as u64);
-                if self.cold || !Patience::AT_ONCE_IS_POSSIBLE {
-                    self.warm_ahead();
-                    self.go_ahead();
+                if self.cold || !Blocking::CAN_BE_AVOIDED {
+                    self.continue_read_ahead();
+                    self.prepare_next();
                 }
                 Poll::Ready(Some(Ok(chunk)))
             }
             Err(error) => {
-                self.ahead = Ahead::Failed;
+                self.next = Next::Failed;
                 Poll::Ready(Some(Err(error)))
             }
         }
     }
 }
 
-impl Body for ServeBody {
+/// How a body's data is made of a chunk.
+trait FromChunk {
+    fn from_chunk(chunk: Chunk) -> Self;
+}
+
+impl FromChunk for Chunk {
+    fn from_chunk(chunk: Chunk) -> Self {
+        chunk
+    }
+}
+
+/// Only [`Files::open_with_ranges`](crate::Files::open_with_ranges) makes ranges: this chunk holds bytes, and nothing is
+/// copied.
+impl FromChunk for Bytes {
+    fn from_chunk(mut chunk: Chunk) -> Self {
+        chunk.copy_to_bytes(chunk.len())
+    }
+}
+
+impl<D: FromChunk + Buf> Body for ServeBody<D> {
+    type Data = D;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<D>, io::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        polled.map_ok(|frame| frame.map_data(D::from_chunk))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Body for ResponseBody {
     type Data = Chunk;
     type Error = io::Error;
 
@@ -445,11 +507,11 @@ fn read(
     source: &Source,
     buffers: &Arc<Buffers>,
     range: &Range<u64>,
-    patience: Patience,
+    blocking: Blocking,
 ) -> io::Result<Bytes> {
     let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
     let mut buffer = buffers.take(length);
-    source.read(buffer.space(), range.start, patience)?;
+    source.read(buffer.space(), range.start, blocking)?;
     Ok(buffer.freeze())
 }
 
@@ -462,7 +524,7 @@ mod tests {
 
     use super::*;
     use crate::buffers::Sizes;
-    use crate::disk::Volume;
+    use crate::disk::FileSystem;
     use crate::source::Descriptors;
 
     const KIB: u64 = 1 << 10;
@@ -487,7 +549,7 @@ mod tests {
             }
         }
 
-        fn means(&self, volume: Volume, hands_over_ranges: bool) -> Means {
+        fn context(&self, file_system: FileSystem, hands_over_ranges: bool) -> ReadContext {
             let root = Arc::new(Dir::open_ambient_dir(self.folder.path(), ambient_authority()).unwrap());
             let file = std::fs::File::open(self.folder.path().join("a")).unwrap();
             let sizes = Sizes {
@@ -496,8 +558,8 @@ mod tests {
                 all: 64 << 20,
                 whole: 0,
             };
-            Means {
-                source: Source::new(file, volume, None, &root, &Descriptors::new(9)),
+            ReadContext {
+                source: Source::new(file, file_system, None, &root, &Descriptors::new(9)),
                 buffers: Buffers::new(sizes, 1),
                 jobs: Arc::clone(&self.jobs),
                 peer: None,
@@ -506,14 +568,19 @@ mod tests {
         }
 
         /// A body of all of the file.
-        fn body(&self, volume: Volume, hands_over_ranges: bool, patience: Patience) -> io::Result<ServeBody> {
+        fn body(
+            &self,
+            file_system: FileSystem,
+            hands_over_ranges: bool,
+            blocking: Blocking,
+        ) -> io::Result<ResponseBody> {
             let segments = VecDeque::from([Segment::File(0..self.content.len() as u64)]);
-            ServeBody::file(self.means(volume, hands_over_ranges), segments, patience)
+            ResponseBody::file(self.context(file_system, hands_over_ranges), segments, blocking)
         }
     }
 
     /// Reads a body to its end: how long its chunks are, and what they hold.
-    async fn read_all(mut body: ServeBody) -> (Vec<u64>, Vec<u8>) {
+    async fn read_all(mut body: ResponseBody) -> (Vec<u64>, Vec<u8>) {
         let (mut lengths, mut octets) = (Vec::new(), Vec::new());
         let all = body.size_hint().exact().unwrap();
         while let Some(frame) = body.frame().await {
@@ -535,12 +602,12 @@ mod tests {
     #[tokio::test]
     async fn a_body_in_memory_has_its_octets_once() {
         for (body, expected) in [
-            (ServeBody::empty(), vec![]),
-            (ServeBody::full(Bytes::new()), vec![]),
-            (ServeBody::full(Bytes::from("one")), vec![3]),
-            (ServeBody::memory(VecDeque::new()), vec![]),
+            (ResponseBody::empty(), vec![]),
+            (ResponseBody::full(Bytes::new()), vec![]),
+            (ResponseBody::full(Bytes::from("one")), vec![3]),
+            (ResponseBody::memory(VecDeque::new()), vec![]),
             (
-                ServeBody::memory(VecDeque::from(
+                ResponseBody::memory(VecDeque::from(
                     ["one", "three"].map(|text| Segment::Memory(Bytes::from(text))),
                 )),
                 vec![3, 5],
@@ -557,11 +624,15 @@ mod tests {
     async fn without_patience_only_what_is_in_memory_makes_a_body() {
         let stage = Stage::new(300 * KIB);
         for hands_over_ranges in [true, false] {
-            for volume in [Volume::Caches, Volume::Waits] {
-                let body = stage.body(volume, hands_over_ranges, Patience::AtOnce);
-                assert_eq!(body.unwrap_err().kind(), io::ErrorKind::WouldBlock, "{volume:?}");
+            for file_system in [FileSystem::PageCache, FileSystem::Unknown] {
+                let body = stage.body(file_system, hands_over_ranges, Blocking::Forbidden);
+                assert_eq!(
+                    body.unwrap_err().kind(),
+                    io::ErrorKind::WouldBlock,
+                    "{file_system:?}"
+                );
             }
-            let body = stage.body(Volume::Memory, hands_over_ranges, Patience::AtOnce);
+            let body = stage.body(FileSystem::Memory, hands_over_ranges, Blocking::Forbidden);
             assert!(read_all(body.unwrap()).await.1 == stage.content);
             assert_eq!(stage.jobs.begun(), 0);
         }
@@ -570,19 +641,19 @@ mod tests {
     #[tokio::test]
     async fn ranges_are_as_long_as_any_chunk_from_the_first_on() {
         let stage = Stage::new(3 * MIB + 5);
-        for (volume, patience, jobs) in [
-            (Volume::Memory, Patience::AtOnce, 0..1),
-            (Volume::Caches, Patience::Wait, 3..10),
+        for (file_system, blocking, jobs) in [
+            (FileSystem::Memory, Blocking::Forbidden, 0..1),
+            (FileSystem::PageCache, Blocking::Allowed, 3..10),
         ] {
             let before = stage.jobs.begun();
-            let body = stage.body(volume, true, patience).unwrap();
+            let body = stage.body(file_system, true, blocking).unwrap();
             let (lengths, octets) = read_all(body).await;
-            assert!(octets == stage.content, "{volume:?}");
-            assert_eq!(lengths[..12], [256 * KIB; 12], "{volume:?}");
-            assert_eq!(lengths[12..], [5], "{volume:?}");
+            assert!(octets == stage.content, "{file_system:?}");
+            assert_eq!(lengths[..12], [256 * KIB; 12], "{file_system:?}");
+            assert_eq!(lengths[12..], [5], "{file_system:?}");
             // Stretches of 512 KiB, 1 MiB and the rest; more of them after a pause of a second.
             let begun = stage.jobs.begun() - before;
-            assert!(jobs.contains(&begun), "{volume:?}: {begun} jobs");
+            assert!(jobs.contains(&begun), "{file_system:?}: {begun} jobs");
         }
     }
 
@@ -590,21 +661,23 @@ mod tests {
     async fn chunks_that_are_read_begin_short_and_take_a_job_each_behind_the_first() {
         let stage = Stage::new(600 * KIB);
         let lengths = [4, 4, 8, 16, 32, 64, 128, 256, 88].map(|kib| kib * KIB);
-        for (volume, hands_over_ranges, jobs) in [
-            (Volume::Waits, true, 8),
-            (Volume::Waits, false, 8),
-            (Volume::Caches, false, 8),
-            (Volume::Memory, false, 0),
+        for (file_system, hands_over_ranges, jobs) in [
+            (FileSystem::Unknown, true, 8),
+            (FileSystem::Unknown, false, 8),
+            (FileSystem::PageCache, false, 8),
+            (FileSystem::Memory, false, 0),
         ] {
             let before = stage.jobs.begun();
-            let body = stage.body(volume, hands_over_ranges, Patience::Wait).unwrap();
+            let body = stage
+                .body(file_system, hands_over_ranges, Blocking::Allowed)
+                .unwrap();
             let (found, octets) = read_all(body).await;
-            assert!(octets == stage.content, "{volume:?}");
-            assert_eq!(found, lengths, "{volume:?}");
+            assert!(octets == stage.content, "{file_system:?}");
+            assert_eq!(found, lengths, "{file_system:?}");
             assert_eq!(
                 stage.jobs.begun() - before,
                 jobs,
-                "{volume:?} {hands_over_ranges}"
+                "{file_system:?} {hands_over_ranges}"
             );
         }
     }
@@ -613,7 +686,7 @@ mod tests {
     async fn segments_keep_their_order_however_the_file_is_read() {
         let stage = Stage::new(600 * KIB);
         let text = |text| Segment::Memory(Bytes::from(text));
-        for volume in [Volume::Memory, Volume::Caches, Volume::Waits] {
+        for file_system in [FileSystem::Memory, FileSystem::PageCache, FileSystem::Unknown] {
             for hands_over_ranges in [true, false] {
                 let segments = VecDeque::from([
                     text("<"),
@@ -624,8 +697,8 @@ mod tests {
                     Segment::File(614_399..614_400),
                     text(">"),
                 ]);
-                let means = stage.means(volume, hands_over_ranges);
-                let body = ServeBody::file(means, segments, Patience::Wait).unwrap();
+                let context = stage.context(file_system, hands_over_ranges);
+                let body = ResponseBody::file(context, segments, Blocking::Allowed).unwrap();
                 let (_, octets) = read_all(body).await;
                 let of = |range: Range<usize>| &stage.content[range];
                 let expected = [
@@ -637,20 +710,22 @@ mod tests {
                     of(614_399..614_400),
                     b">",
                 ];
-                assert!(octets == expected.concat(), "{volume:?} {hands_over_ranges}");
+                assert!(octets == expected.concat(), "{file_system:?} {hands_over_ranges}");
             }
         }
     }
 
     #[tokio::test]
     async fn a_file_that_became_shorter_fails_its_body_once_and_for_good() {
-        for (volume, hands_over_ranges) in [
-            (Volume::Caches, true),
-            (Volume::Waits, true),
-            (Volume::Memory, false),
+        for (file_system, hands_over_ranges) in [
+            (FileSystem::PageCache, true),
+            (FileSystem::Unknown, true),
+            (FileSystem::Memory, false),
         ] {
             let stage = Stage::new(3 * MIB);
-            let mut body = stage.body(volume, hands_over_ranges, Patience::Wait).unwrap();
+            let mut body = stage
+                .body(file_system, hands_over_ranges, Blocking::Allowed)
+                .unwrap();
             let path = stage.folder.path().join("a");
             std::fs::File::options()
                 .write(true)
@@ -659,54 +734,62 @@ mod tests {
                 .set_len(0)
                 .unwrap();
             let first = body.frame().await.unwrap();
-            assert!(first.is_ok(), "{volume:?}: it had been read");
+            assert!(first.is_ok(), "{file_system:?}: it had been read");
             let error = loop {
                 match body.frame().await.unwrap() {
                     Ok(_) => {}
                     Err(error) => break error,
                 }
             };
-            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{volume:?}: {error}");
-            assert!(body.frame().await.is_none(), "{volume:?}");
-            assert!(!body.is_end_stream(), "{volume:?}");
-            assert!(body.size_hint().exact() > Some(0), "{volume:?}");
+            assert_eq!(
+                error.kind(),
+                io::ErrorKind::UnexpectedEof,
+                "{file_system:?}: {error}"
+            );
+            assert!(body.frame().await.is_none(), "{file_system:?}");
+            assert!(!body.is_end_stream(), "{file_system:?}");
+            assert!(body.size_hint().exact() > Some(0), "{file_system:?}");
         }
     }
 
     #[tokio::test]
     async fn each_stretch_is_as_long_as_all_before_it_from_256_kib_to_4_mib() {
         let stage = Stage::new(20 * MIB);
-        let body = stage.body(Volume::Caches, true, Patience::Wait).unwrap();
+        let body = stage
+            .body(FileSystem::PageCache, true, Blocking::Allowed)
+            .unwrap();
         let Kind::File(mut body) = body.0 else {
             panic!("no body of a file");
         };
-        assert_eq!(body.warmth.range, 0..256 * KIB);
+        assert_eq!(body.readahead.range, 0..256 * KIB);
         let mut lengths = Vec::new();
         while let Some(next) = body.next_stretch() {
-            assert_eq!(next.start, body.warmth.range.end);
+            assert_eq!(next.start, body.readahead.range.end);
             lengths.push((next.end - next.start) / KIB);
-            body.warmth.came(next);
+            body.readahead.completed(next);
         }
         assert_eq!(lengths, [512, 1024, 2048, 4096, 4096, 4096, 4096, 256]);
-        assert_eq!(body.warmth.range, 0..20 * MIB);
+        assert_eq!(body.readahead.range, 0..20 * MIB);
     }
 
     #[tokio::test]
     async fn the_next_stretch_is_begun_when_half_of_the_last_one_is_left() {
         for (left, is_begun) in [(128 * KIB + 1, false), (128 * KIB, true), (0, true)] {
             let stage = Stage::new(MIB);
-            let body = stage.body(Volume::Caches, true, Patience::Wait).unwrap();
+            let body = stage
+                .body(FileSystem::PageCache, true, Blocking::Allowed)
+                .unwrap();
             let Kind::File(mut body) = body.0 else {
                 panic!("no body of a file");
             };
-            assert_eq!(body.warmth.stretch, 256 * KIB);
+            assert_eq!(body.readahead.stretch, 256 * KIB);
             // The first chunk is ready to be given out, and the next one begins behind it.
-            body.warmth.came(256 * KIB..256 * KIB + left);
-            body.warm_ahead();
-            assert_eq!(body.warmth.coming.is_some(), is_begun, "{left}");
+            body.readahead.completed(256 * KIB..256 * KIB + left);
+            body.continue_read_ahead();
+            assert_eq!(body.readahead.job.is_some(), is_begun, "{left}");
             // It is begun once.
-            body.warm_ahead();
-            drop(body.warmth.coming.take());
+            body.continue_read_ahead();
+            drop(body.readahead.job.take());
             assert!(stage.jobs.begun() <= 1);
         }
     }
@@ -714,50 +797,50 @@ mod tests {
     #[tokio::test]
     async fn the_next_chunk_is_under_way_while_one_that_had_to_wait_is_given_out() {
         let stage = Stage::new(MIB);
-        for (volume, hands_over_ranges) in [
-            (Volume::Waits, true),
-            (Volume::Caches, true),
-            (Volume::Memory, false),
+        for (file_system, hands_over_ranges) in [
+            (FileSystem::Unknown, true),
+            (FileSystem::PageCache, true),
+            (FileSystem::Memory, false),
         ] {
-            for (patience, is_under_way) in [(Patience::Wait, true), (Patience::AtOnce, false)] {
-                let Ok(mut body) = stage.body(volume, hands_over_ranges, patience) else {
+            for (blocking, is_under_way) in [(Blocking::Allowed, true), (Blocking::Forbidden, false)] {
+                let Ok(mut body) = stage.body(file_system, hands_over_ranges, blocking) else {
                     continue;
                 };
                 assert!(body.frame().await.unwrap().is_ok());
                 let Kind::File(body) = body.0 else {
                     panic!("no body of a file");
                 };
-                let found = match body.ahead {
-                    Ahead::Ready(_) | Ahead::Reading(_) => true,
+                let found = match body.next {
+                    Next::Ready(_) | Next::Reading(_) => true,
                     // The next stretch is on its way.
-                    Ahead::Idle => body.warmth.coming.is_some(),
-                    Ahead::Failed => false,
+                    Next::Idle => body.readahead.job.is_some(),
+                    Next::Failed => false,
                 };
-                assert_eq!(found, is_under_way, "{volume:?} {patience:?}");
+                assert_eq!(found, is_under_way, "{file_system:?} {blocking:?}");
             }
         }
     }
 
     #[test]
-    fn what_is_warm_grows_by_what_follows_on_it_and_is_forgotten_after_a_second() {
-        let mut warmth = Warmth {
+    fn what_is_read_ahead_grows_by_what_follows_on_it_and_is_forgotten_after_a_second() {
+        let mut readahead = Readahead {
             range: 0..0,
             since: Instant::now(),
-            coming: None,
+            job: None,
             stretch: 0,
         };
-        warmth.came(10..20);
-        assert_eq!(warmth.range, 10..20);
-        warmth.came(20..30);
-        assert_eq!(warmth.range, 10..30);
-        for (range, is_warm) in [(10..30, true), (15..15, true), (9..10, false), (29..31, false)] {
-            assert_eq!(warmth.has(&range), is_warm, "{range:?}");
+        readahead.completed(10..20);
+        assert_eq!(readahead.range, 10..20);
+        readahead.completed(20..30);
+        assert_eq!(readahead.range, 10..30);
+        for (range, is_cached) in [(10..30, true), (15..15, true), (9..10, false), (29..31, false)] {
+            assert_eq!(readahead.has(&range), is_cached, "{range:?}");
         }
-        warmth.came(40..50);
-        assert_eq!(warmth.range, 40..50);
-        warmth.since = warmth.since.checked_sub(WARM_FOR).unwrap();
-        assert!(!warmth.has(&(40..50)));
-        warmth.came(50..60);
-        assert!(warmth.has(&(40..60)));
+        readahead.completed(40..50);
+        assert_eq!(readahead.range, 40..50);
+        readahead.since = readahead.since.checked_sub(CACHED_FOR).unwrap();
+        assert!(!readahead.has(&(40..50)));
+        readahead.completed(50..60);
+        assert!(readahead.has(&(40..60)));
     }
 }

@@ -1,13 +1,12 @@
-//! GET and HEAD: from a request's head to a file's answer.
+//! GET and HEAD: from a request's head to a response.
 //!
-//! The path is opened and stat'ed, the preconditions and ranges are weighed, and the body is read, whole when it is small
-//! and its first chunk when it is not. First all of that is tried at once, within the connection's turn: from the cache,
-//! or as far as the system has the directory and the octets in memory. Only what would have to wait for a disk goes to a
-//! blocking job. Called by `service`.
+//! The service opens the path, evaluates the preconditions and ranges, and reads the body: a small one whole, of a larger
+//! one the first chunk. It first tries this without blocking, on the connection's task: from the cache, or as far as the
+//! kernel has directory entries and pages in memory. A request that would wait for a disk goes to a blocking job. Called
+//! by `service`.
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,59 +19,56 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use crate::buffers::Buffer;
 use crate::cache::Cached;
 use crate::conditional::{self, Verdict};
-use crate::disk::{Patience, Volume, volume_of};
-use crate::file_body::{Means, Segment, ServeBody};
+use crate::disk::{Blocking, FileSystem, file_system_of};
+use crate::file_body::{FileResponse, ReadContext, ResponseBody, Segment};
 use crate::identity::Identity;
-use crate::jobs::Peer;
-use crate::open::{Found, OpenError, open, open_at_once};
+use crate::open::{Found, OpenError, open, open_nonblocking};
+use crate::peer::Peer;
+use crate::random::random;
 use crate::range::{self, Wanted};
 use crate::representation::{OCTETS, Representation};
 use crate::resolve::{BadPath, Target};
 use crate::respond;
-use crate::service::Shared;
-use crate::source::{Place, Source};
+use crate::shared::Shared;
+use crate::source::{Located, Source};
 
 /// A file that is about to be sent.
 struct Opened<'a> {
     shared: &'a Shared,
-    patience: Patience,
+    blocking: Blocking,
     peer: Option<Peer>,
     content: Content,
     representation: &'a Representation,
 }
 
-/// Where its octets are.
+/// Where its bytes are.
 enum Content {
-    /// On disk, with what is needed to keep them when they are few, or to find them again.
-    File(File, Volume, Option<Place>, Described),
+    /// On disk, with what is needed to cache or reopen the file.
+    File(File, FileSystem, Option<Located>, Description),
     Memory(Bytes),
 }
 
-/// Whether the cache has what describes a file.
+/// Whether the cache has the fields that describe a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Described {
-    Kept,
-    Anew,
+enum Description {
+    Cached,
+    New,
 }
 
-/// Answers GET or HEAD without waiting for anything; `None` when that is not possible.
-pub(crate) fn answer_at_once(
-    shared: &Shared,
-    head: &Parts,
-    peer: Option<Peer>,
-) -> Option<Response<ServeBody>> {
+/// Answers GET or HEAD without blocking; `None` when that is not possible.
+pub(crate) fn answer_nonblocking(shared: &Shared, head: &Parts, peer: Option<Peer>) -> Option<FileResponse> {
     if let Some(cached) = shared.cache.get(&shared.root, head.uri.path()) {
         if let Some(answered) = answer_cached(shared, &cached, head, peer) {
-            return at_once(answered);
+            return unless_blocked(answered);
         }
     }
-    if !Patience::AT_ONCE_IS_POSSIBLE {
+    if !Blocking::CAN_BE_AVOIDED {
         return None;
     }
-    at_once(try_answer(shared, head, peer, Patience::AtOnce))
+    unless_blocked(try_answer(shared, head, peer, Blocking::Forbidden))
 }
 
-fn at_once(answered: io::Result<Response<ServeBody>>) -> Option<Response<ServeBody>> {
+fn unless_blocked(answered: io::Result<FileResponse>) -> Option<FileResponse> {
     match answered {
         Ok(response) => Some(response),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
@@ -81,28 +77,28 @@ fn at_once(answered: io::Result<Response<ServeBody>>) -> Option<Response<ServeBo
 }
 
 /// Answers GET or HEAD. Blocks.
-pub(crate) fn answer(shared: &Shared, head: &Parts, peer: Option<Peer>) -> Response<ServeBody> {
-    let answered = try_answer(shared, head, peer, Patience::Wait);
+pub(crate) fn answer(shared: &Shared, head: &Parts, peer: Option<Peer>) -> FileResponse {
+    let answered = try_answer(shared, head, peer, Blocking::Allowed);
     answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-/// Answers from an entry of the cache; `None` when that is not possible, or not right any more.
+/// Answers from an entry of the cache; `None` when that would block, or the entry is outdated.
 fn answer_cached(
     shared: &Shared,
     cached: &Cached,
     head: &Parts,
     peer: Option<Peer>,
-) -> Option<io::Result<Response<ServeBody>>> {
+) -> Option<io::Result<FileResponse>> {
     let content = match &cached.body {
         Some(body) => Content::Memory(body.clone()),
-        None => match open_at_once(&shared.root, &cached.path)? {
+        None => match open_nonblocking(&shared.root, &cached.path)? {
             Ok(Found::File(file, metadata)) if Identity::of(&metadata) == Some(cached.identity) => {
-                let place = Place {
+                let located = Located {
                     path: Arc::clone(&cached.path),
                     identity: cached.identity,
                 };
-                let volume = volume_of(&file, &metadata);
-                Content::File(file, volume, Some(place), Described::Kept)
+                let file_system = file_system_of(&file, &metadata);
+                Content::File(file, file_system, Some(located), Description::Cached)
             }
             _ => {
                 shared.cache.forget(head.uri.path());
@@ -112,7 +108,7 @@ fn answer_cached(
     };
     let opened = Opened {
         shared,
-        patience: Patience::AtOnce,
+        blocking: Blocking::Forbidden,
         peer,
         content,
         representation: &cached.representation,
@@ -121,13 +117,13 @@ fn answer_cached(
 }
 
 /// # Errors
-/// `WouldBlock` when there is no patience for what it takes; otherwise a read failed.
+/// `WouldBlock` when this would block and may not; otherwise a read failed.
 fn try_answer(
     shared: &Shared,
     head: &Parts,
     peer: Option<Peer>,
-    patience: Patience,
-) -> io::Result<Response<ServeBody>> {
+    blocking: Blocking,
+) -> io::Result<FileResponse> {
     let target = match Target::parse(head.uri.path()) {
         Ok(target) => target,
         Err(BadPath::TooLong) => return Ok(respond::status(StatusCode::NOT_FOUND)),
@@ -142,27 +138,27 @@ fn try_answer(
     } else {
         (target.relative(), target.last().unwrap_or_default())
     };
-    let found = match patience {
-        Patience::AtOnce => open_at_once(&shared.root, &path).ok_or(io::ErrorKind::WouldBlock)?,
-        Patience::Wait => open(&shared.root, &path),
+    let found = match blocking {
+        Blocking::Forbidden => open_nonblocking(&shared.root, &path).ok_or(io::ErrorKind::WouldBlock)?,
+        Blocking::Allowed => open(&shared.root, &path),
     };
     match found {
         Ok(Found::File(file, metadata)) => {
-            let volume = volume_of(&file, &metadata);
-            let place = Identity::of(&metadata).map(|identity| Place {
+            let file_system = file_system_of(&file, &metadata);
+            let located = Identity::of(&metadata).map(|identity| Located {
                 path: path.into(),
                 identity,
             });
             let opened = Opened {
                 shared,
-                patience,
+                blocking,
                 peer,
-                content: Content::File(file, volume, place, Described::Anew),
+                content: Content::File(file, file_system, located, Description::New),
                 representation: &Representation::of(&metadata, name),
             };
             opened.answer(head)
         }
-        // A directory is named with a slash, so that relative references in its index resolve within it.
+        // The path of a folder ends with a slash, so that relative references in its index resolve within it.
         Ok(Found::Directory) if !target.is_directory() => {
             Ok(redirect(&target.directory_location(), head.uri.query()))
         }
@@ -172,18 +168,18 @@ fn try_answer(
 }
 
 impl Opened<'_> {
-    fn answer(self, head: &Parts) -> io::Result<Response<ServeBody>> {
+    fn answer(self, head: &Parts) -> io::Result<FileResponse> {
         let validators = &self.representation.validators;
         match conditional::evaluate(&head.method, &head.headers, Some(validators)) {
             Verdict::Proceed => {}
-            // Only what section 15.4.5 asks for: the rest is the client's already.
+            // Section 15.4.5: the client has the other fields.
             Verdict::NotModified => {
                 let etag = self.representation.etag.clone();
                 return Ok(respond::with(respond::bare(StatusCode::NOT_MODIFIED), ETAG, etag));
             }
             Verdict::Failed => return Ok(respond::status(StatusCode::PRECONDITION_FAILED)),
         }
-        // Section 14.2: ranges are GET's alone.
+        // Section 14.2: ranges apply to GET only.
         if head.method == Method::HEAD {
             return Ok(self.head());
         }
@@ -204,59 +200,66 @@ impl Opened<'_> {
         }
     }
 
-    fn head(&self) -> Response<ServeBody> {
-        let mut response = Response::new(ServeBody::empty());
+    fn head(&self) -> FileResponse {
+        let mut response = Response::new(ResponseBody::empty());
         *response.headers_mut() = self.representation.whole();
         response
     }
 
-    /// The whole file; a small one is read whole. It is kept for the next who asks for this path unless it was changed just
-    /// now, of a long one what describes it.
-    fn whole(self, request_path: &str) -> io::Result<Response<ServeBody>> {
+    /// The whole file. A small file is read whole and cached unless it changed just now; of a larger file, the fields are
+    /// cached.
+    fn whole(self, request_path: &str) -> io::Result<FileResponse> {
         let mut response = self.head();
-        let Some((file, volume, mut buffer)) = self.whole_buffer() else {
+        let Some((file, file_system, mut buffer)) = self.whole_buffer() else {
             self.keep(request_path, None);
             let length = self.representation.length;
             *response.body_mut() = self.body(0..length)?;
             return Ok(response);
         };
-        volume.read_exact_at(file, buffer.space(), 0, self.patience)?;
+        file_system.read_exact_at(file, buffer.space(), 0, self.blocking)?;
         let body = buffer.freeze();
         self.keep(request_path, Some(&body));
-        *response.body_mut() = ServeBody::full(body);
+        *response.body_mut() = ResponseBody::full(body);
         Ok(response)
     }
 
     fn keep(&self, request_path: &str, body: Option<&Bytes>) {
-        let Content::File(_, _, Some(place), described) = &self.content else {
+        let Content::File(_, _, Some(located), description) = &self.content else {
             return;
         };
-        let is_news = body.is_some() || *described == Described::Anew;
+        let is_new = body.is_some() || *description == Description::New;
         let cache = &self.shared.cache;
-        if is_news && cache.would_keep(&place.identity) {
+        if is_new && cache.would_keep(&located.identity) {
             let representation = self.representation.clone();
-            let path = Arc::clone(&place.path);
-            cache.keep(request_path, path, place.identity, representation, body.cloned());
+            let path = Arc::clone(&located.path);
+            cache.keep(
+                request_path,
+                path,
+                located.identity,
+                representation,
+                body.cloned(),
+            );
         }
     }
 
-    /// The file and a buffer for all of it, when it is one to be read whole.
-    fn whole_buffer(&self) -> Option<(&File, Volume, Buffer)> {
+    /// The file and a buffer for all of it, if it is to be read whole.
+    fn whole_buffer(&self) -> Option<(&File, FileSystem, Buffer)> {
         let (shared, length) = (self.shared, self.representation.length);
-        let Content::File(file, volume, Some(place), _) = &self.content else {
+        let Content::File(file, file_system, Some(located), _) = &self.content else {
             return None;
         };
-        // What fits one frame would not fit one in pieces; what is longer is read so for the sake of the next only.
-        let is_kept =
-            || length <= shared.settings.whole_body_bytes as u64 && shared.cache.would_keep(&place.identity);
+        // A file that fits one frame is read whole to leave in one frame. A larger one is read whole to be cached.
+        let is_kept = || {
+            length <= shared.settings.whole_body_bytes as u64 && shared.cache.would_keep(&located.identity)
+        };
         if length > shared.settings.one_frame_bytes as u64 && !is_kept() {
             return None;
         }
         let buffer = shared.buffers.take_whole(usize::try_from(length).ok()?)?;
-        Some((file, *volume, buffer))
+        Some((file, *file_system, buffer))
     }
 
-    fn one(self, range: Range<u64>) -> io::Result<Response<ServeBody>> {
+    fn one(self, range: Range<u64>) -> io::Result<FileResponse> {
         let mut response = respond::bare(StatusCode::PARTIAL_CONTENT);
         let headers = response.headers_mut();
         self.representation.describe(headers, range.end - range.start);
@@ -269,7 +272,7 @@ impl Opened<'_> {
     }
 
     /// RFC 9110 section 14.6.
-    fn many(self, ranges: Vec<Range<u64>>) -> io::Result<Response<ServeBody>> {
+    fn many(self, ranges: Vec<Range<u64>>) -> io::Result<FileResponse> {
         let boundary = boundary();
         let content_type = self.representation.content_type.to_str().unwrap_or(OCTETS);
         let mut segments = VecDeque::with_capacity(ranges.len() * 2 + 1);
@@ -295,51 +298,44 @@ impl Opened<'_> {
             headers.insert(CONTENT_TYPE, value);
         }
         *response.body_mut() = if self.is_few(length) {
-            ServeBody::full(self.gather(&segments, length)?)
+            ResponseBody::full(self.gather(&segments, length)?)
         } else {
             self.stream(segments)?
         };
         Ok(response)
     }
 
-    /// One range as a body: read here when it is small.
-    fn body(self, range: Range<u64>) -> io::Result<ServeBody> {
+    /// One range as a body. A small one is read here.
+    fn body(self, range: Range<u64>) -> io::Result<ResponseBody> {
         let length = range.end - range.start;
         if let Content::Memory(bytes) = &self.content {
-            return Ok(ServeBody::full(slice(bytes, &range)));
+            return Ok(ResponseBody::full(slice(bytes, &range)));
         }
         let segments = VecDeque::from([Segment::File(range)]);
         if self.is_few(length) {
-            return Ok(ServeBody::full(self.gather(&segments, length)?));
+            return Ok(ResponseBody::full(self.gather(&segments, length)?));
         }
         self.stream(segments)
     }
 
-    /// Whether so many octets are read whole, before any of them leaves.
+    /// Whether this many bytes are read whole before the response begins.
     fn is_few(&self, length: u64) -> bool {
         length <= self.shared.buffers.first() as u64
     }
 
-    /// A body of many octets, read as they leave.
-    fn stream(self, mut segments: VecDeque<Segment>) -> io::Result<ServeBody> {
+    /// A larger body, read while it is sent.
+    fn stream(self, mut segments: VecDeque<Segment>) -> io::Result<ResponseBody> {
         match self.content {
-            Content::File(file, volume, place, _) => {
-                let Shared {
-                    root,
-                    buffers,
-                    descriptors,
-                    jobs,
-                    settings,
-                    ..
-                } = self.shared;
-                let means = Means {
-                    source: Source::new(file, volume, place, root, descriptors),
-                    buffers: Arc::clone(buffers),
-                    jobs: Arc::clone(jobs),
+            Content::File(file, file_system, located, _) => {
+                let shared = self.shared;
+                let context = ReadContext {
+                    source: Source::new(file, file_system, located, &shared.root, &shared.descriptors),
+                    buffers: Arc::clone(&shared.buffers),
+                    jobs: Arc::clone(&shared.jobs),
                     peer: self.peer,
-                    hands_over_ranges: settings.sends_files,
+                    hands_over_ranges: shared.hands_over_ranges,
                 };
-                ServeBody::file(means, segments, self.patience)
+                ResponseBody::file(context, segments, self.blocking)
             }
             Content::Memory(bytes) => {
                 for segment in &mut segments {
@@ -347,25 +343,25 @@ impl Opened<'_> {
                         *segment = Segment::Memory(slice(&bytes, range));
                     }
                 }
-                Ok(ServeBody::memory(segments))
+                Ok(ResponseBody::memory(segments))
             }
         }
     }
 
-    /// Few octets, read whole into memory of their own size.
+    /// A few bytes, read whole into a buffer of their length.
     fn gather(&self, segments: &VecDeque<Segment>, length: u64) -> io::Result<Bytes> {
         let length = usize::try_from(length).map_err(io::Error::other)?;
         let mut buffer = self.shared.buffers.take_exactly(length);
         let mut space = buffer.space();
         for segment in segments {
             let length = usize::try_from(segment.len()).map_err(io::Error::other)?;
-            // The segments are as long together as the buffer is.
+            // The segments together are as long as the buffer.
             let (now, rest) = space.split_at_mut(length.min(space.len()));
             match (segment, &self.content) {
                 (Segment::Memory(bytes), _) => fill(now, bytes)?,
                 (Segment::File(range), Content::Memory(bytes)) => fill(now, &slice(bytes, range))?,
-                (Segment::File(range), Content::File(file, volume, ..)) => {
-                    volume.read_exact_at(file, now, range.start, self.patience)?;
+                (Segment::File(range), Content::File(file, file_system, ..)) => {
+                    file_system.read_exact_at(file, now, range.start, self.blocking)?;
                 }
             }
             space = rest;
@@ -375,7 +371,7 @@ impl Opened<'_> {
 }
 
 /// # Errors
-/// There are not as many octets as there is space.
+/// `UnexpectedEof`: the lengths differ.
 fn fill(space: &mut [u8], octets: &[u8]) -> io::Result<()> {
     if space.len() != octets.len() {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -384,7 +380,7 @@ fn fill(space: &mut [u8], octets: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A range of octets that are here.
+/// A range of bytes in memory.
 fn slice(bytes: &Bytes, range: &Range<u64>) -> Bytes {
     let within = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
     bytes.slice(within(range.start)..within(range.end).max(within(range.start)))
@@ -394,8 +390,8 @@ fn content_range(range: &Range<u64>, length: u64) -> String {
     format!("bytes {}-{}/{length}", range.start, range.end - 1)
 }
 
-/// 416, which tells the length (RFC 9110 section 15.5.17).
-fn unsatisfiable(length: u64) -> Response<ServeBody> {
+/// 416 with the length of the file (RFC 9110 section 15.5.17).
+fn unsatisfiable(length: u64) -> FileResponse {
     respond::with(
         respond::status(StatusCode::RANGE_NOT_SATISFIABLE),
         CONTENT_RANGE,
@@ -403,7 +399,7 @@ fn unsatisfiable(length: u64) -> Response<ServeBody> {
     )
 }
 
-fn redirect(location: &str, query: Option<&str>) -> Response<ServeBody> {
+fn redirect(location: &str, query: Option<&str>) -> FileResponse {
     let location = match query {
         Some(query) => HeaderValue::try_from(format!("{location}?{query}")),
         None => HeaderValue::try_from(location),
@@ -415,14 +411,9 @@ fn redirect(location: &str, query: Option<&str>) -> Response<ServeBody> {
     )
 }
 
-/// A boundary that a file cannot hold on purpose, since nobody knows it before.
+/// A boundary that no file can contain on purpose, since it is random.
 fn boundary() -> String {
     format!("{:016x}{:016x}", random(), random())
-}
-
-/// 64 bits that a peer cannot foresee: the keys of `RandomState` are random in each process, and differ in each.
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which state of which file: what is compared to know whether anything has changed.
+//! The identity of a file in one state, compared to detect changes.
 
 use std::fs::Metadata;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ pub(crate) struct Identity {
     device: u64,
     inode: u64,
     length: u64,
-    /// Seconds and nanoseconds since the epoch: of the last change of the octets, and of anything.
+    /// mtime and ctime: seconds and nanoseconds since the epoch.
     modified: (i64, i64),
     changed: (i64, i64),
 }
@@ -30,12 +30,12 @@ impl Identity {
         })
     }
 
-    /// Of what is under a path now. Links are followed, wherever they lead: whoever compares this with the identity of a
-    /// file that was opened beneath the root learns nothing of any other.
+    /// Of the file that has a path now. This follows links out of the root too. That is safe: the caller only compares the
+    /// result with the identity of a file that was opened beneath the root.
     pub(crate) fn now_of(root: &Dir, path: &str) -> Option<Identity> {
         use rustix::fs::{AtFlags, statat};
         let stat = statat(root, path, AtFlags::empty()).ok()?;
-        // The widths of these differ from one system to the next.
+        // The widths of these differ between systems.
         #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
         Some(Identity {
             device: u64::try_from(stat.st_dev).ok()?,
@@ -54,22 +54,22 @@ impl Identity {
         None
     }
 
-    /// Of what is under a path now.
+    /// Of the file that has a path now.
     pub(crate) fn now_of(_: &Dir, _: &str) -> Option<Identity> {
         None
     }
 }
 
 impl Identity {
-    /// Whether this is the same file with the same octets, as far as its times tell. That of any change does not matter: a
-    /// new link to the file sets it too.
-    pub(crate) fn has_octets_of(&self, other: &Identity) -> bool {
-        let octets = |of: &Identity| (of.device, of.inode, of.length, of.modified);
-        octets(self) == octets(other)
+    /// Whether this is the same file with the same content, as far as mtime tells. ctime is not compared: a new hard link
+    /// changes it too.
+    pub(crate) fn has_same_content(&self, other: &Identity) -> bool {
+        let content = |of: &Identity| (of.device, of.inode, of.length, of.modified);
+        content(self) == content(other)
     }
 
     /// Whether nothing has changed for `time`.
-    pub(crate) fn was_left_alone(&self, now: SystemTime, time: Duration) -> bool {
+    pub(crate) fn is_unchanged_for(&self, now: SystemTime, time: Duration) -> bool {
         let Some(limit) = now
             .checked_sub(time)
             .and_then(|limit| limit.duration_since(UNIX_EPOCH).ok())

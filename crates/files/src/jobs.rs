@@ -1,30 +1,25 @@
-//! Blocking jobs, shared out among peers.
+//! Blocking jobs, with a share for each peer.
 //!
-//! Whatever may wait for a disk runs on the runtime's blocking threads, whose queue is first come, first served. A peer that
-//! asks for ten thousand files at once would be ahead of everybody else there. So each peer has a few jobs in the queue at a time;
-//! its others wait here, cost no thread, and go with their streams. Called by `service` and `file_body`.
+//! Operations that may wait for a disk run on the runtime's blocking threads, whose queue is first come, first served. A
+//! peer that requests ten thousand files would delay all others. So each peer has a few jobs in that queue at a time. Its
+//! other jobs wait here without a thread, and are dropped with their streams. Called by `service` and `file_body`.
 
 use std::future::Future;
 use std::hash::BuildHasher as _;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use fullbore::server::PeerAddr;
-use http::Extensions;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-/// Peers are told apart by a hash of so many values: two that meet in one share what one may have. The hash is keyed at random,
-/// so that nobody can choose whom to meet.
-const SHARES: usize = 256;
+use crate::peer::Peer;
 
-/// What has a share of its own: an address, or the 64 bits of an IPv6 address that a network is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Peer(IpAddr);
+/// The number of shares. Peers whose hashes collide share one. The hash has a random key, so a peer cannot choose whose
+/// share it uses.
+const SHARES: usize = 256;
 
 /// The jobs of a service.
 #[derive(Debug)]
@@ -35,27 +30,12 @@ pub(crate) struct Jobs {
     begun: std::sync::atomic::AtomicUsize,
 }
 
-/// A job that waits or runs. One that has not begun is dropped with this.
+/// A job that waits or runs. Dropping it cancels a job that has not begun.
 #[derive(Debug)]
 pub(crate) struct Job<T>(JoinHandle<Option<T>>);
 
-impl Peer {
-    /// Who asks, if that is known: from the request, or from the server that is handing it over.
-    pub(crate) fn of(extensions: &Extensions) -> Option<Peer> {
-        let PeerAddr(address) = extensions.get().copied().or_else(PeerAddr::current)?;
-        Some(Peer::at(address.ip()))
-    }
-
-    fn at(address: IpAddr) -> Peer {
-        Peer(match address.to_canonical() {
-            IpAddr::V6(six) => IpAddr::V6((u128::from(six) >> 64 << 64).into()),
-            four => four,
-        })
-    }
-}
-
 impl Jobs {
-    /// Jobs of which each peer has `most` at a time, at least one.
+    /// Each peer has at most `most` jobs at a time, and at least one.
     pub(crate) fn new(most: usize) -> Arc<Jobs> {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Jobs {
@@ -66,7 +46,7 @@ impl Jobs {
         })
     }
 
-    /// Has `work` done on a blocking thread of `runtime` when it is the peer's turn; at once if nobody knows who it is.
+    /// Runs `work` on a blocking thread of `runtime` once the peer's share allows it; at once if the peer is unknown.
     pub(crate) fn begin<T: Send + 'static>(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -120,7 +100,7 @@ impl<T> Future for Job<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         Pin::new(&mut self.0).poll(cx).map(|done| match done {
             Ok(Some(done)) => Ok(done),
-            Ok(None) => Err(io::Error::other("a job was given up")),
+            Ok(None) => Err(io::Error::other("a blocking job was cancelled")),
             Err(lost) => Err(io::Error::other(lost)),
         })
     }
@@ -141,14 +121,6 @@ mod tests {
 
     fn peer(address: &str) -> Peer {
         Peer::at(address.parse().unwrap())
-    }
-
-    #[test]
-    fn an_ipv6_peer_is_its_network_and_a_mapped_address_is_the_one_that_it_maps() {
-        assert_eq!(peer("2001:db8:1:2::1"), peer("2001:db8:1:2:ffff::9"));
-        assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
-        assert_eq!(peer("::ffff:10.0.0.1"), peer("10.0.0.1"));
-        assert_ne!(peer("10.0.0.1"), peer("10.0.0.2"));
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
-//! The access log: one line a request, written when its answer has been sent or given up.
+//! The access log: one line for each request, written when its response has been sent or has failed.
 //!
-//! Lines go to a thread of their own through a queue that is bounded in bytes, so a reader of the log that stalls never
-//! holds up a response; what does not fit is counted, and the count is written. Wraps any service with an HTTP body.
+//! A thread writes the lines. Its queue is limited in bytes, so a slow reader of the log never delays a response. Lines
+//! that do not fit are dropped and counted, and the log says how many. (`tracing-appender` limits its queue by lines, and
+//! does not report dropped lines.) [`Log`] wraps any service with an HTTP body.
 //!
 //! A line has the fields time, peer, method, path, status, bytes of body sent, duration in milliseconds, user agent,
 //! and `aborted` when the body did not end:
@@ -10,8 +11,8 @@
 //! 2026-11-21T20:02:24.512Z 127.0.0.1:40126 GET "/a.txt" 200 5 0.214ms "curl/8.14.1"
 //! ```
 //!
-//! What a peer chose is escaped, and cut at [`LogLimits::field_bytes`]: HPACK lets a request repeat a long field for one
-//! byte. Behind a field that was cut stands how many of its bytes are missing, as in `"/aaaa"+3071`.
+//! Fields that a peer chose are escaped, and cut at [`LogLimits::field_bytes`]: with HPACK a request repeats a long field
+//! for one byte. The number of missing bytes follows a cut field, as in `"/aaaa"+3071`.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -30,10 +31,10 @@ use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
 
-/// Buffers of the queue that have grown beyond this are not kept, in bytes.
+/// Buffers of the queue larger than this are not reused, in bytes.
 const KEPT_CAPACITY: usize = 64 * 1024;
 
-/// What the log may take of memory and of its output, whatever peers send.
+/// The limits of the log.
 ///
 /// ```
 /// # use fullbore_files::LogLimits;
@@ -41,13 +42,12 @@ const KEPT_CAPACITY: usize = 64 * 1024;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LogLimits {
-    /// The longest field of a line, in bytes as written; what is beyond is cut. It holds for the method, the path and
-    /// the user agent. Default: 1 KiB.
+    /// The longest method, path and user agent in a line, in bytes as written. The rest is cut. Default: 1 KiB.
     pub field_bytes: usize,
     /// How many bytes of lines may wait for the output, those being written included. Further lines are dropped, and
-    /// their number is written once the output goes on. Default: 4 MiB.
+    /// their number is written once the output accepts data again. Default: 4 MiB.
     pub waiting_bytes: usize,
-    /// How long dropping the last [`LogWriter`] waits for an output that takes nothing. Default: 5 s.
+    /// How long dropping the last [`LogWriter`] waits for an output that accepts nothing. Default: 5 s.
     pub last_writes: Duration,
 }
 
@@ -61,7 +61,7 @@ impl Default for LogLimits {
     }
 }
 
-/// A service that writes a line for each request of another; without a writer, it passes all through.
+/// A service that logs each request to another service.
 #[derive(Clone, Debug)]
 pub struct Log<S> {
     service: S,
@@ -123,7 +123,7 @@ where
     }
 }
 
-/// A body that counts what it gives, for the line in the log.
+/// A body that counts its bytes for the log.
 #[derive(Debug)]
 pub struct LogBody<P: Body + Unpin> {
     body: P,
@@ -147,7 +147,7 @@ impl<P: Body + Unpin> Body for LogBody<P> {
                 }
                 this.body.is_end_stream()
             }
-            // After a failure the end may be told too: it is the dropped line that says `aborted`.
+            // The body may still report its end after a failure. Dropping the line here logs `aborted`.
             Poll::Ready(Some(Err(_))) => {
                 this.line = None;
                 false
@@ -180,24 +180,24 @@ impl<P: Body + Unpin> LogBody<P> {
 
 impl<P: Body + Unpin> Drop for LogBody<P> {
     fn drop(&mut self) {
-        // A body that is known to be over need not have been polled to its end: HEAD, 204, 304.
+        // A server need not poll a body that has ended: HEAD, 204, 304.
         if self.body.is_end_stream() {
             self.end();
         }
     }
 }
 
-/// A line in the making. It is written when dropped.
+/// The line of a request in progress. Dropping it writes it.
 #[derive(Debug)]
 struct Line {
     writer: LogWriter,
     began: Instant,
     time: SystemTime,
     peer: Option<SocketAddr>,
-    /// The method and the path, as they are written, and behind them the user agent. Nothing of the request itself is
-    /// kept: a header value may hold on to all of its field section.
+    /// The method, the path and the user agent, as written. The request itself is not kept: a header value may keep its
+    /// whole field section in memory.
     fields: String,
-    /// Where in `fields` the user agent begins.
+    /// Where the user agent begins in `fields`.
     agent_at: usize,
     status: Option<u16>,
     bytes: u64,
@@ -210,7 +210,7 @@ impl Line {
         let path = uri.path_and_query().map_or(uri.path(), |path| path.as_str());
         let most = writer.queue.limits.field_bytes;
         let mut fields = String::with_capacity(64);
-        // A method is a token (RFC 9110 section 5.6.2), and so has nothing to escape.
+        // A method is a token (RFC 9110 section 5.6.2), so there is nothing to escape.
         let method = request.method().as_str();
         let (kept, rest) = method.split_at_checked(most).unwrap_or((method, ""));
         fields.push_str(kept);
@@ -235,7 +235,7 @@ impl Line {
         }
     }
 
-    /// Writing to a String does not fail, so results are let go.
+    /// Writing to a String does not fail, so results are ignored.
     fn text(&self) -> String {
         let (request, agent) = self.fields.split_at_checked(self.agent_at).unwrap_or_default();
         let mut text = String::with_capacity(96 + self.fields.len());
@@ -266,8 +266,8 @@ impl Drop for Line {
     }
 }
 
-/// Writes what a peer sent between quotes, so that it can neither end the line, nor the field, nor steer a terminal, and
-/// at most so many bytes of it.
+/// Writes at most `most` bytes of a peer's text in quotes, escaped: it cannot end the line or the field, or control a
+/// terminal.
 fn quote(text: &mut String, raw: &[u8], most: usize) {
     let end = text.len().saturating_add(1).saturating_add(most);
     text.push('"');
@@ -294,35 +294,35 @@ fn quote(text: &mut String, raw: &[u8], most: usize) {
     text.push('"');
 }
 
-/// Says how many bytes of a field are missing, if any are.
+/// Writes how many bytes of a field are missing, if any.
 fn tell_cut(text: &mut String, bytes: usize) {
     if bytes > 0 {
         let _ = write!(text, "+{bytes}");
     }
 }
 
-/// Where lines go: a thread that owns the output. Clones write to the same; dropping the last one waits until all
-/// lines are written, as long as [`LogLimits::last_writes`] allows.
+/// A thread that writes lines to an output. Clones share it. Dropping the last one waits until all lines are written, for
+/// at most [`LogLimits::last_writes`].
 #[derive(Clone, Debug)]
 pub struct LogWriter {
-    queue: Arc<Queue>,
+    queue: Arc<Writer>,
 }
 
-/// What the writers hold.
+/// What the writers share.
 #[derive(Debug)]
-struct Queue {
+struct Writer {
     limits: LogLimits,
-    shared: Arc<Shared>,
+    shared: Arc<LogQueue>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the writers and the thread share.
 #[derive(Debug, Default)]
-struct Shared {
+struct LogQueue {
     waiting: Mutex<Waiting>,
-    /// For the thread: there is something to write, or the end.
+    /// Wakes the thread: there are lines, or the log is closed.
     more: Condvar,
-    /// For who ends the log: the thread is done.
+    /// Wakes the last writer: the thread has ended.
     done: Condvar,
 }
 
@@ -333,11 +333,11 @@ struct Waiting {
     dropped: u64,
     /// How many bytes the thread is writing.
     writing: usize,
-    /// Whether the thread waits for more.
+    /// The thread waits for lines.
     idle: bool,
-    /// No more lines come.
+    /// There will be no more lines.
     closed: bool,
-    /// The thread is done: the log is closed, or the output failed.
+    /// The thread has ended: the log is closed, or the output failed.
     over: bool,
 }
 
@@ -355,13 +355,13 @@ impl LogWriter {
     /// # Errors
     /// The thread could not be started.
     pub fn new(output: impl Write + Send + 'static, limits: LogLimits) -> std::io::Result<LogWriter> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LogQueue::default());
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("fullbore-log".to_owned())
             .spawn(move || of_thread.write_lines(output))?;
         Ok(LogWriter {
-            queue: Arc::new(Queue {
+            queue: Arc::new(Writer {
                 limits,
                 shared,
                 thread: Mutex::new(Some(thread)),
@@ -370,7 +370,7 @@ impl LogWriter {
     }
 
     fn line(&self, line: &str) {
-        let Queue { limits, shared, .. } = &*self.queue;
+        let Writer { limits, shared, .. } = &*self.queue;
         let mut waiting = shared.lock();
         if waiting.over {
             return;
@@ -388,7 +388,7 @@ impl LogWriter {
     }
 }
 
-impl Drop for Queue {
+impl Drop for Writer {
     fn drop(&mut self) {
         let mut waiting = self.shared.lock();
         waiting.closed = true;
@@ -398,20 +398,19 @@ impl Drop for Queue {
         let over = waited.unwrap_or_else(PoisonError::into_inner).0.over;
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take().filter(|_| over) {
-            // That it panicked has been told by the panic.
+            // A panic has printed its message.
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
+impl LogQueue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // No code that holds the lock panics, and the state is sound between any two steps.
+        // No code panics while it holds the lock, so the state is consistent.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread: takes all lines that wait, and writes them in one call. An output that fails ends the log, not the
-    /// server.
+    /// The thread: takes all waiting lines and writes them in one call. An output that fails ends the log, not the server.
     fn write_lines(&self, mut output: impl Write) {
         while let Some(batch) = self.next_batch() {
             let written = output.write_all(batch.as_bytes());
@@ -427,7 +426,7 @@ impl Shared {
         self.done.notify_all();
     }
 
-    /// Waits for lines; none at the end.
+    /// Waits for lines; `None` at the end.
     fn next_batch(&self) -> Option<String> {
         let mut waiting = self.lock();
         while waiting.lines.is_empty() && waiting.dropped == 0 {
@@ -451,7 +450,7 @@ impl Shared {
         Some(batch)
     }
 
-    /// A batch is written; its memory serves again, unless it is much.
+    /// Takes back a written batch. Its memory is reused unless it is large.
     fn put_back(&self, mut batch: String) {
         batch.clear();
         let mut waiting = self.lock();
@@ -598,7 +597,7 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_batch_serves_again_up_to_64_kib() {
-        let shared = Shared::default();
+        let shared = LogQueue::default();
         for (bytes, is_kept) in [(KEPT_CAPACITY + 1, false), (KEPT_CAPACITY, true)] {
             let mut batch = String::with_capacity(bytes);
             batch.push_str("written");

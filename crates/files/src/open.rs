@@ -1,8 +1,8 @@
-//! Opening what a request names, without ever leaving the root.
+//! Opens the file of a request, and never one outside the root.
 //!
-//! The root is a directory handle (`cap-std`), and every opening is relative to it: on Linux one `openat2` with
-//! `RESOLVE_BENEATH`, elsewhere a walk that checks each step. There is no moment between a check and the opening in
-//! which a path could be made to lead elsewhere. Blocks, unless it is told not to. Called by `files`.
+//! The root is a directory handle (`cap-std`), and every open is relative to it: on Linux one `openat2` with
+//! `RESOLVE_BENEATH`, elsewhere a walk that checks each step. So there is no gap between check and open in which a path
+//! could be redirected. Called by `files`, `source` and `uploads`.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -13,31 +13,31 @@ use http::StatusCode;
 #[cfg(target_os = "linux")]
 use crate::optional::Optional;
 
-/// What was found under a path.
+/// What a path names.
 pub(crate) enum Found {
-    /// A regular file, open, and what it was when opened.
+    /// A regular file, with its metadata when opened.
     File(File, Metadata),
     /// A directory.
     Directory,
 }
 
-/// Why nothing is served. Each is an answer to the client.
+/// Why a path cannot be opened. Each has a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
     /// No such file.
     NotFound,
-    /// A file that may not be read, leads out of the root, or is no regular file.
+    /// The file may not be read, is outside the root, or is not a regular file.
     Forbidden,
-    /// The process has no file descriptor or memory left for it.
+    /// No file descriptor or memory is left.
     Exhausted,
     /// The disk or the file system failed.
     Failed,
 }
 
-/// Opens `path` below `root`.
+/// Opens `path` below `root`. Blocks.
 ///
 /// # Errors
-/// [`OpenError`], by what the system said.
+/// [`OpenError`], by the error of the system.
 pub(crate) fn open(root: &Dir, path: &str) -> Result<Found, OpenError> {
     #[cfg(target_os = "linux")]
     if BENEATH.is_denied() {
@@ -47,13 +47,13 @@ pub(crate) fn open(root: &Dir, path: &str) -> Result<Found, OpenError> {
         Ok(file) => look_at(file.into_std()),
         #[cfg(target_os = "linux")]
         Err(error) if is_beneath_denied(root, &error) => walk(root, path),
-        // Windows does not open directories as files.
+        // Windows cannot open directories as files.
         Err(_) if cfg!(windows) && root.metadata(path).is_ok_and(|m| m.is_dir()) => Ok(Found::Directory),
         Err(error) => Err(OpenError::from_io(&error)),
     }
 }
 
-/// What the file that was opened is.
+/// Classifies an open file.
 fn look_at(file: File) -> Result<Found, OpenError> {
     let metadata = file.metadata().map_err(|e| OpenError::from_io(&e))?;
     if metadata.is_file() {
@@ -69,14 +69,14 @@ fn look_at(file: File) -> Result<Found, OpenError> {
 #[cfg(target_os = "linux")]
 static CACHED: Optional = Optional::new();
 
-/// `openat2` at all. `cap-std` does without it when it fails with ENOSYS or EPERM.
+/// `openat2`. `cap-std` has a fallback for ENOSYS and EPERM.
 #[cfg(target_os = "linux")]
 static BENEATH: Optional = Optional::new();
 
-/// The same, if the system can tell without asking a disk. That there is no such file is known when somebody has looked for it
-/// lately. Whatever else goes wrong is for one who has time to look into it.
+/// The same without blocking: `None` when the kernel would have to read from a disk. After a recent lookup the kernel also
+/// knows that a file does not exist. Any other error is left to [`open`].
 #[cfg(target_os = "linux")]
-pub(crate) fn open_at_once(root: &Dir, path: &str) -> Option<Result<Found, OpenError>> {
+pub(crate) fn open_nonblocking(root: &Dir, path: &str) -> Option<Result<Found, OpenError>> {
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
     use rustix::io::Errno;
     if CACHED.is_denied() {
@@ -94,8 +94,8 @@ pub(crate) fn open_at_once(root: &Dir, path: &str) -> Option<Result<Found, OpenE
     }
 }
 
-/// Whether an opening failed since `openat2` cannot be had, in a way that `cap-std` takes for a failure of the file. A file
-/// system may fail in the same way, so that the root itself is tried.
+/// Whether `openat2` is denied with an error that `cap-std` takes for an error of the file. A file system may fail with the
+/// same error, so this tries the root itself.
 #[cfg(target_os = "linux")]
 fn is_beneath_denied(root: &Dir, error: &io::Error) -> bool {
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
@@ -107,7 +107,7 @@ fn is_beneath_denied(root: &Dir, error: &io::Error) -> bool {
     openat2(root, ".", flags, Mode::empty(), ResolveFlags::BENEATH).is_err_and(|error| BENEATH.denies(error))
 }
 
-/// Opens `path` a name at a time and follows no link, so that it cannot lead out of the root.
+/// Opens `path` one name at a time without following links, so it stays under the root.
 #[cfg(target_os = "linux")]
 fn walk(root: &Dir, path: &str) -> Result<Found, OpenError> {
     use rustix::fs::{Mode, OFlags, openat};
@@ -136,11 +136,11 @@ fn walk(root: &Dir, path: &str) -> Result<Found, OpenError> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn open_at_once(_: &Dir, _: &str) -> Option<Result<Found, OpenError>> {
+pub(crate) fn open_nonblocking(_: &Dir, _: &str) -> Option<Result<Found, OpenError>> {
     None
 }
 
-/// Reading only, and without waiting: the opening of a FIFO would otherwise last until someone writes to it.
+/// For reading, without blocking: opening a FIFO would otherwise wait for a writer.
 fn read_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -155,7 +155,7 @@ fn read_options() -> OpenOptions {
 }
 
 impl OpenError {
-    /// The status that says it.
+    /// The status of the response.
     pub(crate) fn status(self) -> StatusCode {
         match self {
             OpenError::NotFound => StatusCode::NOT_FOUND,
@@ -168,7 +168,7 @@ impl OpenError {
     fn from_io(error: &io::Error) -> OpenError {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => OpenError::NotFound,
-            // A path that leads out of the root arrives here too.
+            // Also the error for a path that leaves the root.
             io::ErrorKind::PermissionDenied => OpenError::Forbidden,
             io::ErrorKind::OutOfMemory => OpenError::Exhausted,
             _ => from_errno(error),
@@ -295,7 +295,7 @@ mod tests {
             ] {
                 assert_eq!(shown(walk(&root, path)), by_walk, "{path}");
                 assert_eq!(shown(open(&root, path)), by_openat2, "{path}");
-                if let Some(found) = open_at_once(&root, path) {
+                if let Some(found) = open_nonblocking(&root, path) {
                     assert_eq!(shown(found), by_openat2, "{path}");
                 }
             }

@@ -1,34 +1,34 @@
-//! Optional system calls: those that old kernels lack, and that sandboxes deny one by one.
+//! Optional system calls, which old kernels lack or sandboxes deny.
 //!
-//! Each has an [`Optional`] beside it that remembers a denial, so that the call is made in vain once in a process and not for
-//! every request. Called by `disk` and `open`.
+//! An [`Optional`] beside each call remembers a denial, so the call fails once in a process and not for every request.
+//! Called by `disk`, `open` and `store`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-/// Whether a system call can be had.
+/// Whether a system call is available.
 #[derive(Debug)]
 pub(crate) struct Optional {
     denied: AtomicBool,
 }
 
 impl Optional {
-    /// One that has not been tried.
+    /// A call that has not been tried.
     pub(crate) const fn new() -> Optional {
         Optional {
             denied: AtomicBool::new(false),
         }
     }
 
-    /// Whether it has been denied.
+    /// Whether the call has been denied.
     pub(crate) fn is_denied(&self) -> bool {
         self.denied.load(Ordering::Relaxed)
     }
 
-    /// Whether `error` says that the call itself cannot be had; remembers that.
+    /// Whether `error` means that the call is not available. Remembers it.
     pub(crate) fn denies(&self, error: Errno) -> bool {
-        // seccomp filters answer with the first two, kernels that do not know a flag with the other two.
+        // seccomp filters return the first two; kernels that do not know a flag return the other two.
         let denies = matches!(
             error,
             Errno::PERM | Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP

@@ -1,26 +1,26 @@
 //! Range requests: RFC 9110 section 14.
 //!
-//! Pure: the `range` field and a length go in, the ranges to send come out. Called by `files`.
+//! Called by `files`.
 
 use std::ops::Range;
 
 use http::HeaderMap;
 use http::header::RANGE;
 
-/// What a request's `range` comes to.
+/// The ranges that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// The whole file: there is no range, or none that means anything.
+    /// The whole file: there is no `range`, or it is invalid.
     Whole,
     /// One range: 206 with `content-range`.
     One(Range<u64>),
-    /// Two or more, in the order asked for: 206 with `multipart/byteranges`.
+    /// Two or more, in the order of the request: 206 with `multipart/byteranges`.
     Many(Vec<Range<u64>>),
-    /// Nothing of it is in the file, or it asks for too much: 416.
+    /// No range is in the file, or there are too many: 416.
     Unsatisfiable,
 }
 
-/// One `range-spec` of section 14.1.1, not yet held against a length.
+/// One `range-spec` of section 14.1.1, not yet applied to a length.
 #[derive(Clone, Copy)]
 enum Spec {
     From(u64),
@@ -28,19 +28,18 @@ enum Spec {
     Last(u64),
 }
 
-/// Whether the field is there. Most requests have none, and one look at each name is cheaper than a search.
+/// Whether the request has the field. Few requests do, and comparing each name is cheaper than a lookup.
 pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name == RANGE)
 }
 
 /// Reads the `range` field for a file of `length` bytes; at most `max_ranges` of them.
 ///
-/// What does not parse is ignored, as section 14.2 allows. What is an attack rather than a download is unsatisfiable,
-/// so that its sender learns of it: more ranges than the limit, or more than two that overlap (section 17.15). Two
-/// that overlap are sent as one.
+/// An invalid field is ignored, as section 14.2 allows. More ranges than the limit, or more than two that overlap (section
+/// 17.15), are unsatisfiable. Two ranges that overlap are sent as one.
 pub(crate) fn wanted(headers: &HeaderMap, length: u64, max_ranges: usize) -> Wanted {
     let mut fields = headers.get_all(RANGE).iter();
-    // The field is no list: a second line makes it rubbish.
+    // The field is not a list: a second line makes it invalid.
     let (Some(field), None) = (fields.next(), fields.next()) else {
         return Wanted::Whole;
     };
@@ -53,7 +52,7 @@ pub(crate) fn wanted(headers: &HeaderMap, length: u64, max_ranges: usize) -> Wan
     for part in set.split(',') {
         let part = part.trim_matches([' ', '\t']);
         if part.is_empty() {
-            // Empty list elements are to be borne: section 5.6.1.2.
+            // Empty list elements are accepted: section 5.6.1.2.
             continue;
         }
         let Some(spec) = Spec::parse(part) else {
@@ -71,7 +70,7 @@ pub(crate) fn wanted(headers: &HeaderMap, length: u64, max_ranges: usize) -> Wan
         return Wanted::Unsatisfiable;
     }
     if ranges.iter().any(Range::is_empty) {
-        // A suffix of an empty file is satisfiable, and `content-range` has no way to say it.
+        // A suffix of an empty file is satisfiable, but `content-range` cannot express it.
         return Wanted::Whole;
     }
     let Some(mut ranges) = join_overlapping(ranges) else {
@@ -87,7 +86,7 @@ pub(crate) fn wanted(headers: &HeaderMap, length: u64, max_ranges: usize) -> Wan
     }
 }
 
-/// The set after `bytes=`; none for another unit. Units are case-insensitive (section 14.1).
+/// The set after `bytes=`; `None` for another unit. Units are case-insensitive (section 14.1).
 fn range_set(field: &str) -> Option<&str> {
     let (unit, set) = field.split_once('=')?;
     unit.trim().eq_ignore_ascii_case("bytes").then_some(set)
@@ -107,7 +106,7 @@ impl Spec {
         }
     }
 
-    /// The part of a file of `length` bytes; none when it is unsatisfiable (section 14.1.2).
+    /// The range in a file of `length` bytes; `None` when it is unsatisfiable (section 14.1.2).
     fn within(self, length: u64) -> Option<Range<u64>> {
         match self {
             Spec::Last(0) => None,
@@ -120,7 +119,7 @@ impl Spec {
     }
 }
 
-/// `1*DIGIT`, as large as it likes: what passes 64 bits is past the end of any file just the same.
+/// `1*DIGIT`. A number that exceeds 64 bits is past the end of any file.
 fn number(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -128,7 +127,7 @@ fn number(digits: &str) -> Option<u64> {
     Some(digits.parse().unwrap_or(u64::MAX))
 }
 
-/// Joins two ranges that overlap, at the place of the one asked for first; none when more than two do.
+/// Joins two ranges that overlap, at the position of the first; `None` when more than two overlap.
 fn join_overlapping(mut ranges: Vec<Range<u64>>) -> Option<Vec<Range<u64>>> {
     let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
     let mut joined: Option<(usize, usize)> = None;

@@ -1,4 +1,4 @@
-//! What is said of a file in the header fields of every answer about it, written once.
+//! The header fields that describe a file, built once for all its responses.
 
 use std::fs::Metadata;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use crate::conditional::Validators;
 use crate::respond;
 
-/// The media type of what has no other.
+/// The media type of files with no known one.
 pub(crate) const OCTETS: &str = "application/octet-stream";
 
 /// The fields of one state of a file.
@@ -21,12 +21,12 @@ pub(crate) struct Representation {
     pub(crate) validators: Validators,
     pub(crate) etag: Option<HeaderValue>,
     last_modified: Option<HeaderValue>,
-    /// The fields of an answer that is the whole file.
+    /// The fields of a response with the whole file.
     whole: HeaderMap,
 }
 
 impl Representation {
-    /// Of a file of that name, as it was stat'ed just now.
+    /// For a file of this name; `metadata` is current.
     pub(crate) fn of(metadata: &Metadata, name: &str) -> Representation {
         let validators = Validators::of(metadata, SystemTime::now());
         let mut representation = Representation {
@@ -45,12 +45,12 @@ impl Representation {
         representation
     }
 
-    /// The fields of an answer that is the whole file.
+    /// The fields of a response with the whole file.
     pub(crate) fn whole(&self) -> HeaderMap {
         self.whole.clone()
     }
 
-    /// The fields that 200 and 206 have in common.
+    /// The fields that 200 and 206 share.
     pub(crate) fn describe(&self, headers: &mut HeaderMap, content_length: u64) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(content_length));
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -63,7 +63,7 @@ impl Representation {
     }
 }
 
-/// The media type that the name's extension stands for; text is taken to be UTF-8.
+/// The media type for the name's extension. Text is labelled as UTF-8.
 fn content_type(name: &str) -> HeaderValue {
     let Some(known) = mime_guess::from_path(name).first_raw() else {
         return HeaderValue::from_static(OCTETS);

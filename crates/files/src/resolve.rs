@@ -1,26 +1,26 @@
-//! A request path becomes the names of a file below the root, or is refused.
+//! Parses a request path into names below the root, or refuses it.
 //!
-//! Nothing here touches the file system: what this room lets through is merely well formed, and the opening
-//! (`open`) is what holds a request inside the root. Called by `files` and `uploads`.
+//! This does not access the file system. It only checks the form of a path; `open` keeps a request inside the root. Called
+//! by `files` and `uploads`.
 
 use std::fmt::Write as _;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// The longest name of a file on the file systems in common use, in bytes.
+/// The longest name of a file on common file systems, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 255;
 
-/// The longest path that is looked up, in bytes: Linux's `PATH_MAX` less the closing NUL.
+/// The longest path, in bytes: Linux's `PATH_MAX` without the final NUL.
 const MAX_PATH_BYTES: usize = 4095;
 
-/// What is escaped in a path that we write: all but RFC 3986's `unreserved`.
+/// The characters escaped in a path that we write: all but RFC 3986's `unreserved`.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// A path that is well formed: decoded once, free of `.` and `..`, of NUL and of separators within its names.
+/// A well-formed path: decoded once, without `.`, `..`, NUL, or separators within names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     names: Vec<String>,
@@ -30,18 +30,17 @@ pub(crate) struct Target {
 /// Why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadPath {
-    /// It does not say what it means in the way RFC 3986 has it, or it tries to leave the root: 400.
+    /// It violates RFC 3986, or tries to leave the root: 400.
     Malformed,
-    /// It is longer than any file's can be, so there is no such file: 404.
+    /// It is longer than the path of any file: 404.
     TooLong,
 }
 
 impl Target {
-    /// Reads the path of a request target. Empty segments are dropped, as if the slashes were one.
+    /// Parses the path of a request target. Repeated slashes count as one.
     ///
     /// # Errors
-    /// [`BadPath`]; `..` is refused rather than resolved, since no client that normalizes (RFC 3986 section 5.2.4)
-    /// sends it.
+    /// [`BadPath`]. `..` is refused, since clients that normalize (RFC 3986 section 5.2.4) never send it.
     pub(crate) fn parse(path: &str) -> Result<Target, BadPath> {
         let rest = path.strip_prefix('/').ok_or(BadPath::Malformed)?;
         let mut names = Vec::new();
@@ -58,13 +57,12 @@ impl Target {
         Ok(Target { names, directory })
     }
 
-    /// Whether the path ends with a slash, and so asks for a directory.
+    /// Whether the path ends with a slash and so names a directory.
     pub(crate) fn is_directory(&self) -> bool {
         self.directory
     }
 
-    /// Whether a name on the path begins with a dot, and so is hidden, other than `.well-known` right below the root (RFC 8615
-    /// section 3).
+    /// Whether a name on the path begins with a dot, except for `.well-known` directly below the root (RFC 8615 section 3).
     pub(crate) fn is_hidden(&self) -> bool {
         let mut names = self.names.iter().enumerate();
         names.any(|(at, name)| name.starts_with('.') && (at > 0 || name != ".well-known"))
@@ -75,7 +73,7 @@ impl Target {
         self.names.last().map(String::as_str)
     }
 
-    /// The path below the root, `.` for the root itself.
+    /// The path below the root; `.` for the root itself.
     pub(crate) fn relative(&self) -> String {
         if self.names.is_empty() {
             ".".to_owned()
@@ -84,7 +82,7 @@ impl Target {
         }
     }
 
-    /// The path of the file `name` in the directory that this names.
+    /// The path of the file `name` in this directory.
     pub(crate) fn child(&self, name: &str) -> String {
         if self.names.is_empty() {
             name.to_owned()
@@ -93,8 +91,8 @@ impl Target {
         }
     }
 
-    /// The directory's own path as a reference for `location`. Written anew from the names, so that `//host` in a
-    /// request cannot come back as a reference to another host.
+    /// The path of this directory for `location`. It is built from the names, so `//host` in a request never becomes a
+    /// reference to another host.
     pub(crate) fn directory_location(&self) -> String {
         let mut location = String::from("/");
         for name in &self.names {
@@ -110,7 +108,7 @@ pub(crate) fn encode(name: &str) -> impl std::fmt::Display + '_ {
     utf8_percent_encode(name, SEGMENT)
 }
 
-/// Decodes one segment, once; what still looks escaped afterwards is part of the name.
+/// Decodes one segment, once. Escapes that remain are part of the name.
 fn decode(segment: &str) -> Result<String, BadPath> {
     if !escapes_are_whole(segment.as_bytes()) {
         return Err(BadPath::Malformed);
@@ -118,7 +116,7 @@ fn decode(segment: &str) -> Result<String, BadPath> {
     let name = percent_decode_str(segment)
         .decode_utf8()
         .map_err(|_| BadPath::Malformed)?;
-    // A backslash separates on Windows and in the minds of many programs; a colon starts a drive or a stream there.
+    // A backslash is a separator on Windows and to many programs. On Windows, a colon begins a drive or a stream.
     let separates = |c: char| matches!(c, '/' | '\\' | '\0') || (cfg!(windows) && c == ':');
     if name == "." || name == ".." || name.contains(separates) {
         return Err(BadPath::Malformed);
@@ -126,7 +124,7 @@ fn decode(segment: &str) -> Result<String, BadPath> {
     Ok(name.into_owned())
 }
 
-/// Whether each `%` is followed by two hexadecimal digits (RFC 3986 section 2.1); the decoder would let others pass.
+/// Whether two hexadecimal digits follow each `%` (RFC 3986 section 2.1). The decoder accepts other text.
 fn escapes_are_whole(segment: &[u8]) -> bool {
     let mut rest = segment;
     while let Some(at) = rest.iter().position(|&b| b == b'%') {

@@ -1,44 +1,48 @@
-//! Answers without a file: short texts for what went wrong, and the field that every answer has.
-//!
-//! Called by every room that answers.
+//! Responses without a file: short texts, and the fields that every response has.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, SERVER};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, SERVER};
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
-use crate::file_body::ServeBody;
+use crate::file_body::{FileResponse, ResponseBody};
 
 pub(crate) const SERVER_NAME: HeaderValue =
     HeaderValue::from_static(concat!("fullbore/", env!("CARGO_PKG_VERSION")));
 
 const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// A status with one line of text.
-pub(crate) fn text(status: StatusCode, line: &str) -> Response<ServeBody> {
+/// When a client may repeat a request that was answered with 503, in seconds.
+const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
+
+/// A status with one line of text. 503 has `retry-after`.
+pub(crate) fn text(status: StatusCode, line: &str) -> FileResponse {
     let body = Bytes::from(format!("{line}\n"));
     let mut response = bare(status);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, PLAIN_TEXT);
     headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-    *response.body_mut() = ServeBody::full(body);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(RETRY_AFTER, RETRY_SECONDS);
+    }
+    *response.body_mut() = ResponseBody::full(body);
     response
 }
 
-/// A status with its own name as the text.
-pub(crate) fn status(status: StatusCode) -> Response<ServeBody> {
+/// A status with its reason phrase as the text.
+pub(crate) fn status(status: StatusCode) -> FileResponse {
     text(status, status.canonical_reason().unwrap_or("error"))
 }
 
 /// A status without content.
-pub(crate) fn bare(status: StatusCode) -> Response<ServeBody> {
-    let mut response = Response::new(ServeBody::empty());
+pub(crate) fn bare(status: StatusCode) -> FileResponse {
+    let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = status;
     response.headers_mut().insert(SERVER, SERVER_NAME);
     response
 }
 
-/// 405, with what would be allowed (RFC 9110 section 15.5.6).
-pub(crate) fn method_not_allowed(allow: &'static str) -> Response<ServeBody> {
+/// 405, with the allowed methods (RFC 9110 section 15.5.6).
+pub(crate) fn method_not_allowed(allow: &'static str) -> FileResponse {
     with(
         status(StatusCode::METHOD_NOT_ALLOWED),
         ALLOW,
@@ -46,8 +50,8 @@ pub(crate) fn method_not_allowed(allow: &'static str) -> Response<ServeBody> {
     )
 }
 
-/// The answer to OPTIONS.
-pub(crate) fn options(allow: &'static str) -> Response<ServeBody> {
+/// The response to OPTIONS.
+pub(crate) fn options(allow: &'static str) -> FileResponse {
     with(
         bare(StatusCode::NO_CONTENT),
         ALLOW,
@@ -56,21 +60,17 @@ pub(crate) fn options(allow: &'static str) -> Response<ServeBody> {
 }
 
 /// Sets a field, if there is a value for it.
-pub(crate) fn with(
-    mut response: Response<ServeBody>,
-    name: HeaderName,
-    value: Option<HeaderValue>,
-) -> Response<ServeBody> {
+pub(crate) fn with(mut response: FileResponse, name: HeaderName, value: Option<HeaderValue>) -> FileResponse {
     if let Some(value) = value {
         response.headers_mut().insert(name, value);
     }
     response
 }
 
-/// The last touch: no octets in answer to HEAD, whose `content-length` stays. The `date` is for whoever sends the answer.
-pub(crate) fn finish(method: &Method, mut response: Response<ServeBody>) -> Response<ServeBody> {
+/// Drops the body of a response to HEAD and keeps its `content-length`. The server adds `date`.
+pub(crate) fn finish(method: &Method, mut response: FileResponse) -> FileResponse {
     if method == Method::HEAD {
-        *response.body_mut() = ServeBody::empty();
+        *response.body_mut() = ResponseBody::empty();
     }
     response
 }
@@ -88,6 +88,7 @@ mod tests {
         for (response, status, length) in [
             (text(StatusCode::OK, "one line"), 200, Some("9")),
             (self::status(StatusCode::NOT_FOUND), 404, Some("10")),
+            (self::status(StatusCode::SERVICE_UNAVAILABLE), 503, Some("20")),
             (bare(StatusCode::NOT_MODIFIED), 304, None),
             (method_not_allowed(allow), 405, Some("19")),
             (options(allow), 204, None),
@@ -100,6 +101,7 @@ mod tests {
             assert_eq!(field(CONTENT_TYPE), kind, "{status}");
             let allowed = [204, 405].contains(&status).then_some(allow);
             assert_eq!(field(ALLOW), allowed, "{status}");
+            assert_eq!(field(RETRY_AFTER), (status == 503).then_some("5"));
             let octets = response.body().size_hint().exact();
             assert_eq!(
                 octets,

@@ -1,68 +1,68 @@
-//! The service itself: which method goes where.
-//!
-//! Called by the server for each request; hands over to `files` and `uploads`.
+//! The service: dispatches each request by its method to `files` or `uploads`.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
-use std::io;
+use std::marker::PhantomData;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use fullbore::Chunk;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::runtime::Handle;
 use tower_service::Service;
 
-use crate::buffers::Buffers;
-use crate::cache::Cache;
-use crate::file_body::ServeBody;
-use crate::jobs::{Jobs, Peer};
-use crate::room::Room;
-use crate::source::Descriptors;
-use crate::{Settings, Uploads, files, respond, uploads};
+use crate::file_body::{FileResponse, ServeBody};
+use crate::peer::Peer;
+use crate::settings::Settings;
+use crate::shared::{FolderError, Shared, UploadTarget};
+use crate::{files, respond, uploads};
 
-/// The future of an answer.
-pub struct ServeFuture(Answer);
-
-// The larger variant is the one that nearly every request has, and it is there once.
-#[allow(clippy::large_enum_variant)]
-enum Answer {
-    /// It was found at once; gone when it has been handed out.
-    Ready(Option<Response<ServeBody>>),
-    Waiting(Pin<Box<dyn Future<Output = Response<ServeBody>> + Send>>),
+/// The future of [`Files`].
+pub struct ServeFuture<D = Bytes> {
+    answer: Answer,
+    data: PhantomData<fn() -> D>,
 }
 
-impl Future for ServeFuture {
-    type Output = Result<Response<ServeBody>, Infallible>;
+// Almost every request has the larger variant, and it exists once.
+#[allow(clippy::large_enum_variant)]
+enum Answer {
+    /// The response was available at once; `None` once it has been returned.
+    Ready(Option<FileResponse>),
+    Waiting(Pin<Box<dyn Future<Output = FileResponse> + Send>>),
+}
+
+impl<D> Future for ServeFuture<D> {
+    type Output = Result<Response<ServeBody<D>>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
+        let response = match &mut self.answer {
             Answer::Ready(response) => match response.take() {
-                Some(response) => Poll::Ready(Ok(response)),
-                // Polled again after the end.
-                None => Poll::Pending,
+                Some(response) => response,
+                // Polled again after it was ready.
+                None => return Poll::Pending,
             },
-            Answer::Waiting(answer) => answer.as_mut().poll(cx).map(Ok),
-        }
+            Answer::Waiting(answer) => std::task::ready!(answer.as_mut().poll(cx)),
+        };
+        Poll::Ready(Ok(response.map(ServeBody::new)))
     }
 }
 
-impl fmt::Debug for ServeFuture {
+impl<D> fmt::Debug for ServeFuture<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServeFuture").finish_non_exhaustive()
     }
 }
 
-/// A file server: GET and HEAD of the files under a root, PUT and POST as the settings have it.
+/// A file server: GET and HEAD of the files under a root, PUT and POST as the settings say.
 ///
-/// Clones share all they have. A call needs the context of a tokio runtime.
+/// Clones share everything. A call needs the context of a tokio runtime. `D` is the data of response bodies: [`Bytes`]
+/// for any server, [`Chunk`] for [`fullbore::Server`].
 ///
 /// ```
 /// # use bytes::Bytes;
@@ -80,136 +80,129 @@ impl fmt::Debug for ServeFuture {
 /// assert_eq!(body, "hello");
 /// # });
 /// ```
-#[derive(Clone, Debug)]
-pub struct Files {
+#[derive(Debug)]
+pub struct Files<D = Bytes> {
     shared: Arc<Shared>,
+    data: PhantomData<fn() -> D>,
 }
 
-/// What all clones share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) root: Arc<Dir>,
-    pub(crate) settings: Settings,
-    pub(crate) buffers: Arc<Buffers>,
-    pub(crate) descriptors: Arc<Descriptors>,
-    pub(crate) jobs: Arc<Jobs>,
-    pub(crate) cache: Cache,
-    pub(crate) sink: Sink,
-    pub(crate) room: Arc<Room>,
-}
-
-/// Where uploads go.
-#[derive(Debug)]
-pub(crate) enum Sink {
-    Refuse,
-    Discard,
-    Directory(Arc<Dir>),
-}
-
-impl Files {
-    /// A server of the files under `root`. It holds on to the directories themselves: moving or replacing them later
-    /// changes nothing for it.
-    ///
-    /// # Errors
-    /// The root or the directory for uploads is not there, is no directory, or may not be opened.
-    pub fn open(root: &Path, settings: Settings) -> io::Result<Files> {
-        let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
-        let sink = match &settings.uploads {
-            Uploads::Refuse => Sink::Refuse,
-            Uploads::Discard => Sink::Discard,
-            Uploads::Directory(path) => Sink::Directory(Arc::new(open(path)?)),
-        };
-        // Together they hold `open_files` at most.
-        let for_uploads = match sink {
-            Sink::Directory(_) => settings.max_uploads,
-            Sink::Refuse | Sink::Discard => 0,
-        };
-        Ok(Files {
-            shared: Arc::new(Shared {
-                root: Arc::new(open(root)?),
-                buffers: Buffers::new(settings.chunks(), settings.idle_chunks),
-                descriptors: Descriptors::new(settings.open_files.saturating_sub(for_uploads)),
-                jobs: Jobs::new(settings.jobs_per_peer),
-                cache: Cache::new(settings.cache_bytes, settings.cache_after),
-                room: Room::new(&settings),
-                settings,
-                sink,
-            }),
-        })
+impl<D> Clone for Files<D> {
+    fn clone(&self) -> Self {
+        Files {
+            shared: Arc::clone(&self.shared),
+            data: PhantomData,
+        }
     }
 }
 
-#[cfg(test)]
 impl Files {
-    /// What the clones share, for tests that count it.
+    /// A server of the files under `root`, with bodies for any HTTP server. It keeps the folders open: moving or
+    /// replacing them later has no effect on it.
+    ///
+    /// # Errors
+    /// [`FolderError`]: the root or the folder for uploads cannot be opened.
+    pub fn open(root: impl AsRef<Path>, settings: Settings) -> Result<Files, FolderError> {
+        Files::with(root.as_ref(), settings, false)
+    }
+}
+
+impl Files<Chunk> {
+    /// As [`Files::open`], with bodies for [`fullbore::Server`]: they hand over ranges of up to
+    /// [`Settings::chunk_bytes`] ([`fullbore::FileRange`]) that the system has in memory (Linux), and bytes otherwise.
+    ///
+    /// # Errors
+    /// [`FolderError`]: the root or the folder for uploads cannot be opened.
+    pub fn open_with_ranges(root: impl AsRef<Path>, settings: Settings) -> Result<Self, FolderError> {
+        Files::with(root.as_ref(), settings, true)
+    }
+}
+
+impl<D> Files<D> {
+    fn with(root: &Path, settings: Settings, hands_over_ranges: bool) -> Result<Self, FolderError> {
+        Ok(Files {
+            shared: Shared::open(root, settings, hands_over_ranges)?,
+            data: PhantomData,
+        })
+    }
+
+    /// The shared state, for tests that read its counters.
+    #[cfg(test)]
     pub(crate) fn shared_for_tests(&self) -> &Shared {
         &self.shared
     }
 }
 
-impl Shared {
-    fn allow(&self) -> &'static str {
-        match self.sink {
-            Sink::Refuse => "GET, HEAD, OPTIONS",
-            Sink::Discard | Sink::Directory(_) => "GET, HEAD, OPTIONS, POST, PUT",
-        }
-    }
-}
-
-impl<B> Service<Request<B>> for Files
+impl<B, D> Service<Request<B>> for Files<D>
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
-    type Response = Response<ServeBody>;
+    type Response = Response<ServeBody<D>>;
     type Error = Infallible;
-    type Future = ServeFuture;
+    type Future = ServeFuture<D>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> ServeFuture {
-        let method = request.method().clone();
-        if matches!(method, Method::GET | Method::HEAD) && request.body().is_end_stream() {
-            let (head, _) = request.into_parts();
-            let peer = Peer::of(&head.extensions);
-            if let Some(response) = files::answer_at_once(&self.shared, &head, peer) {
-                return ServeFuture(Answer::Ready(Some(respond::finish(&method, response))));
-            }
-            let shared = Arc::clone(&self.shared);
-            return ServeFuture(Answer::Waiting(Box::pin(async move {
-                respond::finish(&method, read_file(shared, head, peer).await)
-            })));
+    fn call(&mut self, request: Request<B>) -> ServeFuture<D> {
+        ServeFuture {
+            answer: begin(&self.shared, request),
+            data: PhantomData,
         }
-        let shared = Arc::clone(&self.shared);
-        let peer = Peer::of(request.extensions());
-        ServeFuture(Answer::Waiting(Box::pin(async move {
-            respond::finish(&method, answer(shared, request, peer).await)
-        })))
     }
 }
 
-async fn read_file(shared: Arc<Shared>, head: Parts, peer: Option<Peer>) -> Response<ServeBody> {
+fn begin<B>(shared: &Arc<Shared>, request: Request<B>) -> Answer
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let method = request.method().clone();
+    let peer = Peer::of(request.extensions());
+    if matches!(method, Method::GET | Method::HEAD) && request.body().is_end_stream() {
+        let (head, _) = request.into_parts();
+        if let Some(response) = files::answer_nonblocking(shared, &head, peer) {
+            return Answer::Ready(Some(respond::finish(&method, response)));
+        }
+        let shared = Arc::clone(shared);
+        return Answer::Waiting(Box::pin(async move {
+            respond::finish(&method, read_file(shared, head, peer).await)
+        }));
+    }
+    let shared = Arc::clone(shared);
+    Answer::Waiting(Box::pin(async move {
+        respond::finish(&method, answer(shared, request, peer).await)
+    }))
+}
+
+async fn read_file(shared: Arc<Shared>, head: Parts, peer: Option<Peer>) -> FileResponse {
     let jobs = Arc::clone(&shared.jobs);
     let work = move || files::answer(&shared, &head, peer);
     let answered = jobs.begin(&Handle::current(), peer, work).await;
     answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-async fn answer<B>(shared: Arc<Shared>, request: Request<B>, peer: Option<Peer>) -> Response<ServeBody>
+async fn answer<B>(shared: Arc<Shared>, request: Request<B>, peer: Option<Peer>) -> FileResponse
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
     let allow = shared.allow();
-    // The request's body lives until there is an answer, so that its stream is not reset ahead of it.
+    // The request's body lives until there is a response: dropping it earlier would reset the stream.
     let (head, body) = request.into_parts();
     match head.method {
         Method::GET | Method::HEAD => read_file(shared, head, peer).await,
-        Method::PUT | Method::POST => match &shared.sink {
-            Sink::Refuse => respond::method_not_allowed(allow),
-            Sink::Discard => uploads::discard(&shared.settings, &head, body).await,
-            Sink::Directory(directory) => {
-                uploads::receive(directory, &shared.room, &shared.settings, &head, body).await
+        Method::PUT | Method::POST => match &shared.uploads {
+            UploadTarget::Refuse => respond::method_not_allowed(allow),
+            UploadTarget::Discard => uploads::discard(&shared.settings, &head, body).await,
+            UploadTarget::Directory(directory) => {
+                uploads::receive(
+                    directory,
+                    &shared.upload_limits,
+                    &shared.settings,
+                    &head,
+                    peer,
+                    body,
+                )
+                .await
             }
         },
         Method::OPTIONS => respond::options(allow),

@@ -1,8 +1,8 @@
-//! Where the octets of a long body come from: a file that is held open, or its name.
+//! The file of a long body: held open, or reopened by its path.
 //!
-//! A body whose peer takes nothing may last for minutes, and whoever asks for many would use up the descriptors of the
-//! process, those for new connections among them. So only so many files are held; what is beyond is opened anew for each
-//! chunk, and is held against the state in which it was found. Called by `file_body`, made by `files`.
+//! A body whose peer reads nothing may last for minutes, and a peer that requests many could use up the descriptors of
+//! the process. So the number of files held open is limited. Beyond the limit a file is reopened for each chunk, and must
+//! not have changed. Called by `file_body`, made by `files`.
 
 use std::fs::File;
 use std::io;
@@ -13,32 +13,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cap_std::fs::Dir;
 use fullbore::{FileRange, OpenFile};
 
-use crate::disk::{Patience, Volume, volume_of, warm};
+use crate::disk::{self, Blocking, FileSystem, file_system_of};
 use crate::identity::Identity;
-use crate::open::{Found, OpenError, open, open_at_once};
+use crate::open::{Found, OpenError, open, open_nonblocking};
 
-/// How many files are held open by bodies, of so many that may be.
+/// The limit on files that bodies hold open.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     most: usize,
     held: AtomicUsize,
 }
 
-/// Where a file was found, and in which state.
+/// The path at which a file was found, and its state then.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Located {
     pub(crate) path: Arc<str>,
     pub(crate) identity: Identity,
 }
 
-/// What a body reads from. Clones share it.
+/// The file of a body. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    Held(Arc<OpenFile>, Volume),
-    Named(Arc<Dir>, Place),
+    Held(Arc<OpenFile>, FileSystem),
+    Reopened(Arc<Dir>, Located),
 }
 
-/// One of those that are held. Dropping it gives the descriptor back.
+/// One of the files held open. Dropping it frees the descriptor.
 struct Held(Arc<Descriptors>);
 
 impl Descriptors {
@@ -57,35 +57,34 @@ impl Descriptors {
 }
 
 impl Source {
-    /// Holds the file, unless enough are held and it can be found again.
+    /// Holds the file open, unless the limit is reached and it can be reopened.
     pub(crate) fn new(
         file: File,
-        volume: Volume,
-        place: Option<Place>,
+        file_system: FileSystem,
+        located: Option<Located>,
         root: &Arc<Dir>,
         descriptors: &Arc<Descriptors>,
     ) -> Source {
         let before = descriptors.held.fetch_add(1, Ordering::Relaxed);
         let held = Held(Arc::clone(descriptors));
-        match place {
-            Some(place) if before >= descriptors.most => Source::Named(Arc::clone(root), place),
-            _ => Source::Held(OpenFile::keeping(file, held), volume),
+        match located {
+            Some(located) if before >= descriptors.most => Source::Reopened(Arc::clone(root), located),
+            _ => Source::Held(OpenFile::keeping(file, held), file_system),
         }
     }
 
-    /// A range that can be read without waiting for a disk; `None` when it would have to wait, as far as the system tells, or
-    /// the file is not held.
+    /// A range that can be read without blocking; `None` when the system cannot tell, or the file is not held open.
     pub(crate) fn range_in_memory(&self, range: &Range<u64>) -> Option<FileRange> {
-        let Source::Held(open, volume) = self else {
+        let Source::Held(open, file_system) = self else {
             return None;
         };
-        volume
+        file_system
             .is_in_memory(open.file(), range)
             .then(|| self.range(range))
             .flatten()
     }
 
-    /// A range of which the caller knows that it was read just now; `None` when the file is not held.
+    /// A range that the caller has just read ahead; `None` when the file is not held open.
     pub(crate) fn range(&self, range: &Range<u64>) -> Option<FileRange> {
         let Source::Held(open, _) = self else {
             return None;
@@ -94,52 +93,54 @@ impl Source {
         Some(FileRange::new(Arc::clone(open), range.start, length))
     }
 
-    /// Whether [`Self::warm`] makes ranges ready.
-    pub(crate) fn can_be_warmed(&self) -> bool {
-        matches!(self, Source::Held(_, volume) if volume.keeps_what_was_read())
+    /// Whether [`Self::read_ahead`] makes ranges readable without blocking.
+    pub(crate) fn can_read_ahead(&self) -> bool {
+        matches!(self, Source::Held(_, file_system) if file_system.has_page_cache())
     }
 
-    /// Waits until a range has been read into the system's memory. Blocks.
+    /// Reads a range into the page cache. Blocks.
     ///
     /// # Errors
-    /// As [`warm`].
-    pub(crate) fn warm(&self, range: &Range<u64>) -> io::Result<()> {
+    /// As [`disk::read_ahead`].
+    pub(crate) fn read_ahead(&self, range: &Range<u64>) -> io::Result<()> {
         match self {
-            Source::Held(open, _) => warm(open.file(), range),
-            Source::Named(..) => Err(io::ErrorKind::Unsupported.into()),
+            Source::Held(open, _) => disk::read_ahead(open.file(), range),
+            Source::Reopened(..) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
     /// Fills `buffer` from `offset` on.
     ///
     /// # Errors
-    /// As [`Volume::read_exact_at`]; `NotFound` when the file is not what it was, and had to be opened anew.
-    pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, patience: Patience) -> io::Result<()> {
+    /// As [`FileSystem::read_exact_at`]; `NotFound` when the file had to be reopened and has changed.
+    pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, blocking: Blocking) -> io::Result<()> {
         match self {
-            Source::Held(open, volume) => volume.read_exact_at(open.file(), buffer, offset, patience),
-            Source::Named(root, place) => {
-                let (file, volume) = place.open(root, patience)?;
-                volume.read_exact_at(&file, buffer, offset, patience)
+            Source::Held(open, file_system) => {
+                file_system.read_exact_at(open.file(), buffer, offset, blocking)
+            }
+            Source::Reopened(root, located) => {
+                let (file, file_system) = located.open(root, blocking)?;
+                file_system.read_exact_at(&file, buffer, offset, blocking)
             }
         }
     }
 }
 
-impl Place {
-    fn open(&self, root: &Dir, patience: Patience) -> io::Result<(File, Volume)> {
-        let found = match patience {
-            Patience::AtOnce => open_at_once(root, &self.path).ok_or(io::ErrorKind::WouldBlock)?,
-            Patience::Wait => open(root, &self.path),
+impl Located {
+    fn open(&self, root: &Dir, blocking: Blocking) -> io::Result<(File, FileSystem)> {
+        let found = match blocking {
+            Blocking::Forbidden => open_nonblocking(root, &self.path).ok_or(io::ErrorKind::WouldBlock)?,
+            Blocking::Allowed => open(root, &self.path),
         };
         match found {
             Ok(Found::File(file, metadata))
-                if Identity::of(&metadata).is_some_and(|now| now.has_octets_of(&self.identity)) =>
+                if Identity::of(&metadata).is_some_and(|now| now.has_same_content(&self.identity)) =>
             {
-                let volume = volume_of(&file, &metadata);
-                Ok((file, volume))
+                let file_system = file_system_of(&file, &metadata);
+                Ok((file, file_system))
             }
             Err(OpenError::Exhausted | OpenError::Failed) => Err(io::Error::other(
-                "the file cannot be opened again: the process has no descriptor or memory left, or the disk failed",
+                "cannot reopen the file: no descriptor or memory is left, or the disk failed",
             )),
             _ => Err(io::Error::new(
                 io::ErrorKind::NotFound,

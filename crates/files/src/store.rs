@@ -1,9 +1,9 @@
-//! The file that an upload becomes: without a name while it is written, with its own when it is whole, gone when it is not.
+//! The file of an upload. It has no name while it is written, and is removed when the upload fails.
 //!
-//! Where the system has files without names (`O_TMPFILE`, Linux) nothing is left even by a server that is killed; elsewhere
-//! the file has a temporary, hidden name, which a rename ends.
+//! With unnamed files (`O_TMPFILE`, Linux) even a server that is killed leaves nothing behind. Elsewhere the file has a
+//! temporary, hidden name until it is complete.
 //!
-//! Blocks: called from blocking jobs only, by `uploads`. Names arrive here as a single safe segment.
+//! Everything here blocks, and runs in the blocking jobs of `writer`. Names are single safe segments.
 
 use std::fs::{File, Metadata};
 use std::io::{self, IoSlice, Write as _};
@@ -14,57 +14,56 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions};
 
-use crate::files::random;
 #[cfg(target_os = "linux")]
 use crate::optional::Optional;
+use crate::random::random;
 
-/// How much of a name its temporary name repeats, in bytes: with the rest it stays under 255.
+/// How many bytes of a name its temporary name repeats, so that it stays under 255 bytes.
 const MAX_STEM_BYTES: usize = 200;
 
-/// How often another random name is tried before giving up; once is all but always enough.
+/// How many random names are tried.
 const ATTEMPTS: usize = 8;
 
-/// An upload being written. Dropping it before [`Part::publish`] removes it.
+/// A file that is being written. Dropping it before [`PendingFile::publish`] removes it.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct PendingFile {
     directory: Arc<Dir>,
     file: File,
-    /// Its temporary name; none before it has one, and when it has its own.
+    /// Its temporary name, if it has one.
     temporary: Option<String>,
 }
 
-/// How a finished upload took its name.
+/// A complete upload.
 #[derive(Clone, Debug)]
 pub(crate) struct Published {
-    /// There was a file of that name, and it is replaced.
+    /// It replaced a file of that name.
     pub(crate) replaced: bool,
-    /// The file as it is now.
     pub(crate) metadata: Metadata,
 }
 
-impl Part {
-    /// A new, empty file that will be called `name`.
+impl PendingFile {
+    /// A new, empty file for the name `name`.
     ///
     /// # Errors
-    /// What the system said.
-    pub(crate) fn create(directory: &Arc<Dir>, name: &str) -> io::Result<Part> {
+    /// The error of the system.
+    pub(crate) fn create(directory: &Arc<Dir>, name: &str) -> io::Result<PendingFile> {
         match unnamed(directory) {
-            Some(file) => Ok(Part {
+            Some(file) => Ok(PendingFile {
                 directory: Arc::clone(directory),
                 file,
                 temporary: None,
             }),
-            None => Part::create_named(directory, name),
+            None => PendingFile::create_named(directory, name),
         }
     }
 
-    /// The same where no file is without a name.
-    fn create_named(directory: &Arc<Dir>, name: &str) -> io::Result<Part> {
+    /// The same with a temporary name.
+    fn create_named(directory: &Arc<Dir>, name: &str) -> io::Result<PendingFile> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         let (temporary, file) =
             with_temporary_name(name, |temporary| directory.open_with(temporary, &options))?;
-        Ok(Part {
+        Ok(PendingFile {
             directory: Arc::clone(directory),
             file: file.into_std(),
             temporary: Some(temporary),
@@ -76,14 +75,14 @@ impl Part {
         &self.file
     }
 
-    /// Appends `batch`, in as few calls as the system takes.
+    /// Appends `batch` with as few system calls as possible.
     ///
     /// # Errors
-    /// What the system said; the file is then of no use.
+    /// The error of the system. The upload has then failed.
     pub(crate) fn write(&mut self, batch: &[Bytes]) -> io::Result<()> {
         let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|bytes| IoSlice::new(bytes)).collect();
         let mut rest = slices.as_mut_slice();
-        // Drops empty slices at the front, so that a write of nothing is told from a full disk.
+        // Drops empty slices at the front: writing nothing would look like a full disk.
         IoSlice::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
             match self.file.write_vectored(rest) {
@@ -96,10 +95,10 @@ impl Part {
         Ok(())
     }
 
-    /// Gives the file its name: in place of one that has it, if `replace`.
+    /// Gives the file its name; with `replace`, in place of an existing file.
     ///
     /// # Errors
-    /// `AlreadyExists` when the name is taken and `replace` is not set, `IsADirectory` when a directory has it.
+    /// `AlreadyExists`: the name is taken, and `replace` is not set. `IsADirectory`: a folder has the name.
     pub(crate) fn publish(mut self, name: &str, replace: bool) -> io::Result<Published> {
         let metadata = self.file.metadata()?;
         if self.temporary.is_none() {
@@ -110,7 +109,7 @@ impl Part {
                         metadata,
                     });
                 }
-                // Only a rename replaces, and only what has a name is renamed: for as long as two calls take.
+                // Only a rename replaces a file, and a rename needs a name. The temporary name exists between two calls.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && replace => {
                     let link = |temporary: &str| link_unnamed(&self.file, &self.directory, temporary);
                     self.temporary = Some(with_temporary_name(name, link)?.0);
@@ -143,14 +142,14 @@ impl Part {
         Ok(())
     }
 
-    /// A link fails when the name is taken, where a rename would replace. File systems without links (FAT, some
-    /// network ones) get an empty file as a claim on the name, and the rename at once after.
+    /// A link fails when the name is taken, where a rename would replace. On file systems without links (FAT, some network
+    /// ones), an empty file reserves the name before the rename.
     fn take_free_name(&mut self, name: &str) -> io::Result<()> {
         let Some(temporary) = &self.temporary else {
             return Ok(());
         };
         match self.directory.hard_link(temporary, &self.directory, name) {
-            // What is left of the temporary name goes when this is dropped.
+            // Dropping this removes the temporary name.
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
             Err(_) => self.claim_and_rename(name),
@@ -162,22 +161,22 @@ impl Part {
         options.write(true).create_new(true);
         drop(self.directory.open_with(name, &options)?);
         self.rename(name).inspect_err(|_| {
-            // The claim is ours to withdraw; that the rename failed is what is told.
+            // Removes the reservation. The error of the rename is reported.
             let _ = self.directory.remove_file(name);
         })
     }
 }
 
-impl Drop for Part {
+impl Drop for PendingFile {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // Nothing more can be done about a file that does not go; its name says what it is.
+            // Nothing more can be done if this fails.
             let _ = self.directory.remove_file(temporary);
         }
     }
 }
 
-/// Makes something under a name that nothing has, made of that of the upload; the name and what was made.
+/// Calls `make` with temporary names for `name` until one is free. Returns the name and the result.
 fn with_temporary_name<T>(
     name: &str,
     mut make: impl FnMut(&str) -> io::Result<T>,
@@ -199,14 +198,14 @@ fn with_temporary_name<T>(
 #[cfg(target_os = "linux")]
 static NAMELESS: Optional = Optional::new();
 
-/// `linkat`, without which what has no name never gets one. It is tried before an upload relies on it.
+/// `linkat`, which names an unnamed file. It is tried before an upload relies on it.
 #[cfg(target_os = "linux")]
 static LINK: Optional = Optional::new();
 #[cfg(target_os = "linux")]
 static LINK_IS_TRIED: AtomicBool = AtomicBool::new(false);
 
-/// A new file in this directory that has no name; none where the file system has no such files, or where `linkat` or `/proc`, by
-/// which it gets its name, are not to be had.
+/// A new unnamed file in this directory; `None` where the file system does not support it, or `linkat` or `/proc`, which
+/// give it a name, are not available.
 #[cfg(target_os = "linux")]
 fn unnamed(directory: &Dir) -> Option<File> {
     use rustix::fs::{Access, access};
@@ -235,7 +234,7 @@ fn nameless(directory: &Dir) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     match openat(directory, ".", flags, Mode::from_raw_mode(0o666)) {
         Ok(file) => Some(File::from(file)),
-        // Another file system may have them.
+        // Another file system may support it.
         Err(rustix::io::Errno::OPNOTSUPP) => None,
         Err(error) => {
             NAMELESS.denies(error);
@@ -249,7 +248,7 @@ fn unnamed(_: &Dir) -> Option<File> {
     None
 }
 
-/// Gives a file without a name this one, unless something has it.
+/// Gives an unnamed file this name, unless it is taken.
 #[cfg(target_os = "linux")]
 fn link_unnamed(file: &File, directory: &Dir, name: &str) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, linkat};
@@ -263,14 +262,14 @@ fn link_unnamed(_: &File, _: &Dir, _: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The path of an open file, which need have no other.
+/// A path of an open file that needs no name.
 #[cfg(target_os = "linux")]
 fn descriptor(file: &File) -> String {
     use std::os::fd::AsRawFd as _;
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// The start of a name, cut where a character ends.
+/// The start of a name, cut between characters.
 fn stem(name: &str) -> &str {
     let mut end = name.len().min(MAX_STEM_BYTES);
     while !name.is_char_boundary(end) {
@@ -300,10 +299,10 @@ mod tests {
         names
     }
 
-    type Create = fn(&Arc<Dir>, &str) -> io::Result<Part>;
+    type Create = fn(&Arc<Dir>, &str) -> io::Result<PendingFile>;
 
     /// Both ways to make a part; where the system knows but one, that twice.
-    const WAYS: [Create; 2] = [Part::create, Part::create_named];
+    const WAYS: [Create; 2] = [PendingFile::create, PendingFile::create_named];
 
     #[cfg(target_os = "linux")]
     #[test]
@@ -315,7 +314,7 @@ mod tests {
         }
         for content in ["one", "another"] {
             let before = names(root.path());
-            let mut part = Part::create(&dir, "a").unwrap();
+            let mut part = PendingFile::create(&dir, "a").unwrap();
             part.write(&[Bytes::from(content)]).unwrap();
             assert_eq!(names(root.path()), before);
             let published = part.publish("a", true).unwrap();
@@ -328,7 +327,7 @@ mod tests {
     #[test]
     fn a_named_part_is_hidden_and_goes_when_dropped() {
         let root = tempfile::tempdir().unwrap();
-        let mut part = Part::create_named(&directory(root.path()), "a.txt").unwrap();
+        let mut part = PendingFile::create_named(&directory(root.path()), "a.txt").unwrap();
         part.write(&[Bytes::new(), Bytes::from("x"), Bytes::new()])
             .unwrap();
         part.write(&[]).unwrap();
@@ -373,7 +372,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = directory(root.path());
         let write = |content: &'static str| {
-            let mut part = Part::create_named(&dir, "a").unwrap();
+            let mut part = PendingFile::create_named(&dir, "a").unwrap();
             part.write(&[Bytes::from(content)]).unwrap();
             part.claim_and_rename("a")
         };
@@ -386,7 +385,7 @@ mod tests {
     #[test]
     fn a_part_that_has_its_name_removes_no_file_that_takes_its_temporary_name() {
         let root = tempfile::tempdir().unwrap();
-        let mut part = Part::create_named(&directory(root.path()), "a").unwrap();
+        let mut part = PendingFile::create_named(&directory(root.path()), "a").unwrap();
         let temporary = names(root.path()).remove(0);
         part.claim_and_rename("a").unwrap();
         std::fs::write(root.path().join(&temporary), "of somebody else").unwrap();

@@ -1,5 +1,4 @@
-//! Behaviour of the service as a whole: requests go in, answers are looked at. Each room's own rules are tested in
-//! its own file.
+//! Behaviour of the whole service: requests and their responses. The rules of each module are tested beside them.
 
 mod cache;
 mod files;
@@ -29,15 +28,15 @@ use tower_service::Service;
 use crate::{Files, ServeBody, Settings};
 
 /// A root of its own, and a service over it.
-struct Site {
+struct Site<D = Bytes> {
     // Removes the directory when dropped.
     _home: TempDir,
     outside: PathBuf,
     root: PathBuf,
-    files: Files,
+    files: Files<D>,
 }
 
-/// An answer, read to its end.
+/// A response, read to its end.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
@@ -51,11 +50,17 @@ impl Site {
 
     /// A site whose settings may depend on its root.
     fn with(settings: impl FnOnce(&Path) -> Settings) -> Site {
+        Site::over(|root| Files::open(root, settings(root)).unwrap())
+    }
+}
+
+impl<D> Site<D> {
+    fn over(open: impl FnOnce(&Path) -> Files<D>) -> Site<D> {
         let home = tempfile::tempdir().unwrap();
         let outside = home.path().to_owned();
         let root = outside.join("root");
         std::fs::create_dir(&root).unwrap();
-        let files = Files::open(&root, settings(&root)).unwrap();
+        let files = open(&root);
         Site {
             _home: home,
             outside,
@@ -83,14 +88,16 @@ impl Site {
         names
     }
 
-    async fn call<B>(&self, request: Request<B>) -> Response<ServeBody>
+    async fn call<B>(&self, request: Request<B>) -> Response<ServeBody<D>>
     where
         B: Body<Data = Bytes> + Send + 'static,
     {
         let Ok::<_, Infallible>(response) = self.files.clone().call(request).await;
         response
     }
+}
 
+impl Site {
     async fn ask(&self, method: Method, path: &str, fields: &[(&str, &str)]) -> Answer {
         let request = request(method, path, fields, Empty::new());
         Answer::read(self.call(request).await).await
@@ -106,8 +113,11 @@ impl Site {
 }
 
 impl Answer {
-    /// Reads the body, and holds it against what was announced.
-    async fn read(response: Response<ServeBody>) -> Answer {
+    /// Reads the body, and compares its length with the announced one.
+    async fn read<D>(response: Response<ServeBody<D>>) -> Answer
+    where
+        ServeBody<D>: Body<Error = io::Error>,
+    {
         let (head, body) = response.into_parts();
         let hint = body.size_hint().exact();
         let body = body.collect().await.unwrap().to_bytes();

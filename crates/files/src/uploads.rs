@@ -1,9 +1,8 @@
-//! PUT and POST: a request's body becomes a file, or is counted and forgotten.
+//! PUT and POST: a request's body becomes a file, or is counted and dropped.
 //!
-//! The file is named by the last segment of the path alone, in one directory. What arrives is gathered into batches
-//! that a blocking job writes while the next gathers, so an upload holds two batches at most, and reads no further
-//! than that: flow control then holds its peer back. The name appears when the body is whole. What all uploads together
-//! may take is `room`'s to say. Called by `service`.
+//! The last segment of the path names the file, in one folder. A blocking job writes one batch while the next gathers,
+//! so an upload holds at most two batches. It reads no further than that, so flow control holds the peer back. The file
+//! has its name only when the body is complete. Called by `service`.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -12,44 +11,42 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, Metadata};
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
 use crate::conditional::{self, Validators, Verdict};
-use crate::file_body::ServeBody;
-use crate::files::random;
+use crate::file_body::FileResponse;
 use crate::open::{Found, OpenError, open};
+use crate::peer::Peer;
+use crate::random::random;
 use crate::resolve::{BadPath, MAX_NAME_BYTES, Target, encode};
 use crate::respond;
-use crate::room::Room;
+use crate::settings::Settings;
 use crate::store::Published;
-use crate::writer::{Failure, Place, Writer};
-use crate::{PeerAddr, Settings};
+use crate::upload_limits::UploadLimits;
+use crate::writer::{Destination, Failure, Writer};
 
-/// When a client that was told that too much is going on may try again, in seconds.
-const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
+/// A response that ends an upload early; boxed, since it is larger than the values of success.
+type Refusal = Box<FileResponse>;
 
-/// An answer that ends an upload before its time; boxed, as it is large beside what goes well.
-type Refusal = Box<Response<ServeBody>>;
-
-/// Counts the body, and answers with the count.
-pub(crate) async fn discard<B>(settings: &Settings, head: &Parts, body: B) -> Response<ServeBody>
+/// Counts the body, and responds with the count.
+pub(crate) async fn discard<B>(settings: &Settings, head: &Parts, body: B) -> FileResponse
 where
     B: Body<Data = Bytes>,
 {
     let outcome = async {
-        let mut tally = Tally::new(settings, &head.headers)?;
+        let mut length = BodyLength::new(settings, &head.headers)?;
         let mut body = pin!(body);
         while let Some(frame) = next_frame(body.as_mut()).await {
-            tally.data(frame)?;
+            length.data(frame)?;
         }
-        tally.end()?;
-        Ok::<u64, Refusal>(tally.count)
+        length.end()?;
+        Ok::<u64, Refusal>(length.count)
     };
     match outcome.await {
         Ok(count) => respond::text(StatusCode::OK, &count.to_string()),
@@ -57,63 +54,65 @@ where
     }
 }
 
-/// Stores the body: 201 for a new file, 200 for one that replaced another, with the count of bytes as the text.
+/// Stores the body. The response is 201 for a new file and 200 for a replaced one, with the count of bytes as its text.
 pub(crate) async fn receive<B>(
     directory: &Arc<Dir>,
-    room: &Arc<Room>,
+    limits: &Arc<UploadLimits>,
     settings: &Settings,
     head: &Parts,
+    peer: Option<Peer>,
     body: B,
-) -> Response<ServeBody>
+) -> FileResponse
 where
     B: Body<Data = Bytes>,
 {
-    let stored = store(directory, room, settings, head, body).await;
+    let stored = store(directory, limits, settings, head, peer, body).await;
     stored.unwrap_or_else(|refusal| *refusal)
 }
 
 async fn store<B>(
     directory: &Arc<Dir>,
-    room: &Arc<Room>,
+    limits: &Arc<UploadLimits>,
     settings: &Settings,
     head: &Parts,
+    peer: Option<Peer>,
     body: B,
-) -> Result<Response<ServeBody>, Refusal>
+) -> Result<FileResponse, Refusal>
 where
     B: Body<Data = Bytes>,
 {
-    let place = Arc::new(Place {
+    let destination = Arc::new(Destination {
         name: name(head)?,
         directory: Arc::clone(directory),
-        peer: head.extensions.get::<PeerAddr>().map(|peer| peer.0.ip()),
+        peer,
     });
     if head.headers.contains_key(CONTENT_RANGE) {
-        // RFC 9110 section 14.5: a part must not pass for the whole.
+        // RFC 9110 section 14.5: a part must not replace the whole.
         return Err(refuse(
             StatusCode::BAD_REQUEST,
-            "content-range is not taken on an upload",
+            "uploads with content-range are not supported",
         ));
     }
-    let mut tally = Tally::new(settings, &head.headers)?;
-    // POST never replaces; PUT does, unless it is asked not to.
+    let mut length = BodyLength::new(settings, &head.headers)?;
+    // POST never replaces a file. PUT does, unless the request forbids it.
     let replace = head.method == Method::PUT && !conditional::demands_absence(&head.headers);
 
-    // Before the body is asked for (RFC 9110 section 10.1.1): no more than one that is refused need ever come.
-    if room.is_full(place.peer) {
+    // Before the body is read (RFC 9110 section 10.1.1): a refused upload need not be sent.
+    if limits.is_full(destination.peer) {
         return Err(busy());
     }
     {
-        let (room, place, head) = (Arc::clone(room), Arc::clone(&place), head.clone());
-        let announced = tally.announced.unwrap_or(0);
-        blocking(move || may_begin(&room, &place, &head, announced)).await??;
+        let (limits, destination, head) = (Arc::clone(limits), Arc::clone(&destination), head.clone());
+        let announced = length.announced.unwrap_or(0);
+        blocking(move || may_begin(&limits, &destination, &head, announced)).await??;
     }
-    let mut writer = Writer::new(Arc::clone(room), Arc::clone(&place));
-    if let Err(refusal) = gather(&mut writer, &mut tally, &head.method, pin!(body)).await {
+    let mut writer = Writer::new(Arc::clone(limits), Arc::clone(&destination));
+    if let Err(refusal) = gather(&mut writer, &mut length, &head.method, pin!(body)).await {
         writer.abandon().await;
         return Err(refusal);
     }
     match writer.publish(replace).await {
-        Ok(published) => Ok(stored(&place.name, tally.count, &published)),
+        Ok(published) => Ok(stored(&destination.name, length.count, &published)),
         Err(error) => Err(failure(&error, &head.method)),
     }
 }
@@ -121,7 +120,7 @@ where
 /// Reads the body to its end.
 async fn gather<B>(
     writer: &mut Writer,
-    tally: &mut Tally,
+    length: &mut BodyLength,
     method: &Method,
     mut body: Pin<&mut B>,
 ) -> Result<(), Refusal>
@@ -140,15 +139,15 @@ where
             },
         };
         let Some(frame) = frame else {
-            return tally.end();
+            return length.end();
         };
-        if let Some(data) = tally.data(frame)? {
+        if let Some(data) = length.data(frame)? {
             writer.push(data).await.map_err(|error| failure(&error, method))?;
         }
     }
 }
 
-/// The body failed. Why is for the transport to tell: its error is let go at once, since it need not be `Send`.
+/// The body failed. Its error is dropped at once, since it need not be `Send`.
 struct Broken;
 
 async fn next_frame<B: Body>(mut body: Pin<&mut B>) -> Option<Result<Frame<B::Data>, Broken>> {
@@ -156,17 +155,22 @@ async fn next_frame<B: Body>(mut body: Pin<&mut B>) -> Option<Result<Frame<B::Da
     Some(frame.map_err(|_| Broken))
 }
 
-/// Weighs the request against the file that has the name now, and against the disk. Blocks.
-fn may_begin(room: &Room, place: &Place, head: &Parts, announced: u64) -> Result<(), Refusal> {
-    let Place { directory, name, .. } = place;
+/// Checks the request against the existing file of that name, and against the disk. Blocks.
+fn may_begin(
+    limits: &UploadLimits,
+    destination: &Destination,
+    head: &Parts,
+    announced: u64,
+) -> Result<(), Refusal> {
+    let Destination { directory, name, .. } = destination;
     let existing = directory.symlink_metadata(name);
     if existing.as_ref().is_ok_and(Metadata::is_dir) {
-        return Err(conflict("a directory has this name"));
+        return Err(conflict("this name is a folder"));
     }
-    // The validators are of the file that GET would find under this name.
+    // The validators are those of the file that GET would serve under this name.
     let validators = match open(directory, name) {
         Ok(Found::File(_, metadata)) => Some(Validators::of(&metadata, SystemTime::now())),
-        // Whether there is such a file is not known.
+        // It is not known whether there is such a file.
         Err(OpenError::Exhausted) => return Err(busy()),
         Err(OpenError::Failed) => return Err(not_stored()),
         _ => None,
@@ -175,13 +179,13 @@ fn may_begin(room: &Room, place: &Place, head: &Parts, announced: u64) -> Result
         return Err(Box::new(respond::status(StatusCode::PRECONDITION_FAILED)));
     }
     if existing.is_ok() && head.method == Method::POST {
-        return Err(conflict("a file has this name; PUT replaces it"));
+        return Err(conflict(NAME_TAKEN));
     }
-    let checked = room.check_new(&**directory, announced);
+    let checked = limits.check_new(&**directory, announced);
     checked.map_err(|error| io_failure(&error, &head.method))
 }
 
-fn stored(name: &str, count: u64, published: &Published) -> Response<ServeBody> {
+fn stored(name: &str, count: u64, published: &Published) -> FileResponse {
     let etag = Validators::of(&published.metadata, SystemTime::now()).etag();
     let (status, location) = if published.replaced {
         (StatusCode::OK, None)
@@ -193,28 +197,34 @@ fn stored(name: &str, count: u64, published: &Published) -> Response<ServeBody> 
     respond::with(respond::with(response, ETAG, etag), LOCATION, location)
 }
 
-/// The name that a request asks for. A POST to a path that ends with a slash gets a new one.
+/// The name for the file. A POST to a path that ends with a slash gets a generated one.
 fn name(head: &Parts) -> Result<String, Refusal> {
     let target = match Target::parse(head.uri.path()) {
         Ok(target) => target,
-        Err(BadPath::TooLong) => return Err(refuse(StatusCode::BAD_REQUEST, "name too long")),
-        Err(BadPath::Malformed) => return Err(refuse(StatusCode::BAD_REQUEST, "malformed path")),
+        Err(BadPath::TooLong) => return Err(refuse(StatusCode::BAD_REQUEST, "the name is too long")),
+        Err(BadPath::Malformed) => return Err(refuse(StatusCode::BAD_REQUEST, "the path is malformed")),
     };
     match target.last() {
         Some(name) if !target.is_directory() => {
             if is_storable(name) {
                 Ok(name.to_owned())
             } else {
-                Err(refuse(StatusCode::BAD_REQUEST, "name not allowed"))
+                Err(refuse(
+                    StatusCode::BAD_REQUEST,
+                    "this name is not allowed: it begins with a dot, or has a separator or control character",
+                ))
             }
         }
         _ if head.method == Method::POST => Ok(generated_name()),
-        _ => Err(refuse(StatusCode::BAD_REQUEST, "a name is needed")),
+        _ => Err(refuse(
+            StatusCode::BAD_REQUEST,
+            "PUT needs a path that ends with a file name",
+        )),
     }
 }
 
-/// Whether a file of this name may be made: one segment, printable, and not hidden, since hidden names are those of
-/// uploads under way, and of settings that other programs read.
+/// Whether an upload may have this name: one segment, printable, and not hidden. Hidden names belong to unfinished uploads
+/// and to the settings of other programs.
 fn is_storable(name: &str) -> bool {
     let windows =
         cfg!(windows) && (name.contains(['<', '>', '"', '|', '?', '*']) || name.ends_with(['.', ' ']));
@@ -232,31 +242,32 @@ fn generated_name() -> String {
     format!("upload-{seconds}-{:016x}", random())
 }
 
-/// The count of an upload, held against what was announced and what is allowed.
-struct Tally {
+/// The count of received bytes, checked against `content-length` and the limit.
+struct BodyLength {
     count: u64,
     announced: Option<u64>,
     limit: u64,
 }
 
-impl Tally {
-    fn new(settings: &Settings, headers: &HeaderMap) -> Result<Tally, Refusal> {
+impl BodyLength {
+    fn new(settings: &Settings, headers: &HeaderMap) -> Result<BodyLength, Refusal> {
         let announced = announced_length(headers)
-            .map_err(|()| refuse(StatusCode::BAD_REQUEST, "malformed content-length"))?;
+            .map_err(|()| refuse(StatusCode::BAD_REQUEST, "the content-length is malformed"))?;
         let limit = settings.max_upload_bytes;
         if announced.is_some_and(|announced| announced > limit) {
             return Err(too_large(limit));
         }
-        Ok(Tally {
+        Ok(BodyLength {
             count: 0,
             announced,
             limit,
         })
     }
 
-    /// Counts a frame, and gives its data; none for trailers.
+    /// Counts a frame, and returns its data; `None` for trailers.
     fn data(&mut self, frame: Result<Frame<Bytes>, Broken>) -> Result<Option<Bytes>, Refusal> {
-        let frame = frame.map_err(|Broken| refuse(StatusCode::BAD_REQUEST, "the upload broke off"))?;
+        let frame = frame
+            .map_err(|Broken| refuse(StatusCode::BAD_REQUEST, "the upload ended before it was complete"))?;
         let Ok(data) = frame.into_data() else {
             return Ok(None);
         };
@@ -278,7 +289,7 @@ impl Tally {
     }
 }
 
-/// `content-length`, which may be repeated only with one and the same value (RFC 9110 section 8.6).
+/// `content-length`, which may be repeated with the same value only (RFC 9110 section 8.6).
 fn announced_length(headers: &HeaderMap) -> Result<Option<u64>, ()> {
     let mut announced = None;
     for value in headers.get_all(CONTENT_LENGTH) {
@@ -300,7 +311,6 @@ async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -
     spawn_blocking(job).await.map_err(|_| not_stored())
 }
 
-/// Why an upload is not stored, as an answer.
 fn failure(failure: &Failure, method: &Method) -> Refusal {
     match failure {
         Failure::Busy => busy(),
@@ -309,25 +319,26 @@ fn failure(failure: &Failure, method: &Method) -> Refusal {
     }
 }
 
-/// What the disk said, as an answer.
+/// The response for an error of the file system.
 fn io_failure(error: &io::Error, method: &Method) -> Refusal {
     match error.kind() {
         io::ErrorKind::StorageFull
         | io::ErrorKind::QuotaExceeded
         | io::ErrorKind::FileTooLarge
-        | io::ErrorKind::WriteZero => refuse(StatusCode::INSUFFICIENT_STORAGE, "no room for the upload"),
-        // The name was taken while the body arrived.
-        io::ErrorKind::AlreadyExists if method == Method::POST => {
-            conflict("a file has this name; PUT replaces it")
-        }
+        | io::ErrorKind::WriteZero => refuse(
+            StatusCode::INSUFFICIENT_STORAGE,
+            "the server has not enough disk space for the upload",
+        ),
+        // Another request took the name while the body arrived.
+        io::ErrorKind::AlreadyExists if method == Method::POST => conflict(NAME_TAKEN),
         io::ErrorKind::AlreadyExists => Box::new(respond::status(StatusCode::PRECONDITION_FAILED)),
-        io::ErrorKind::IsADirectory => conflict("a directory has this name"),
+        io::ErrorKind::IsADirectory => conflict("this name is a folder"),
         _ if is_short_of_descriptors(error) => busy(),
         _ => not_stored(),
     }
 }
 
-/// Whether the process, or the system, has no descriptor left.
+/// Whether the process or the system has no descriptor left.
 #[cfg(unix)]
 fn is_short_of_descriptors(error: &io::Error) -> bool {
     use rustix::io::Errno;
@@ -340,9 +351,10 @@ fn is_short_of_descriptors(_: &io::Error) -> bool {
 }
 
 fn busy() -> Refusal {
-    let line = "too many uploads are under way; try again later";
-    let response = respond::text(StatusCode::SERVICE_UNAVAILABLE, line);
-    Box::new(respond::with(response, RETRY_AFTER, Some(RETRY_SECONDS)))
+    refuse(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many uploads are in progress; try again later",
+    )
 }
 
 fn not_stored() -> Refusal {
@@ -355,16 +367,18 @@ fn not_stored() -> Refusal {
 fn too_large(limit: u64) -> Refusal {
     refuse(
         StatusCode::PAYLOAD_TOO_LARGE,
-        &format!("uploads end at {limit} bytes here"),
+        &format!("the upload is larger than the limit of {limit} bytes"),
     )
 }
 
 fn length_mismatch() -> Refusal {
     refuse(
         StatusCode::BAD_REQUEST,
-        "the upload is not as long as its content-length",
+        "the upload's length differs from its content-length",
     )
 }
+
+const NAME_TAKEN: &str = "a file of this name exists; PUT replaces it";
 
 fn conflict(line: &str) -> Refusal {
     refuse(StatusCode::CONFLICT, line)
@@ -436,7 +450,7 @@ mod tests {
         ] {
             let response = io_failure(&errno.into(), &Method::PUT);
             assert_eq!(response.status().as_u16(), expected, "{errno:?}");
-            assert_eq!(response.headers().contains_key(RETRY_AFTER), expected == 503);
+            assert_eq!(response.headers().contains_key("retry-after"), expected == 503);
         }
     }
 

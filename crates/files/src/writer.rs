@@ -1,10 +1,9 @@
-//! From the octets of an upload to its file: they are gathered into batches, and blocking jobs write those.
+//! Gathers the bytes of an upload into batches, and writes these in blocking jobs.
 //!
-//! An upload takes a slot with its first octet, and a descriptor with its first batch; one of which nothing has come
-//! takes neither. Called by `uploads`; `store` is the file.
+//! An upload takes a slot with its first byte, and a descriptor with its first batch. An upload that has received
+//! nothing holds neither. Called by `uploads`; `store` is the file.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,66 +11,65 @@ use cap_std::fs::Dir;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
-use crate::room::{Room, Slot};
-use crate::store::{Part, Published};
+use crate::peer::Peer;
+use crate::store::{PendingFile, Published};
+use crate::upload_limits::{Slot, UploadLimits};
 
-/// How many pieces a batch has at most, so that a peer that sends single octets does not fill memory with their
-/// bookkeeping; as many as one vectored write takes on Linux.
+/// The most slices in a batch: as many as one vectored write takes on Linux. It limits the bookkeeping for a peer that
+/// sends single bytes.
 const MAX_BATCH_SLICES: usize = 1024;
 
-/// Where an upload goes, and where it comes from.
+/// Where an upload goes, and its peer.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Destination {
     pub(crate) directory: Arc<Dir>,
-    /// A single segment that may be stored.
+    /// A single path segment that may be stored.
     pub(crate) name: String,
-    /// Where it comes from, if that is known.
-    pub(crate) peer: Option<IpAddr>,
+    pub(crate) peer: Option<Peer>,
 }
 
 /// Why an upload cannot be stored.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// As many uploads are under way as may be.
+    /// All slots are taken.
     Busy,
-    /// What the system said.
     Io(io::Error),
-    /// A job did not end as it should.
+    /// A job panicked or was cancelled.
     Lost,
 }
 
-/// Gathers what arrives, and has it written: one batch at the disk, the next one gathering.
+/// Gathers one batch while the one before is written.
 pub(crate) struct Writer {
-    room: Arc<Room>,
-    place: Arc<Place>,
+    limits: Arc<UploadLimits>,
+    destination: Arc<Destination>,
     state: State,
     batch: Vec<Bytes>,
     batch_bytes: usize,
-    /// When the first octets of the batch came.
+    /// When the first bytes of the batch arrived.
     since: Option<Instant>,
 }
 
 enum State {
-    /// No octet has come.
+    /// No byte has arrived.
     New,
     Ready(Begun),
     Writing(JoinHandle<io::Result<Begun>>),
-    /// While one becomes the other; and for good when a write failed.
+    /// Between two states, and for good after a failed write.
     Broken,
 }
 
-/// An upload that holds memory, and a descriptor once it has a part. Dropping it removes what was written.
+/// An upload that holds memory, and a descriptor once it has a file. Dropping it removes the file.
 struct Begun {
-    part: Option<Part>,
-    /// Dropped after the part: a descriptor is counted until it is closed.
+    file: Option<PendingFile>,
+    /// Dropped after the file: a descriptor counts until it is closed.
     slot: Slot,
 }
 
 impl Writer {
-    pub(crate) fn new(room: Arc<Room>, place: Arc<Place>) -> Writer {
+    pub(crate) fn new(limits: Arc<UploadLimits>, destination: Arc<Destination>) -> Writer {
         Writer {
-            room,
-            place,
+            limits,
+            destination,
             state: State::New,
             batch: Vec::new(),
             batch_bytes: 0,
@@ -79,10 +77,10 @@ impl Writer {
         }
     }
 
-    /// Takes what came.
+    /// Takes received bytes.
     ///
     /// # Errors
-    /// [`Failure`], also of earlier octets; the upload is then of no use.
+    /// [`Failure`], also of earlier bytes. The upload has then failed.
     pub(crate) async fn push(&mut self, data: Bytes) -> Result<(), Failure> {
         if data.is_empty() {
             return Ok(());
@@ -91,18 +89,18 @@ impl Writer {
         self.batch_bytes += data.len();
         self.batch.push(data);
         self.since.get_or_insert_with(Instant::now);
-        if self.batch_bytes >= self.room.batch_bytes() || self.batch.len() >= MAX_BATCH_SLICES {
+        if self.batch_bytes >= self.limits.batch_bytes() || self.batch.len() >= MAX_BATCH_SLICES {
             self.flush().await?;
         }
         Ok(())
     }
 
-    /// When [`Self::flush`] should be called if nothing comes before; none while nothing waits to be written.
+    /// When to call [`Self::flush`] if nothing arrives before; `None` while nothing waits to be written.
     pub(crate) fn flush_at(&self) -> Option<Instant> {
-        self.since.map(|since| since + self.room.flush_after())
+        self.since.map(|since| since + self.limits.flush_after())
     }
 
-    /// Starts to write the batch, once the one before is written.
+    /// Starts to write the batch, after the one before.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -111,33 +109,33 @@ impl Writer {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
         self.since = None;
-        let (room, place) = (Arc::clone(&self.room), Arc::clone(&self.place));
+        let (limits, destination) = (Arc::clone(&self.limits), Arc::clone(&self.destination));
         self.state = State::Writing(spawn_blocking(move || {
-            begun.write(&room, &place, &batch)?;
+            begun.write(&limits, &destination, &batch)?;
             Ok(begun)
         }));
         Ok(())
     }
 
-    /// Writes what is left and gives the file its name, in place of one that has it if `replace`. This is done in a task
-    /// of its own: an upload that has come whole is stored even if its peer goes away now.
+    /// Writes the last batch and gives the file its name; with `replace`, in destination of an existing file. This runs in a
+    /// task of its own: a complete upload is stored even if its peer disconnects now.
     ///
     /// # Errors
-    /// As [`Self::push`]; what [`Part::publish`] says.
+    /// As [`Self::push`] and [`PendingFile::publish`].
     pub(crate) async fn publish(mut self, replace: bool) -> Result<Published, Failure> {
         self.begin()?;
         let task = tokio::spawn(async move {
             let mut begun = self.ready().await?;
             let job = spawn_blocking(move || {
-                begun.write(&self.room, &self.place, &self.batch)?;
-                begun.publish(&self.place, replace)
+                begun.write(&self.limits, &self.destination, &self.batch)?;
+                begun.publish(&self.destination, replace)
             });
             job.await.map_err(|_| Failure::Lost)?.map_err(Failure::Io)
         });
         task.await.map_err(|_| Failure::Lost)?
     }
 
-    /// Removes what was written, so that it is gone before the peer hears of it.
+    /// Removes the file, before the peer receives the response.
     pub(crate) async fn abandon(mut self) {
         if !matches!(self.state, State::New) {
             drop(self.ready().await);
@@ -146,8 +144,8 @@ impl Writer {
 
     fn begin(&mut self) -> Result<(), Failure> {
         if matches!(self.state, State::New) {
-            let slot = self.room.admit(self.place.peer).ok_or(Failure::Busy)?;
-            self.state = State::Ready(Begun { part: None, slot });
+            let slot = self.limits.admit(self.destination.peer).ok_or(Failure::Busy)?;
+            self.state = State::Ready(Begun { file: None, slot });
         }
         Ok(())
     }
@@ -162,21 +160,21 @@ impl Writer {
 }
 
 impl Begun {
-    /// Appends a batch; makes the file if there is none. Blocks.
-    fn write(&mut self, room: &Room, place: &Place, batch: &[Bytes]) -> io::Result<()> {
-        let part = match &mut self.part {
-            Some(part) => part,
-            empty => empty.insert(Part::create(&place.directory, &place.name)?),
+    /// Appends a batch; creates the file first if needed. Blocks.
+    fn write(&mut self, limits: &UploadLimits, destination: &Destination, batch: &[Bytes]) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            empty => empty.insert(PendingFile::create(&destination.directory, &destination.name)?),
         };
         let bytes: usize = batch.iter().map(Bytes::len).sum();
-        room.check_more(part.file(), bytes as u64)?;
-        part.write(batch)
+        limits.check_more(file.file(), bytes as u64)?;
+        file.write(batch)
     }
 
-    fn publish(self, place: &Place, replace: bool) -> io::Result<Published> {
-        let Begun { part, slot } = self;
-        let published = match part {
-            Some(part) => part.publish(&place.name, replace),
+    fn publish(self, destination: &Destination, replace: bool) -> io::Result<Published> {
+        let Begun { file, slot } = self;
+        let published = match file {
+            Some(file) => file.publish(&destination.name, replace),
             None => Err(io::ErrorKind::NotFound.into()),
         };
         drop(slot);
@@ -191,10 +189,10 @@ mod tests {
     use cap_std::ambient_authority;
 
     use super::*;
-    use crate::Settings;
+    use crate::settings::Settings;
 
-    fn place(root: &tempfile::TempDir) -> Arc<Place> {
-        Arc::new(Place {
+    fn destination(root: &tempfile::TempDir) -> Arc<Destination> {
+        Arc::new(Destination {
             directory: Arc::new(Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap()),
             name: "a".to_owned(),
             peer: None,
@@ -210,7 +208,7 @@ mod tests {
                 min_free_bytes: Some(0),
                 ..Settings::default()
             };
-            let mut writer = Writer::new(Room::new(&settings), place(&root));
+            let mut writer = Writer::new(UploadLimits::new(&settings), destination(&root));
             for round in 0..2 {
                 for piece in 1..=pieces {
                     writer.push(Bytes::from(vec![7; octets])).await.unwrap();
@@ -232,25 +230,27 @@ mod tests {
             min_free_bytes: Some(0),
             ..Settings::default()
         };
-        let room = Room::new(&settings);
-        Writer::new(Arc::clone(&room), place(&root)).abandon().await;
-        let mut writer = Writer::new(Arc::clone(&room), place(&root));
+        let limits = UploadLimits::new(&settings);
+        Writer::new(Arc::clone(&limits), destination(&root))
+            .abandon()
+            .await;
+        let mut writer = Writer::new(Arc::clone(&limits), destination(&root));
         writer.push(Bytes::new()).await.unwrap();
-        assert_eq!(room.under_way(), 0);
+        assert_eq!(limits.in_progress(), 0);
         writer.push(Bytes::from("some")).await.unwrap();
-        assert_eq!(room.under_way(), 1);
-        let mut other = Writer::new(Arc::clone(&room), place(&root));
+        assert_eq!(limits.in_progress(), 1);
+        let mut other = Writer::new(Arc::clone(&limits), destination(&root));
         let refused = other.push(Bytes::from("more")).await;
         assert!(matches!(refused, Err(Failure::Busy)), "{refused:?}");
         writer.flush().await.unwrap();
         writer.push(Bytes::from("more")).await.unwrap();
         writer.abandon().await;
-        assert_eq!(room.under_way(), 0);
+        assert_eq!(limits.in_progress(), 0);
         assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
         other.push(Bytes::from("more")).await.unwrap();
         other.publish(false).await.unwrap();
         assert_eq!(std::fs::read(root.path().join("a")).unwrap(), b"more");
-        assert_eq!(room.under_way(), 0);
+        assert_eq!(limits.in_progress(), 0);
     }
 
     #[tokio::test]
@@ -262,7 +262,7 @@ mod tests {
             min_free_bytes: Some(0),
             ..Settings::default()
         };
-        let mut writer = Writer::new(Room::new(&settings), place(&root));
+        let mut writer = Writer::new(UploadLimits::new(&settings), destination(&root));
         assert_eq!(writer.flush_at(), None);
         writer.push(Bytes::new()).await.unwrap();
         assert_eq!(writer.flush_at(), None);

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
+use fullbore::Chunk;
 use fullbore::server::PeerAddr;
 use rustix::fs::{Advice, fadvise, statfs};
 
@@ -17,18 +18,15 @@ const OVERLAY: &str = "FULLBORE_TEST_OVERLAY";
 /// What the parent of that test takes for "this machine cannot do it".
 const NO_OVERLAY: i32 = 77;
 
-fn sending() -> Settings {
-    Settings {
-        sends_files: true,
-        ..Settings::default()
-    }
+fn with_ranges(root: &Path) -> Files<Chunk> {
+    Files::open_with_ranges(root, Settings::default()).unwrap()
 }
 
-fn begun(files: &Files) -> usize {
+fn begun<D>(files: &Files<D>) -> usize {
     files.shared_for_tests().jobs.begun()
 }
 
-async fn fetch(files: &Files, path: &str) -> Answer {
+async fn fetch(files: &Files<Chunk>, path: &str) -> Answer {
     let request = request(Method::GET, path, &[], Empty::<Bytes>::new());
     let Ok::<_, Infallible>(response) = files.clone().call(request).await;
     Answer::read(response).await
@@ -58,7 +56,7 @@ async fn a_name_that_is_not_there_takes_a_job_the_first_time_only() {
 
 #[tokio::test]
 async fn what_is_not_in_memory_is_brought_there_in_long_stretches() {
-    let site = Site::with(|_| sending());
+    let site = Site::over(with_ranges);
     let content = pattern(20 * MIB + 5);
     site.write("long", &content);
     let file = std::fs::File::open(site.path("long")).unwrap();
@@ -77,7 +75,7 @@ async fn what_is_not_in_memory_is_brought_there_in_long_stretches() {
 
 #[tokio::test]
 async fn a_file_that_becomes_shorter_before_it_is_in_memory_fails_its_body_alone() {
-    let site = Site::with(|_| sending());
+    let site = Site::over(with_ranges);
     site.write("long", pattern(20 * MIB));
     let file = std::fs::File::options()
         .write(true)
@@ -102,7 +100,7 @@ async fn a_file_that_becomes_shorter_before_it_is_in_memory_fails_its_body_alone
 async fn a_peer_has_few_jobs_at_a_time_and_all_its_answers_in_the_end() {
     let site = Site::with(|_| Settings {
         jobs_per_peer: 2,
-        ..sending()
+        ..Settings::default()
     });
     site.write("a", "here");
     let ask = |number: usize| {
@@ -129,7 +127,7 @@ fn on_an_overlay_files_are_brought_into_memory_in_long_stretches() {
     let home = tempfile::tempdir().unwrap();
     let script = format!(
         "cd '{}' && mkdir lower upper work root && mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work root \
-         || exit {NO_OVERLAY}; {OVERLAY}=$PWD/root exec '{}' --ignored --exact serve::tests::jobs::overlay",
+         || exit {NO_OVERLAY}; {OVERLAY}=$PWD/root exec '{}' --ignored --exact tests::jobs::overlay",
         home.path().display(),
         std::env::current_exe().unwrap().display(),
     );
@@ -164,7 +162,7 @@ async fn overlay() {
     std::fs::write(root.join("long"), &content).unwrap();
     std::fs::write(root.join("short"), "short").unwrap();
     assert_eq!(std::fs::metadata(root.join("long")).unwrap().size(), 100 << 20);
-    let files = Files::open(&root, sending()).unwrap();
+    let files = with_ranges(&root);
     assert!(fetch(&files, "/long").await.body == content);
     let jobs = begun(&files);
     // 29, and one more for each pause of a second. With one for each chunk there were 754.

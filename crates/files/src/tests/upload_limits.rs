@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::room::{Room, Space};
+use crate::upload_limits::{Space, UploadLimits};
 use crate::{PeerAddr, Uploads};
 
 use super::uploads::{Gated, until};
@@ -28,8 +28,8 @@ fn site(change: impl FnOnce(&mut Settings)) -> Site {
 type Upload = JoinHandle<Result<Response<ServeBody>, Infallible>>;
 
 impl Site {
-    fn room(&self) -> Arc<Room> {
-        Arc::clone(&self.files.shared_for_tests().room)
+    fn limits(&self) -> Arc<UploadLimits> {
+        Arc::clone(&self.files.shared_for_tests().upload_limits)
     }
 
     /// An upload in a task of its own.
@@ -57,7 +57,7 @@ async fn an_upload_of_which_nothing_has_come_takes_no_slot_and_no_descriptor() {
         releases.push(release);
         until(|| stalled.load(Ordering::Relaxed)).await;
     }
-    assert_eq!((site.room().under_way(), site.under_way()), (0, 0));
+    assert_eq!((site.limits().in_progress(), site.in_progress()), (0, 0));
     for upload in uploads {
         assert!(!upload.is_finished());
         abort(upload).await;
@@ -70,23 +70,26 @@ async fn one_upload_more_than_may_be_is_told_to_come_back_later() {
     let stalled = || Script::of([Step::Data(Bytes::from("x")), Step::Stall]);
     let first = site.begin("/1", stalled());
     let second = site.begin("/2", stalled());
-    until(|| site.under_way() == 2).await;
-    assert!(site.room().is_full(None));
+    until(|| site.in_progress() == 2).await;
+    assert!(site.limits().is_full(None));
     for method in [Method::PUT, Method::POST] {
         // Nothing of its body is needed to say so.
         let body = Script::of([Step::Stall]);
         let answer = site.send(method, "/3", &[], body).await;
         assert_eq!(answer.status, 503);
         assert_eq!(answer.field("retry-after"), "5");
-        assert_eq!(answer.text(), "too many uploads are under way; try again later\n");
+        assert_eq!(
+            answer.text(),
+            "too many uploads are in progress; try again later\n"
+        );
     }
     abort(first).await;
-    until(|| site.room().under_way() == 1).await;
+    until(|| site.limits().in_progress() == 1).await;
     let answer = site.send(Method::PUT, "/3", &[], Script::text("text")).await;
     assert_eq!(answer.status, 201);
     abort(second).await;
-    until(|| site.room().under_way() == 0).await;
-    assert_eq!(site.under_way(), 0);
+    until(|| site.limits().in_progress() == 0).await;
+    assert_eq!(site.in_progress(), 0);
     assert_eq!(site.names(), ["3"]);
 }
 
@@ -105,7 +108,7 @@ async fn an_address_that_has_half_of_the_slots_is_told_so_and_others_upload() {
             from("192.0.2.1", &format!("/{number}"), body)
         })
         .collect();
-    until(|| site.room().under_way() == 2).await;
+    until(|| site.limits().in_progress() == 2).await;
     let Ok(response) = from("192.0.2.1", "/more", Script::text("text")).await.unwrap();
     assert_eq!(response.status(), 503);
     assert!(response.headers().contains_key("retry-after"));
@@ -114,7 +117,7 @@ async fn an_address_that_has_half_of_the_slots_is_told_so_and_others_upload() {
     for upload in held {
         abort(upload).await;
     }
-    until(|| site.room().under_way() == 0).await;
+    until(|| site.limits().in_progress() == 0).await;
     assert_eq!(site.names(), ["other"]);
 }
 
@@ -127,12 +130,12 @@ async fn an_upload_that_waited_while_the_last_slot_went_is_told_so_with_its_firs
         let late = site.begin("/late", late);
         until(|| stalled.load(Ordering::Relaxed)).await;
         let other = site.begin("/other", Script::of([Step::Data(Bytes::from("x")), Step::Stall]));
-        until(|| site.room().is_full(None)).await;
+        until(|| site.limits().is_full(None)).await;
         release.send(()).unwrap();
         let Ok(response) = late.await.unwrap();
         assert_eq!(response.status(), 503);
         abort(other).await;
-        until(|| site.room().under_way() == 0).await;
+        until(|| site.limits().in_progress() == 0).await;
         assert_eq!(site.names(), Vec::<String>::new());
     }
 }
@@ -153,8 +156,8 @@ async fn slots_come_back_however_an_upload_ends() {
     ] {
         let answer = site.send(Method::PUT, "/a", &[], Script::of(steps)).await;
         assert_eq!(answer.status, status);
-        assert_eq!(site.room().under_way(), 0);
-        assert_eq!(site.under_way(), 0);
+        assert_eq!(site.limits().in_progress(), 0);
+        assert_eq!(site.in_progress(), 0);
     }
 }
 
@@ -187,7 +190,7 @@ fn disk(free: u64) -> Option<Space> {
 #[tokio::test]
 async fn an_upload_that_would_take_the_disk_below_what_stays_free_is_507_at_once() {
     let site = site(|settings| settings.min_free_bytes = None);
-    *site.room().simulated.lock().unwrap() = disk(51 * MIB);
+    *site.limits().simulated.lock().unwrap() = disk(51 * MIB);
     let announced = (MIB + 1).to_string();
     let fields = [("content-length", announced.as_str())];
     // Nothing of its body is needed to say so.
@@ -195,14 +198,17 @@ async fn an_upload_that_would_take_the_disk_below_what_stays_free_is_507_at_once
         .send(Method::PUT, "/a", &fields, Script::of([Step::Stall]))
         .await;
     assert_eq!(answer.status, 507);
-    assert_eq!(answer.text(), "no room for the upload\n");
+    assert_eq!(
+        answer.text(),
+        "the server has not enough disk space for the upload\n"
+    );
     assert_eq!(
         site.send(Method::PUT, "/a", &[], Script::text("text"))
             .await
             .status,
         201
     );
-    *site.room().simulated.lock().unwrap() = disk(50 * MIB - 1);
+    *site.limits().simulated.lock().unwrap() = disk(50 * MIB - 1);
     let answer = site.send(Method::PUT, "/b", &[], Script::of([Step::Stall])).await;
     assert_eq!(answer.status, 507);
     assert_eq!(site.names(), ["a"]);
@@ -214,17 +220,17 @@ async fn a_disk_that_fills_meanwhile_ends_an_upload_with_507_and_nothing_is_left
         settings.min_free_bytes = Some(10 * MIB);
         settings.upload_batch_bytes = 100;
     });
-    let room = site.room();
-    *room.simulated.lock().unwrap() = disk(20 * MIB);
+    let limits = site.limits();
+    *limits.simulated.lock().unwrap() = disk(20 * MIB);
     let data = || Step::Data(Bytes::from(vec![0; 100]));
     let (body, release) = Gated::new(Script::of([data(), Step::Stall, data(), data(), Step::Stall]));
     let upload = site.begin("/a", body);
-    until(|| site.under_way() == 1).await;
-    *room.simulated.lock().unwrap() = disk(10 * MIB + 99);
+    until(|| site.in_progress() == 1).await;
+    *limits.simulated.lock().unwrap() = disk(10 * MIB + 99);
     release.send(()).unwrap();
     let Ok(response) = upload.await.unwrap();
     assert_eq!(response.status(), 507);
-    assert_eq!((room.under_way(), site.under_way()), (0, 0));
+    assert_eq!((limits.in_progress(), site.in_progress()), (0, 0));
     assert_eq!(site.names(), Vec::<String>::new());
 }
 
@@ -259,7 +265,7 @@ fn an_upload_that_has_come_whole_is_stored_though_its_peer_is_gone() {
         drop(upload);
         go_on.send(()).unwrap();
         job.await.unwrap().unwrap();
-        until(|| site.room().under_way() == 0).await;
+        until(|| site.limits().in_progress() == 0).await;
         assert_eq!(site.names(), ["a"]);
         assert_eq!(std::fs::read(site.path("a")).unwrap(), [7; 150]);
     });

@@ -50,7 +50,7 @@ impl Site {
     }
 
     /// How many files are being written: those of temporary names, and those that are open and have none.
-    pub(super) fn under_way(&self) -> usize {
+    pub(super) fn in_progress(&self) -> usize {
         let named = self.names().iter().filter(|name| name.ends_with(".part")).count();
         let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
         let open = open.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
@@ -191,7 +191,7 @@ async fn an_upload_that_breaks_off_leaves_nothing() {
         ] {
             let answer = site.send(method, path, &[], steps(pieces)).await;
             assert_eq!(answer.status, 400);
-            assert_eq!(answer.text(), "the upload broke off\n");
+            assert_eq!(answer.text(), "the upload ended before it was complete\n");
             assert_eq!(site.names(), ["old"]);
             assert_eq!(site.content("old"), "old");
         }
@@ -206,12 +206,12 @@ async fn an_upload_that_is_dropped_leaves_nothing() {
         let body = Script::of(data.chain([Step::Stall]));
         let mut files = site.files.clone();
         let upload = tokio::spawn(files.call(request(Method::PUT, "/new", &[], body)));
-        until(|| site.under_way() == 1).await;
+        until(|| site.in_progress() == 1).await;
         assert!(site.names().iter().all(|name| name.ends_with(".part")));
         upload.abort();
         assert!(upload.await.unwrap_err().is_cancelled());
         // A write under way ends before its file goes.
-        until(|| site.under_way() == 0).await;
+        until(|| site.in_progress() == 0).await;
         assert_eq!(site.names(), Vec::<String>::new());
     }
 }
@@ -323,7 +323,7 @@ async fn a_name_taken_meanwhile_is_not_replaced_by_who_must_not() {
         let (body, release) = Gated::new(body);
         let mut files = site.files.clone();
         let upload = tokio::spawn(files.call(request(method, "/a", fields, body)));
-        until(|| site.under_way() == 1).await;
+        until(|| site.in_progress() == 1).await;
         site.write("a", "theirs");
         release.send(()).unwrap();
         let Ok(response) = upload.await.unwrap();

@@ -1,0 +1,116 @@
+//! The settings of the service: what it serves, and how much a request may cost.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What PUT and POST do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Uploads {
+    /// Respond with 405.
+    #[default]
+    Refuse,
+    /// Count the bytes and drop them. The response is the count.
+    Discard,
+    /// Store the body as a file in this folder, named after the last segment of the request's path.
+    Directory(PathBuf),
+}
+
+/// How the service behaves, and how much it may spend on requests.
+///
+/// ```
+/// # use fullbore_files::{Settings, Uploads};
+/// let settings = Settings {
+///     uploads: Uploads::Discard,
+///     ..Settings::default()
+/// };
+/// assert_eq!(settings.max_ranges, 16);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What PUT and POST do. Default: [`Uploads::Refuse`].
+    pub uploads: Uploads,
+    /// Whether to serve paths with names that begin with a dot, such as `/.git/config`. Paths below `/.well-known` are
+    /// always served (RFC 8615). Default: no.
+    pub hidden: bool,
+    /// How many blocking jobs of one peer may be queued or running. A peer is an IPv4 address or an IPv6 /64. Further
+    /// requests of the peer wait. This needs [`PeerAddr`](crate::PeerAddr). Default: 8.
+    pub jobs_per_peer: usize,
+    /// The file that answers for a folder. Default: `index.html`.
+    pub index: String,
+    /// A file of up to this many bytes is read whole and may be cached. Default: 64 KiB.
+    pub whole_body_bytes: usize,
+    /// A file of up to this many bytes is read whole even if it changed too recently to be cached, so that it leaves in
+    /// one DATA frame. Default: 16 KiB.
+    pub one_frame_bytes: usize,
+    /// The memory of files read whole, cached or in transit, in bytes. Beyond it, files are read in chunks. Default:
+    /// 96 MiB, 64 MiB more than the cache.
+    pub all_whole_bytes: usize,
+    /// How many files responses and uploads hold open. Beyond it, a response reopens its file for each chunk, and fails
+    /// if the file has changed. Default: 512, half of the usual limit of a process.
+    pub open_files: usize,
+    /// The first chunk of a response, in bytes. Each further chunk is as long as all before it, so a stream whose peer
+    /// reads nothing holds little. Default: 4 KiB.
+    pub first_chunk_bytes: usize,
+    /// The longest chunk, in bytes. Default: 256 KiB.
+    pub chunk_bytes: usize,
+    /// The memory of the chunks of all responses, in bytes. No chunk is longer than an eighth of what is left of it,
+    /// or than [`Self::first_chunk_bytes`] when nothing is left. Default: 2 MiB.
+    pub all_chunks_bytes: usize,
+    /// How many free buffers of `chunk_bytes` are kept for reuse. Default: 8, which is 2 MiB at the default
+    /// `chunk_bytes`.
+    pub idle_chunks: usize,
+    /// The size of the cache in bytes, with its bookkeeping; 0 for none. It holds small files, and the header fields of
+    /// larger ones. Each entry is compared with the file system before use. Default: 32 MiB.
+    pub cache_bytes: usize,
+    /// How long a file must have been unchanged before it is cached. Default: 2 s, the coarsest timestamp of a common
+    /// file system.
+    pub cache_after: Duration,
+    /// How many ranges a request may ask for. More are answered with 416. Default: 16.
+    pub max_ranges: usize,
+    /// The largest upload in bytes. A larger one is answered with 413. Default: 16 GiB.
+    pub max_upload_bytes: u64,
+    /// How many uploads may be stored at once. Each takes one of [`Self::open_files`] once it has received bytes. One
+    /// more is answered with 503 and `Retry-After`, and so is one of a peer that has half of them. Default: 256, half of
+    /// `open_files`.
+    pub max_uploads: usize,
+    /// How many bytes of the disk stay free. An upload that would need them is answered with 507: by its
+    /// `content-length` before its body is read, and again while it is written. Unless this is `Some(0)`, a twentieth of
+    /// the inodes stays free too. Default: 1 GiB, or a twentieth of a disk smaller than 20 GiB.
+    pub min_free_bytes: Option<u64>,
+    /// How many bytes of an upload are gathered for one write. A second batch of this size may gather while the first is
+    /// written. Default: 256 KiB.
+    pub upload_batch_bytes: usize,
+    /// The memory of the batches of all uploads, in bytes. With many uploads each batch is shorter, but at least 4 KiB,
+    /// and it may exceed its size by the frame that fills it. Default: 64 MiB.
+    pub all_batches_bytes: usize,
+    /// How long received bytes of an upload wait for more before they are written. Default: 1 s.
+    pub upload_flush_after: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            uploads: Uploads::Refuse,
+            hidden: false,
+            jobs_per_peer: 8,
+            index: "index.html".to_owned(),
+            whole_body_bytes: 64 * 1024,
+            one_frame_bytes: 16 * 1024,
+            all_whole_bytes: 96 << 20,
+            open_files: 512,
+            chunk_bytes: 256 * 1024,
+            first_chunk_bytes: 4 * 1024,
+            all_chunks_bytes: 2 << 20,
+            idle_chunks: 8,
+            cache_bytes: 32 << 20,
+            cache_after: Duration::from_secs(2),
+            max_ranges: 16,
+            max_upload_bytes: 16 << 30,
+            max_uploads: 256,
+            min_free_bytes: None,
+            upload_batch_bytes: 256 * 1024,
+            all_batches_bytes: 64 << 20,
+            upload_flush_after: Duration::from_secs(1),
+        }
+    }
+}

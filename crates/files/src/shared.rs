@@ -1,0 +1,120 @@
+//! What all clones of the service share: the open folders and the limits.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+
+use crate::buffers::{Buffers, Sizes};
+use crate::cache::Cache;
+use crate::jobs::Jobs;
+use crate::settings::{Settings, Uploads};
+use crate::source::Descriptors;
+use crate::upload_limits::UploadLimits;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) root: Arc<Dir>,
+    pub(crate) settings: Settings,
+    /// Whether the server takes ranges of files.
+    pub(crate) hands_over_ranges: bool,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) descriptors: Arc<Descriptors>,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) cache: Cache,
+    pub(crate) uploads: UploadTarget,
+    pub(crate) upload_limits: Arc<UploadLimits>,
+}
+
+/// [`Uploads`], with the folder open.
+#[derive(Debug)]
+pub(crate) enum UploadTarget {
+    Refuse,
+    Discard,
+    Directory(Arc<Dir>),
+}
+
+/// A folder that [`Files`](crate::Files) cannot open: it does not exist, is not a folder, or the process may not read it.
+#[derive(Debug)]
+pub struct FolderError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl FolderError {
+    /// The folder: the root or the folder for uploads.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The error of the operating system.
+    pub fn io_error(&self) -> &io::Error {
+        &self.error
+    }
+}
+
+impl fmt::Display for FolderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot open the folder {}", self.path.display())
+    }
+}
+
+impl std::error::Error for FolderError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl Shared {
+    pub(crate) fn open(
+        root: &Path,
+        settings: Settings,
+        hands_over_ranges: bool,
+    ) -> Result<Arc<Shared>, FolderError> {
+        let uploads = match &settings.uploads {
+            Uploads::Refuse => UploadTarget::Refuse,
+            Uploads::Discard => UploadTarget::Discard,
+            Uploads::Directory(path) => UploadTarget::Directory(Arc::new(open(path)?)),
+        };
+        // Responses and uploads together hold at most `open_files`.
+        let for_uploads = match uploads {
+            UploadTarget::Directory(_) => settings.max_uploads,
+            UploadTarget::Refuse | UploadTarget::Discard => 0,
+        };
+        let sizes = Sizes {
+            most: settings.chunk_bytes,
+            first: settings.first_chunk_bytes,
+            all: settings.all_chunks_bytes,
+            whole: settings.all_whole_bytes,
+        };
+        Ok(Arc::new(Shared {
+            root: Arc::new(open(root)?),
+            hands_over_ranges,
+            buffers: Buffers::new(sizes, settings.idle_chunks),
+            descriptors: Descriptors::new(settings.open_files.saturating_sub(for_uploads)),
+            jobs: Jobs::new(settings.jobs_per_peer),
+            cache: Cache::new(settings.cache_bytes, settings.cache_after),
+            upload_limits: UploadLimits::new(&settings),
+            settings,
+            uploads,
+        }))
+    }
+
+    /// The value of `allow`.
+    pub(crate) fn allow(&self) -> &'static str {
+        match self.uploads {
+            UploadTarget::Refuse => "GET, HEAD, OPTIONS",
+            UploadTarget::Discard | UploadTarget::Directory(_) => "GET, HEAD, OPTIONS, POST, PUT",
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Dir, FolderError> {
+    Dir::open_ambient_dir(path, ambient_authority()).map_err(|error| FolderError {
+        path: path.to_owned(),
+        error,
+    })
+}
