@@ -1,6 +1,4 @@
-//! The command line: every command, option and example, and nothing that acts on them.
-//!
-//! clap builds these from what the user typed; `main` hands each command its own part.
+//! The command line: every command, option and example.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,10 +9,10 @@ use fullbore::server::DEFAULT_MAX_TOTAL_STREAMS;
 use fullbore_link::units;
 use http::header::{HeaderName, HeaderValue};
 
-use crate::bytes_arg::{self, Bytes};
 use crate::exit::{self, Failure};
+use crate::sizes;
 
-/// HTTP/2 at the speed of the path: downloads, uploads and a file server.
+/// Fast HTTP/2 downloads, uploads and file server
 #[derive(Parser, Debug)]
 #[command(
     name = "fullbore",
@@ -30,36 +28,36 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Download URLs, all in parallel, over as few connections as the path allows
+    /// Download URLs in parallel
     #[command(after_help = after_help(GET_EXAMPLES))]
     Get(GetArgs),
-    /// Upload a file and print the answer
+    /// Upload a file and print the response
     #[command(after_help = after_help(PUT_EXAMPLES))]
     Put(PutArgs),
     /// Serve a folder over HTTP/2
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
-    /// Put an emulated long path in front of a server: delay, rate and buffer
+    /// Emulate a long path in front of a server: delay, rate and buffer
     #[command(after_help = LINK_EXAMPLES)]
     Link(LinkArgs),
-    /// Move bytes through a client and a server in this process, check each one, print the speeds
+    /// Transfer data between a client and a server in this process, check every byte and print the speeds
     #[command(after_help = DEMO_EXAMPLES)]
     Demo,
 }
 
 const ROOT_EXAMPLES: &str = "\
 Examples:
-  fullbore demo                                        see it work, in a few seconds
+  fullbore demo                                        a test run of a few seconds
   fullbore get -O https://example.org/big.iso          download a file under its own name
   fullbore serve . --plaintext                         serve this folder on 127.0.0.1:8080";
 
 const GET_EXAMPLES: &str = "\
 Examples:
-  fullbore get https://example.org/a.json              the body to standard output
-  fullbore get -o big.iso https://example.org/big.iso  to a file, complete or not at all
-  fullbore get -i urls.txt --dir tiles                 10,000 files at once into a folder
-  fullbore get --discard --json https://example.org/x  measure, keep nothing
-  fullbore get --retry 10 -O https://example.org/x     go on where a broken connection left off
+  fullbore get https://example.org/a.json              print the body
+  fullbore get -o big.iso https://example.org/big.iso  save to a file
+  fullbore get -i urls.txt --dir tiles                 save the files of a list in a folder
+  fullbore get --discard --json https://example.org/x  measure without saving
+  fullbore get --retry 10 -O https://example.org/x     resume after temporary failures
   fullbore get --insecure -O https://127.0.0.1:8080/x  accept a self-signed certificate";
 
 const PUT_EXAMPLES: &str = "\
@@ -70,18 +68,18 @@ Examples:
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
-  fullbore serve . --plaintext                         http://127.0.0.1:8080, no TLS
+  fullbore serve . --plaintext                         http://127.0.0.1:8080, without TLS
   fullbore serve /srv/www --listen 0.0.0.0:443 --cert cert.pem --key key.pem
   fullbore serve . --self-signed --uploads incoming    https with a new certificate; PUT stores files";
 
 const LINK_EXAMPLES: &str = "\
 Examples:
-  fullbore link --to 127.0.0.1:8080 --rtt 100ms        100 ms away, on any free port
+  fullbore link --to 127.0.0.1:8080 --rtt 100ms        a server 100 ms away
   fullbore link --listen 127.0.0.1:9000 --to localhost:8080 --rtt 100ms --rate 1Gbit
   fullbore link --to 127.0.0.1:8080 --count-frames --json
 
 Units: ns us ms s; bit kbit Mbit Gbit (a second); B kB MB GB (powers of ten), KiB MiB GiB (powers of two).
-All connections share the link. It runs until Ctrl-C or SIGTERM.";
+All connections share the emulated link. It runs until Ctrl-C or SIGTERM.";
 
 const DEMO_EXAMPLES: &str = "\
 Example:
@@ -91,129 +89,139 @@ fn after_help(examples: &str) -> String {
     format!("{examples}\n\n{}", exit::table())
 }
 
-/// What `get` and `put` both let the user say about a connection and its requests.
+/// The options of `get` and `put` for connections and requests.
 #[derive(Options, Clone, Debug)]
 pub(crate) struct ConnectionArgs {
-    /// Trust the authorities in this PEM file instead of the system's
+    /// Trust the certificate authorities in this PEM file instead of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) cacert: Option<PathBuf>,
 
-    /// Accept any certificate: anybody on the path may read and change what is sent
+    /// Accept any certificate. Anybody on the path can then read and change the data
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Send this header field with each request; may be given many times
+    /// Add a header field to each request; can be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<HeaderLine>,
 
-    /// How many bytes the peer may send ahead on one stream, such as 16MiB
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::stream_window)]
-    pub(crate) stream_window: Option<u32>,
+    #[command(flatten)]
+    pub(crate) path: PathArgs,
 
-    /// How many bytes the peer may send ahead on the whole connection
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::connection_window)]
-    pub(crate) connection_window: Option<u32>,
-
-    /// Refill both windows when no more than this remains of them [default: once a quarter is used up, or a thirty-second of a fixed window that the path waits for]
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::refill_at)]
-    pub(crate) refill_at: Option<u32>,
-
-    /// How many bytes of memory all windows together may promise to peers, such as 64MiB [default: 512MiB]
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::budget)]
-    pub(crate) budget: Option<u64>,
-
-    /// The size of the kernel's TCP receive buffer [default: the kernel tunes it]
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
-    pub(crate) tcp_receive_buffer: Option<u32>,
-
-    /// The size of the kernel's TCP send buffer [default: the kernel tunes it]
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
-    pub(crate) tcp_send_buffer: Option<u32>,
-
-    /// How many bytes may wait unsent in the kernel, ahead of whatever is more urgent (Linux) [default: as many as its buffer holds]
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
-    pub(crate) tcp_unsent: Option<u32>,
-
-    /// Give up on connecting after this many seconds [default: 30]
+    /// Limit for name resolution, TCP and TLS, in seconds [default: 30]
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) connect_timeout: Option<u64>,
 
-    /// Give up when for this many seconds the server sends no response, nothing of a body, takes nothing of one, or allows
-    /// no stream; 0 never
+    /// Fail when the server sends no response or body data, reads nothing, or allows no new stream for this many seconds; 0
+    /// for no limit
     #[arg(long, value_name = "SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub(crate) speed_time: u64,
 
-    /// Give up on a response's body that brings fewer bytes a second than this over --speed-time; 0: any byte counts
+    /// Fail when a response body arrives slower than this many bytes a second, measured over --speed-time; with 0, one byte
+    /// is enough
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub(crate) speed_limit: u32,
 
-    /// Give up on a try that takes longer than this many seconds in all [default: no limit]
+    /// Limit for each attempt as a whole, in seconds [default: no limit]
     #[arg(short = 'm', long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) max_time: Option<u64>,
+}
+
+/// What `get`, `put` and `serve` let the user set about windows and TCP.
+#[derive(Options, Clone, Debug)]
+pub(crate) struct PathArgs {
+    /// Receive window of each stream, such as 16MiB: how much the peer may send ahead [default: adapts to the path]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::stream_window)]
+    pub(crate) stream_window: Option<u32>,
+
+    /// Receive window of each connection [default: adapts to the path]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::connection_window)]
+    pub(crate) connection_window: Option<u32>,
+
+    /// Send WINDOW_UPDATE when no more than this remains of a receive window [default: when a quarter is used, or a
+    /// thirty-second of a fixed window that limits the transfer]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::refill_at)]
+    pub(crate) refill_at: Option<u32>,
+
+    /// Memory for all receive windows together, such as 64MiB [default: 512MiB]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::budget)]
+    pub(crate) budget: Option<u64>,
+
+    /// Size of the kernel's TCP receive buffer (SO_RCVBUF) [default: the kernel tunes it]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::tcp_buffer)]
+    pub(crate) tcp_receive_buffer: Option<u32>,
+
+    /// Size of the kernel's TCP send buffer (SO_SNDBUF) [default: the kernel tunes it]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::tcp_buffer)]
+    pub(crate) tcp_send_buffer: Option<u32>,
+
+    /// Limit of unsent data in the kernel (TCP_NOTSENT_LOWAT, Linux); a low limit speeds up urgent responses beside large
+    /// ones [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::tcp_buffer)]
+    pub(crate) tcp_unsent: Option<u32>,
 }
 
 /// `fullbore get`.
 #[derive(Options, Debug)]
 pub(crate) struct GetArgs {
-    /// What to download
+    /// The URLs to download
     #[arg(value_name = "URL", required_unless_present = "list")]
     pub(crate) urls: Vec<String>,
 
-    /// Write the body to this file; `-` is standard output
+    /// Save the body to this file; `-` is standard output
     #[arg(short, long, value_name = "FILE", group = "place")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Write each body to a file in this folder, named after the last part of its URL
+    /// Save each body in the current folder, named after the last segment of its URL
     #[arg(short = 'O', long, group = "place")]
     pub(crate) remote_name: bool,
 
-    /// Like -O, into another folder, which is made if need be
+    /// Like -O, in this folder, which is created if it does not exist
     #[arg(long, value_name = "DIR", group = "place")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Receive each body and throw it away
+    /// Receive each body and discard it
     #[arg(long, group = "place")]
     pub(crate) discard: bool,
 
-    /// Read more URLs from this file, one a line; `-` is standard input, `#` starts a comment
+    /// Read more URLs from this file, one on each line; `-` is standard input, `#` begins a comment line
     #[arg(short = 'i', long = "input", value_name = "FILE")]
     pub(crate) list: Option<PathBuf>,
 
-    /// How many requests are under way at once; the server may allow fewer
+    /// Maximum number of requests at once; the server may allow fewer
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) parallel: u32,
 
-    /// How many connections to one origin at most; more than one only over a long path whose server allows few streams
+    /// Maximum number of connections to one origin. More than one is opened only when a long round trip and the server's
+    /// limit on streams slow a run down
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) connections: u32,
 
-    /// Try again this many times what failed in passing, after about 1, 2, 4 seconds and so on, or when the server says so;
-    /// all URLs of an origin wait together
+    /// Repeat temporary failures up to this many times, after about 1, 2, 4 seconds and so on, or when Retry-After says so.
+    /// All URLs of an origin wait together
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub(crate) retry: u32,
 
-    /// Follow redirects, at most 10; the fields of -H are not sent to another origin, and no redirect leads from https to
-    /// http
+    /// Follow up to 10 redirects, but none from https to http. Fields of -H are not sent to another origin
     #[arg(short = 'L', long)]
     pub(crate) location: bool,
 
-    /// Like -L, and send the fields of -H to every origin, also to all of a list
+    /// Like -L, and send the fields of -H to every origin, including all origins of a list
     #[arg(long)]
     pub(crate) location_trusted: bool,
 
-    /// Like -L, and follow redirects from https to http, where anybody on the path may read and change what is sent
+    /// Like -L, and follow redirects from https to http, where anybody on the path can read and change the data
     #[arg(long)]
     pub(crate) location_insecure: bool,
 
-    /// Replace files that exist
+    /// Replace existing files
     #[arg(short, long)]
     pub(crate) force: bool,
 
-    /// Leave files that exist as they are and download the others: a run that was stopped goes on
+    /// Skip existing files. This continues a run that was stopped
     #[arg(long, conflicts_with = "force")]
     pub(crate) skip_existing: bool,
 
-    /// Print one JSON document on standard output (on standard error if a body goes to standard output)
+    /// Print one JSON document on standard output, or on standard error if a body goes to standard output
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -228,20 +236,21 @@ pub(crate) struct PutArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// Where to
+    /// The URL to upload to
     #[arg(value_name = "URL")]
     pub(crate) url: String,
 
-    /// The request's method
+    /// The method of the request
     #[arg(short = 'X', long = "request", value_name = "METHOD", default_value = "PUT")]
     pub(crate) method: http::Method,
 
-    /// Write the answer's body to this file instead of standard output
+    /// Save the response body to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Try again this many times what failed in passing, after about 1, 2, 4 seconds and so on, or when the server says so:
-    /// a PUT of a regular file, and of other methods only what the server did nothing about
+    /// Repeat temporary failures up to this many times, after about 1, 2, 4 seconds and so on, or when Retry-After says so.
+    /// Needs a regular file. A method that is not idempotent, such as POST, is repeated only if the server did not process
+    /// the request
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub(crate) retry: u32,
 
@@ -249,7 +258,7 @@ pub(crate) struct PutArgs {
     #[arg(short, long, requires = "output")]
     pub(crate) force: bool,
 
-    /// Print one JSON document on standard error, or on standard output if -o takes the answer's body
+    /// Print one JSON document on standard error, or on standard output with -o
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -265,137 +274,111 @@ pub(crate) struct ServeArgs {
     #[arg(value_name = "ROOT", default_value = ".")]
     pub(crate) root: PathBuf,
 
-    /// Where to listen; port 0 takes any free port
+    /// The address to listen on; port 0 is any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) listen: String,
 
-    /// The certificate chain, PEM
+    /// The certificate chain (PEM)
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
 
-    /// The certificate's private key, PEM
+    /// The private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
 
-    /// Make a certificate for localhost at each start; clients need --insecure
+    /// Create a new self-signed certificate at each start; clients need --insecure
     #[arg(long)]
     pub(crate) self_signed: bool,
 
-    /// No TLS: HTTP/2 by prior knowledge
+    /// Serve without TLS: HTTP/2 with prior knowledge
     #[arg(long)]
     pub(crate) plaintext: bool,
 
-    /// Threads that have nothing in common, each with a share of the connections [default: one for each core, and
-    /// every connection is served by the one that is free]
+    /// Run N independent single-threaded workers that share the port (SO_REUSEPORT, Linux) [default: one work-stealing
+    /// thread for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub(crate) threads: Option<u16>,
 
-    /// Take uploads: store them in this folder, or `discard` them [default: refuse them]
+    /// Accept uploads: store them in this folder, or `discard` them [default: refuse them]
     #[arg(long, value_name = "DIR|discard")]
     pub(crate) uploads: Option<PathBuf>,
 
-    /// The largest upload that is taken; a larger one is answered with 413
-    #[arg(long, value_name = "BYTES", default_value = "16GiB")]
-    pub(crate) max_upload: Bytes,
+    /// Maximum size of an upload; a larger one is answered with 413
+    #[arg(long, value_name = "BYTES", default_value = "16GiB", value_parser = units::bytes)]
+    pub(crate) max_upload: u64,
 
-    /// How many uploads may be stored at once; one more is answered with 503 and Retry-After,
-    /// and so is an address that has half of them [default: a quarter of the
-    /// descriptors that the process may have, 4096 at most]
+    /// Maximum number of uploads stored at once; more are answered with 503 and Retry-After. One address can have half of
+    /// them [default: a quarter of the process's file descriptors, at most 4096]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) parallel_uploads: Option<u32>,
 
-    /// How much of the disk uploads leave free; one that would take more is answered with 507 [default: 1GiB, or a
-    /// twentieth of a disk smaller than 20 GiB]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) min_free: Option<Bytes>,
+    /// Disk space that uploads leave free; an upload that needs it is answered with 507 [default: 1GiB, or a twentieth of
+    /// a disk smaller than 20 GiB]
+    #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
+    pub(crate) min_free: Option<u64>,
 
-    /// Print a line for each request on standard output
+    /// Print an access log on standard output, one line for each request
     #[arg(long)]
     pub(crate) log: bool,
 
-    /// How many bytes of such lines may wait to be written; further ones are dropped, and counted in the log [default: 4MiB]
-    #[arg(long, value_name = "BYTES", requires = "log")]
-    pub(crate) log_buffer: Option<Bytes>,
+    /// Maximum size of log lines that wait to be written; further lines are dropped and counted in the log [default: 4MiB]
+    #[arg(long, value_name = "BYTES", requires = "log", value_parser = units::bytes)]
+    pub(crate) log_buffer: Option<u64>,
 
-    /// How many bytes a client may send ahead on one stream, such as 16MiB
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::stream_window)]
-    pub(crate) stream_window: Option<u32>,
+    #[command(flatten)]
+    pub(crate) path: PathArgs,
 
-    /// How many bytes a client may send ahead on a whole connection
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::connection_window)]
-    pub(crate) connection_window: Option<u32>,
-
-    /// Refill both windows when no more than this remains of them [default: once a quarter is used up, or a thirty-second of a fixed window that the path waits for]
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::refill_at)]
-    pub(crate) refill_at: Option<u32>,
-
-    /// How many bytes of memory all windows together may promise to clients, such as 64MiB [default: 512MiB]
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::budget)]
-    pub(crate) budget: Option<u64>,
-
-    /// The size of the kernel's TCP receive buffer [default: the kernel tunes it]
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
-    pub(crate) tcp_receive_buffer: Option<u32>,
-
-    /// The size of the kernel's TCP send buffer [default: the kernel tunes it]
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
-    pub(crate) tcp_send_buffer: Option<u32>,
-
-    /// How many bytes may wait unsent in the kernel, ahead of whatever is more urgent (Linux) [default: as many as its buffer holds]
-    #[arg(long, value_name = "BYTES", value_parser = bytes_arg::tcp_buffer)]
-    pub(crate) tcp_unsent: Option<u32>,
-
-    /// Close a connection without a request after this many seconds; 0 never
+    /// Close a connection that has had no request for this many seconds; 0 for no limit
     #[arg(long, value_name = "SECS", default_value_t = 180)]
     pub(crate) keepalive_timeout: u64,
 
-    /// Give up on a request's header block that takes longer than this many seconds
+    /// Close a connection when a header block takes longer than this many seconds
     #[arg(long, value_name = "SECS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) client_header_timeout: u64,
 
-    /// Give up on an upload of which nothing comes for this many seconds; 0 never
+    /// Reset an upload when no data arrives for this many seconds; 0 for no limit
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub(crate) client_body_timeout: u64,
 
-    /// Give up on an upload of which fewer bytes a second arrive, as the mean over each --client-body-timeout; 0 never.
-    /// Time in which the server itself reads too slowly does not count
+    /// Reset an upload that is slower than this many bytes a second, measured over each --client-body-timeout; 0 for no
+    /// limit. Time in which the server does not read does not count
     #[arg(long, value_name = "BYTES", default_value_t = 50)]
     pub(crate) client_body_rate: u32,
 
-    /// Give up on a client that takes longer than this many seconds for each KiB of a response; 0 never
+    /// Reset a response when the client takes longer than this many seconds to receive a KiB of it; 0 for no limit
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub(crate) send_timeout: u64,
 
-    /// How long requests under way may take to end after SIGTERM or Ctrl-C, such as 30s or 500ms; 0 as long as they like
+    /// Time for requests in progress to end after SIGTERM or Ctrl-C, such as 30s or 500ms; 0 for no limit
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds_or_time)]
     pub(crate) drain_timeout: Duration,
 
-    /// Serve paths with names that begin with a dot too, such as /.git/config [default: 404, except below /.well-known]
+    /// Also serve paths with names that begin with a dot, such as /.git/config [default: 404, except below /.well-known]
     #[arg(long)]
     pub(crate) hidden: bool,
 
-    /// Without TLS, have the system send the pages of files without a copy, as sendfile does (Linux) [default: read files as
-    /// they leave]. Only for files that nothing changes while they are served: of a file that is cut short or written in
-    /// place a client may receive zeros, or a mixture of the old and the new content. The server closes the connection when
-    /// it notices a change, but it cannot notice one of what waits in the socket already
+    /// Send files without copying them, as sendfile does (Linux, without TLS). Use it only for files that do not change while
+    /// they are served: if a file is truncated or overwritten, a client may receive zeros or a mixture of old and new
+    /// content. The server closes the connection when it detects a change, but it cannot detect a change of data that is
+    /// already in the socket
     #[arg(long)]
     pub(crate) sendfile: bool,
 
-    /// How many streams a client may have open at once on a connection
+    /// Maximum number of streams on a connection (SETTINGS_MAX_CONCURRENT_STREAMS)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_streams: Option<u32>,
 
-    /// How many streams all clients together may have open at once; one address has half of them at most
+    /// Maximum number of streams of all clients together; one address can have half of them
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_TOTAL_STREAMS, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_total_streams: u64,
 
-    /// How many connections there may be at once; then one that is idle, or makes the least progress, ends for a newcomer
-    /// [default: 4096, or as many as the limit of descriptors leaves beside those for files]
+    /// Maximum number of connections. A new connection beyond it replaces one that is idle or makes the least progress
+    /// [default: 4096, or fewer if the process has too few file descriptors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: Option<u32>,
 }
 
-/// A time with its unit, or a number of seconds, as the other limits of `serve` are.
+/// A time with a unit, or a number of seconds like the other limits of `serve`.
 fn seconds_or_time(text: &str) -> Result<Duration, Failure> {
     match text.parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
@@ -406,39 +389,39 @@ fn seconds_or_time(text: &str) -> Result<Duration, Failure> {
 /// `fullbore link`.
 #[derive(Options, Debug)]
 pub(crate) struct LinkArgs {
-    /// Where to listen; port 0 takes any free port
+    /// The address to listen on; port 0 is any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub(crate) listen: String,
 
-    /// The server to connect to for each client
+    /// The server to connect to
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) to: String,
 
-    /// The round-trip time to add, half of it each way, such as 100ms
+    /// Round-trip time to add, half of it each way, such as 100ms
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::time)]
     pub(crate) rtt: Duration,
 
-    /// The rate in each direction, such as 1Gbit [default: no limit]
+    /// Rate in each direction, such as 1Gbit [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     pub(crate) rate: Option<u64>,
 
-    /// How many bytes may wait for the link in each direction before it stops reading
+    /// Size of the buffer in each direction; the link stops reading when it is full
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = units::bytes)]
     pub(crate) buffer: u64,
 
-    /// How far each packet's delay may be off, either way; packets never overtake each other
+    /// Random variation of each packet's delay, up or down; packets keep their order
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::time)]
     pub(crate) jitter: Duration,
 
-    /// Which sequence of delays --jitter draws
+    /// Seed of the random delays of --jitter
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
 
-    /// Let the TCP handshake take its round trip as well
+    /// Delay the TCP handshake by a round trip too
     #[arg(long)]
     pub(crate) handshake: bool,
 
-    /// Print how many HTTP/2 frames of each type a cleartext connection carried, when it ends
+    /// Count HTTP/2 frames by type on cleartext connections, and print the counts when a connection ends
     #[arg(long)]
     pub(crate) count_frames: bool,
 
@@ -447,20 +430,20 @@ pub(crate) struct LinkArgs {
     pub(crate) json: bool,
 }
 
-/// One `-H` option: a header field that HTTP/2 can carry and that the user may choose.
+/// One `-H` option: a header field that HTTP/2 allows and that this program does not derive.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderLine {
     pub(crate) name: HeaderName,
     pub(crate) value: HeaderValue,
 }
 
-/// Fields that belong to the connection (RFC 9113 section 8.2.2), or that this program derives itself.
+/// Connection-specific fields (RFC 9113 section 8.2.2), and fields that this program derives.
 const REFUSED_HEADERS: [(&str, &str); 7] = [
-    ("connection", "HTTP/2 has no connection header fields"),
-    ("keep-alive", "HTTP/2 has no connection header fields"),
-    ("proxy-connection", "HTTP/2 has no connection header fields"),
-    ("transfer-encoding", "HTTP/2 has no connection header fields"),
-    ("upgrade", "HTTP/2 has no connection header fields"),
+    ("connection", "HTTP/2 has no connection-specific fields"),
+    ("keep-alive", "HTTP/2 has no connection-specific fields"),
+    ("proxy-connection", "HTTP/2 has no connection-specific fields"),
+    ("transfer-encoding", "HTTP/2 has no connection-specific fields"),
+    ("upgrade", "HTTP/2 has no connection-specific fields"),
     ("host", "the host is taken from the URL"),
     ("content-length", "the length is taken from the file"),
 ];
@@ -471,17 +454,16 @@ impl FromStr for HeaderLine {
     fn from_str(line: &str) -> Result<Self, Failure> {
         let (name, value) = line
             .split_once(':')
-            .ok_or_else(|| Failure::usage("expected `name: value`"))?;
-        let name = HeaderName::from_str(name.trim())
-            .map_err(|_| Failure::usage("that is no header field's name"))?;
+            .ok_or_else(|| Failure::usage("expected `NAME: VALUE`"))?;
+        let name = HeaderName::from_str(name.trim()).map_err(|_| Failure::usage("invalid field name"))?;
         if let Some((_, reason)) = REFUSED_HEADERS.iter().find(|row| row.0 == name.as_str()) {
             return Err(Failure::usage(*reason));
         }
         let value = HeaderValue::from_str(value.trim())
-            .map_err(|_| Failure::usage("a header field's value holds no control characters"))?;
+            .map_err(|_| Failure::usage("a field value must not contain control characters"))?;
         if name == http::header::TE && value != "trailers" {
             // RFC 9113 section 8.2.2: TE, if present, is "trailers" and nothing else.
-            return Err(Failure::usage("in HTTP/2, te can only be `trailers`"));
+            return Err(Failure::usage("HTTP/2 allows only `te: trailers`"));
         }
         Ok(Self { name, value })
     }
@@ -542,9 +524,9 @@ mod tests {
     #[test]
     fn what_may_wait_unsent_is_a_size_that_the_kernel_takes() {
         let of = |args: &[&str]| match Args::try_parse_from([&["fullbore"], args].concat()).ok()?.command {
-            Command::Serve(serve) => serve.tcp_unsent,
-            Command::Get(get) => get.connection.tcp_unsent,
-            Command::Put(put) => put.connection.tcp_unsent,
+            Command::Serve(serve) => serve.path.tcp_unsent,
+            Command::Get(get) => get.connection.path.tcp_unsent,
+            Command::Put(put) => put.connection.path.tcp_unsent,
             _ => None,
         };
         let serve = ["serve", "--plaintext"];

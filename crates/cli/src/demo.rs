@@ -20,9 +20,9 @@ use http_body_util::{BodyExt, Empty};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::figures::{grouped, rate};
+use crate::transfer::client;
 
 use pattern::{Check, PatternBody};
 use service::{DemoService, SMALL_BYTES};
@@ -131,7 +131,7 @@ impl Pair {
     /// Ends both sides in order; a server that ended early has a reason that counts.
     async fn stop(self) -> Result<(), Failure> {
         let _ = self.stop.send(());
-        connect::farewell(&self.client).await;
+        client::farewell(&self.client).await;
         match self.server.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(Failure::from_library(&self.origin, &error)),

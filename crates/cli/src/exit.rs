@@ -137,6 +137,14 @@ impl Failure {
         Self::new(exit, format!("{place}: {sentence}{advice}"))
     }
 
+    /// The file to be written exists.
+    pub(crate) fn exists(path: &Path) -> Self {
+        Self::new(
+            Exit::Exists,
+            format!("{} exists; --force replaces it", path.display()),
+        )
+    }
+
     /// A local file that could not be opened, read or written; `doing` completes "cannot …".
     pub(crate) fn from_io(doing: &str, path: &Path, error: &io::Error) -> Self {
         let path = path.display();

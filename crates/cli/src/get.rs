@@ -4,18 +4,12 @@
 //! result to the report. One request's way is in `fetch`; `retry` says whether and when it is tried again, and `resume` with
 //! what; where its bytes go is in `target` and `sink`.
 
-mod draft;
-pub(crate) mod fetch;
-pub(crate) mod fields;
+mod fetch;
 mod list;
-mod part_names;
-mod private;
-pub(crate) mod progress;
-pub(crate) mod report;
+mod outputs;
+mod report;
+mod request_fields;
 mod resume;
-pub(crate) mod retry;
-pub(crate) mod sink;
-pub(crate) mod target;
 mod version;
 
 use std::process::ExitCode;
@@ -26,18 +20,19 @@ use http::header::{IF_RANGE, RANGE};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::args::{GetArgs, HeaderLine};
-use crate::cause::{Direction, Waited};
-use crate::connect;
 use crate::exit::{Exit, Failure};
+use crate::transfer::client;
+use crate::transfer::output::Format;
+use crate::transfer::progress::Progress;
+use crate::transfer::receive::Disk;
+use crate::transfer::retry::Pauses;
+use crate::transfer::waits::{Direction, Waits};
 
 use fetch::{Fetcher, Redirects};
-use fields::Fields;
 use list::UrlList;
-use progress::Progress;
-use report::{Format, Outcome, Report};
-use retry::Pauses;
-use sink::Disk;
-use target::Places;
+use outputs::Outputs;
+use report::{Outcome, Report};
+use request_fields::RequestFields;
 
 /// Downloads everything that the arguments name. A URL that fails does not stop the others.
 ///
@@ -45,17 +40,17 @@ use target::Places;
 /// What stops the whole run before the first request: a wrong combination of options, or a folder that cannot be made.
 pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     refuse_ranges(&args.connection.headers)?;
-    let places = Places::from_args(&args)?;
-    places.prepare().await?;
+    let outputs = Outputs::from_args(&args)?;
+    outputs.prepare().await?;
     let progress = Progress::start();
     let mut report = Report::new(
-        Format::choose(args.json, places.uses_stdout()),
+        Format::choose(args.json, outputs.uses_stdout()),
         Arc::clone(&progress),
     );
-    let client = connect::client(&args.connection, args.connections).await?;
+    let client = client::client(&args.connection, args.connections).await?;
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),
-        fields: Fields::new(&args.connection.headers, args.location_trusted, &args.urls),
+        fields: RequestFields::new(&args.connection.headers, args.location_trusted, &args.urls),
         redirects: Redirects {
             follow: args.location || args.location_trusted || args.location_insecure,
             insecure: args.location_insecure,
@@ -63,7 +58,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         retries: args.retry,
         pauses: Pauses::default(),
         max_time: args.connection.max_time.map(Duration::from_secs),
-        places,
+        outputs,
         disk: Disk::new(),
         progress: Arc::clone(&progress),
         tells_streams: args.json,
@@ -71,23 +66,23 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let mut list = UrlList::new(args.urls, args.list)?;
     let parallel = usize::try_from(args.parallel).unwrap_or(usize::MAX);
 
-    let mut under_way = JoinSet::new();
+    let mut in_progress = JoinSet::new();
     let mut more = true;
     loop {
         // What has ended is counted before more is begun, so the results that wait stay few; those that ended together
         // are printed together.
-        while let Some(ended) = under_way.try_join_next() {
+        while let Some(ended) = in_progress.try_join_next() {
             report.add(outcome(ended));
         }
         report.flush();
         tokio::select! {
             biased;
-            Some(ended) = under_way.join_next() => report.add(outcome(ended)),
-            next = list.next(), if more && under_way.len() < parallel => match next {
+            Some(ended) = in_progress.join_next() => report.add(outcome(ended)),
+            next = list.next(), if more && in_progress.len() < parallel => match next {
                 Some(Ok(url)) => {
                     fetcher.fields.next(&url);
                     let fetcher = Arc::clone(&fetcher);
-                    under_way.spawn(async move { fetcher.fetch(url).await });
+                    in_progress.spawn(async move { fetcher.fetch(url).await });
                 }
                 Some(Err(failure)) => report.add(Outcome::failed(String::new(), failure)),
                 None => more = false,
@@ -95,9 +90,9 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
             else => break,
         }
     }
-    let waited = Waited::of(Direction::Receiving, &client.reports().await);
+    let waited = Waits::of(Direction::Receiving, &client.reports().await);
     let exit = report.finish(waited);
-    connect::farewell(&client).await;
+    client::farewell(&client).await;
     Ok(exit)
 }
 

@@ -7,9 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod bytes_arg;
-mod cause;
-mod connect;
 mod demo;
 mod exit;
 mod figures;
@@ -18,6 +15,8 @@ mod link_command;
 mod put;
 mod run;
 mod serve_command;
+mod sizes;
+mod transfer;
 
 use std::process::ExitCode;
 

@@ -17,17 +17,16 @@ use serde::Serialize;
 use url::Url;
 
 use crate::args::PutArgs;
-use crate::cause::{Direction, Waited};
-use crate::connect::{self, shown_url};
 use crate::exit::{Exit, Failure};
 use crate::figures::rate;
-use crate::get::fetch::check_status;
-use crate::get::progress::Progress;
-use crate::get::report::{Format, moved};
-use crate::get::retry::{Failed, Retries};
-use crate::get::sink::{self, Disk};
-use crate::get::target::Target;
 use crate::run;
+use crate::transfer::client::{self, check_status, shown_url};
+use crate::transfer::output::{ErrorEntry, Format, json, moved};
+use crate::transfer::progress::Progress;
+use crate::transfer::receive::{self, Disk};
+use crate::transfer::retry::{Failed, Retries};
+use crate::transfer::target::Target;
+use crate::transfer::waits::{Direction, Waits};
 
 use upload_body::{Sent, UploadSource};
 
@@ -39,7 +38,7 @@ const MOST_SILENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// Anything that kept the file from being sent whole, or its answer from being received whole.
 pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
-    let url = connect::parse_url(&args.url)?;
+    let url = client::parse_url(&args.url)?;
     let target = match &args.output {
         None => Target::Stdout { asked: false },
         Some(path) => Target::named(path, args.force).await?,
@@ -74,7 +73,7 @@ struct Upload {
     progress: Arc<Progress>,
     status: Option<u16>,
     received: u64,
-    waited: Option<Waited>,
+    waited: Option<Waits>,
 }
 
 impl Upload {
@@ -83,11 +82,11 @@ impl Upload {
         if let Some(length) = sent.length() {
             self.progress.expect(length);
         }
-        let client = connect::client(&args.connection, 1).await?;
+        let client = client::client(&args.connection, 1).await?;
         let response = self.send(&client, &args, body, &sent).await?;
         // What is received is counted apart: the line on the terminal tells how far the upload is.
         let unseen = Progress::hidden();
-        sink::receive(
+        receive::receive(
             self.url.as_str(),
             &mut response.into_body(),
             target,
@@ -98,8 +97,8 @@ impl Upload {
         .await
         .map_err(|failure| sent.fault().unwrap_or(failure))?;
         self.sent_whole(&args.file, sent).await?;
-        self.waited = Waited::of(Direction::Sending, &client.reports().await);
-        connect::farewell(&client).await;
+        self.waited = Waits::of(Direction::Sending, &client.reports().await);
+        client::farewell(&client).await;
         Ok(())
     }
 
@@ -152,7 +151,7 @@ impl Upload {
             .body(())
             .map_err(|error| Failure::new(Exit::BadUrl, format!("{}: {error}", self.url)))?;
         let fields = request.headers_mut();
-        *fields = connect::request_headers(&args.connection.headers);
+        *fields = client::request_headers(&args.connection.headers);
         if let Some(length) = sent.length() {
             fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
@@ -234,8 +233,7 @@ impl Upload {
             waited: self.waited.as_ref(),
             error: failure.map(Into::into),
         };
-        // A struct of plain fields always serializes.
-        let text = serde_json::to_string(&document).unwrap_or_default();
+        let text = json(&document);
         let _ = match format {
             Format::JsonOut => writeln!(io::stdout(), "{text}"),
             Format::JsonErr | Format::Text => writeln!(io::stderr(), "{text}"),
@@ -277,7 +275,7 @@ struct Document<'a> {
     seconds: f64,
     megabytes_per_second: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    waited: Option<&'a Waited>,
+    waited: Option<&'a Waits>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<crate::get::report::Wrong<'a>>,
+    error: Option<ErrorEntry<'a>>,
 }

@@ -184,7 +184,7 @@ struct Options {
 impl Options {
     fn new(args: ServeArgs, address: SocketAddr) -> Result<Self, Failure> {
         Ok(Self {
-            budget: MemoryBudget::new(args.budget.unwrap_or(DEFAULT_MEMORY_BUDGET)),
+            budget: MemoryBudget::new(args.path.budget.unwrap_or(DEFAULT_MEMORY_BUDGET)),
             limits: ConnectionLimits::new(max_connections(&args), args.max_total_streams),
             tls: match args.plaintext {
                 true => None,
@@ -205,9 +205,9 @@ impl Options {
             .sending_files(args.sendfile)
             .upload_addresses(args.uploads.is_some())
             .tcp_buffers(TcpBuffers {
-                send: args.tcp_send_buffer,
-                receive: args.tcp_receive_buffer,
-                unsent: args.tcp_unsent,
+                send: args.path.tcp_send_buffer,
+                receive: args.path.tcp_receive_buffer,
+                unsent: args.path.tcp_unsent,
             })
             .idle_timeout(limit(args.keepalive_timeout))
             .header_timeout(Duration::from_secs(args.client_header_timeout))
@@ -218,13 +218,13 @@ impl Options {
                 Duration::ZERO => Duration::MAX,
                 some => some,
             });
-        if let Some(bytes) = args.stream_window {
+        if let Some(bytes) = args.path.stream_window {
             server = server.stream_window(bytes);
         }
-        if let Some(bytes) = args.connection_window {
+        if let Some(bytes) = args.path.connection_window {
             server = server.connection_window(bytes);
         }
-        if let Some(bytes) = args.refill_at {
+        if let Some(bytes) = args.path.refill_at {
             server = server.refill(Refill::Remaining(bytes), Refill::Remaining(bytes));
         }
         if let Some(streams) = args.max_streams {
@@ -278,8 +278,8 @@ fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
     };
     let mut settings = Settings {
         uploads,
-        max_upload_bytes: args.max_upload.0,
-        min_free_bytes: args.min_free.map(|bytes| bytes.0),
+        max_upload_bytes: args.max_upload,
+        min_free_bytes: args.min_free,
         hidden: args.hidden,
         ..Settings::default()
     };
@@ -303,7 +303,7 @@ fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
     let writer = if args.log {
         let mut limits = LogLimits::default();
         if let Some(bytes) = args.log_buffer {
-            limits.waiting_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
+            limits.waiting_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         }
         let writer = LogWriter::stdout(limits)
             .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;

@@ -1,7 +1,7 @@
-//! Times, rates and sizes as people write them: `100ms`, `1Gbit`, `64KiB`.
+//! Parsers of times, rates and sizes: `100ms`, `1Gbit`, `64KiB`.
 //!
-//! A number, which may have decimals, then a unit; a space may stand between them, and the unit's case does not
-//! matter. Called by the program's command line; touches nothing.
+//! A number, with or without decimals, is followed by a unit. A space may separate them. The case of the unit does not
+//! matter.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Nanoseconds.
 const TIMES: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-/// Bits a second: powers of ten, as links are sold.
+/// Bits a second, in powers of ten.
 const RATES: &[(&str, u64)] = &[
     ("bit", 1),
     ("kbit", 1_000),
@@ -17,16 +17,18 @@ const RATES: &[(&str, u64)] = &[
     ("gbit", 1_000_000_000),
 ];
 
-/// Bytes: powers of ten or of two, as they say.
+/// Bytes, in powers of ten or two.
 const SIZES: &[(&str, u64)] = &[
     ("", 1),
     ("b", 1),
     ("kb", 1_000),
     ("mb", 1_000_000),
     ("gb", 1_000_000_000),
+    ("tb", 1_000_000_000_000),
     ("kib", 1 << 10),
     ("mib", 1 << 20),
     ("gib", 1 << 30),
+    ("tib", 1 << 40),
 ];
 
 /// A time in `ns`, `us`, `ms` or `s`: `100ms`, `0.3ms`. `0` needs no unit.
@@ -65,11 +67,10 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
     }
 }
 
-/// A number of bytes, `B` or without a unit, in `kB`, `MB`, `GB` (powers of ten) or `KiB`, `MiB`, `GiB` (powers of
-/// two).
+/// A number of bytes: `B` or no unit, `kB`, `MB`, `GB`, `TB` (powers of ten), `KiB`, `MiB`, `GiB`, `TiB` (powers of two).
 ///
 /// # Errors
-/// Anything else, and parts of a byte.
+/// Anything else, and fractions of a byte.
 ///
 /// ```
 /// assert_eq!(fullbore_link::units::bytes("64KiB"), Ok(65_536));
@@ -78,7 +79,7 @@ pub fn bytes(text: &str) -> Result<u64, UnitError> {
     parse(text, SIZES).ok_or(UnitError("whole bytes, such as 65535, 64KiB, 16MiB or 1GB"))
 }
 
-/// What was expected instead of what was written.
+/// A text that is not in the expected form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnitError(&'static str);
 
@@ -90,7 +91,7 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-/// Exact: decimals that do not come out as a whole number of the smallest unit are refused, not rounded.
+/// Exact: decimals that are not a whole number of the smallest unit are refused, not rounded.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
     let end = text
@@ -104,7 +105,6 @@ fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
         .map(|row| row.1)?;
     let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
     let whole = whole.parse::<u64>().ok()?.checked_mul(factor)?;
-    // Ten digits hold the nanoseconds of a second; more could only be noise.
     let scale = 10_u64.checked_pow(u32::try_from(decimals.len()).ok()?)?;
     let part = decimals.parse::<u64>().ok()?.checked_mul(factor)?;
     if part % scale != 0 {
@@ -171,6 +171,8 @@ mod tests {
             ("1GB", 1_000_000_000),
             ("1.5 kB", 1_500),
             ("7B", 7),
+            ("3 TiB", 3 << 40),
+            ("2tb", 2_000_000_000_000),
         ] {
             assert_eq!(bytes(text), Ok(size), "{text}");
         }
@@ -179,8 +181,9 @@ mod tests {
             "KiB",
             "-1",
             "12 parsecs",
-            "99999999999GiB",
+            "99999999999TiB",
             "1K",
+            "+1",
             "0.5B",
             "1.KiB",
         ] {

@@ -8,10 +8,10 @@ use fullbore::Client;
 use fullbore_link::Link;
 
 use super::{receive_pattern, say};
-use crate::cause::{Direction, Waited};
-use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::figures::{grouped, rate};
+use crate::transfer::client;
+use crate::transfer::waits::{Direction, Waits};
 
 /// A long way: some 10,000 km of fibre there and back.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
@@ -55,10 +55,10 @@ pub(super) async fn run(server: SocketAddr) -> Result<u64, Failure> {
             grouped(bytes),
             rate(bytes, seconds)
         ))?;
-        if let Some(waited) = Waited::of(Direction::Receiving, &client.reports().await) {
+        if let Some(waited) = Waits::of(Direction::Receiving, &client.reports().await) {
             say(&format!("  {}", waited.clause()))?;
         }
-        connect::farewell(&client).await;
+        client::farewell(&client).await;
     }
     Ok(total)
 }

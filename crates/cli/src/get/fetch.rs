@@ -13,17 +13,17 @@ use http_body_util::Empty;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use crate::cause::OfStream;
-use crate::connect::{parse_url, shown_url, without_credentials};
 use crate::exit::{Exit, Failure};
+use crate::transfer::client::{check_status, parse_url, shown_url, without_credentials};
+use crate::transfer::progress::Progress;
+use crate::transfer::receive::{self, Bounds, Disk, ReceiveError, Received};
+use crate::transfer::retry::{Failed, Pauses, Retries};
+use crate::transfer::waits::StreamWaits;
 
-use super::fields::Fields;
-use super::progress::Progress;
+use super::outputs::Outputs;
 use super::report::Outcome;
-use super::resume::{Found, Part, TakenUp};
-use super::retry::{Failed, Pauses, Retries};
-use super::sink::{self, Bounds, Broken, Disk, Received};
-use super::target::Places;
+use super::request_fields::RequestFields;
+use super::resume::{Continuation, Download, Found};
 
 /// As many redirects as RFC 9110 section 15.4 leaves to the client's judgement; ten is not yet a loop.
 const MOST_REDIRECTS: usize = 10;
@@ -34,7 +34,7 @@ const WORTH_A_REQUEST: u64 = 64 << 10;
 const NOTHING_THERE: u16 = 416;
 
 /// A try that failed, and what came before it did.
-type Tried = (Failed, Option<Part>);
+type Tried = (Failed, Option<Download>);
 
 /// A failure after which nothing is to be kept.
 fn lasting(failure: Failure) -> Tried {
@@ -44,14 +44,14 @@ fn lasting(failure: Failure) -> Tried {
 /// What the requests of a run share.
 pub(crate) struct Fetcher {
     pub(crate) client: Client,
-    pub(crate) fields: Fields,
+    pub(crate) fields: RequestFields,
     pub(crate) redirects: Redirects,
     /// How often what failed in passing is tried again.
     pub(crate) retries: u32,
     pub(crate) pauses: Pauses,
     /// How long a try may take.
     pub(crate) max_time: Option<Duration>,
-    pub(crate) places: Places,
+    pub(crate) outputs: Outputs,
     pub(crate) disk: Disk,
     pub(crate) progress: Arc<Progress>,
     /// Whether each outcome says what its stream waited for.
@@ -85,12 +85,12 @@ impl Fetcher {
     }
 
     async fn try_fetch(&self, url: Url, outcome: &mut Outcome) -> Result<(), Failure> {
-        let Some(target) = self.places.target(&url).await? else {
+        let Some(target) = self.outputs.target(&url).await? else {
             return Ok(());
         };
         let place = target.path().map(ToOwned::to_owned);
         let mut retries = Retries::new(self.retries);
-        let mut part = Part::new(self.disk.draft(target));
+        let mut part = Download::new(self.disk.file(target));
         loop {
             if let (true, Some(until)) = (self.retries > 0, self.pauses.until(&url)) {
                 tokio::time::sleep_until(until).await;
@@ -106,7 +106,7 @@ impl Fetcher {
             };
             let Some(wait) = retries.next(&broken) else {
                 let mut failure = broken.failure;
-                if broken.transient && left.is_some_and(Part::leave) {
+                if broken.transient && left.is_some_and(Download::leave) {
                     failure
                         .message
                         .push_str("; what came is kept, and the next run goes on from there");
@@ -126,7 +126,12 @@ impl Fetcher {
 
     /// One try: the request, for what the part lacks, and the body. A part that is still short is handed back, to be
     /// asked for again at once, or with the failure.
-    async fn attempt(&self, url: Url, mut part: Part, outcome: &mut Outcome) -> Result<Option<Part>, Tried> {
+    async fn attempt(
+        &self,
+        url: Url,
+        mut part: Download,
+        outcome: &mut Outcome,
+    ) -> Result<Option<Download>, Tried> {
         let deadline = self.max_time.map(|limit| Instant::now() + limit);
         let mut response = match self.ask(&url, &mut part, deadline, outcome).await {
             Ok(response) => response,
@@ -148,7 +153,7 @@ impl Fetcher {
             }
         }
         let mut taken = part.take_up(&outcome.url, &response).map_err(lasting)?;
-        if let TakenUp::Nothing = taken {
+        if let Continuation::Nothing = taken {
             drop(response);
             response = match self.response(url, None, deadline, outcome).await {
                 Ok(response) => response,
@@ -157,8 +162,8 @@ impl Fetcher {
             taken = part.take_up(&outcome.url, &response).map_err(lasting)?;
         }
         let extent = match taken {
-            TakenUp::Rest(extent) => Some(extent),
-            TakenUp::Whole | TakenUp::Nothing => None,
+            Continuation::Rest(extent) => Some(extent),
+            Continuation::Whole | Continuation::Nothing => None,
         };
         self.receive(part, response, Bounds { extent, deadline }, outcome)
             .await
@@ -169,7 +174,7 @@ impl Fetcher {
     async fn ask(
         &self,
         url: &Url,
-        part: &mut Part,
+        part: &mut Download,
         deadline: Option<Instant>,
         outcome: &mut Outcome,
     ) -> Result<Response<Incoming>, Failed> {
@@ -184,31 +189,32 @@ impl Fetcher {
     /// Receives a body into the part.
     async fn receive(
         &self,
-        mut part: Part,
+        mut part: Download,
         response: Response<Incoming>,
         bounds: Bounds,
         outcome: &mut Outcome,
-    ) -> Result<Option<Part>, Tried> {
+    ) -> Result<Option<Download>, Tried> {
         let before = part.offset;
         outcome.bytes = before;
-        let draft = part.take_draft();
+        let file = part.take_file();
         let (disk, progress) = (&self.disk, &self.progress);
         let mut body = response.into_body();
-        let received = sink::receive_into(draft, &mut body, disk, progress, &mut outcome.bytes, bounds).await;
+        let received =
+            receive::receive_into(file, &mut body, disk, progress, &mut outcome.bytes, bounds).await;
         if self.tells_streams {
-            outcome.waited = body.report().await.map(|report| OfStream::receiving(&report));
+            outcome.waited = body.report().await.map(|report| StreamWaits::receiving(&report));
         }
-        let (failed, draft) = match received {
+        let (failed, file) = match received {
             Ok(Received::Whole) => return Ok(None),
-            Err(Broken::Target(failure)) => return Err(lasting(failure)),
-            Err(Broken::Body(error, draft)) => (Failed::of(&outcome.url, &error), draft),
-            Err(Broken::Late(draft)) => {
+            Err(ReceiveError::Target(failure)) => return Err(lasting(failure)),
+            Err(ReceiveError::Body(error, file)) => (Failed::of(&outcome.url, &error), file),
+            Err(ReceiveError::Late(file)) => {
                 let limit = self.max_time.unwrap_or_default();
                 let failed = Failed::too_long(&outcome.url, "the body had not come to its end", limit);
-                (failed, draft)
+                (failed, file)
             }
-            Err(Broken::Length(draft)) => {
-                part.draft = draft;
+            Err(ReceiveError::Length(file)) => {
+                part.file = file;
                 part.give_up(&outcome.url, "it is not as long as its Content-Range")
                     .map_err(lasting)?;
                 outcome.bytes = 0;
@@ -218,9 +224,9 @@ impl Fetcher {
                 );
                 return Err((Failed::passing(Failure::new(Exit::BodyLength, text)), Some(part)));
             }
-            Ok(Received::Short(draft)) => {
+            Ok(Received::Short(file)) => {
                 if outcome.bytes - before >= WORTH_A_REQUEST {
-                    part.draft = draft;
+                    part.file = file;
                     part.offset = outcome.bytes;
                     return Ok(Some(part));
                 }
@@ -229,10 +235,10 @@ impl Fetcher {
                     outcome.url,
                     outcome.bytes - before
                 );
-                (Failed::passing(Failure::new(Exit::BodyLength, text)), draft)
+                (Failed::passing(Failure::new(Exit::BodyLength, text)), file)
             }
         };
-        part.draft = draft;
+        part.file = file;
         part.offset = outcome.bytes;
         Err((failed, Some(part)))
     }
@@ -317,26 +323,6 @@ impl Fetcher {
         };
         answered.map_err(|error| Failed::of(name, &error))
     }
-}
-
-/// A status of 400 or above is a failure: its body is not what was asked for.
-pub(crate) fn check_status(url: &str, status: http::StatusCode) -> Result<(), Failure> {
-    if status.as_u16() < 400 {
-        return Ok(());
-    }
-    let fault = if status.is_client_error() {
-        "the server refuses this request; check the URL and the credentials"
-    } else {
-        "the fault is the server's; try again later"
-    };
-    let reason = status
-        .canonical_reason()
-        .map(|reason| format!(" {reason}"))
-        .unwrap_or_default();
-    Err(Failure::new(
-        Exit::Status,
-        format!("{url}: status {}{reason}: {fault}", status.as_u16()),
-    ))
 }
 
 /// Where a redirect leads; `None` for any other response, or for one that does not say. `name` is how the URL is shown.

@@ -11,12 +11,13 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::cause::{OfStream, Waited};
 use crate::exit::{Exit, Failure};
 use crate::figures::{grouped, rate};
 use crate::run;
 
-use super::progress::Progress;
+use crate::transfer::output::{ErrorEntry, Format, json, moved};
+use crate::transfer::progress::Progress;
+use crate::transfer::waits::{StreamWaits, Waits};
 
 /// What became of one URL.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct Outcome {
     /// Something that the user should know although all went well.
     pub(crate) note: Option<String>,
     /// What its stream waited for, when that was asked for.
-    pub(crate) waited: Option<OfStream>,
+    pub(crate) waited: Option<StreamWaits>,
 }
 
 impl Outcome {
@@ -57,27 +58,6 @@ impl Outcome {
     }
 }
 
-/// Where the report goes, and how it is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Format {
-    /// Sentences on standard error.
-    Text,
-    /// The document on standard output, sentences on standard error.
-    JsonOut,
-    /// The document on standard error, alone, since standard output carries a body.
-    JsonErr,
-}
-
-impl Format {
-    pub(crate) fn choose(json: bool, body_on_stdout: bool) -> Self {
-        match (json, body_on_stdout) {
-            (false, _) => Self::Text,
-            (true, false) => Self::JsonOut,
-            (true, true) => Self::JsonErr,
-        }
-    }
-}
-
 /// The report of a run under way. One that is dropped unfinished still closes its document.
 pub(crate) struct Report {
     format: Format,
@@ -88,7 +68,7 @@ pub(crate) struct Report {
     bytes: u64,
     first_failure: Option<Exit>,
     /// What the transfers waited for, once they have ended.
-    waited: Option<Waited>,
+    waited: Option<Waits>,
     /// What of the document has not been printed yet.
     unprinted: String,
     finished: bool,
@@ -143,7 +123,7 @@ impl Report {
     }
 
     /// Prints the totals; the exit code is that of the first failure.
-    pub(crate) fn finish(mut self, waited: Option<Waited>) -> ExitCode {
+    pub(crate) fn finish(mut self, waited: Option<Waits>) -> ExitCode {
         self.waited = waited;
         self.close(false);
         self.first_failure.map_or(ExitCode::SUCCESS, ExitCode::from)
@@ -232,27 +212,9 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    waited: Option<&'a OfStream>,
+    waited: Option<&'a StreamWaits>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Wrong<'a>>,
-}
-
-/// A failure as both commands' documents show it.
-#[derive(Serialize)]
-pub(crate) struct Wrong<'a> {
-    kind: &'static str,
-    exit: u8,
-    message: &'a str,
-}
-
-impl<'a> From<&'a Failure> for Wrong<'a> {
-    fn from(failure: &'a Failure) -> Self {
-        Self {
-            kind: failure.exit.name(),
-            exit: failure.exit.code(),
-            message: &failure.message,
-        }
-    }
+    error: Option<ErrorEntry<'a>>,
 }
 
 #[derive(Serialize)]
@@ -264,7 +226,7 @@ struct Totals<'a> {
     megabytes_per_second: f64,
     interrupted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    waited: Option<&'a Waited>,
+    waited: Option<&'a Waits>,
 }
 
 impl<'a> From<&'a Outcome> for Entry<'a> {
@@ -280,23 +242,9 @@ impl<'a> From<&'a Outcome> for Entry<'a> {
                 .map(|path| path.to_string_lossy().into_owned()),
             note: outcome.note.as_deref(),
             waited: outcome.waited.as_ref(),
-            error: outcome.failure.as_ref().map(Wrong::from),
+            error: outcome.failure.as_ref().map(ErrorEntry::from),
         }
     }
-}
-
-/// Structs of plain fields always serialize; `null` would tell of the one that does not.
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
-}
-
-/// Bytes, seconds and MB/s (10^6 bytes a second), as the closing lines show them.
-pub(crate) fn moved(bytes: u64, seconds: f64) -> String {
-    format!(
-        "{} bytes in {seconds:.2} s, {:.1} MB/s",
-        grouped(bytes),
-        rate(bytes, seconds)
-    )
 }
 
 #[cfg(test)]
@@ -365,14 +313,6 @@ mod tests {
         ] {
             assert_eq!(report(outcomes).closing_line(2.0), line);
         }
-    }
-
-    #[test]
-    fn the_document_goes_where_no_body_does() {
-        assert_eq!(Format::choose(false, false), Format::Text);
-        assert_eq!(Format::choose(false, true), Format::Text);
-        assert_eq!(Format::choose(true, false), Format::JsonOut);
-        assert_eq!(Format::choose(true, true), Format::JsonErr);
     }
 
     #[test]

@@ -11,8 +11,10 @@ use tokio::task::spawn_blocking;
 
 use crate::exit::{Exit, Failure};
 
-use super::draft::Draft;
-use super::version::{Extent, Version};
+use crate::transfer::partial_file::PartialFile;
+use crate::transfer::receive::Extent;
+
+use super::version::Version;
 
 /// A shorter body is asked for anew rather than looked for on the disk, in bytes: it leaves with one write, and the search
 /// would cost a thread's wake-up for each of 10,000 files.
@@ -29,9 +31,9 @@ pub(super) enum Found {
 }
 
 /// As much of a body as has come.
-pub(super) struct Part {
-    pub(super) draft: Draft,
-    /// How many bytes of the body are in the draft.
+pub(super) struct Download {
+    pub(super) file: PartialFile,
+    /// How many bytes of the body are in the file.
     pub(super) offset: u64,
     /// Which version of the body that is, if the server tells it from others.
     version: Option<Version>,
@@ -40,7 +42,7 @@ pub(super) struct Part {
 }
 
 /// What the body of a response is.
-pub(super) enum TakenUp {
+pub(super) enum Continuation {
     /// The body from its beginning, to where it ends.
     Whole,
     /// What follows on the part.
@@ -49,11 +51,11 @@ pub(super) enum TakenUp {
     Nothing,
 }
 
-impl Part {
+impl Download {
     /// Nothing has come.
-    pub(super) fn new(draft: Draft) -> Self {
+    pub(super) fn new(file: PartialFile) -> Self {
         Self {
-            draft,
+            file,
             offset: 0,
             version: None,
             whole_only: false,
@@ -70,10 +72,10 @@ impl Part {
         Some([(RANGE, range), (IF_RANGE, version.validator().clone())])
     }
 
-    /// The draft, for its body to be written to; to be put back.
-    pub(super) fn take_draft(&mut self) -> Draft {
-        let nowhere = self.draft.nowhere();
-        std::mem::replace(&mut self.draft, nowhere)
+    /// The file, for its body to be written to; to be put back.
+    pub(super) fn take_file(&mut self) -> PartialFile {
+        let nowhere = self.file.nowhere();
+        std::mem::replace(&mut self.file, nowhere)
     }
 
     /// Whether an earlier run has left some of the body that this response begins: it is taken over then, and the rest
@@ -89,17 +91,17 @@ impl Part {
         else {
             return Ok(Found::Nothing);
         };
-        let mut draft = self.take_draft();
+        let mut file = self.take_file();
         let mark = version.mark(url);
         let found = spawn_blocking(move || {
-            let found = draft.find(mark);
-            (draft, found)
+            let found = file.find(mark);
+            (file, found)
         });
-        let (draft, found) = found.await.map_err(|error| {
+        let (file, found) = found.await.map_err(|error| {
             let text = format!("{url}: a file was lost by a fault of this program: {error}");
             Failure::new(Exit::Other, text)
         })?;
-        self.draft = draft;
+        self.file = file;
         self.offset = found.unwrap_or(0);
         let total = version.total();
         self.version = Some(version);
@@ -116,12 +118,12 @@ impl Part {
 
     /// Whether a body of this length is looked for on the disk, or left there for a later run.
     fn is_worth_a_search(&self, total: Option<u64>) -> bool {
-        !self.draft.discards() && total.is_none_or(|total| total > NOT_WORTH_A_SEARCH)
+        !self.file.discards() && total.is_none_or(|total| total > NOT_WORTH_A_SEARCH)
     }
 
     /// Forgets what came; false when that cannot be taken back.
     pub(super) fn restart(&mut self) -> bool {
-        let restarted = self.draft.restart();
+        let restarted = self.file.restart();
         if restarted {
             self.offset = 0;
             self.version = None;
@@ -150,7 +152,7 @@ impl Part {
     /// # Errors
     /// It cannot be had.
     pub(super) async fn finish(self) -> Result<(), Failure> {
-        let finished = spawn_blocking(move || self.draft.finish(&[])).await;
+        let finished = spawn_blocking(move || self.file.finish(&[])).await;
         finished.unwrap_or_else(|error| {
             let text = format!("a file was lost by a fault of this program: {error}");
             Err(Failure::new(Exit::Other, text))
@@ -161,7 +163,11 @@ impl Part {
     ///
     /// # Errors
     /// It can be neither put behind what came nor begun anew.
-    pub(super) fn take_up(&mut self, url: &str, response: &Response<Incoming>) -> Result<TakenUp, Failure> {
+    pub(super) fn take_up(
+        &mut self,
+        url: &str,
+        response: &Response<Incoming>,
+    ) -> Result<Continuation, Failure> {
         if response.status() == StatusCode::PARTIAL_CONTENT {
             let Some(version) = self.version.as_ref().filter(|_| self.offset > 0) else {
                 let text = format!(
@@ -170,8 +176,8 @@ impl Part {
                 return Err(Failure::new(Exit::Protocol, text));
             };
             return match version.fit(response.headers(), self.offset) {
-                Ok(extent) => Ok(TakenUp::Rest(extent)),
-                Err(why) => self.give_up(url, why).map(|()| TakenUp::Nothing),
+                Ok(extent) => Ok(Continuation::Rest(extent)),
+                Err(why) => self.give_up(url, why).map(|()| Continuation::Nothing),
             };
         }
         if self.offset > 0 && !self.restart() {
@@ -183,16 +189,16 @@ impl Part {
         }
         self.version = version(response);
         if let Some(version) = &self.version {
-            self.draft.mark(version.mark(url));
+            self.file.mark(version.mark(url));
         }
-        Ok(TakenUp::Whole)
+        Ok(Continuation::Whole)
     }
 
     /// Leaves what came for a later run; whether there is anything that one could resume.
     pub(super) fn leave(self) -> bool {
         let total = self.version.as_ref().map(Version::total);
         let sought = total.is_some_and(|total| self.is_worth_a_search(total));
-        self.offset > 0 && sought && !self.whole_only && self.draft.leave()
+        self.offset > 0 && sought && !self.whole_only && self.file.leave()
     }
 }
 
@@ -215,13 +221,13 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::get::draft::Shared;
-    use crate::get::part_names::PartNames;
-    use crate::get::sink::Disk;
-    use crate::get::target::Target;
+    use crate::transfer::part_names::PartNames;
+    use crate::transfer::partial_file::Shared;
+    use crate::transfer::receive::Disk;
+    use crate::transfer::target::Target;
 
     /// Five octets of a body that is this long.
-    fn begun(path: &Path, total: Option<u64>) -> Result<Part, Failure> {
+    fn begun(path: &Path, total: Option<u64>) -> Result<Download, Failure> {
         let shared = Shared {
             files: Arc::new(Semaphore::new(1)),
             names: Arc::new(PartNames::with_key([7; 32])),
@@ -232,15 +238,15 @@ mod tests {
         };
         let mut headers = HeaderMap::new();
         headers.insert(ETAG, HeaderValue::from_static("\"v1\""));
-        let mut part = Part::new(Draft::new(target, shared));
+        let mut part = Download::new(PartialFile::new(target, shared));
         part.version = Version::of(&headers, total);
-        part.draft.mark(vec![7]);
-        part.draft.append(&[Bytes::from_static(b"first")])?;
+        part.file.mark(vec![7]);
+        part.file.append(&[Bytes::from_static(b"first")])?;
         part.offset = 5;
         Ok(part)
     }
 
-    type Change = fn(&mut Part);
+    type Change = fn(&mut Download);
     const CHANGES: [(&str, Change); 3] = [
         ("nothing has come", |part| part.offset = 0),
         ("nobody knows the version", |part| part.version = None),
@@ -306,7 +312,7 @@ mod tests {
     #[test]
     fn bodies_above_64_kib_are_looked_for_and_none_that_is_discarded() {
         let disk = Disk::new();
-        let part = |target| Part::new(disk.draft(target));
+        let part = |target| Download::new(disk.file(target));
         let file = part(Target::File {
             path: "a".into(),
             force: false,

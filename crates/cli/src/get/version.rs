@@ -10,6 +10,8 @@ use http::header::{
     HeaderValue, LAST_MODIFIED,
 };
 
+use crate::transfer::receive::Extent;
+
 /// What a 200 response says of the representation that it carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Version {
@@ -23,15 +25,6 @@ pub(super) struct Version {
 enum Validator {
     Tag(HeaderValue),
     Date(HeaderValue),
-}
-
-/// Where a part that fits ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
-    /// How many bytes of the whole there are with this part.
-    pub(super) end: u64,
-    /// How many bytes the whole has.
-    pub(super) total: u64,
 }
 
 impl Version {

@@ -17,7 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::exit::{Exit, Failure};
-use crate::get::progress::Progress;
+use crate::transfer::progress::Progress;
 
 const CHUNK: usize = 256 * 1024;
 /// A chunk that fills less than this of its buffer is copied, so that a slow pipe does not hold 256 KiB for a line.

@@ -21,7 +21,7 @@ pub(crate) enum Direction {
 
 /// What is told of the connections of a run, all together.
 #[derive(Serialize, Debug, Clone)]
-pub(crate) struct Waited {
+pub(crate) struct Waits {
     direction: &'static str,
     connections: usize,
     /// Seconds in each state, idle time left out.
@@ -57,7 +57,7 @@ struct Seconds {
 
 /// What is told of one stream.
 #[derive(Serialize, Debug)]
-pub(crate) struct OfStream {
+pub(crate) struct StreamWaits {
     /// Seconds in each state, idle time left out.
     seconds: Seconds,
     /// The state that took most of the time.
@@ -68,7 +68,7 @@ pub(crate) struct OfStream {
     stream_window: u32,
 }
 
-impl OfStream {
+impl StreamWaits {
     /// What the receiving half waited for.
     pub(crate) fn receiving(report: &fullbore::StreamReport) -> Self {
         let spent = |state| report.receiving.spent(state);
@@ -124,7 +124,7 @@ impl Figures {
     }
 }
 
-impl Waited {
+impl Waits {
     /// The account of a run over these connections; none when nothing was under way on them.
     pub(crate) fn of(direction: Direction, reports: &[fullbore::Report]) -> Option<Self> {
         let ledger = |report: &fullbore::Report| match direction {

@@ -1,11 +1,7 @@
-//! Where a body goes: standard output, a file that is named, a file named after its URL, or nowhere.
-//!
-//! Checks what can be checked before a request is sent, and makes a URL's last segment a name that stays in its
-//! folder. It opens nothing: `sink` writes.
+//! Where the bodies of a run go: one rule for all of its URLs.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,110 +10,15 @@ use url::Url;
 
 use crate::args::GetArgs;
 use crate::exit::{Exit, Failure};
+use crate::transfer::target::Target;
 
 /// The name of a body whose URL ends in a slash.
 const INDEX: &str = "index.html";
-/// Leaves room, below the 255 bytes of common file systems, for what a temporary name adds.
+/// The longest file name, so that its temporary name fits the 255 bytes of common file systems.
 const LONGEST_NAME: usize = 200;
 
-/// Where one body goes.
-#[derive(Clone, Debug)]
-pub(crate) enum Target {
-    /// Count it only.
-    Discard,
-    /// Standard output; `asked` tells that the user named it, and wants even binary data on a terminal.
-    Stdout { asked: bool },
-    /// Something that is no regular file, such as a FIFO or /dev/null: written in place.
-    Device(PathBuf),
-    /// A file that appears under this name once it is complete.
-    File { path: PathBuf, force: bool },
-}
-
-impl Target {
-    /// A target for `-o PATH`; refuses a file that exists unless `force`.
-    pub(crate) async fn named(path: &Path, force: bool) -> Result<Self, Failure> {
-        if path == Path::new("-") {
-            return Ok(Self::Stdout { asked: true });
-        }
-        let link = match tokio::fs::symlink_metadata(path).await {
-            Ok(found) if found.is_symlink() => {
-                refuse_foreign_link(path, &found)?;
-                true
-            }
-            Ok(_) => false,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self::File {
-                    path: path.to_owned(),
-                    force,
-                });
-            }
-            Err(error) => return Err(Failure::from_io("look at", path, &error)),
-        };
-        let found = tokio::fs::metadata(path).await.ok();
-        if found.as_ref().is_some_and(std::fs::Metadata::is_dir) {
-            return Err(Failure::new(
-                Exit::Exists,
-                format!("{} is a folder; to write into it use --dir", path.display()),
-            ));
-        }
-        if found.is_some_and(|found| !found.is_file()) {
-            return Ok(Self::Device(path.to_owned()));
-        }
-        if !force {
-            return Err(exists(path));
-        }
-        // Replacing a link itself would leave the file that it names as it was.
-        let path = if link {
-            tokio::fs::canonicalize(path)
-                .await
-                .map_err(|error| Failure::from_io("follow", path, &error))?
-        } else {
-            path.to_owned()
-        };
-        Ok(Self::File { path, force })
-    }
-
-    /// The file's path, if it is to be one.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Discard | Self::Stdout { .. } => None,
-            Self::Device(path) | Self::File { path, .. } => Some(path),
-        }
-    }
-}
-
-/// A link of another user's, in a folder that several write to, may lead to any file of this user's. The kernel has the
-/// same rule (`fs.protected_symlinks`), but not for a link whose end is looked up first.
-#[cfg(unix)]
-fn refuse_foreign_link(path: &Path, link: &std::fs::Metadata) -> Result<(), Failure> {
-    use std::os::unix::fs::MetadataExt;
-    if [0, super::private::user()].contains(&link.uid()) {
-        return Ok(());
-    }
-    Err(Failure::new(
-        Exit::Exists,
-        format!(
-            "{} is a link of another user; name the file itself",
-            path.display()
-        ),
-    ))
-}
-
-#[cfg(not(unix))]
-fn refuse_foreign_link(_: &Path, _: &std::fs::Metadata) -> Result<(), Failure> {
-    Ok(())
-}
-
-/// The failure for a target that exists already.
-pub(crate) fn exists(path: &Path) -> Failure {
-    Failure::new(
-        Exit::Exists,
-        format!("{} exists; --force replaces it", path.display()),
-    )
-}
-
 /// The rule by which a run's URLs find their targets.
-pub(crate) struct Places {
+pub(crate) struct Outputs {
     rule: Rule,
     force: bool,
     skip_existing: bool,
@@ -131,7 +32,7 @@ enum Rule {
     Folder(PathBuf),
 }
 
-impl Places {
+impl Outputs {
     /// Chooses the rule, and refuses several bodies into one file.
     pub(crate) fn from_args(args: &GetArgs) -> Result<Self, Failure> {
         let one = args.urls.len() == 1 && args.list.is_none();
@@ -200,7 +101,7 @@ impl Places {
                 }
                 match Target::named(&path, self.force).await? {
                     // A FIFO or the like was not asked for by name.
-                    Target::Device(path) => Err(exists(&path)),
+                    Target::Device(path) => Err(Failure::exists(&path)),
                     target => Ok(Some(target)),
                 }
             }
@@ -308,25 +209,13 @@ mod tests {
         assert_eq!(name(&format!("http://h/{}", "a".repeat(201))), "a".repeat(200));
     }
 
-    fn places(rule: Rule, skip_existing: bool) -> Places {
-        Places {
+    fn outputs(rule: Rule, skip_existing: bool) -> Outputs {
+        Outputs {
             rule,
             force: false,
             skip_existing,
             taken: TakenNames::default(),
         }
-    }
-
-    #[test]
-    fn a_device_and_a_file_have_a_path() {
-        let file = Target::File {
-            path: "a".into(),
-            force: false,
-        };
-        assert_eq!(file.path(), Some(Path::new("a")));
-        assert_eq!(Target::Device("b".into()).path(), Some(Path::new("b")));
-        assert_eq!(Target::Discard.path(), None);
-        assert_eq!(Target::Stdout { asked: true }.path(), None);
     }
 
     #[test]
@@ -338,7 +227,7 @@ mod tests {
             (Rule::Folder("-".into()), false),
             (Rule::Discard, false),
         ] {
-            assert_eq!(places(rule, false).uses_stdout(), uses_stdout);
+            assert_eq!(outputs(rule, false).uses_stdout(), uses_stdout);
         }
     }
 
@@ -354,14 +243,14 @@ mod tests {
                 true => Rule::Named(there().join(name)),
                 false => Rule::Folder(there()),
             };
-            let skipped = places(rule("a"), true).target(&url("a")?).await;
+            let skipped = outputs(rule("a"), true).target(&url("a")?).await;
             assert!(matches!(skipped, Ok(None)), "{skipped:?}");
             for (name, skip_existing) in [("a", false), ("d", true), ("d", false)] {
-                let refused = places(rule(name), skip_existing).target(&url(name)?).await;
+                let refused = outputs(rule(name), skip_existing).target(&url(name)?).await;
                 let exit = refused.err().map(|failure| failure.exit);
                 assert_eq!(exit, Some(Exit::Exists), "{name}");
             }
-            let new = places(rule("b"), true).target(&url("b")?).await;
+            let new = outputs(rule("b"), true).target(&url("b")?).await;
             assert!(
                 matches!(&new, Ok(Some(Target::File { path, force: false })) if *path == there().join("b")),
                 "{new:?}"

@@ -10,10 +10,10 @@ use http::HeaderMap;
 use url::{Origin, Url};
 
 use crate::args::HeaderLine;
-use crate::connect;
+use crate::transfer::client;
 
 /// The fields of a run's requests.
-pub(crate) struct Fields {
+pub(crate) struct RequestFields {
     /// With those of `-H`.
     all: HeaderMap,
     /// Without them.
@@ -26,15 +26,15 @@ pub(crate) struct Fields {
     told: AtomicBool,
 }
 
-impl Fields {
+impl RequestFields {
     /// The fields of `-H` go to the origins of the URLs that were typed.
     pub(crate) fn new(lines: &[HeaderLine], everywhere: bool, typed: &[String]) -> Self {
         let origins = typed
             .iter()
             .filter_map(|text| Some(Url::parse(text).ok()?.origin()));
         Self {
-            all: connect::request_headers(lines),
-            own: connect::request_headers(&[]),
+            all: client::request_headers(lines),
+            own: client::request_headers(&[]),
             given: !lines.is_empty(),
             everywhere,
             origins: Mutex::new(origins.collect()),
@@ -93,14 +93,14 @@ impl Fields {
 mod tests {
     use super::*;
 
-    fn fields(everywhere: bool, typed: &[&str]) -> Fields {
+    fn fields(everywhere: bool, typed: &[&str]) -> RequestFields {
         let lines = ["X-Api-Key: secret".parse()];
         let lines: Vec<HeaderLine> = lines.into_iter().flatten().collect();
         let typed: Vec<String> = typed.iter().map(ToString::to_string).collect();
-        Fields::new(&lines, everywhere, &typed)
+        RequestFields::new(&lines, everywhere, &typed)
     }
 
-    fn told(fields: &Fields, url: &str) -> Option<bool> {
+    fn told(fields: &RequestFields, url: &str) -> Option<bool> {
         Some(fields.of(&Url::parse(url).ok()?).contains_key("x-api-key"))
     }
 
@@ -128,7 +128,7 @@ mod tests {
         let note = some.note(&Url::parse("https://b/x")?).unwrap_or_default();
         assert!(note.starts_with("https://b/x: "), "{note}");
         assert_eq!(some.note(&Url::parse("https://c/x")?), None);
-        let without_fields = Fields::new(&[], false, &[]);
+        let without_fields = RequestFields::new(&[], false, &[]);
         for silent in [without_fields, fields(true, &["https://a/"])] {
             assert_eq!(silent.note(&Url::parse("https://b/x")?), None);
         }

@@ -2,7 +2,7 @@
 //!
 //! A download may go to a folder that others can write to. Whatever stands under a temporary name there may be somebody
 //! else's: a link, a pipe, or a file with octets of their choice. Each check is made on the open descriptor, so that it
-//! holds for the file that is written. Used by `draft`, on blocking threads alone.
+//! holds for the file that is written. Used by `file`, on blocking threads alone.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,11 +12,9 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::exit::{Exit, Failure};
 
-use super::target;
-
 /// The device and inode of a file, by which it is known again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     device: u64,
     inode: u64,
 }
@@ -24,7 +22,7 @@ pub(super) struct Identity {
 impl Identity {
     /// Of an open file.
     #[cfg(unix)]
-    pub(super) fn of(file: &File) -> io::Result<Self> {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
         Ok(Self::from(&file.metadata()?))
     }
 
@@ -35,7 +33,7 @@ impl Identity {
     }
 
     #[cfg(not(unix))]
-    pub(super) fn of(_: &File) -> io::Result<Self> {
+    pub(crate) fn of(_: &File) -> io::Result<Self> {
         Ok(Self { device: 0, inode: 0 })
     }
 
@@ -57,7 +55,7 @@ impl From<&std::fs::Metadata> for Identity {
 }
 
 /// A new file under this name, for appending.
-pub(super) fn create(path: &Path) -> io::Result<File> {
+pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // `create_new` is O_EXCL, which follows no link.
     options.append(true).create_new(true);
@@ -70,7 +68,7 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
 }
 
 /// A new file with a random name that begins and ends so.
-pub(super) fn create_unnamed(folder: &Path, prefix: &str, suffix: &str) -> io::Result<NamedTempFile> {
+pub(crate) fn create_unnamed(folder: &Path, prefix: &str, suffix: &str) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix).suffix(suffix);
     #[cfg(unix)]
@@ -82,7 +80,7 @@ pub(super) fn create_unnamed(folder: &Path, prefix: &str, suffix: &str) -> io::R
 }
 
 /// Opens a file that this user has left, for appending; an error when it may be another's work.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true);
     #[cfg(unix)]
@@ -104,20 +102,20 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 /// Whether this is a regular file of this user's under one name, with none of these permissions.
 #[cfg(unix)]
-pub(super) fn is_private(found: &std::fs::Metadata, permissions: u32) -> bool {
+pub(crate) fn is_private(found: &std::fs::Metadata, permissions: u32) -> bool {
     use std::os::unix::fs::MetadataExt;
     found.is_file() && found.uid() == user() && found.nlink() == 1 && found.mode() & permissions == 0
 }
 
 #[cfg(not(unix))]
-pub(super) fn is_private(found: &std::fs::Metadata, _: u32) -> bool {
+pub(crate) fn is_private(found: &std::fs::Metadata, _: u32) -> bool {
     found.is_file()
 }
 
 /// Whether others may rename what this user has in the folder: it is writable by everybody, or by a group that is not
 /// the user's own, and has no sticky bit. A part that is found there may stand under the name of another.
 #[cfg(unix)]
-pub(super) fn is_shared(folder: &Path) -> bool {
+pub(crate) fn is_shared(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     const STICKY: u32 = 0o1000;
     let Ok(found) = std::fs::metadata(folder) else {
@@ -129,19 +127,19 @@ pub(super) fn is_shared(folder: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-pub(super) fn is_shared(_: &Path) -> bool {
+pub(crate) fn is_shared(_: &Path) -> bool {
     true
 }
 
 /// The effective user.
 #[cfg(unix)]
-pub(super) fn user() -> u32 {
+pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
 /// Locks an open file, unless another process has; false too when the name is another file's by now.
 #[cfg(unix)]
-pub(super) fn lock(file: &File, name: &Path) -> bool {
+pub(crate) fn lock(file: &File, name: &Path) -> bool {
     use rustix::fs::{FlockOperation, flock};
     if flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
         return false;
@@ -150,7 +148,7 @@ pub(super) fn lock(file: &File, name: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-pub(super) fn lock(_: &File, _: &Path) -> bool {
+pub(crate) fn lock(_: &File, _: &Path) -> bool {
     false
 }
 
@@ -163,7 +161,7 @@ fn is_named(file: &File, name: &Path) -> bool {
 ///
 /// # Errors
 /// It cannot be renamed, or another file has been put into its place.
-pub(super) fn publish(file: &File, temporary: TempPath, path: &Path, force: bool) -> Result<(), Failure> {
+pub(crate) fn publish(file: &File, temporary: TempPath, path: &Path, force: bool) -> Result<(), Failure> {
     let replaced = || {
         let text = format!(
             "{}: somebody else has replaced the file while it was written; choose a folder that others cannot write to",
@@ -186,7 +184,7 @@ pub(super) fn publish(file: &File, temporary: TempPath, path: &Path, force: bool
         temporary.persist_noclobber(path)
     };
     kept.map_err(|refused| match refused.error.kind() {
-        io::ErrorKind::AlreadyExists => target::exists(path),
+        io::ErrorKind::AlreadyExists => Failure::exists(path),
         _ => Failure::from_io("rename the complete file to", path, &refused.error),
     })?;
     if is_named(file, path) {
@@ -202,12 +200,12 @@ mod mode {
     use std::sync::OnceLock;
 
     /// While a file is written: those of any new file, and none for others to write, whatever the umask.
-    pub(super) fn written() -> u32 {
+    pub(crate) fn written() -> u32 {
         complete() & !0o022
     }
 
     /// Once it is complete: those that the umask leaves.
-    pub(super) fn complete() -> u32 {
+    pub(crate) fn complete() -> u32 {
         static MODE: OnceLock<u32> = OnceLock::new();
         *MODE.get_or_init(|| 0o666 & !umask())
     }

@@ -1,8 +1,8 @@
 //! The blocking half of a download: a file that has its name only once it is complete.
 //!
-//! Runs on blocking threads alone; `sink` hands the draft back and forth. A draft that is dropped before `finish`
+//! Runs on blocking threads alone; `sink` hands the file back and forth. A file that is dropped before `finish`
 //! removes its file, whatever the reason: a failure, an interrupt, a lost task. One that was given a mark has a temporary
-//! name that a later run finds again, if this one is killed or says [`Draft::leave`]; it is locked while it is written.
+//! name that a later run finds again, if this one is killed or says [`PartialFile::leave`]; it is locked while it is written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IsTerminal, Write};
@@ -19,13 +19,13 @@ use super::part_names::PartNames;
 use super::private::{self, Identity};
 use super::target::Target;
 
-/// Slices in one gathered write; Linux takes no more than 1,024.
+/// Slices in one batch write; Linux takes no more than 1,024.
 const MOST_SLICES: usize = 1_024;
 /// How much of the name goes into the temporary one, which has to fit into 255 bytes as well.
 const NAME_IN_TEMPORARY: usize = 100;
 
 /// A target, and as much of it as is written.
-pub(super) struct Draft {
+pub(crate) struct PartialFile {
     target: Target,
     shared: Shared,
     /// What tells this version of this body from all others.
@@ -37,18 +37,18 @@ pub(super) struct Draft {
     began: bool,
 }
 
-/// What the drafts of a run share.
+/// What the files of a run share.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// The permits to keep a file open between two writes.
-    pub(super) files: Arc<Semaphore>,
+    pub(crate) files: Arc<Semaphore>,
     /// The names of parts that a later run finds.
-    pub(super) names: Arc<PartNames>,
+    pub(crate) names: Arc<PartNames>,
 }
 
-impl Draft {
+impl PartialFile {
     /// Touches nothing yet.
-    pub(super) fn new(target: Target, shared: Shared) -> Self {
+    pub(crate) fn new(target: Target, shared: Shared) -> Self {
         Self {
             target,
             shared,
@@ -61,19 +61,19 @@ impl Draft {
     }
 
     /// Whether nothing is written at all.
-    pub(super) fn discards(&self) -> bool {
+    pub(crate) fn discards(&self) -> bool {
         matches!(self.target, Target::Discard)
     }
 
     /// Gives the file, when it is made, a temporary name by which a later run finds what this one has left of the same
     /// version of the same body.
-    pub(super) fn mark(&mut self, mark: Vec<u8>) {
+    pub(crate) fn mark(&mut self, mark: Vec<u8>) {
         self.mark = Some(mark);
     }
 
     /// Takes over what an earlier run of this user has left of a body with this mark; how many bytes that is. None when
     /// there is nothing, another run is writing it, or it may be another user's work.
-    pub(super) fn find(&mut self, mark: Vec<u8>) -> Option<u64> {
+    pub(crate) fn find(&mut self, mark: Vec<u8>) -> Option<u64> {
         self.mark = Some(mark);
         let Target::File { path, .. } = &self.target else {
             return None;
@@ -98,7 +98,7 @@ impl Draft {
 
     /// Begins anew: what was written is another version of the body. Not possible on standard output or a device once
     /// something was written there.
-    pub(super) fn restart(&mut self) -> bool {
+    pub(crate) fn restart(&mut self) -> bool {
         self.open = None;
         self.temporary = None;
         self.findable = false;
@@ -107,7 +107,7 @@ impl Draft {
     }
 
     /// Leaves what was written for a later run to go on from; whether there is anything to find.
-    pub(super) fn leave(mut self) -> bool {
+    pub(crate) fn leave(mut self) -> bool {
         if !self.findable {
             return false;
         }
@@ -116,13 +116,13 @@ impl Draft {
             .is_some_and(|(temporary, _)| temporary.keep().is_ok())
     }
 
-    /// A draft that keeps nothing, where a draft has to be.
-    pub(super) fn nowhere(&self) -> Self {
+    /// A file that keeps nothing, where a file has to be.
+    pub(crate) fn nowhere(&self) -> Self {
         Self::new(Target::Discard, self.shared.clone())
     }
 
     /// Writes the chunks at the end, and opens the file first if need be.
-    pub(super) fn append(&mut self, chunks: &[Bytes]) -> Result<(), Failure> {
+    pub(crate) fn append(&mut self, chunks: &[Bytes]) -> Result<(), Failure> {
         let (file, permit) = self.write(chunks)?;
         if permit.is_some() || self.temporary.is_none() {
             self.open = Some((file, permit));
@@ -150,7 +150,7 @@ impl Draft {
     }
 
     /// Writes the last chunks and gives the file its name.
-    pub(super) fn finish(mut self, chunks: &[Bytes]) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self, chunks: &[Bytes]) -> Result<(), Failure> {
         // An empty body makes an empty file, but need not open standard output or a device.
         if chunks.is_empty() && !matches!(self.target, Target::File { .. }) {
             return Ok(());
@@ -252,7 +252,7 @@ fn open_device(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The draft's own file again, and no other.
+/// The file's own file again, and no other.
 fn reopen(path: &Path, identity: Identity) -> io::Result<File> {
     let file = private::open(path)?;
     if Identity::of(&file)? != identity {
@@ -283,7 +283,7 @@ fn prefix(path: &Path) -> String {
     format!(".{}.", name.get(..end).unwrap_or_default())
 }
 
-/// All chunks, in as few gathered writes as the system takes.
+/// All chunks, in as few batch writes as the system takes.
 fn write_all(file: &mut File, chunks: &[Bytes]) -> io::Result<()> {
     for group in chunks.chunks(MOST_SLICES) {
         let mut slices: Vec<IoSlice<'_>> = group.iter().map(|chunk| IoSlice::new(chunk)).collect();
@@ -307,7 +307,7 @@ mod tests {
 
     type Result = std::result::Result<(), Box<dyn std::error::Error>>;
 
-    fn draft(path: &Path, force: bool, files: usize) -> Draft {
+    fn file(path: &Path, force: bool, files: usize) -> PartialFile {
         let target = Target::File {
             path: path.to_owned(),
             force,
@@ -316,7 +316,7 @@ mod tests {
             files: Arc::new(Semaphore::new(files)),
             names: Arc::new(PartNames::with_key([7; 32])),
         };
-        Draft::new(target, shared)
+        PartialFile::new(target, shared)
     }
 
     fn names(folder: &Path) -> io::Result<Vec<String>> {
@@ -330,14 +330,14 @@ mod tests {
         for files in [0, 1] {
             let folder = tempfile::tempdir()?;
             let path = folder.path().join("a.bin");
-            let mut draft = draft(&path, false, files);
-            draft.append(&[Bytes::from_static(b"one "), Bytes::from_static(b"two ")])?;
+            let mut file = file(&path, false, files);
+            file.append(&[Bytes::from_static(b"one "), Bytes::from_static(b"two ")])?;
             let while_written = names(folder.path())?;
             assert_eq!(while_written.len(), 1);
             assert!(while_written[0].starts_with(".a.bin.") && while_written[0].ends_with(".part"));
-            assert_eq!(draft.open.is_some(), files == 1);
-            draft.append(&[Bytes::from_static(b"three ")])?;
-            draft.finish(&[Bytes::from_static(b"four")])?;
+            assert_eq!(file.open.is_some(), files == 1);
+            file.append(&[Bytes::from_static(b"three ")])?;
+            file.finish(&[Bytes::from_static(b"four")])?;
             assert_eq!(fs::read(&path)?, b"one two three four");
             assert_eq!(names(folder.path())?, ["a.bin"]);
         }
@@ -347,9 +347,9 @@ mod tests {
     #[test]
     fn a_dropped_draft_leaves_nothing() -> Result {
         let folder = tempfile::tempdir()?;
-        let mut draft = draft(&folder.path().join("a"), false, 1);
-        draft.append(&[Bytes::from_static(b"half")])?;
-        drop(draft);
+        let mut file = file(&folder.path().join("a"), false, 1);
+        file.append(&[Bytes::from_static(b"half")])?;
+        drop(file);
         assert!(names(folder.path())?.is_empty());
         Ok(())
     }
@@ -359,21 +359,17 @@ mod tests {
     fn what_was_left_is_found_by_its_mark_alone_and_by_one_at_a_time() -> Result {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
-        let mut first = draft(&path, false, 1);
+        let mut first = file(&path, false, 1);
         first.mark(vec![7]);
         first.append(&[Bytes::from_static(b"half ")])?;
-        assert_eq!(draft(&path, false, 1).find(vec![7]), None, "it is being written");
+        assert_eq!(file(&path, false, 1).find(vec![7]), None, "it is being written");
         assert!(first.leave());
-        assert_eq!(draft(&path, false, 1).find(vec![8]), None, "another version");
-        assert_eq!(
-            draft(&path, false, 0).find(vec![7]),
-            None,
-            "no file may stay open"
-        );
-        let mut second = draft(&path, false, 1);
+        assert_eq!(file(&path, false, 1).find(vec![8]), None, "another version");
+        assert_eq!(file(&path, false, 0).find(vec![7]), None, "no file may stay open");
+        let mut second = file(&path, false, 1);
         assert_eq!(second.find(vec![7]), Some(5));
         assert_eq!(
-            draft(&path, false, 1).find(vec![7]),
+            file(&path, false, 1).find(vec![7]),
             None,
             "it is being written again"
         );
@@ -395,8 +391,8 @@ mod tests {
                 let path = folder.path().join("a");
                 let other = elsewhere.path().join("other");
                 fs::write(&other, b"of mine")?;
-                let mut draft = draft(&path, true, files);
-                draft.append(&[Bytes::from_static(b"half ")])?;
+                let mut file = file(&path, true, files);
+                file.append(&[Bytes::from_static(b"half ")])?;
                 let temporary = folder.path().join(&names(folder.path())?[0]);
                 fs::remove_file(&temporary)?;
                 if by_link {
@@ -407,7 +403,7 @@ mod tests {
                     fs::write(&temporary, b"foreign")?;
                     fs::set_permissions(&temporary, fs::Permissions::from_mode(0o666))?;
                 }
-                let failure = draft.finish(&[Bytes::from_static(b"and half")]);
+                let failure = file.finish(&[Bytes::from_static(b"and half")]);
                 let failure = failure.err().ok_or("it was published")?;
                 assert_eq!(failure.exit, crate::exit::Exit::LocalIo);
                 assert!(!path.exists());
@@ -423,9 +419,9 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
         fs::write(&path, b"of mine")?;
-        let draft = draft(&path, false, 1);
-        let draft = Draft::new(Target::Device(path.clone()), draft.shared.clone());
-        assert!(draft.finish(&[Bytes::from_static(b"new")]).is_err());
+        let file = file(&path, false, 1);
+        let file = PartialFile::new(Target::Device(path.clone()), file.shared.clone());
+        assert!(file.finish(&[Bytes::from_static(b"new")]).is_err());
         assert_eq!(fs::read(&path)?, b"of mine");
         Ok(())
     }
@@ -434,20 +430,20 @@ mod tests {
     fn a_draft_that_is_begun_anew_forgets_what_it_had() -> Result {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
-        let mut draft = draft(&path, false, 1);
-        draft.mark(vec![7]);
-        draft.append(&[Bytes::from_static(b"old")])?;
-        assert!(draft.restart());
+        let mut file = file(&path, false, 1);
+        file.mark(vec![7]);
+        file.append(&[Bytes::from_static(b"old")])?;
+        assert!(file.restart());
         assert!(names(folder.path())?.is_empty());
-        draft.finish(&[Bytes::from_static(b"new")])?;
+        file.finish(&[Bytes::from_static(b"new")])?;
         assert_eq!(fs::read(&path)?, b"new");
 
-        let mut draft = self::draft(&folder.path().join("b"), false, 1);
-        draft.mark(vec![7]);
-        draft.append(&[Bytes::from_static(b"old")])?;
-        assert!(draft.restart());
-        draft.append(&[Bytes::from_static(b"new")])?;
-        assert!(!draft.leave(), "it has no mark any more");
+        let mut file = self::file(&folder.path().join("b"), false, 1);
+        file.mark(vec![7]);
+        file.append(&[Bytes::from_static(b"old")])?;
+        assert!(file.restart());
+        file.append(&[Bytes::from_static(b"new")])?;
+        assert!(!file.leave(), "it has no mark any more");
         assert_eq!(names(folder.path())?, ["a"]);
         Ok(())
     }
@@ -456,8 +452,8 @@ mod tests {
     #[test]
     fn what_went_to_a_device_cannot_be_taken_back() -> Result {
         let device = || {
-            let draft = draft(Path::new("a"), false, 1);
-            Draft::new(Target::Device("/dev/null".into()), draft.shared.clone())
+            let file = file(Path::new("a"), false, 1);
+            PartialFile::new(Target::Device("/dev/null".into()), file.shared.clone())
         };
         assert!(device().restart(), "nothing went there");
         let mut begun = device();
@@ -494,13 +490,13 @@ mod tests {
     fn a_name_taken_meanwhile_is_not_overwritten_without_force() -> Result {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
-        let mut late = draft(&path, false, 1);
+        let mut late = file(&path, false, 1);
         late.append(&[Bytes::from_static(b"mine")])?;
         fs::write(&path, b"theirs")?;
         let failure = late.finish(&[]).err().ok_or("it was overwritten")?;
         assert_eq!(failure.exit, crate::exit::Exit::Exists);
         assert_eq!(fs::read(&path)?, b"theirs");
-        draft(&path, true, 1).finish(&[Bytes::from_static(b"mine")])?;
+        file(&path, true, 1).finish(&[Bytes::from_static(b"mine")])?;
         assert_eq!(fs::read(&path)?, b"mine");
         assert_eq!(names(folder.path())?, ["a"]);
         Ok(())
@@ -510,7 +506,7 @@ mod tests {
     fn an_empty_body_is_an_empty_file() -> Result {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
-        draft(&path, false, 1).finish(&[])?;
+        file(&path, false, 1).finish(&[])?;
         assert_eq!(fs::read(&path)?, b"");
         Ok(())
     }
@@ -522,7 +518,7 @@ mod tests {
         let chunks: Vec<Bytes> = (0..5_000_u32)
             .map(|n| Bytes::copy_from_slice(&n.to_be_bytes()))
             .collect();
-        draft(&path, false, 1).finish(&chunks)?;
+        file(&path, false, 1).finish(&chunks)?;
         assert_eq!(fs::read(&path)?, chunks.concat());
         Ok(())
     }
@@ -533,7 +529,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
-        draft(&path, false, 1).finish(&[])?;
+        file(&path, false, 1).finish(&[])?;
         let other = folder.path().join("b");
         fs::write(&other, b"")?;
         assert_eq!(

@@ -96,22 +96,22 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
         })?;
         builder = builder.tls_config(Arc::new(config));
     }
-    if let Some(bytes) = args.stream_window {
+    if let Some(bytes) = args.path.stream_window {
         builder = builder.stream_window(bytes);
     }
-    if let Some(bytes) = args.connection_window {
+    if let Some(bytes) = args.path.connection_window {
         builder = builder.connection_window(bytes);
     }
-    if let Some(bytes) = args.refill_at {
+    if let Some(bytes) = args.path.refill_at {
         builder = builder.refill(Refill::Remaining(bytes), Refill::Remaining(bytes));
     }
-    if let Some(bytes) = args.budget {
+    if let Some(bytes) = args.path.budget {
         builder = builder.memory_budget(MemoryBudget::new(bytes));
     }
     builder = builder.tcp_buffers(TcpBuffers {
-        send: args.tcp_send_buffer,
-        receive: args.tcp_receive_buffer,
-        unsent: args.tcp_unsent,
+        send: args.path.tcp_send_buffer,
+        receive: args.path.tcp_receive_buffer,
+        unsent: args.path.tcp_unsent,
     });
     if let Some(seconds) = args.connect_timeout {
         builder = builder.connect_timeout(Duration::from_secs(seconds));
@@ -160,6 +160,26 @@ pub(crate) fn request_headers(lines: &[HeaderLine]) -> HeaderMap {
             env!("CARGO_PKG_VERSION")
         )));
     headers
+}
+
+/// A status of 400 or above is a failure: its body is not what was asked for.
+pub(crate) fn check_status(url: &str, status: http::StatusCode) -> Result<(), Failure> {
+    if status.as_u16() < 400 {
+        return Ok(());
+    }
+    let fault = if status.is_client_error() {
+        "the server refuses this request; check the URL and the credentials"
+    } else {
+        "the fault is the server's; try again later"
+    };
+    let reason = status
+        .canonical_reason()
+        .map(|reason| format!(" {reason}"))
+        .unwrap_or_default();
+    Err(Failure::new(
+        Exit::Status,
+        format!("{url}: status {}{reason}: {fault}", status.as_u16()),
+    ))
 }
 
 #[cfg(test)]

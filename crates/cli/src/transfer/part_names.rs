@@ -28,7 +28,7 @@ impl PartNames {
     }
 
     /// The part of a name that follows from the mark; none without a key.
-    pub(super) fn name(&self, mark: &[u8]) -> Option<String> {
+    pub(crate) fn name(&self, mark: &[u8]) -> Option<String> {
         let key = self.key.get_or_init(|| {
             let octets = state::key(self.folder.as_deref()?)?;
             Some(hmac::Key::new(hmac::HMAC_SHA256, &octets))
@@ -39,7 +39,7 @@ impl PartNames {
     }
 
     #[cfg(test)]
-    pub(super) fn with_key(octets: [u8; KEY_BYTES]) -> Self {
+    pub(crate) fn with_key(octets: [u8; KEY_BYTES]) -> Self {
         Self {
             folder: None,
             key: OnceLock::from(Some(hmac::Key::new(hmac::HMAC_SHA256, &octets))),
@@ -60,7 +60,7 @@ mod state {
     use super::KEY_BYTES;
 
     /// Where the key is kept. A base folder of another user's, as under `sudo`, is not written to.
-    pub(super) fn folder() -> Option<PathBuf> {
+    pub(crate) fn folder() -> Option<PathBuf> {
         let absolute = |name| {
             std::env::var_os(name)
                 .map(PathBuf::from)
@@ -82,7 +82,7 @@ mod state {
     }
 
     /// The user's key, made when there is none; nothing when it cannot be kept secret.
-    pub(super) fn key(folder: &Path) -> Option<[u8; KEY_BYTES]> {
+    pub(crate) fn key(folder: &Path) -> Option<[u8; KEY_BYTES]> {
         let path = folder.join("part-key");
         match read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -177,11 +177,11 @@ mod state {
 
     use super::KEY_BYTES;
 
-    pub(super) fn folder() -> Option<PathBuf> {
+    pub(crate) fn folder() -> Option<PathBuf> {
         None
     }
 
-    pub(super) fn key(_: &Path) -> Option<[u8; KEY_BYTES]> {
+    pub(crate) fn key(_: &Path) -> Option<[u8; KEY_BYTES]> {
         None
     }
 }

@@ -1,8 +1,8 @@
 //! A body's way from the library to its place, with few writes, bounded memory and no wait for the disk.
 //!
-//! Chunks are gathered as they come, by reference, and handed to a blocking thread up to a MiB at a time, while the
-//! next ones are gathered. A small body is one such job: create, write and rename. `get` and `put` call `receive`;
-//! the blocking half is `draft`.
+//! Chunks are batch as they come, by reference, and handed to a blocking thread up to a MiB at a time, while the
+//! next ones are batch. A small body is one such job: create, write and rename. `get` and `put` call `receive`;
+//! the blocking half is `file`.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -18,11 +18,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Exit, Failure};
 
-use super::draft::{Draft, Shared};
 use super::part_names::PartNames;
+use super::partial_file::{PartialFile, Shared};
 use super::progress::Progress;
 use super::target::Target;
-use super::version::Extent;
 
 /// As much as one write takes. Past a MiB a system call's cost is lost among the copying.
 const FULL: usize = 1 << 20;
@@ -51,9 +50,9 @@ impl Disk {
         }
     }
 
-    /// A draft of the target, of which nothing is written.
-    pub(super) fn draft(&self, target: Target) -> Draft {
-        Draft::new(target, self.shared.clone())
+    /// A file of the target, of which nothing is written.
+    pub(crate) fn file(&self, target: Target) -> PartialFile {
+        PartialFile::new(target, self.shared.clone())
     }
 }
 
@@ -69,13 +68,13 @@ pub(crate) async fn receive(
     progress: &Progress,
     received: &mut u64,
 ) -> Result<(), Failure> {
-    let draft = disk.draft(target);
-    match receive_into(draft, body, disk, progress, received, Bounds::default()).await {
+    let file = disk.file(target);
+    match receive_into(file, body, disk, progress, received, Bounds::default()).await {
         Ok(Received::Whole) => Ok(()),
-        Err(Broken::Body(error, _)) => Err(Failure::from_library(place, &error)),
-        Err(Broken::Target(failure)) => Err(failure),
+        Err(ReceiveError::Body(error, _)) => Err(Failure::from_library(place, &error)),
+        Err(ReceiveError::Target(failure)) => Err(failure),
         // A body without bounds ends where it ends.
-        Ok(Received::Short(_)) | Err(Broken::Length(_) | Broken::Late(_)) => {
+        Ok(Received::Short(_)) | Err(ReceiveError::Length(_) | ReceiveError::Late(_)) => {
             let text = format!("{place}: the body has another length by a fault of this program");
             Err(Failure::new(Exit::Other, text))
         }
@@ -83,52 +82,61 @@ pub(crate) async fn receive(
 }
 
 /// How receiving a body failed.
-pub(super) enum Broken {
-    /// The body broke off. The draft has all that came.
-    Body(fullbore::Error, Draft),
+pub(crate) enum ReceiveError {
+    /// The body broke off. The file has all that came.
+    Body(fullbore::Error, PartialFile),
     /// The deadline has passed.
-    Late(Draft),
+    Late(PartialFile),
     /// The body is not as long as its range.
-    Length(Draft),
+    Length(PartialFile),
     /// The target cannot be written.
     Target(Failure),
 }
 
 /// How much of the whole there is after a body has come.
-pub(super) enum Received {
+pub(crate) enum Received {
     /// All, under its name.
     Whole,
     /// Less: the range ends before the whole does.
-    Short(Draft),
+    Short(PartialFile),
 }
 
-impl From<Failure> for Broken {
+impl From<Failure> for ReceiveError {
     fn from(failure: Failure) -> Self {
-        Broken::Target(failure)
+        ReceiveError::Target(failure)
     }
+}
+
+/// Where a part that fits ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// How many bytes of the whole there are with this part.
+    pub(crate) end: u64,
+    /// How many bytes the whole has.
+    pub(crate) total: u64,
 }
 
 /// What ends a body beside itself.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     /// Where the body of a 206 response ends.
-    pub(super) extent: Option<Extent>,
+    pub(crate) extent: Option<Extent>,
     /// When the try has taken too long.
-    pub(super) deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
 }
 
-/// Receives a body behind what the draft has of it.
+/// Receives a body behind what the file has of it.
 ///
 /// # Errors
-/// See [`Broken`].
-pub(super) async fn receive_into(
-    draft: Draft,
+/// See [`ReceiveError`].
+pub(crate) async fn receive_into(
+    file: PartialFile,
     body: &mut Incoming,
     disk: &Disk,
     progress: &Progress,
     received: &mut u64,
     bounds: Bounds,
-) -> Result<Received, Broken> {
+) -> Result<Received, ReceiveError> {
     if let Some(length) = body.size_hint().exact() {
         progress.expect(length);
     }
@@ -137,57 +145,57 @@ pub(super) async fn receive_into(
         *received += bytes;
         progress.moved(bytes);
     };
-    let mut sink = Sink::new(draft, disk);
+    let mut writer = BodyWriter::new(file, disk);
     loop {
-        let step = poll_fn(|cx| sink.poll_step(cx, body, &mut count));
+        let step = poll_fn(|cx| writer.poll_step(cx, body, &mut count));
         let step = match bounds.deadline {
             None => step.await,
             Some(at) => match timeout_at(at, step).await {
                 Ok(step) => step,
-                Err(_) => return Err(Broken::Late(sink.keep().await?)),
+                Err(_) => return Err(ReceiveError::Late(writer.keep().await?)),
             },
         };
         match step {
-            Step::Write => sink.begin_write(),
-            Step::Wrote(draft) => sink.draft = Some(draft?),
-            Step::Failed(error) => return Err(Broken::Body(error, sink.keep().await?)),
+            Step::Write => writer.begin_write(),
+            Step::Wrote(file) => writer.file = Some(file?),
+            Step::Failed(error) => return Err(ReceiveError::Body(error, writer.keep().await?)),
             Step::End => break,
         }
     }
     match bounds.extent {
-        Some(extent) if *received != extent.end => Err(Broken::Length(sink.keep().await?)),
-        Some(extent) if extent.end < extent.total => Ok(Received::Short(sink.keep().await?)),
+        Some(extent) if *received != extent.end => Err(ReceiveError::Length(writer.keep().await?)),
+        Some(extent) if extent.end < extent.total => Ok(Received::Short(writer.keep().await?)),
         _ => {
-            sink.finish().await?;
+            writer.finish().await?;
             Ok(Received::Whole)
         }
     }
 }
 
-/// The async half: what was gathered, and the draft, which is either here or away at a write.
-struct Sink<'a> {
+/// The async half: what was batch, and the file, which is either here or away at a write.
+struct BodyWriter<'a> {
     disk: &'a Disk,
     discard: bool,
-    draft: Option<Draft>,
-    write: Option<JoinHandle<Result<Draft, Failure>>>,
-    gathered: Gathered,
+    file: Option<PartialFile>,
+    write: Option<JoinHandle<Result<PartialFile, Failure>>>,
+    batch: Batch,
 }
 
 enum Step {
     Write,
-    Wrote(Result<Draft, Failure>),
+    Wrote(Result<PartialFile, Failure>),
     Failed(fullbore::Error),
     End,
 }
 
-impl<'a> Sink<'a> {
-    fn new(draft: Draft, disk: &'a Disk) -> Self {
+impl<'a> BodyWriter<'a> {
+    fn new(file: PartialFile, disk: &'a Disk) -> Self {
         Self {
             disk,
-            discard: draft.discards(),
-            draft: Some(draft),
+            discard: file.discards(),
+            file: Some(file),
             write: None,
-            gathered: Gathered::default(),
+            batch: Batch::default(),
         }
     }
 
@@ -205,7 +213,7 @@ impl<'a> Sink<'a> {
             }
         }
         let mut starved = false;
-        while !self.gathered.is_full() && !starved {
+        while !self.batch.is_full() && !starved {
             match Pin::new(&mut *body).poll_frame(cx) {
                 Poll::Ready(None) => return Poll::Ready(Step::End),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Step::Failed(error)),
@@ -214,50 +222,50 @@ impl<'a> Sink<'a> {
                     if let Ok(data) = frame.into_data() {
                         count(data.len());
                         if !self.discard {
-                            self.gathered.push(data, &self.disk.memory);
+                            self.batch.push(data, &self.disk.memory);
                         }
                     }
                 }
                 Poll::Pending => starved = true,
             }
         }
-        let worth_a_job = self.gathered.is_worth_a_job();
+        let worth_a_job = self.batch.is_worth_a_job();
         if self.write.is_none() && (!starved || worth_a_job) {
             return Poll::Ready(Step::Write);
         }
         if starved && !worth_a_job {
-            self.gathered.compact();
+            self.batch.compact();
         }
         Poll::Pending
     }
 
     fn begin_write(&mut self) {
-        if let Some(mut draft) = self.draft.take() {
-            let gathered = std::mem::take(&mut self.gathered);
+        if let Some(mut file) = self.file.take() {
+            let batch = std::mem::take(&mut self.batch);
             self.write = Some(spawn_blocking(move || {
-                draft.append(&gathered.chunks)?;
-                Ok(draft)
+                file.append(&batch.chunks)?;
+                Ok(file)
             }));
         }
     }
 
-    /// Writes what was gathered, and hands the draft back.
-    async fn keep(mut self) -> Result<Draft, Failure> {
-        let draft = match self.write.take() {
+    /// Writes what was batch, and hands the file back.
+    async fn keep(mut self) -> Result<PartialFile, Failure> {
+        let file = match self.write.take() {
             Some(write) => Some(flatten(write.await)?),
-            None => self.draft.take(),
+            None => self.file.take(),
         };
         // Away at a write or here: it cannot be in neither place.
         let lost = || Failure::new(Exit::Other, "a file was lost by a fault of this program");
-        let mut draft = draft.ok_or_else(lost)?;
-        let gathered = std::mem::take(&mut self.gathered);
-        if self.discard || gathered.chunks.is_empty() {
-            return Ok(draft);
+        let mut file = file.ok_or_else(lost)?;
+        let batch = std::mem::take(&mut self.batch);
+        if self.discard || batch.chunks.is_empty() {
+            return Ok(file);
         }
         flatten(
             spawn_blocking(move || {
-                draft.append(&gathered.chunks)?;
-                Ok(draft)
+                file.append(&batch.chunks)?;
+                Ok(file)
             })
             .await,
         )
@@ -268,12 +276,12 @@ impl<'a> Sink<'a> {
             return Ok(());
         }
         if let Some(write) = self.write.take() {
-            self.draft = Some(flatten(write.await)?);
+            self.file = Some(flatten(write.await)?);
         }
-        let gathered = std::mem::take(&mut self.gathered);
-        match self.draft.take() {
+        let batch = std::mem::take(&mut self.batch);
+        match self.file.take() {
             None => Ok(()),
-            Some(draft) => flatten(spawn_blocking(move || draft.finish(&gathered.chunks)).await),
+            Some(file) => flatten(spawn_blocking(move || file.finish(&batch.chunks)).await),
         }
     }
 }
@@ -289,7 +297,7 @@ fn flatten<T>(joined: Result<Result<T, Failure>, JoinError>) -> Result<T, Failur
 
 /// Chunks that wait to be written, and the share of the run's memory that they hold.
 #[derive(Default)]
-struct Gathered {
+struct Batch {
     chunks: Vec<Bytes>,
     bytes: usize,
     share: Option<OwnedSemaphorePermit>,
@@ -299,7 +307,7 @@ struct Gathered {
     compact: bool,
 }
 
-impl Gathered {
+impl Batch {
     fn is_full(&self) -> bool {
         self.bytes >= FULL || self.pressed
     }
@@ -340,9 +348,9 @@ mod tests {
     use super::*;
 
     /// Pushes so many octets, of which each differs from the one before.
-    fn push(gathered: &mut Gathered, bytes: usize, memory: &Arc<Semaphore>) {
-        let octets: Vec<u8> = (0..bytes).map(|at| (gathered.bytes + at) as u8).collect();
-        gathered.push(Bytes::from(octets), memory);
+    fn push(batch: &mut Batch, bytes: usize, memory: &Arc<Semaphore>) {
+        let octets: Vec<u8> = (0..bytes).map(|at| (batch.bytes + at) as u8).collect();
+        batch.push(Bytes::from(octets), memory);
     }
 
     #[test]
@@ -355,7 +363,7 @@ mod tests {
     #[test]
     fn what_is_gathered_is_worth_a_job_from_64_kib_on_and_full_at_a_mib() {
         let memory = Arc::new(Semaphore::new(2 << 20));
-        let mut gathered = Gathered::default();
+        let mut batch = Batch::default();
         for (bytes, is_worth_a_job, is_full) in [
             (0, false, false),
             (65_535, false, false),
@@ -363,49 +371,49 @@ mod tests {
             (1_048_575, true, false),
             (1_048_576, true, true),
         ] {
-            let more = bytes - gathered.bytes;
-            push(&mut gathered, more, &memory);
-            assert_eq!(gathered.bytes, bytes);
-            assert_eq!(gathered.is_worth_a_job(), is_worth_a_job, "{bytes}");
-            assert_eq!(gathered.is_full(), is_full, "{bytes}");
+            let more = bytes - batch.bytes;
+            push(&mut batch, more, &memory);
+            assert_eq!(batch.bytes, bytes);
+            assert_eq!(batch.is_worth_a_job(), is_worth_a_job, "{bytes}");
+            assert_eq!(batch.is_full(), is_full, "{bytes}");
         }
     }
 
     #[test]
     fn what_is_gathered_holds_its_share_of_the_memory_until_it_is_written() {
         let memory = Arc::new(Semaphore::new(100));
-        let mut gathered = Gathered::default();
-        push(&mut gathered, 0, &memory);
-        assert!(gathered.chunks.is_empty() && gathered.share.is_none());
-        push(&mut gathered, 60, &memory);
-        push(&mut gathered, 40, &memory);
+        let mut batch = Batch::default();
+        push(&mut batch, 0, &memory);
+        assert!(batch.chunks.is_empty() && batch.share.is_none());
+        push(&mut batch, 60, &memory);
+        push(&mut batch, 40, &memory);
         assert_eq!(memory.available_permits(), 0);
-        assert!(!gathered.is_full());
+        assert!(!batch.is_full());
         // Past the end of it, what there is is written at once.
-        push(&mut gathered, 1, &memory);
-        assert!(gathered.is_full());
-        assert_eq!((gathered.bytes, gathered.chunks.len()), (101, 3));
-        drop(gathered);
+        push(&mut batch, 1, &memory);
+        assert!(batch.is_full());
+        assert_eq!((batch.bytes, batch.chunks.len()), (101, 3));
+        drop(batch);
         assert_eq!(memory.available_permits(), 100);
     }
 
     #[test]
     fn the_little_that_waits_is_copied_once() {
         let memory = Arc::new(Semaphore::new(100));
-        let mut gathered = Gathered::default();
-        gathered.compact();
-        assert!(gathered.chunks.is_empty());
-        push(&mut gathered, 3, &memory);
-        push(&mut gathered, 4, &memory);
-        gathered.compact();
-        assert_eq!(gathered.chunks, [Bytes::from_static(&[0, 1, 2, 3, 4, 5, 6])]);
-        let place = gathered.chunks[0].as_ptr();
-        gathered.compact();
-        assert_eq!(gathered.chunks[0].as_ptr(), place, "it was copied again");
-        push(&mut gathered, 1, &memory);
-        assert_eq!(gathered.chunks.len(), 2);
-        gathered.compact();
-        assert_eq!(gathered.chunks, [Bytes::from_static(&[0, 1, 2, 3, 4, 5, 6, 7])]);
-        assert_eq!(gathered.bytes, 8);
+        let mut batch = Batch::default();
+        batch.compact();
+        assert!(batch.chunks.is_empty());
+        push(&mut batch, 3, &memory);
+        push(&mut batch, 4, &memory);
+        batch.compact();
+        assert_eq!(batch.chunks, [Bytes::from_static(&[0, 1, 2, 3, 4, 5, 6])]);
+        let place = batch.chunks[0].as_ptr();
+        batch.compact();
+        assert_eq!(batch.chunks[0].as_ptr(), place, "it was copied again");
+        push(&mut batch, 1, &memory);
+        assert_eq!(batch.chunks.len(), 2);
+        batch.compact();
+        assert_eq!(batch.chunks, [Bytes::from_static(&[0, 1, 2, 3, 4, 5, 6, 7])]);
+        assert_eq!(batch.bytes, 8);
     }
 }

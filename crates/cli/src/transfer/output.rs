@@ -1,0 +1,72 @@
+//! Where a run prints its result, and what both commands print alike.
+
+use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::figures::{grouped, rate};
+
+/// Where the result goes, and in which format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// Sentences on standard error.
+    Text,
+    /// The document on standard output, sentences on standard error.
+    JsonOut,
+    /// The document alone on standard error, since a body goes to standard output.
+    JsonErr,
+}
+
+impl Format {
+    pub(crate) fn choose(json: bool, body_on_stdout: bool) -> Self {
+        match (json, body_on_stdout) {
+            (false, _) => Self::Text,
+            (true, false) => Self::JsonOut,
+            (true, true) => Self::JsonErr,
+        }
+    }
+}
+
+/// A failure in a JSON document.
+#[derive(Serialize)]
+pub(crate) struct ErrorEntry<'a> {
+    kind: &'static str,
+    exit: u8,
+    message: &'a str,
+}
+
+impl<'a> From<&'a Failure> for ErrorEntry<'a> {
+    fn from(failure: &'a Failure) -> Self {
+        Self {
+            kind: failure.exit.name(),
+            exit: failure.exit.code(),
+            message: &failure.message,
+        }
+    }
+}
+
+/// A struct of plain fields always serializes.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// Bytes, seconds and MB/s (10^6 bytes a second), as the closing lines show them.
+pub(crate) fn moved(bytes: u64, seconds: f64) -> String {
+    format!(
+        "{} bytes in {seconds:.2} s, {:.1} MB/s",
+        grouped(bytes),
+        rate(bytes, seconds)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_goes_where_no_body_does() {
+        assert_eq!(Format::choose(false, false), Format::Text);
+        assert_eq!(Format::choose(false, true), Format::Text);
+        assert_eq!(Format::choose(true, false), Format::JsonOut);
+        assert_eq!(Format::choose(true, true), Format::JsonErr);
+    }
+}
