@@ -1,7 +1,7 @@
-//! `fullbore demo`: a server and a client in this process, and proof that every byte between them is right.
+//! `fullbore demo`: transfers data between a server and a client in this process, and checks every byte.
 //!
-//! Needs no argument, file or network. The bytes come from `pattern`, the server's side is `service`, the long path is
-//! `path`, and what is done with them, and measured, is here.
+//! It needs no argument, file or network. `pattern` makes the bytes, `service` is the server's side, and `path` emulates a
+//! long path.
 
 mod path;
 mod pattern;
@@ -27,14 +27,14 @@ use crate::transfer::client;
 use pattern::{Check, PatternBody};
 use service::{DemoService, SMALL_BYTES};
 
-/// Long enough that the first round trips do not count, short enough for a slow laptop.
+/// Long enough that the first round trips do not matter, short enough for a slow laptop.
 const LARGE_BYTES: u64 = 64 << 20;
 const SMALL_REQUESTS: u64 = 1_000;
 
 /// Runs every transfer, over cleartext and over TLS, and prints a line for each.
 ///
 /// # Errors
-/// A byte that was wrong, or a transfer that failed.
+/// A byte was wrong, or a transfer failed.
 pub(crate) async fn run() -> Result<ExitCode, Failure> {
     say("fullbore demo: a client and a server in one process, on 127.0.0.1\n")?;
     say(&format!(
@@ -49,7 +49,7 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
         let many = grouped(SMALL_REQUESTS);
         total += line(&format!("download over {over}"), pair.download()).await?;
         total += line(&format!("upload over {over}"), pair.upload()).await?;
-        total += line(&format!("{many} small answers over {over}"), pair.small()).await?;
+        total += line(&format!("{many} small responses over {over}"), pair.small()).await?;
         if !secure {
             cleartext = Some(pair);
             continue;
@@ -61,13 +61,13 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
         pair.stop().await?;
     }
     say(&format!(
-        "\nAll {} bytes arrived, and each was the right one.",
+        "\nAll {} bytes arrived, and every byte was correct.",
         grouped(total)
     ))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs one transfer and prints what it moved.
+/// Runs one transfer and prints a line for it.
 async fn line(what: &str, transfer: impl Future<Output = Result<u64, Failure>>) -> Result<u64, Failure> {
     let begun = Instant::now();
     let bytes = transfer.await?;
@@ -106,7 +106,7 @@ impl Pair {
             let config =
                 tls::server_config(signed.cert_pem.as_bytes(), signed.key_pem.as_bytes()).map_err(wrong)?;
             server = server.tls_config(Arc::new(config));
-            // The certificate is verified as any other, with itself as the only authority.
+            // The client verifies the certificate, with the certificate itself as the only authority.
             let roots = tls::Roots::Pem(signed.cert_pem.into_bytes());
             let config = tls::client_config(roots).map_err(wrong)?;
             client = client.tls_config(Arc::new(config));
@@ -128,7 +128,7 @@ impl Pair {
         })
     }
 
-    /// Ends both sides in order; a server that ended early has a reason that counts.
+    /// Ends both sides gracefully. A server that ended early has failed.
     async fn stop(self) -> Result<(), Failure> {
         let _ = self.stop.send(());
         client::farewell(&self.client).await;
@@ -144,7 +144,7 @@ impl Pair {
         receive_pattern(&self.client, url, 0, LARGE_BYTES).await
     }
 
-    /// The server checks what arrives, and answers with the count of what was right.
+    /// The server checks the bytes and responds with their count.
     async fn upload(&self) -> Result<u64, Failure> {
         let url = format!("{}/check", self.origin);
         let request = Request::put(&url).body(PatternBody::new(0, LARGE_BYTES));
@@ -161,7 +161,7 @@ impl Pair {
         Err(Failure::new(
             Exit::WrongBytes,
             format!(
-                "{url}: {} bytes were sent, and the server found: {}",
+                "{url}: {} bytes were sent, and the server reports: {}",
                 grouped(LARGE_BYTES),
                 String::from_utf8_lossy(&answer)
             ),
@@ -184,7 +184,7 @@ impl Pair {
     }
 }
 
-/// Downloads `bytes` of the pattern from `position` on, and compares each chunk as it comes.
+/// Downloads `bytes` of the pattern from `position` on, and compares each chunk.
 async fn receive_pattern(client: &Client, url: String, position: u64, bytes: u64) -> Result<u64, Failure> {
     let request = Request::get(&url).body(Empty::<Bytes>::new());
     let mut body = send(client, &url, request).await?.into_body();
@@ -200,7 +200,7 @@ async fn receive_pattern(client: &Client, url: String, position: u64, bytes: u64
         Ok(count) => Err(Failure::new(
             Exit::WrongBytes,
             format!(
-                "{url}: {} bytes arrived instead of {}",
+                "{url}: received {} bytes instead of {}",
                 grouped(count),
                 grouped(bytes)
             ),

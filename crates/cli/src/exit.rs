@@ -1,6 +1,6 @@
-//! How the program ends: the one table of exit codes, and the failure that carries one of them.
+//! The exit codes of the program, and the failure that carries one of them.
 //!
-//! Every other file makes `Failure`s; only `main` turns one into a sentence on standard error and an exit code.
+//! Only `main` turns a failure into a sentence on standard error and an exit code.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use fullbore::ErrorKind;
 
-/// Why the program ends. The discriminant is the exit code.
+/// An exit code: the discriminant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Exit {
@@ -35,21 +35,29 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
-/// The table that `--help` prints: exit code, name in `--json`, meaning.
+/// The table in `--help`: exit code, name in `--json`, meaning.
 const TABLE: [(Exit, &str, &str); 20] = [
     (Exit::Other, "other", "anything that no other code names"),
     (Exit::Usage, "usage", "wrong command line"),
-    (Exit::BadUrl, "bad-url", "the URL is wrong, or not http or https"),
+    (
+        Exit::BadUrl,
+        "bad-url",
+        "the URL is invalid, or not http or https",
+    ),
     (Exit::Resolve, "resolve", "the host name does not resolve"),
-    (Exit::Connect, "connect", "nobody listens there"),
+    (
+        Exit::Connect,
+        "connect",
+        "the connection was refused or not possible",
+    ),
     (
         Exit::Certificate,
         "certificate",
-        "the peer's certificate does not verify",
+        "the peer's certificate is not trusted",
     ),
     (Exit::Tls, "tls", "TLS failed in another way"),
     (Exit::NotHttp2, "not-http2", "the peer does not speak HTTP/2"),
-    (Exit::Protocol, "protocol", "the peer broke HTTP/2's rules"),
+    (Exit::Protocol, "protocol", "the peer violated HTTP/2"),
     (Exit::Closed, "closed", "the connection ended before the body did"),
     (Exit::Reset, "reset", "the peer reset the stream"),
     (
@@ -59,23 +67,23 @@ const TABLE: [(Exit, &str, &str); 20] = [
     ),
     (Exit::Timeout, "timeout", "the peer took too long"),
     (Exit::Status, "status", "the HTTP status is 400 or above"),
-    (Exit::Exists, "exists", "the file to be written exists"),
-    (Exit::DiskFull, "disk-full", "no room for the file"),
-    (Exit::LocalIo, "local-io", "another fault of a local file"),
+    (Exit::Exists, "exists", "the output file exists"),
+    (Exit::DiskFull, "disk-full", "not enough disk space"),
+    (Exit::LocalIo, "local-io", "another error of a local file"),
     (
         Exit::GoAway,
         "go-away",
-        "the peer is closing and refused the request",
+        "the peer refused the request without processing it",
     ),
     (
         Exit::WrongBytes,
         "wrong-bytes",
-        "demo: a byte arrived that was not sent",
+        "demo: a received byte differs from the byte sent",
     ),
     (
         Exit::Interrupted,
         "interrupted",
-        "Ctrl-C or SIGTERM; nothing half-done is left",
+        "Ctrl-C or SIGTERM; incomplete files are removed",
     ),
 ];
 
@@ -102,7 +110,7 @@ impl From<Exit> for ExitCode {
 
 /// The exit codes as `--help` shows them.
 pub(crate) fn table() -> String {
-    let mut text = String::from("Exit codes:\n    0  all went well\n");
+    let mut text = String::from("Exit codes:\n    0  success\n");
     for (exit, _, meaning) in TABLE {
         text.push_str(&format!("  {:>3}  {meaning}\n", exit.code()));
     }
@@ -110,7 +118,7 @@ pub(crate) fn table() -> String {
     text
 }
 
-/// One thing that went wrong: the exit code, and one sentence that says what happened, where, and what to do.
+/// An exit code, and one sentence that says what happened, where, and what to do.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -129,7 +137,7 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    /// What the library reported about a request to `place` (a URL or an address).
+    /// An error of the library about `place` (a URL or an address).
     pub(crate) fn from_library(place: &str, error: &fullbore::Error) -> Self {
         let (exit, advice) = meaning(error.kind());
         let sentence = chain(error);
@@ -145,27 +153,25 @@ impl Failure {
         )
     }
 
-    /// A local file that could not be opened, read or written; `doing` completes "cannot …".
+    /// An error of a local file; `doing` completes "cannot …".
     pub(crate) fn from_io(doing: &str, path: &Path, error: &io::Error) -> Self {
         let path = path.display();
         match error.kind() {
             io::ErrorKind::StorageFull => Self::new(
                 Exit::DiskFull,
-                format!("cannot {doing} {path}: the disk is full; free some room and run it again"),
+                format!("cannot {doing} {path}: the disk is full; free some space and try again"),
             ),
             io::ErrorKind::QuotaExceeded => Self::new(
                 Exit::DiskFull,
-                format!("cannot {doing} {path}: your disk quota is used up; free some room and run it again"),
+                format!("cannot {doing} {path}: the disk quota is exceeded; free some space and try again"),
             ),
             io::ErrorKind::FileTooLarge => Self::new(
                 Exit::DiskFull,
-                format!(
-                    "cannot {doing} {path}: this file system, or a limit set by `ulimit -f`, allows no larger file"
-                ),
+                format!("cannot {doing} {path}: the file system or `ulimit -f` allows no larger file"),
             ),
             io::ErrorKind::BrokenPipe => Self::new(
                 Exit::LocalIo,
-                format!("cannot {doing} {path}: its reader has gone"),
+                format!("cannot {doing} {path}: the reader has closed it"),
             ),
             _ => Self::new(Exit::LocalIo, format!("cannot {doing} {path}: {error}")),
         }
@@ -188,7 +194,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// The exit code of a library error, and what this program's user can do about it.
+/// The exit code of a library error, and what the user can do about it.
 fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
     match kind {
         ErrorKind::InvalidUrl => (Exit::BadUrl, ""),
@@ -196,21 +202,18 @@ fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
         ErrorKind::Connect => (Exit::Connect, "; check the port and that the server runs"),
         ErrorKind::Certificate => (
             Exit::Certificate,
-            "; trust its authority with --cacert FILE, or accept any certificate with --insecure",
+            "; trust its certificate authority with --cacert FILE, or accept any certificate with --insecure",
         ),
         ErrorKind::Tls => (Exit::Tls, ""),
-        ErrorKind::NotHttp2 => (
-            Exit::NotHttp2,
-            "; this program speaks nothing older, so use another one or another port",
-        ),
-        ErrorKind::Protocol => (Exit::Protocol, "; the fault is the peer's"),
-        ErrorKind::Closed => (Exit::Closed, "; run it again"),
-        ErrorKind::Refused => (Exit::GoAway, "; run it again later"),
+        ErrorKind::NotHttp2 => (Exit::NotHttp2, "; this program speaks only HTTP/2"),
+        ErrorKind::Protocol => (Exit::Protocol, "; this is an error of the peer"),
+        ErrorKind::Closed => (Exit::Closed, "; try again"),
+        ErrorKind::Refused => (Exit::GoAway, "; try again later"),
         ErrorKind::Reset => (Exit::Reset, "; the server's log may say why"),
-        ErrorKind::BodyLength => (Exit::BodyLength, "; the fault is the peer's"),
+        ErrorKind::BodyLength => (Exit::BodyLength, "; this is an error of the peer"),
         ErrorKind::Timeout => (
             Exit::Timeout,
-            "; run it again, or allow more time with --speed-time, or for connecting with --connect-timeout",
+            "; try again, or allow more time with --speed-time or --connect-timeout",
         ),
         ErrorKind::Body | ErrorKind::Bind | ErrorKind::Io => (Exit::LocalIo, ""),
         ErrorKind::Config | ErrorKind::InvalidMessage => (Exit::Usage, ""),

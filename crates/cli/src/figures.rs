@@ -1,4 +1,4 @@
-//! Figures as people read them.
+//! Figures for people.
 
 /// MB/s: 10^6 bytes a second.
 #[expect(

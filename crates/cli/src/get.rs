@@ -1,8 +1,13 @@
-//! `fullbore get`: many URLs, each to its place, with bounded memory and open files, and a verdict at the end.
+//! `fullbore get`: downloads many URLs with bounded memory and open files.
 //!
-//! This file holds the run: it takes URLs from the list, keeps at most `--parallel` requests under way and hands each
-//! result to the report. One request's way is in `fetch`; `retry` says whether and when it is tried again, and `resume` with
-//! what; where its bytes go is in `target` and `sink`.
+//! | module | subject |
+//! |---|---|
+//! | `list` | the URLs of a run |
+//! | `outputs` | where their bodies go |
+//! | `request_fields` | which fields a request carries |
+//! | `fetch` | one download: requests, redirects, attempts |
+//! | `resume`, `version` | continuing a download |
+//! | `report` | the results |
 
 mod fetch;
 mod list;
@@ -37,7 +42,7 @@ use request_fields::RequestFields;
 /// Downloads everything that the arguments name. A URL that fails does not stop the others.
 ///
 /// # Errors
-/// What stops the whole run before the first request: a wrong combination of options, or a folder that cannot be made.
+/// Errors before the first request: a wrong combination of options, or a folder that cannot be created.
 pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     refuse_ranges(&args.connection.headers)?;
     let outputs = Outputs::from_args(&args)?;
@@ -61,7 +66,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         outputs,
         disk: Disk::new(),
         progress: Arc::clone(&progress),
-        tells_streams: args.json,
+        reports_streams: args.json,
     });
     let mut list = UrlList::new(args.urls, args.list)?;
     let parallel = usize::try_from(args.parallel).unwrap_or(usize::MAX);
@@ -69,8 +74,8 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let mut in_progress = JoinSet::new();
     let mut more = true;
     loop {
-        // What has ended is counted before more is begun, so the results that wait stay few; those that ended together
-        // are printed together.
+        // Report ended downloads before starting more, so few results wait. Results that arrive together are printed
+        // together.
         while let Some(ended) = in_progress.try_join_next() {
             report.add(outcome(ended));
         }
@@ -96,24 +101,24 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     Ok(exit)
 }
 
-/// A range of the user's own would be taken for one of ours, and a part for the whole.
+/// A range of the user would be taken for one of ours, and its body for the whole.
 fn refuse_ranges(lines: &[HeaderLine]) -> Result<(), Failure> {
     match lines
         .iter()
         .find(|line| line.name == RANGE || line.name == IF_RANGE)
     {
         Some(line) => Err(Failure::usage(format!(
-            "-H {}: `get` downloads whole files, and asks for ranges by itself to resume them",
+            "-H {}: `get` downloads whole files, and requests ranges itself to resume them",
             line.name
         ))),
         None => Ok(()),
     }
 }
 
-/// What became of a URL, even if its task did not live to say so.
+/// The result of a task, even if it panicked.
 fn outcome(ended: Result<Outcome, JoinError>) -> Outcome {
     ended.unwrap_or_else(|error| {
-        let text = format!("a download stopped by a fault of this program: {error}");
+        let text = format!("a download failed by an error of fullbore: {error}");
         Outcome::failed(String::new(), Failure::new(Exit::Other, text))
     })
 }

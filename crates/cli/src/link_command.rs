@@ -1,7 +1,4 @@
-//! `fullbore link`: an emulated long path in front of a server, until a signal ends it.
-//!
-//! The path itself is the crate `fullbore-link`; here are its settings, the line that says where it listens, and what is
-//! printed of each connection that ends.
+//! `fullbore link`: runs the link of `fullbore-link` until a signal, and prints a report of each connection.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -17,14 +14,14 @@ use crate::exit::{Exit, Failure};
 use crate::figures::grouped;
 use crate::run::{self, Interrupt};
 
-/// Forwards until SIGTERM or Ctrl-C; then closes every connection.
+/// Forwards until SIGTERM or Ctrl-C, then closes every connection.
 ///
 /// # Errors
-/// An address that does not resolve, or cannot be listened on.
+/// An address cannot be resolved, or the link cannot listen on it.
 pub(crate) fn run(args: LinkArgs) -> Result<ExitCode, Failure> {
-    // Two sockets for each client: the usual limit of 1,024 descriptors would end at 500.
+    // Two sockets for each client: the usual limit of 1,024 descriptors allows 500.
     run::raise_descriptor_limit();
-    // The link has a thread of its own; this one only waits for reports and signals.
+    // The link has its own thread. This one waits for reports and signals.
     let runtime = run::runtime(1, 1)?;
     runtime.block_on(forward(&args))
 }
@@ -32,7 +29,7 @@ pub(crate) fn run(args: LinkArgs) -> Result<ExitCode, Failure> {
 async fn forward(args: &LinkArgs) -> Result<ExitCode, Failure> {
     let listen = resolve(&args.listen)?;
     let server = resolve(&args.to)?;
-    // Taken over before the address is printed: who reads it may send a signal the next moment.
+    // Before the address is printed: a script may send a signal as soon as it reads it.
     let mut interrupt = Interrupt::listen()?;
     let (sender, mut reports) = mpsc::unbounded_channel();
     let mut builder = Link::builder()
@@ -48,7 +45,7 @@ async fn forward(args: &LinkArgs) -> Result<ExitCode, Failure> {
     }
     if args.count_frames {
         builder = builder.on_end(move |report| {
-            // Nobody listens any more only when the program ends.
+            // The receiver is dropped only when the program ends.
             let _ = sender.send(report);
         });
     }
@@ -61,17 +58,17 @@ async fn forward(args: &LinkArgs) -> Result<ExitCode, Failure> {
         _ = interrupt.next() => {}
     }
     let stats = link.stats();
-    // Its thread reports the connections that were still open, and then lets go of the channel.
+    // The thread reports the connections that are still open, and then drops the channel.
     drop(link);
     if args.count_frames {
         print_reports(&mut reports, args.json).await?;
     }
-    // Where the notes go is no reason to fail.
+    // An error of standard error is ignored.
     let _ = writeln!(io::stderr(), "fullbore: {}", closing_line(&stats));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what comes, until nothing more can.
+/// Prints reports until the channel is closed.
 async fn print_reports(reports: &mut UnboundedReceiver<ConnectionReport>, json: bool) -> Result<(), Failure> {
     while let Some(report) = reports.recv().await {
         if json {
@@ -83,7 +80,7 @@ async fn print_reports(reports: &mut UnboundedReceiver<ConnectionReport>, json: 
     Ok(())
 }
 
-/// To standard output, at once: scripts wait for it.
+/// Prints and flushes a line on standard output: scripts wait for it.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")
@@ -91,7 +88,7 @@ fn print(text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::from_io("write to", Path::new("standard output"), &error))
 }
 
-/// The first IPv4 address of a name, or its first: a server on this machine is seldom on `::1` alone.
+/// The first IPv4 address of a name, or its first address: a local server rarely listens on `::1` alone.
 fn resolve(place: &str) -> Result<SocketAddr, Failure> {
     let addresses: Vec<SocketAddr> = place
         .to_socket_addrs()
@@ -110,7 +107,7 @@ fn resolve(place: &str) -> Result<SocketAddr, Failure> {
         .find(|address| address.is_ipv4())
         .or(addresses.first())
         .copied()
-        .ok_or_else(|| Failure::new(Exit::Resolve, format!("{place}: this name has no address")))
+        .ok_or_else(|| Failure::new(Exit::Resolve, format!("{place}: the host name has no address")))
 }
 
 fn cannot_listen(address: &str, error: &io::Error) -> Failure {
@@ -120,12 +117,12 @@ fn cannot_listen(address: &str, error: &io::Error) -> Failure {
     Failure::new(
         Exit::LocalIo,
         format!(
-            "cannot listen on {address}: {error}; choose another with --listen, such as 127.0.0.1:0 for any free port"
+            "cannot listen on {address}: {error}; use another address with --listen, such as 127.0.0.1:0 for any free port"
         ),
     )
 }
 
-/// One connection as a table, in which rows without a frame are left out.
+/// One connection as a table, without empty rows.
 fn table(report: &ConnectionReport) -> String {
     let (up, down) = (report.to_server, report.to_client);
     let mut text = format!(
@@ -183,7 +180,7 @@ fn end(end: End) -> (String, &'static str) {
     match end {
         End::Closed => ("closed".to_owned(), "closed"),
         End::Reset => ("reset".to_owned(), "reset"),
-        End::Unreachable(kind) => (format!("could not reach the server: {kind}"), "unreachable"),
+        End::Unreachable(kind) => (format!("cannot reach the server: {kind}"), "unreachable"),
         End::Stopped => ("open when the link stopped".to_owned(), "stopped"),
         _ => ("ended".to_owned(), "other"),
     }
@@ -235,12 +232,12 @@ fn json_line(report: &ConnectionReport) -> String {
     serde_json::to_string(&line).unwrap_or_else(|_| "null".to_owned())
 }
 
-/// What went through, and whether this machine was fast enough for the figures to be true.
+/// The traffic, and how late deliveries were: late deliveries make the figures of a measurement wrong.
 fn closing_line(stats: &Stats) -> String {
     let late = stats.release_error;
     format!(
         "{} connections, {} bytes to the server, {} to clients; deliveries late by {:.3} ms (median), {:.3} ms (p99), \
-         {:.3} ms (most)",
+         {:.3} ms (maximum)",
         grouped(stats.connections),
         grouped(stats.to_server.delivered_bytes),
         grouped(stats.to_client.delivered_bytes),

@@ -1,7 +1,6 @@
-//! The program `fullbore`: HTTP/2 downloads, uploads and a file server at the speed of the path.
+//! The program `fullbore`: fast HTTP/2 downloads, uploads and a file server.
 //!
-//! Here a command line becomes a command, and what the command returns becomes an exit code. Each command has a
-//! file of its own; `exit` holds the codes they all end with.
+//! Each command has a module of its own. `exit` has the exit codes.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -24,8 +23,8 @@ use clap::Parser;
 
 use crate::args::{Args, Command};
 
-/// Small responses cost less of the processor than with glibc's allocator, whose thread cache ends below the size of a
-/// header map.
+/// With glibc's allocator small responses cost more processor time: its thread cache has no blocks as large as a header
+/// map.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

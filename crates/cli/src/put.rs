@@ -1,6 +1,6 @@
-//! `fullbore put`: one upload, with the answer's body on standard output or in a file.
+//! `fullbore put`: one upload, with the response body on standard output or in a file.
 //!
-//! The body that is sent is `upload_body`; the one that comes back takes the same way as a download's.
+//! `upload_body` is the request body.
 
 mod upload_body;
 
@@ -30,13 +30,13 @@ use crate::transfer::waits::{Direction, Waits};
 
 use upload_body::{Sent, UploadSource};
 
-/// After the answer, how long the peer may take in nothing of what is still to be sent.
-const MOST_SILENCE: Duration = Duration::from_secs(30);
+/// How long the peer may read nothing of the request body after its response.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Uploads the file that the arguments name.
 ///
 /// # Errors
-/// Anything that kept the file from being sent whole, or its answer from being received whole.
+/// The file was not sent completely, or the response was not received completely.
 pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     let url = client::parse_url(&args.url)?;
     let target = match &args.output {
@@ -59,7 +59,9 @@ pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
         None => run.await,
         Some(limit) => match tokio::time::timeout(limit, run).await {
             Ok(result) => result,
-            Err(_) => Err(Failed::too_long(upload.url.as_str(), "the answer was not there", limit).failure),
+            Err(_) => {
+                Err(Failed::too_long(upload.url.as_str(), "no complete response had arrived", limit).failure)
+            }
         },
     };
     progress.clear();
@@ -84,7 +86,7 @@ impl Upload {
         }
         let client = client::client(&args.connection, 1).await?;
         let response = self.send(&client, &args, body, &sent).await?;
-        // What is received is counted apart: the line on the terminal tells how far the upload is.
+        // The response is counted separately: the progress bar shows the upload.
         let unseen = Progress::hidden();
         receive::receive(
             self.url.as_str(),
@@ -102,7 +104,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the request, and again what failed in passing and may be repeated, until there is an answer.
+    /// Sends the request, and repeats temporary failures if allowed, until there is a response.
     async fn send(
         &mut self,
         client: &Client,
@@ -130,7 +132,7 @@ impl Upload {
                 }
                 Err(error) => self.blame(sent, &error),
             };
-            // RFC 9110 section 9.2.2: what is not idempotent is sent again only if the server did nothing about it.
+            // RFC 9110 section 9.2.2: a method that is not idempotent is repeated only if the server did not process it.
             let repeatable = args.method.is_idempotent() || failed.unprocessed;
             let pause = retries.next(&failed).filter(|_| repeatable);
             match (again, pause) {
@@ -158,27 +160,27 @@ impl Upload {
         Ok(request)
     }
 
-    /// If the file could not be read, that is why the request failed, whatever the library made of it.
+    /// A file that cannot be read is the cause of the failure, whatever the library reports.
     fn blame(&self, sent: &Sent, error: &fullbore::Error) -> Failed {
         match sent.fault() {
-            Some(fault) => Failed::lasting(fault),
+            Some(fault) => Failed::permanent(fault),
             None => Failed::of(self.url.as_str(), error),
         }
     }
 
-    /// Waits for the end of the upload: a peer may answer before it has taken in the whole request (RFC 9113 section
-    /// 8.1), and may then ask for no more of it.
+    /// Waits for the end of the upload. A peer may respond before it has read the whole request, and may then refuse the rest
+    /// (RFC 9113 section 8.1).
     async fn sent_whole(&self, file: &Path, mut sent: Sent) -> Result<(), Failure> {
         loop {
             let before = self.progress.bytes();
-            if tokio::time::timeout(MOST_SILENCE, sent.ended()).await.is_ok() {
+            if tokio::time::timeout(READ_TIMEOUT, sent.ended()).await.is_ok() {
                 break;
             }
             if self.progress.bytes() == before {
                 return Err(Failure::new(
                     Exit::Timeout,
                     format!(
-                        "{}: the server answered but takes in no more of {}; run it again",
+                        "{}: the server responded but stopped reading {}; try again",
                         self.url,
                         file.display()
                     ),
@@ -190,7 +192,7 @@ impl Upload {
         }
         if sent.length().is_some_and(|length| self.progress.bytes() < length) {
             run::complain(&format!(
-                "{}: the server answered {} after {} bytes and asked for no more",
+                "{}: the server responded with {} after {} bytes and refused the rest",
                 self.url,
                 self.status.unwrap_or_default(),
                 self.progress.bytes()
@@ -241,8 +243,8 @@ impl Upload {
     }
 }
 
-/// A status of 400 or above is a failure, and so is a redirect after which nothing has been done (RFC 9110 sections 15.4.8
-/// and 15.4.9): it is not followed, since the body and its fields were meant for this origin.
+/// A status of 400 or above is a failure, and so is a redirect without an effect (RFC 9110 sections 15.4.8 and 15.4.9).
+/// `put` follows no redirect, since the body and its fields are for this origin.
 fn check_answer(url: &Url, response: &Response<Incoming>) -> Result<(), Failure> {
     let status = response.status();
     check_status(url.as_str(), status)?;
@@ -254,12 +256,15 @@ fn check_answer(url: &Url, response: &Response<Incoming>) -> Result<(), Failure>
         307 | 308 => Err(Failure::new(
             Exit::Status,
             format!(
-                "{url}: status {} points to \"{to}\", and nothing was stored; put follows no redirect, so name that URL",
+                "{url}: status {} redirects to \"{to}\", and nothing was stored; put follows no redirect, so use that URL",
                 status.as_u16()
             ),
         )),
         301..=303 => {
-            run::complain(&format!("{url}: status {} points to \"{to}\"", status.as_u16()));
+            run::complain(&format!(
+                "{url}: status {} redirects to \"{to}\"",
+                status.as_u16()
+            ));
             Ok(())
         }
         _ => Ok(()),

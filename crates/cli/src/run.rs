@@ -1,6 +1,6 @@
-//! How a command runs: its tokio runtime, the signals that interrupt it, and an ending that leaves no half file.
+//! How a command runs: its tokio runtime, signals, and an end that leaves no incomplete file.
 //!
-//! `main` calls `to_end`; `serve_command` brings its own handling of signals, because there one drains.
+//! `main` calls `to_end`. `serve_command` handles signals itself, for its graceful shutdown.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use crate::exit::{Exit, Failure};
 
-/// Threads of `get` and `put`. One connection is one driver, whatever threads there are: on two, 10,000 small files are
-/// only moved from one to the other, and take longer (`fullbore-bench many`).
+/// Threads of `get` and `put`. One connection has one driver on one thread. With a second thread, 10,000 small files take
+/// longer (`fullbore-bench many`).
 pub(crate) const CLIENT_WORKERS: usize = 1;
 
 /// Threads of the demo, which is client and server.
 pub(crate) const DEMO_WORKERS: usize = 2;
 
-/// Threads that write files. More would not make a disk faster, and each may hold one open file.
+/// Threads that write files. More would not make a disk faster, and each may hold a file open.
 const DISK_THREADS: usize = 16;
 
-/// How long a write that is under way may hold up the end of the program.
+/// How long a write in progress may delay the end of the program.
 pub(crate) const LAST_WRITES: Duration = Duration::from_secs(5);
 
-/// Runs `command` until it returns, or until Ctrl-C or SIGTERM. Dropping the command drops its temporary files, and
-/// the runtime is shut down before this returns, so that no thread is left that could write another.
+/// Runs `command` until it returns, or until Ctrl-C or SIGTERM. Dropping the command removes its temporary files. The
+/// runtime is shut down before this returns, so no thread can write another one.
 pub(crate) fn to_end(
     workers: usize,
     command: impl Future<Output = Result<ExitCode, Failure>>,
@@ -36,7 +36,7 @@ pub(crate) fn to_end(
             ended = command => ended,
             name = interrupt.next() => Err(Failure::new(
                 Exit::Interrupted,
-                format!("interrupted by {name}; files that were not complete are removed"),
+                format!("interrupted by {name}; incomplete files are removed"),
             )),
         }
     });
@@ -44,8 +44,7 @@ pub(crate) fn to_end(
     ended
 }
 
-/// Raises the number of descriptors that the process may have to what it may raise it to by itself, and tells it where
-/// it is known.
+/// Raises the soft limit of file descriptors to the hard limit. Returns the limit, if it is known.
 pub(crate) fn raise_descriptor_limit() -> Option<u64> {
     #[cfg(unix)]
     {
@@ -64,12 +63,12 @@ pub(crate) fn raise_descriptor_limit() -> Option<u64> {
     None
 }
 
-/// The limit as it is.
+/// The current limit.
 #[cfg(unix)]
 fn descriptor_limit() -> Option<rustix::process::Rlimit> {
     use rustix::process::{Resource, Rlimit, getrlimit};
     if cfg!(target_os = "linux") {
-        // `getrlimit` takes the call for one that cannot fail, and sandboxes deny it.
+        // rustix assumes that `getrlimit` never fails, but sandboxes deny it.
         let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
         let line = limits
             .lines()
@@ -83,50 +82,48 @@ fn descriptor_limit() -> Option<rustix::process::Rlimit> {
     Some(getrlimit(Resource::Nofile))
 }
 
-/// A runtime of the calling thread alone, with at most so many others for files.
+/// A runtime on the calling thread, with at most `disk_threads` for files.
 pub(crate) fn lone_runtime(disk_threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(disk_threads)
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Exit::Other, format!("cannot start: {error}")))
+        .map_err(|error| Failure::new(Exit::Other, format!("cannot create a tokio runtime: {error}")))
 }
 
-/// A runtime with so many threads for the network, and at most so many for files.
+/// A runtime with `workers` threads for the network, and at most `disk_threads` for files.
 pub(crate) fn runtime(workers: usize, disk_threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers)
         .max_blocking_threads(disk_threads)
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Exit::Other, format!("cannot start threads: {error}")))
+        .map_err(|error| Failure::new(Exit::Other, format!("cannot create a tokio runtime: {error}")))
 }
 
-/// Prints the one line that tells what went wrong. A closed standard error is no reason to fail again.
+/// Prints a line on standard error. Errors are ignored.
 pub(crate) fn complain(sentence: &impl Display) {
     let _ = writeln!(std::io::stderr(), "fullbore: {sentence}");
 }
 
-/// The signals that ask a program to stop.
+/// The signals that stop the program.
 pub(crate) struct Interrupt {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
-    /// Kept so that a write past `ulimit -f` returns an error, and the half file can be removed, instead of ending
-    /// the process.
+    /// Handled so that a write past `ulimit -f` returns an error instead of ending the process.
     #[cfg(unix)]
     _file_size: tokio::signal::unix::Signal,
 }
 
 impl Interrupt {
-    /// Takes the signals over from their default, which is to end the process at once.
+    /// Replaces the default action, which ends the process at once.
     #[cfg(unix)]
     pub(crate) fn listen() -> Result<Self, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
         let take = |kind| {
-            signal(kind)
-                .map_err(|error| Failure::new(Exit::Other, format!("cannot listen to signals: {error}")))
+            signal(kind).map_err(|error| Failure::new(Exit::Other, format!("cannot handle signals: {error}")))
         };
         Ok(Self {
             terminate: take(SignalKind::terminate())?,
@@ -135,7 +132,7 @@ impl Interrupt {
         })
     }
 
-    /// Nothing to take over before `next` where there are no Unix signals.
+    /// Without Unix signals, `next` does all.
     #[cfg(not(unix))]
     pub(crate) fn listen() -> Result<Self, Failure> {
         Ok(Self {})

@@ -1,7 +1,4 @@
-//! `fullbore serve`: from its arguments to a server that listens, and a way to end it that breaks off nothing.
-//!
-//! What is served is `serve`'s business; this file opens it, gives it TLS, an address and threads, and drains it when
-//! a signal comes.
+//! `fullbore serve`: TLS, address, threads and graceful shutdown around the service of `fullbore-files`.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -23,28 +20,26 @@ use crate::args::ServeArgs;
 use crate::exit::{Exit, Failure, chain};
 use crate::run::{self, Interrupt};
 
-/// Threads that read and write files: enough for slow disks, few enough to bound memory.
+/// Threads that read and write files: enough for slow disks, and a limit on memory.
 const DISK_THREADS: usize = 64;
 
-/// How many uploads are stored at once unless the user says otherwise: with these, what they gather comes to the 64 MiB of
-/// [`Settings::all_batches_bytes`] and no more.
+/// The most uploads stored at once by default: their batches stay within the 64 MiB of [`Settings::all_batches_bytes`].
 const MOST_UPLOADS: usize = 4096;
 
-/// How many connections there are at once unless told otherwise. What each may hold unread over TLS, beside streams and
-/// windows, is some 200 KiB: SECURITY.md has the sum.
+/// The most connections by default. Each may hold some 200 KiB of unread data over TLS, beside streams and windows:
+/// SECURITY.md has the sum.
 const MAX_CONNECTIONS: usize = 4_096;
 
-/// Serves until SIGTERM or Ctrl-C, then lets the requests under way end, for as long as `--drain-timeout` says. A second
-/// signal ends it at once.
+/// Serves until SIGTERM or Ctrl-C. Then requests in progress end within `--drain-timeout`. A second signal stops at once.
 ///
 /// # Errors
-/// A folder, certificate or address that cannot be used; requests that took longer to end than they may.
+/// A folder, certificate or address cannot be used; requests did not end in time.
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     let threads = match args.threads {
         Some(threads) => usize::from(threads),
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    // Threads that were counted by hand are to be left alone by each other, where the system can share out connections.
+    // With --threads the workers are independent, where the system can distribute connections among them.
     let apart = args.threads.is_some() && cfg!(target_os = "linux");
     let runtime = match apart {
         true => run::lone_runtime(DISK_THREADS)?,
@@ -52,7 +47,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     };
     let ended = runtime.block_on(async {
         let service = service(&args)?;
-        // Taken over before the address is printed: who reads it may send a signal the next moment.
+        // Before the address is printed: a script may send a signal as soon as it reads it.
         let interrupt = Interrupt::listen()?;
         match apart {
             true => serve_apart(args, service, interrupt, threads).await,
@@ -79,14 +74,14 @@ async fn serve(args: ServeArgs, service: Log<Files<Chunk>>, interrupt: Interrupt
     Ok(ExitCode::SUCCESS)
 }
 
-/// On so many threads, this one among them, each with a listener and a runtime of its own.
+/// On `threads` threads, including this one. Each has its own listener and runtime.
 async fn serve_apart(
     args: ServeArgs,
     service: Log<Files<Chunk>>,
     interrupt: Interrupt,
     threads: usize,
 ) -> Result<ExitCode, Failure> {
-    // Alone first: a port that can be shared would be shared with another program's threads too, and nobody be told.
+    // First without SO_REUSEPORT, which would silently share the port with another program.
     let address = address(&listen(&args).await?, &args)?;
     let options = Arc::new(Options::new(args, address)?);
     let server = options.builder().bind_shared(address).await;
@@ -111,7 +106,7 @@ async fn serve_apart(
             .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
         ends.push(ends_there);
         if listens.await.is_err() {
-            // It has ended before it could listen, and says why; those that listen end with the sender.
+            // It ended before it could listen, and reports why. The other threads end with the sender.
             drop(stop);
             return ended(ends).await;
         }
@@ -142,7 +137,7 @@ impl Other {
         let _ = listening.send(());
         let mut stopped = self.stopped;
         let stop = async move {
-            // The other end goes when the first thread does.
+            // The sender is dropped when the first thread ends.
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
         server
@@ -153,7 +148,7 @@ impl Other {
     }
 }
 
-/// Waits for the other threads; what the first of them that failed says.
+/// Waits for the other threads; the first failure.
 async fn ended(ends: Vec<oneshot::Receiver<Result<(), Failure>>>) -> Result<ExitCode, Failure> {
     for end in ends {
         end.await
@@ -173,7 +168,7 @@ fn address(listener: &TcpListener, args: &ServeArgs) -> Result<SocketAddr, Failu
         .map_err(|error| Failure::new(Exit::LocalIo, format!("{}: {error}", args.listen)))
 }
 
-/// What each thread's server is told.
+/// The options of each thread's server.
 struct Options {
     args: ServeArgs,
     budget: MemoryBudget,
@@ -197,7 +192,7 @@ impl Options {
     fn builder(&self) -> ServerBuilder {
         let args = &self.args;
         let limit = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
-        // How long clients may take is named, and by default, as users of nginx know it.
+        // The names and defaults of the timeouts are those of nginx.
         let mut server = Server::builder()
             .memory_budget(self.budget.clone())
             .connection_limits(self.limits.clone())
@@ -236,7 +231,7 @@ impl Options {
         }
     }
 
-    /// One line on standard output, at once: scripts wait for it.
+    /// Prints and flushes one line on standard output: scripts wait for it.
     fn announce(&self, address: SocketAddr) -> Result<(), Failure> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let mut out = io::stdout().lock();
@@ -245,15 +240,15 @@ impl Options {
             .map_err(|error| Failure::from_io("write to", Path::new("standard output"), &error))?;
         drop(out);
         if !address.ip().is_loopback() && self.tls.is_none() {
-            run::complain(&"note: without TLS, anybody on the path can read and change what is served");
+            run::complain(&"note: without TLS, anybody on the path can read and change the data");
         }
         Ok(())
     }
 }
 
-/// How many connections there may be: as many as there are descriptors for, beside those for files and for the program.
+/// The limit on connections: the descriptors that are left beside those for files and for the program.
 fn max_connections(args: &ServeArgs) -> usize {
-    /// What the program itself has open, with pipes of its threads, and connections that are being ended.
+    /// The descriptors of the program, its pipes, and closing connections.
     const OTHERS: u64 = 64;
     let wanted = args
         .max_connections
@@ -272,7 +267,8 @@ fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
         None => Uploads::Refuse,
         Some(word) if word == Path::new("discard") => Uploads::Discard,
         Some(dir) => {
-            std::fs::create_dir_all(dir).map_err(|error| Failure::from_io("make the folder", dir, &error))?;
+            std::fs::create_dir_all(dir)
+                .map_err(|error| Failure::from_io("create the folder", dir, &error))?;
             Uploads::Directory(dir.clone())
         }
     };
@@ -283,7 +279,7 @@ fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
         hidden: args.hidden,
         ..Settings::default()
     };
-    // The other half is for connections.
+    // The other half of the descriptors is for connections.
     if let Some(descriptors) = run::raise_descriptor_limit() {
         settings.open_files = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
         settings.max_uploads = (settings.open_files / 2).clamp(1, MOST_UPLOADS);
@@ -292,8 +288,8 @@ fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
         settings.max_uploads = usize::try_from(uploads).unwrap_or(usize::MAX);
         if settings.max_uploads > settings.open_files {
             return Err(Failure::usage(format!(
-                "--parallel-uploads {uploads} is more than the {} files that this process may hold open, half of its \
-                 descriptors; raise that limit with ulimit -n",
+                "--parallel-uploads {uploads} exceeds the {} files that this process may hold open, half of its file \
+                 descriptors; raise the limit with ulimit -n",
                 settings.open_files
             )));
         }
@@ -338,11 +334,11 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::from_io("read", path, &error))
 }
 
-/// Completes at the first signal; from then on a second one ends the process at once.
+/// Completes at the first signal. A second one ends the process at once.
 async fn drain(mut interrupt: Interrupt) {
     let name = interrupt.next().await;
     run::complain(&format!(
-        "{name}: no new requests; those under way may end, a second signal stops them"
+        "{name}: waiting for requests in progress; a second signal stops at once"
     ));
     tokio::spawn(async move {
         interrupt.next().await;
@@ -350,14 +346,14 @@ async fn drain(mut interrupt: Interrupt) {
     });
 }
 
-/// How serving failed: by requests that did not end in time, or by the transport.
+/// The failure of a server: requests did not end in time, or an error of the transport.
 fn broken_off(address: &str, error: &fullbore::Error) -> Failure {
     if error.kind() != ErrorKind::Timeout {
         return Failure::from_library(address, error);
     }
     Failure::new(
         Exit::Timeout,
-        format!("{address}: {error}; --drain-timeout gives requests longer, and 0 as long as they like"),
+        format!("{address}: {error}; allow more time with --drain-timeout, or no limit with 0"),
     )
 }
 
@@ -369,7 +365,7 @@ fn cannot_listen(address: &str, error: &fullbore::Error) -> Failure {
 }
 
 fn cannot_listen_on(address: &str, cause: &dyn std::error::Error) -> Failure {
-    let advice = "choose another with --listen, such as 127.0.0.1:0 for any free port";
+    let advice = "use another address with --listen, such as 127.0.0.1:0 for any free port";
     Failure::new(
         Exit::LocalIo,
         format!("cannot listen on {address}: {cause}; {advice}"),

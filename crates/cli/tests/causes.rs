@@ -125,12 +125,9 @@ fn a_download_held_by_the_stream_window_says_so() -> TestResult {
     assert_get_names(
         &ended,
         "stream_window",
-        "held by the stream window (65,535 B at 50+ ms",
+        "limited by the stream window (65,535 B at 50+ ms",
     );
-    assert!(
-        ended.stderr.contains("--stream-window 16MiB would lift it"),
-        "{ended:?}"
-    );
+    assert!(ended.stderr.contains("try --stream-window 16MiB"), "{ended:?}");
     let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
     let of_file = &document["results"][0]["waited"];
     assert_eq!(of_file["held_by"], "stream_window", "{of_file}");
@@ -146,10 +143,10 @@ fn a_download_held_by_the_connection_window_says_so() -> TestResult {
     assert_get_names(
         &ended,
         "connection_window",
-        "held by the connection window (65,535 B at 50+ ms",
+        "limited by the connection window (65,535 B at 50+ ms",
     );
     assert!(
-        ended.stderr.contains("--connection-window 16MiB would lift it"),
+        ended.stderr.contains("try --connection-window 16MiB"),
         "{ended:?}"
     );
     Ok(())
@@ -165,7 +162,7 @@ fn downloads_held_by_the_number_of_streams_say_so() -> TestResult {
     assert_get_names(
         &ended,
         "stream_count",
-        "held by the number of streams (the server allows 2 at a time",
+        "limited by the number of streams (the server allows 2 at a time",
     );
     Ok(())
 }
@@ -174,7 +171,7 @@ fn downloads_held_by_the_number_of_streams_say_so() -> TestResult {
 fn a_download_whose_path_sets_the_speed_says_so() -> TestResult {
     let stage = Stage::new(3 << 20, &[], &["--rtt", "20ms", "--rate", "25Mbit"])?;
     let ended = stage.get(&[])?;
-    assert_get_names(&ended, "moving", "the data flowed: the path set the speed");
+    assert_get_names(&ended, "moving", "limited by the path");
     Ok(())
 }
 
@@ -213,7 +210,7 @@ fn a_download_whose_reader_is_slow_says_so() -> TestResult {
     for options in [&[][..], &["--stream-window", "256KiB"]] {
         let text = read_through_a_slow_pipe(&stage, options)?;
         let document = read_through_a_slow_pipe(&stage, &[options, &["--json"]].concat())?;
-        let clause = "held by this side: what takes the data, a disk or a reader, is slower than the path";
+        let clause = "limited by this side: the disk or reader is slower than the path";
         assert_named(&text, document.as_bytes(), "application", clause);
     }
     Ok(())
@@ -294,11 +291,7 @@ fn a_download_whose_server_dribbles_says_so() -> TestResult {
     let linked = Linked::start(&origin, &["--rtt", "10ms"])?;
     let url = format!("{}/dribble", linked.origin);
     let ended = run(Path::new("."), ["get", "--discard", "--json", &url])?;
-    assert_get_names(
-        &ended,
-        "peer",
-        "spent waiting for the server, the round trip is 10+ ms",
-    );
+    assert_get_names(&ended, "peer", "waiting for the server, the round trip is 10+ ms");
     Ok(())
 }
 
@@ -306,7 +299,7 @@ fn a_download_whose_server_dribbles_says_so() -> TestResult {
 fn an_upload_held_by_the_stream_window_says_so() -> TestResult {
     let serve = ["--uploads", "discard", "--stream-window", "65535"];
     let stage = Stage::new(1 << 20, &serve, LONG)?;
-    let clause = "held by the stream window (65,535 B at 50+ ms";
+    let clause = "limited by the stream window (65,535 B at 50+ ms";
     assert_put_names(&stage.put(&[])?, "stream_window", clause);
     Ok(())
 }
@@ -325,7 +318,7 @@ fn an_upload_held_by_the_connection_window_says_so() -> TestResult {
     assert_put_names(
         &stage.put(&[])?,
         "connection_window",
-        "held by the connection window; the server would have to open it wider",
+        "limited by the connection window; only the server can enlarge it",
     );
     Ok(())
 }
@@ -343,7 +336,7 @@ fn an_upload_whose_path_sets_the_speed_says_so() -> TestResult {
             .any(|state| waited["held_by"] == *state),
         "{waited}"
     );
-    let clause = "the data flowed: the path set the speed";
+    let clause = "limited by the path";
     assert!(ended[0].stderr.contains(clause), "{ended:?}");
     Ok(())
 }
@@ -355,7 +348,7 @@ fn an_upload_whose_server_thinks_about_it_says_so() -> TestResult {
     let url = format!("{origin}/up");
     let text = run(root.path(), ["put", "file", &url])?;
     let document = run(root.path(), ["put", "file", &url, "--json", "-o", "answer"])?;
-    let clause = "spent waiting for the server to take it in and answer";
+    let clause = "waiting for the server to read and respond";
     assert_put_names(&[text, document], "peer", clause);
     Ok(())
 }
@@ -390,7 +383,7 @@ fn an_upload_whose_source_is_slow_says_so() -> TestResult {
         put_through_a_slow_pipe(&stage, &[])?,
         put_through_a_slow_pipe(&stage, &["--json", "-o", "answer"])?,
     ];
-    let clause = "held by this side: what is sent came slower than the path takes it";
+    let clause = "limited by this side: the source is slower than the path";
     assert_put_names(&ended, "application", clause);
     Ok(())
 }

@@ -454,7 +454,7 @@ fn redirects_are_followed_on_demand_and_credentials_stay_with_their_origin() -> 
     let unfollowed = get("/away", &[])?;
     unfollowed.succeeded();
     assert!(
-        unfollowed.stderr.contains(&format!("points to {away}/there")),
+        unfollowed.stderr.contains(&format!("redirects to {away}/there")),
         "{unfollowed:?}"
     );
     get("/round", &["-L"])?.failed_with(14);

@@ -153,7 +153,7 @@ fn the_next_run_goes_on_where_one_broke_off() -> TestResult {
     let folder = tempfile::tempdir()?;
     let ended = run(folder.path(), ["get", "-o", "out", &server.url()])?;
     ended.failed_with(10);
-    assert!(ended.stderr.contains("goes on from there"), "{ended:?}");
+    assert!(ended.stderr.contains("the next run resumes it"), "{ended:?}");
     let left = names(folder.path())?;
     assert!(
         matches!(left.as_slice(), [name] if name.starts_with(".out.") && name.ends_with(".part")),

@@ -186,7 +186,7 @@ fn without_a_state_folder_a_part_is_not_left_and_the_download_is_tried_again_all
     };
     let broken = get(&[])?;
     broken.failed_with(10);
-    assert!(!broken.stderr.contains("goes on from there"), "{broken:?}");
+    assert!(!broken.stderr.contains("the next run resumes it"), "{broken:?}");
     assert!(names(folder.path())?.is_empty());
     get(&["--retry", "1"])?.succeeded();
     assert!(fs::read(folder.path().join("out"))? == body(1), "wrong bytes");

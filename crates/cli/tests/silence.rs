@@ -111,7 +111,7 @@ fn a_try_that_takes_longer_than_max_time_exits_with_13_and_what_came_is_resumed(
     let ended = run(folder.path(), [&patient[..], &[&url]].concat())?;
     ended.failed_with(13);
     assert!(
-        ended.stderr.contains("the response had not begun") && ended.stderr.contains("--max-time"),
+        ended.stderr.contains("no response had arrived") && ended.stderr.contains("--max-time"),
         "{ended:?}"
     );
 

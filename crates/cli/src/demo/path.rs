@@ -1,5 +1,4 @@
-//! The same download over an emulated long path, with the windows that most programs have and with fullbore's own, and
-//! what each of them waited for.
+//! One download over an emulated long path: with the initial windows of HTTP/2, and with fullbore's.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,17 +12,17 @@ use crate::figures::{grouped, rate};
 use crate::transfer::client;
 use crate::transfer::waits::{Direction, Waits};
 
-/// A long way: some 10,000 km of fibre there and back.
+/// Some 10,000 km of fibre, there and back.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 const BITS_PER_SECOND: u64 = 1_000_000_000;
 
-/// What most programs begin with (RFC 9113 section 6.9.2).
+/// The initial windows (RFC 9113 section 6.9.2).
 const COMMON_WINDOW: u32 = 65_535;
 
-/// As much as 65,535 bytes a round trip bring in six and a half seconds.
+/// 65,535 bytes for each round trip take six and a half seconds.
 const BYTES: u64 = 4 << 20;
 
-/// Downloads over the path, once with each kind of windows, and prints a line and the cause for each.
+/// Downloads over the path once with each kind of windows, and prints a line and the cause for each.
 pub(super) async fn run(server: SocketAddr) -> Result<u64, Failure> {
     let wrong =
         |error: std::io::Error| Failure::new(Exit::Other, format!("demo: the emulated path: {error}"));
@@ -40,7 +39,7 @@ pub(super) async fn run(server: SocketAddr) -> Result<u64, Failure> {
     let mut total = 0;
     for (what, builder) in [
         ("download, windows of 65,535 bytes", common),
-        ("download, fullbore's own windows", Client::builder()),
+        ("download, fullbore's windows", Client::builder()),
     ] {
         let client = builder
             .build()

@@ -1,7 +1,6 @@
-//! Bytes that depend on their position: made here, sent by one side, and compared by the other.
+//! Bytes that depend on their position. One side sends them, the other compares them.
 //!
-//! A byte that is lost, doubled, moved or changed is found, and so is its position. Pure arithmetic; used by the
-//! demo's client and its service.
+//! The comparison finds the position of any byte that is lost, repeated, moved or changed.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// The size of the chunks that a body hands over.
+/// The size of a body's chunks.
 const CHUNK: u64 = 64 << 10;
 
 /// The eight bytes at positions `8 * index` and after: splitmix64's output function of the index.
@@ -21,7 +20,7 @@ fn word(index: u64) -> [u8; 8] {
     (z ^ (z >> 31)).to_le_bytes()
 }
 
-/// The words that hold `length` bytes from `position` on, with what to skip of the first.
+/// The words that hold `length` bytes from `position` on, and how many bytes of the first to skip.
 fn words(position: u64) -> (impl Iterator<Item = [u8; 8]>, usize) {
     let skip = usize::from(position.to_le_bytes()[0] % 8);
     ((position / 8..).map(word), skip)
@@ -43,7 +42,7 @@ pub(super) fn bytes(position: u64, length: u64) -> Bytes {
     made.slice(skip..)
 }
 
-/// Compares what arrives, in chunks of any size, with what should.
+/// Compares received chunks of any size with the pattern.
 pub(super) struct Check {
     begin: u64,
     position: u64,
@@ -51,7 +50,7 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// The first byte to come is the one at `position`.
+    /// The first byte is at `position`.
     pub(super) fn new(position: u64) -> Self {
         Self {
             begin: position,
@@ -81,7 +80,7 @@ impl Check {
         self.position = at;
     }
 
-    /// How many bytes came if all were right, or the position of the first that was wrong.
+    /// The count of bytes if all are correct, or the position of the first wrong byte.
     pub(super) fn result(&self) -> Result<u64, u64> {
         self.wrong.map_or(Ok(self.position - self.begin), Err)
     }

@@ -1,4 +1,4 @@
-//! The server's side of the demo: it sends the pattern, and checks what is sent to it.
+//! The server of the demo: it sends the pattern, and checks uploads.
 //!
 //! `GET /pattern/BYTES`, `GET /small/INDEX` and `PUT /check`; anything else is 404.
 
@@ -14,14 +14,14 @@ use tower_service::Service;
 
 use super::pattern::{Check, PatternBody};
 
-/// The size of a small answer.
+/// The size of a small response.
 pub(super) const SMALL_BYTES: u64 = 1_024;
-/// No more than this is sent for one request, whatever it asks for.
+/// The largest response.
 const MOST_BYTES: u64 = 1 << 40;
 
 type DemoBody = Either<PatternBody, Full<Bytes>>;
 
-/// The service; it keeps nothing between requests.
+/// The service, which has no state.
 #[derive(Clone, Copy)]
 pub(super) struct DemoService;
 
@@ -48,7 +48,7 @@ async fn answer(request: Request<Incoming>) -> Response<DemoBody> {
         (&Method::GET, "small", Some(index)) if index <= MOST_BYTES => send(index * SMALL_BYTES, SMALL_BYTES),
         (&Method::PUT, "check", None) => check(request.into_body()).await,
         _ => {
-            let mut response = say("no such thing".to_owned());
+            let mut response = say("not found".to_owned());
             *response.status_mut() = StatusCode::NOT_FOUND;
             response
         }
@@ -63,12 +63,12 @@ fn say(text: String) -> Response<DemoBody> {
     Response::new(Either::Right(Full::new(Bytes::from(text))))
 }
 
-/// Answers with the count of the bytes if all were right, else with what was wrong.
+/// Responds with the count of the bytes if all are correct, and otherwise with the error.
 async fn check(mut body: Incoming) -> Response<DemoBody> {
     let mut check = Check::new(0);
     while let Some(frame) = body.frame().await {
         match frame {
-            Err(error) => return say(format!("the upload broke off: {error}")),
+            Err(error) => return say(format!("the upload failed: {error}")),
             Ok(frame) => {
                 if let Some(data) = frame.data_ref() {
                     check.update(data);

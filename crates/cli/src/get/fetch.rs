@@ -1,6 +1,6 @@
-//! One URL from its line to its place: the request, redirects, the status, the body.
+//! The download of one URL: requests, redirects, the status, the body.
 //!
-//! `get::run` spawns `Fetcher::fetch` once a URL. Everything shared by the requests of a run stands in `Fetcher`.
+//! `get::run` spawns `Fetcher::fetch` for each URL. `Fetcher` has what the requests of a run share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,20 +25,20 @@ use super::report::Outcome;
 use super::request_fields::RequestFields;
 use super::resume::{Continuation, Download, Found};
 
-/// As many redirects as RFC 9110 section 15.4 leaves to the client's judgement; ten is not yet a loop.
+/// RFC 9110 section 15.4 leaves the number to the client.
 const MOST_REDIRECTS: usize = 10;
-/// A range that ends before the whole is no failure if it brings as many bytes: the rest is asked for at once.
+/// A range that ends early is no failure if it has this many bytes: the rest is requested at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
 
-/// 416: the range begins behind the end (RFC 9110 section 15.5.17).
-const NOTHING_THERE: u16 = 416;
+/// 416: the range begins after the end (RFC 9110 section 15.5.17).
+const RANGE_NOT_SATISFIABLE: u16 = 416;
 
-/// A try that failed, and what came before it did.
-type Tried = (Failed, Option<Download>);
+/// A failed attempt, and what it received.
+type Attempt = (Failed, Option<Download>);
 
-/// A failure after which nothing is to be kept.
-fn lasting(failure: Failure) -> Tried {
-    (Failed::lasting(failure), None)
+/// A failure after which nothing is kept.
+fn permanent(failure: Failure) -> Attempt {
+    (Failed::permanent(failure), None)
 }
 
 /// What the requests of a run share.
@@ -46,29 +46,29 @@ pub(crate) struct Fetcher {
     pub(crate) client: Client,
     pub(crate) fields: RequestFields,
     pub(crate) redirects: Redirects,
-    /// How often what failed in passing is tried again.
+    /// How often temporary failures are repeated.
     pub(crate) retries: u32,
     pub(crate) pauses: Pauses,
-    /// How long a try may take.
+    /// The limit for each attempt.
     pub(crate) max_time: Option<Duration>,
     pub(crate) outputs: Outputs,
     pub(crate) disk: Disk,
     pub(crate) progress: Arc<Progress>,
-    /// Whether each outcome says what its stream waited for.
-    pub(crate) tells_streams: bool,
+    /// Whether each outcome has a report of its stream.
+    pub(crate) reports_streams: bool,
 }
 
-/// What is done about redirects.
+/// Which redirects are followed.
 #[derive(Clone, Copy)]
 pub(crate) struct Redirects {
     /// `-L`.
     pub(crate) follow: bool,
-    /// From https to http too.
+    /// Also from https to http.
     pub(crate) insecure: bool,
 }
 
 impl Fetcher {
-    /// Downloads one URL. What goes wrong is part of the outcome.
+    /// Downloads one URL. A failure is part of the outcome.
     pub(crate) async fn fetch(&self, text: String) -> Outcome {
         let begun = std::time::Instant::now();
         let mut outcome = Outcome::new(without_credentials(&text));
@@ -109,7 +109,7 @@ impl Fetcher {
                 if broken.transient && left.is_some_and(Download::leave) {
                     failure
                         .message
-                        .push_str("; what came is kept, and the next run goes on from there");
+                        .push_str("; the received part is kept, and the next run resumes it");
                 }
                 return Err(failure);
             };
@@ -124,27 +124,27 @@ impl Fetcher {
         Ok(())
     }
 
-    /// One try: the request, for what the part lacks, and the body. A part that is still short is handed back, to be
-    /// asked for again at once, or with the failure.
+    /// One attempt: requests what is missing, and receives it. Returns an incomplete download, to be continued at once or
+    /// with the failure.
     async fn attempt(
         &self,
         url: Url,
         mut part: Download,
         outcome: &mut Outcome,
-    ) -> Result<Option<Download>, Tried> {
+    ) -> Result<Option<Download>, Attempt> {
         let deadline = self.max_time.map(|limit| Instant::now() + limit);
         let mut response = match self.ask(&url, &mut part, deadline, outcome).await {
             Ok(response) => response,
             Err(failed) => return Err((failed, Some(part))),
         };
-        match part.find(&outcome.url, &response).await.map_err(lasting)? {
+        match part.find(&outcome.url, &response).await.map_err(permanent)? {
             Found::Nothing => {}
             Found::All => {
                 outcome.bytes = part.offset;
-                return part.finish().await.map(|()| None).map_err(lasting);
+                return part.finish().await.map(|()| None).map_err(permanent);
             }
             Found::Some => {
-                // An earlier run has some of it: the rest is asked for instead.
+                // An earlier run has received a part: request the rest instead.
                 drop(response);
                 response = match self.ask(&url, &mut part, deadline, outcome).await {
                     Ok(response) => response,
@@ -152,14 +152,14 @@ impl Fetcher {
                 };
             }
         }
-        let mut taken = part.take_up(&outcome.url, &response).map_err(lasting)?;
+        let mut taken = part.classify(&outcome.url, &response).map_err(permanent)?;
         if let Continuation::Nothing = taken {
             drop(response);
             response = match self.response(url, None, deadline, outcome).await {
                 Ok(response) => response,
                 Err(failed) => return Err((failed, Some(part))),
             };
-            taken = part.take_up(&outcome.url, &response).map_err(lasting)?;
+            taken = part.classify(&outcome.url, &response).map_err(permanent)?;
         }
         let extent = match taken {
             Continuation::Rest(extent) => Some(extent),
@@ -169,8 +169,7 @@ impl Fetcher {
             .await
     }
 
-    /// Asks for what the part lacks. If there is nothing behind what came, that is no beginning of this version, and the
-    /// whole is asked for.
+    /// Requests what is missing. On 416 the received part is of another version, and the whole is requested.
     async fn ask(
         &self,
         url: &Url,
@@ -179,21 +178,21 @@ impl Fetcher {
         outcome: &mut Outcome,
     ) -> Result<Response<Incoming>, Failed> {
         match self.response(url.clone(), part.range(), deadline, outcome).await {
-            Err(_) if part.offset > 0 && outcome.status == Some(NOTHING_THERE) && part.restart() => {
+            Err(_) if part.offset > 0 && outcome.status == Some(RANGE_NOT_SATISFIABLE) && part.restart() => {
                 self.response(url.clone(), None, deadline, outcome).await
             }
             asked => asked,
         }
     }
 
-    /// Receives a body into the part.
+    /// Receives a body and appends it to the download.
     async fn receive(
         &self,
         mut part: Download,
         response: Response<Incoming>,
         bounds: Bounds,
         outcome: &mut Outcome,
-    ) -> Result<Option<Download>, Tried> {
+    ) -> Result<Option<Download>, Attempt> {
         let before = part.offset;
         outcome.bytes = before;
         let file = part.take_file();
@@ -201,28 +200,31 @@ impl Fetcher {
         let mut body = response.into_body();
         let received =
             receive::receive_into(file, &mut body, disk, progress, &mut outcome.bytes, bounds).await;
-        if self.tells_streams {
+        if self.reports_streams {
             outcome.waited = body.report().await.map(|report| StreamWaits::receiving(&report));
         }
         let (failed, file) = match received {
             Ok(Received::Whole) => return Ok(None),
-            Err(ReceiveError::Target(failure)) => return Err(lasting(failure)),
+            Err(ReceiveError::Target(failure)) => return Err(permanent(failure)),
             Err(ReceiveError::Body(error, file)) => (Failed::of(&outcome.url, &error), file),
             Err(ReceiveError::Late(file)) => {
                 let limit = self.max_time.unwrap_or_default();
-                let failed = Failed::too_long(&outcome.url, "the body had not come to its end", limit);
+                let failed = Failed::too_long(&outcome.url, "the body was not complete", limit);
                 (failed, file)
             }
             Err(ReceiveError::Length(file)) => {
                 part.file = file;
-                part.give_up(&outcome.url, "it is not as long as its Content-Range")
-                    .map_err(lasting)?;
+                part.give_up(&outcome.url, "its length differs from its Content-Range")
+                    .map_err(permanent)?;
                 outcome.bytes = 0;
                 let text = format!(
-                    "{}: the server sent a part that is not as long as its Content-Range; the fault is the server's",
+                    "{}: the server sent a range whose length differs from its Content-Range; this is an error of the server",
                     outcome.url
                 );
-                return Err((Failed::passing(Failure::new(Exit::BodyLength, text)), Some(part)));
+                return Err((
+                    Failed::temporary(Failure::new(Exit::BodyLength, text)),
+                    Some(part),
+                ));
             }
             Ok(Received::Short(file)) => {
                 if outcome.bytes - before >= WORTH_A_REQUEST {
@@ -231,11 +233,11 @@ impl Fetcher {
                     return Ok(Some(part));
                 }
                 let text = format!(
-                    "{}: the server sends only {} bytes of the rest at a time; the fault is the server's",
+                    "{}: the server sent only {} bytes of the requested range; this is an error of the server",
                     outcome.url,
                     outcome.bytes - before
                 );
-                (Failed::passing(Failure::new(Exit::BodyLength, text)), file)
+                (Failed::temporary(Failure::new(Exit::BodyLength, text)), file)
             }
         };
         part.file = file;
@@ -243,7 +245,7 @@ impl Fetcher {
         Err((failed, Some(part)))
     }
 
-    /// The response whose body is wanted: past the redirects, with a status below 400.
+    /// The final response: after redirects, with a status below 400.
     async fn response(
         &self,
         mut url: Url,
@@ -253,7 +255,7 @@ impl Fetcher {
     ) -> Result<Response<Incoming>, Failed> {
         let mut fields = self.fields.of(&url);
         outcome.note = outcome.note.take().or_else(|| self.fields.note(&url));
-        // A URL of the user's is shown whole, one of a server's is not.
+        // The user's URL is shown whole, a server's is not.
         let mut redirected = None::<String>;
         for _ in 0..=MOST_REDIRECTS {
             let mut headers = fields.clone();
@@ -265,23 +267,23 @@ impl Fetcher {
             if let Err(failure) = check_status(name, status) {
                 return Err(Failed::by_status(failure, &response));
             }
-            let Some(next) = redirect(&url, name, &response).map_err(Failed::lasting)? else {
+            let Some(next) = redirect(&url, name, &response).map_err(Failed::permanent)? else {
                 return Ok(response);
             };
             let shown = shown_url(next.as_str());
             if !self.redirects.follow {
                 outcome.note = Some(format!(
-                    "{name}: status {} points to {shown}; -L follows it",
+                    "{name}: status {} redirects to {shown}; use -L to follow it",
                     status.as_u16()
                 ));
                 return Ok(response);
             }
             if url.scheme() == "https" && next.scheme() == "http" && !self.redirects.insecure {
-                return Err(Failed::lasting(Failure::new(
+                return Err(Failed::permanent(Failure::new(
                     Exit::BadUrl,
                     format!(
-                        "{name}: the server redirects to {shown} without TLS, where anybody on the path may read and \
-                         change what is sent; --location-insecure follows it all the same"
+                        "{name}: the server redirects to {shown} without TLS, where anybody on the path can read and \
+                         change the data; use --location-insecure to follow it"
                     ),
                 )));
             }
@@ -289,17 +291,17 @@ impl Fetcher {
             url = next;
             redirected = Some(shown);
         }
-        Err(Failed::lasting(Failure::new(
+        Err(Failed::permanent(Failure::new(
             Exit::Status,
             format!(
-                "{}: more than {MOST_REDIRECTS} redirects; the server sends clients in a circle",
+                "{}: more than {MOST_REDIRECTS} redirects; the server may have a redirect loop",
                 outcome.url
             ),
         )))
     }
 
-    /// Sends a GET to a URL that is shown by this name. The client repeats what the peer refuses unprocessed, after pauses that all requests to the origin
-    /// share.
+    /// Sends a GET; `name` is the URL for messages. The client itself repeats requests that the peer refused without
+    /// processing them.
     async fn request(
         &self,
         url: &Url,
@@ -311,21 +313,21 @@ impl Fetcher {
             .method(Method::GET)
             .uri(url.as_str())
             .body(Empty::<Bytes>::new())
-            .map_err(|error| Failed::lasting(Failure::new(Exit::BadUrl, format!("{name}: {error}"))))?;
+            .map_err(|error| Failed::permanent(Failure::new(Exit::BadUrl, format!("{name}: {error}"))))?;
         *request.headers_mut() = headers;
         let answer = self.client.request(request);
         let answered = match deadline {
             None => answer.await,
             Some(at) => timeout_at(at, answer).await.map_err(|_| {
                 let limit = self.max_time.unwrap_or_default();
-                Failed::too_long(name, "the response had not begun", limit)
+                Failed::too_long(name, "no response had arrived", limit)
             })?,
         };
         answered.map_err(|error| Failed::of(name, &error))
     }
 }
 
-/// Where a redirect leads; `None` for any other response, or for one that does not say. `name` is how the URL is shown.
+/// The target of a redirect; `None` for any other response, or without `location`. `name` is the URL for messages.
 fn redirect(url: &Url, name: &str, response: &Response<Incoming>) -> Result<Option<Url>, Failure> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -336,7 +338,7 @@ fn redirect(url: &Url, name: &str, response: &Response<Incoming>) -> Result<Opti
     let text = String::from_utf8_lossy(location.as_bytes());
     let wrong = |why: &str| {
         let shown = shown_url(&text);
-        let text = format!("{name}: the server's redirect to \"{shown}\" is wrong: {why}");
+        let text = format!("{name}: the server redirects to the invalid URL \"{shown}\": {why}");
         Failure::new(Exit::BadUrl, text)
     };
     let next = url.join(&text).map_err(|error| wrong(&error.to_string()))?;

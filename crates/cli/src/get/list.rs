@@ -1,7 +1,7 @@
-//! The URLs of a run, one after the other: first those of the command line, then the lines of the `-i` file.
+//! The URLs of a run: first those of the command line, then the lines of the `-i` file.
 //!
-//! The file is read by a thread of its own, a few hundred lines ahead of need, so a list of any length costs little
-//! memory, and a list that is being written (a pipe) is downloaded as it comes. Called by `get::run`.
+//! A thread reads the file a few hundred lines ahead. So a list of any length costs little memory, and a list from a pipe
+//! is downloaded while it is written.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 
 use crate::exit::{Exit, Failure};
 
-/// Lines read ahead of need.
+/// The lines read ahead.
 const READ_AHEAD: usize = 512;
-/// No server takes a longer URL; without a limit, one line of a wrong file could fill the memory.
+/// No server accepts a longer URL. Without a limit, one line of a wrong file could fill the memory.
 const LONGEST_LINE: u64 = 64 * 1024;
 
-/// An iterator that waits.
+/// An asynchronous iterator.
 pub(crate) struct UrlList {
     typed: std::vec::IntoIter<String>,
     lines: Option<mpsc::Receiver<Result<String, Failure>>>,
@@ -28,7 +28,7 @@ impl UrlList {
             None => None,
             Some(path) => {
                 let (sender, receiver) = mpsc::channel(READ_AHEAD);
-                // Not one of the runtime's threads: a read of a silent pipe must not hold up the end of the program.
+                // Not a thread of the runtime: reading a silent pipe must not delay the end of the program.
                 std::thread::Builder::new()
                     .name("url list".to_owned())
                     .spawn(move || read(&path, &sender))
@@ -42,7 +42,7 @@ impl UrlList {
         })
     }
 
-    /// The next URL, unchecked; an error for a line or a file that cannot be read. Losing this future loses no line.
+    /// The next URL, unchecked; an error for a line or a file that cannot be read. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Result<String, Failure>> {
         if let Some(url) = self.typed.next() {
             return Some(Ok(url));
@@ -51,7 +51,7 @@ impl UrlList {
     }
 }
 
-/// Sends every URL of the file; stops when nobody listens any more.
+/// Sends every URL of the file; stops when the receiver is dropped.
 fn read(path: &Path, sender: &mpsc::Sender<Result<String, Failure>>) {
     let result = if path == Path::new("-") {
         each_line(path, io::stdin().lock(), sender)
@@ -84,7 +84,10 @@ fn each_line(
         if u64::try_from(count).unwrap_or(u64::MAX) == LONGEST_LINE && !line.ends_with(b"\n") {
             return Err(Failure::new(
                 Exit::BadUrl,
-                format!("{} is longer than 64 KiB; is this a list of URLs?", place()),
+                format!(
+                    "{} is longer than 64 KiB; check that the file is a list of URLs",
+                    place()
+                ),
             ));
         }
         let item = match std::str::from_utf8(&line).map(str::trim) {
@@ -92,7 +95,7 @@ fn each_line(
             Ok(text) => Ok(text.to_owned()),
             Err(_) => Err(Failure::new(
                 Exit::BadUrl,
-                format!("{} is not a URL: it is not UTF-8", place()),
+                format!("{} is not valid UTF-8", place()),
             )),
         };
         if sender.blocking_send(item).is_err() {

@@ -17,7 +17,7 @@ const INDEX: &str = "index.html";
 /// The longest file name, so that its temporary name fits the 255 bytes of common file systems.
 const LONGEST_NAME: usize = 200;
 
-/// The rule by which a run's URLs find their targets.
+/// The rule by which the URLs of a run get their targets.
 pub(crate) struct Outputs {
     rule: Rule,
     force: bool,
@@ -33,7 +33,7 @@ enum Rule {
 }
 
 impl Outputs {
-    /// Chooses the rule, and refuses several bodies into one file.
+    /// Chooses the rule. Several bodies for one file are an error.
     pub(crate) fn from_args(args: &GetArgs) -> Result<Self, Failure> {
         let one = args.urls.len() == 1 && args.list.is_none();
         let rule = if args.discard {
@@ -44,7 +44,7 @@ impl Outputs {
             Rule::Folder(PathBuf::from("."))
         } else if !one {
             return Err(Failure::usage(
-                "several URLs need a place for each: -O, --dir DIR or --discard",
+                "several URLs need one of -O, --dir DIR and --discard",
             ));
         } else {
             args.output.clone().map_or(Rule::Stdout, Rule::Named)
@@ -57,12 +57,12 @@ impl Outputs {
         })
     }
 
-    /// Makes the folder that the files go to.
+    /// Creates the folder for the files.
     pub(crate) async fn prepare(&self) -> Result<(), Failure> {
         match &self.rule {
             Rule::Folder(dir) => tokio::fs::create_dir_all(dir)
                 .await
-                .map_err(|error| Failure::from_io("make the folder", dir, &error)),
+                .map_err(|error| Failure::from_io("create the folder", dir, &error)),
             _ => Ok(()),
         }
     }
@@ -75,10 +75,10 @@ impl Outputs {
         }
     }
 
-    /// The target of one URL's body; none when the file is there and is to be left as it is.
+    /// The target for the body of a URL; `None` when the file exists and is to be skipped.
     ///
     /// # Errors
-    /// The file exists, or another URL of this run has taken its name: two bodies never share a file.
+    /// The file exists, or another URL of this run has the same file name.
     pub(crate) async fn target(&self, url: &Url) -> Result<Option<Target>, Failure> {
         match &self.rule {
             Rule::Discard => Ok(Some(Target::Discard)),
@@ -91,7 +91,7 @@ impl Outputs {
                     return Err(Failure::new(
                         Exit::Exists,
                         format!(
-                            "an earlier URL of this run is named {name} too; download this one by itself with -o FILE"
+                            "an earlier URL of this run has the file name {name} too; download this one separately with -o FILE"
                         ),
                     ));
                 }
@@ -100,7 +100,7 @@ impl Outputs {
                     return Ok(None);
                 }
                 match Target::named(&path, self.force).await? {
-                    // A FIFO or the like was not asked for by name.
+                    // The user did not name this device.
                     Target::Device(path) => Err(Failure::exists(&path)),
                     target => Ok(Some(target)),
                 }
@@ -108,13 +108,13 @@ impl Outputs {
         }
     }
 
-    /// Whether a file is there that is to be left as it is: one that has its name is whole.
+    /// Whether an existing file is to be skipped. A file that has its name is complete.
     async fn is_there(&self, path: &Path) -> bool {
         self.skip_existing && tokio::fs::metadata(path).await.is_ok_and(|found| found.is_file())
     }
 }
 
-/// The names given out in this run, as 128-bit keyed hashes: 16 bytes a URL, however long the list and its names.
+/// The file names of this run as 128-bit keyed hashes: 16 bytes for each URL.
 #[derive(Default)]
 struct TakenNames {
     keys: (RandomState, RandomState),
@@ -122,7 +122,7 @@ struct TakenNames {
 }
 
 impl TakenNames {
-    /// Takes a name; `false` if it was taken before.
+    /// Takes a name; `false` if it is taken.
     fn take(&self, name: &str) -> bool {
         let hash = (self.keys.0.hash_one(name), self.keys.1.hash_one(name));
         self.hashes
@@ -132,8 +132,8 @@ impl TakenNames {
     }
 }
 
-/// The last segment of the URL's path, percent-decoded and made a plain name: no separator, no control character, not
-/// `.` or `..`, never empty and at most 200 bytes long. The query is no part of it.
+/// The last segment of the URL's path as a file name: percent-decoded, without separators and control characters, not
+/// `.` or `..`, not empty, at most 200 bytes. The query is not part of it.
 pub(crate) fn file_name(url: &Url) -> String {
     let segment = url.path().rsplit('/').next().unwrap_or_default();
     let decoded = percent_decode_str(segment).decode_utf8_lossy();

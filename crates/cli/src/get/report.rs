@@ -1,7 +1,6 @@
-//! What became of each URL, and of the run: sentences and a closing line for people, or one JSON document.
+//! The results of the URLs and of the run: sentences and a closing line, or one JSON document.
 //!
-//! Results are printed as they come, those that come together in one write, and only totals are kept, so a run of any
-//! length costs the same memory.
+//! Results are printed as they arrive, and only totals are kept, so a run of any length costs the same memory.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -19,7 +18,7 @@ use crate::transfer::output::{ErrorEntry, Format, json, moved};
 use crate::transfer::progress::Progress;
 use crate::transfer::waits::{StreamWaits, Waits};
 
-/// What became of one URL.
+/// The result of one URL.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) url: String,
@@ -28,14 +27,14 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     pub(crate) file: Option<PathBuf>,
     pub(crate) failure: Option<Failure>,
-    /// Something that the user should know although all went well.
+    /// A remark, also about a success.
     pub(crate) note: Option<String>,
-    /// What its stream waited for, when that was asked for.
+    /// What its stream waited for, with `--json`.
     pub(crate) waited: Option<StreamWaits>,
 }
 
 impl Outcome {
-    /// Nothing is known yet.
+    /// The result before the request.
     pub(crate) fn new(url: String) -> Self {
         Self {
             url,
@@ -49,7 +48,7 @@ impl Outcome {
         }
     }
 
-    /// A failure before there was a request.
+    /// A failure before the request.
     pub(crate) fn failed(url: String, failure: Failure) -> Self {
         Self {
             failure: Some(failure),
@@ -58,7 +57,7 @@ impl Outcome {
     }
 }
 
-/// The report of a run under way. One that is dropped unfinished still closes its document.
+/// The report of a run. Dropping it unfinished still closes the document.
 pub(crate) struct Report {
     format: Format,
     progress: Arc<Progress>,
@@ -67,14 +66,14 @@ pub(crate) struct Report {
     failures: u64,
     bytes: u64,
     first_failure: Option<Exit>,
-    /// What the transfers waited for, once they have ended.
+    /// What the transfers waited for, at the end.
     waited: Option<Waits>,
-    /// What of the document has not been printed yet.
+    /// The part of the document that is not printed yet.
     unprinted: String,
     finished: bool,
 }
 
-/// So much of the document is printed at once, in bytes, though more may be about to come.
+/// The document is printed when it has grown by this many bytes.
 const PRINTED_AT_ONCE: usize = 64 << 10;
 
 impl Report {
@@ -93,7 +92,7 @@ impl Report {
         }
     }
 
-    /// Counts one result, which is printed by the next [`Self::flush`] at the latest.
+    /// Adds a result. The next [`Self::flush`] prints it at the latest.
     pub(crate) fn add(&mut self, outcome: Outcome) {
         self.bytes += outcome.bytes;
         self.progress.ended();
@@ -138,14 +137,14 @@ impl Report {
             self.unprinted.push_str(&end);
             self.flush();
         }
-        // Of a single URL that failed, its sentence has said all there is to say.
+        // The sentence about a single failed URL is enough.
         let said = self.results == 1 && self.failures == 1;
         if self.format != Format::JsonErr && !interrupted && !said {
             let _ = writeln!(io::stderr(), "{}", self.closing_line(seconds));
         }
     }
 
-    /// What follows on the last result.
+    /// The end of the document, after the last result.
     fn end_of_document(&self, seconds: f64, interrupted: bool) -> String {
         let totals = Totals {
             urls: self.results,
@@ -174,14 +173,14 @@ impl Report {
         line
     }
 
-    /// Prints what there is of the document.
+    /// Prints the document so far.
     pub(crate) fn flush(&mut self) {
         if self.unprinted.is_empty() {
             return;
         }
         let text = std::mem::take(&mut self.unprinted);
         self.progress.aside(|| {
-            // Nobody is left to be told of a reader that has gone.
+            // A closed reader cannot be reported.
             let _ = match self.format {
                 Format::JsonOut => {
                     let mut out = io::stdout().lock();

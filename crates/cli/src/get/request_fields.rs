@@ -1,6 +1,6 @@
-//! Which header fields a request carries: those that the user gave go to the origins that the user named, and no further.
+//! The header fields of requests. Fields of `-H` go only to the origins that the user named.
 //!
-//! A field of any name may be a secret. A redirect, or a list that somebody else has written, does not decide who is told.
+//! A field of any name may be a secret. Neither a redirect nor a list decides who receives it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,20 +14,20 @@ use crate::transfer::client;
 
 /// The fields of a run's requests.
 pub(crate) struct RequestFields {
-    /// With those of `-H`.
+    /// With the fields of `-H`.
     all: HeaderMap,
     /// Without them.
     own: HeaderMap,
-    /// Whether `-H` was given at all.
+    /// Whether there is a `-H`.
     given: bool,
     /// `--location-trusted`.
     everywhere: bool,
     origins: Mutex<HashSet<Origin>>,
-    told: AtomicBool,
+    noted: AtomicBool,
 }
 
 impl RequestFields {
-    /// The fields of `-H` go to the origins of the URLs that were typed.
+    /// The fields of `-H` go to the origins of the typed URLs.
     pub(crate) fn new(lines: &[HeaderLine], everywhere: bool, typed: &[String]) -> Self {
         let origins = typed
             .iter()
@@ -38,11 +38,11 @@ impl RequestFields {
             given: !lines.is_empty(),
             everywhere,
             origins: Mutex::new(origins.collect()),
-            told: AtomicBool::new(false),
+            noted: AtomicBool::new(false),
         }
     }
 
-    /// A URL is next; when none was typed, the first of the list names the origin.
+    /// Announces the next URL. If none was typed, the first URL of the list names the origin.
     pub(crate) fn next(&self, text: &str) {
         if !self.given || self.everywhere {
             return;
@@ -53,7 +53,7 @@ impl RequestFields {
         }
     }
 
-    /// What a request to a URL of the run carries.
+    /// The fields of a request to a URL of the run.
     pub(crate) fn of(&self, url: &Url) -> HeaderMap {
         if self.may_know(url) {
             self.all.clone()
@@ -62,21 +62,21 @@ impl RequestFields {
         }
     }
 
-    /// What a request carries after this redirect.
+    /// Updates the fields of a request for this redirect.
     pub(crate) fn after_redirect(&self, fields: &mut HeaderMap, from: &Url, to: &Url) {
         if !self.everywhere && from.origin() != to.origin() {
             fields.clone_from(&self.own);
         }
     }
 
-    /// Says once that the fields were not sent, with the first URL that did not get them.
+    /// A note for the first URL that does not get the fields.
     pub(crate) fn note(&self, url: &Url) -> Option<String> {
-        if self.may_know(url) || self.told.swap(true, Ordering::Relaxed) {
+        if self.may_know(url) || self.noted.swap(true, Ordering::Relaxed) {
             return None;
         }
         Some(format!(
-            "{url}: the fields of -H are sent only to the origins typed on the command line, or to the first of a list; \
-             --location-trusted sends them to all"
+            "{url}: fields of -H were not sent to this origin; they go only to the origins of the typed URLs, or of the first \
+             URL of a list; --location-trusted sends them to all"
         ))
     }
 

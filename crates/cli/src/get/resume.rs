@@ -1,7 +1,7 @@
-//! The part of a body that came, and what of a later response continues it.
+//! A download in progress, and how a later response continues it.
 //!
-//! A body is resumed only where the server proves that it is the same: by `If-Range` (RFC 9110 section 13.1.5) and by the
-//! fields of its 206 response, which `version` checks. Otherwise it is begun anew. `fetch` asks and acts.
+//! A download is resumed only if the server proves that the body is the same: by `If-Range` (RFC 9110 section 13.1.5) and
+//! by the fields of its 206 response, which `version` checks. Otherwise it starts again. Called by `fetch`.
 
 use fullbore::Incoming;
 use http::header::{IF_RANGE, RANGE};
@@ -16,43 +16,42 @@ use crate::transfer::receive::Extent;
 
 use super::version::Version;
 
-/// A shorter body is asked for anew rather than looked for on the disk, in bytes: it leaves with one write, and the search
-/// would cost a thread's wake-up for each of 10,000 files.
+/// A body of at most this many bytes is downloaded again rather than looked up on the disk. The lookup would wake a thread
+/// for each of 10,000 files.
 const NOT_WORTH_A_SEARCH: u64 = 64 << 10;
 
-/// What an earlier run has left of a body.
+/// The part of a body that an earlier run has left.
 pub(super) enum Found {
-    /// Nothing that is of use.
     Nothing,
-    /// Its beginning.
+    /// The beginning.
     Some,
-    /// All of it, without its name.
+    /// All of it; only the name is missing.
     All,
 }
 
-/// As much of a body as has come.
+/// The part of a body that has been received.
 pub(super) struct Download {
     pub(super) file: PartialFile,
     /// How many bytes of the body are in the file.
     pub(super) offset: u64,
-    /// Which version of the body that is, if the server tells it from others.
+    /// The version of the body, if it has a strong validator.
     version: Option<Version>,
-    /// The server has answered a request for the rest with something else: it is not asked for one again.
+    /// The server has not answered a range request with the range. No further range is requested.
     whole_only: bool,
 }
 
-/// What the body of a response is.
+/// What a response carries.
 pub(super) enum Continuation {
-    /// The body from its beginning, to where it ends.
+    /// The body from its beginning.
     Whole,
-    /// What follows on the part.
+    /// The bytes that follow the received ones.
     Rest(Extent),
-    /// Nothing of use: the part is given up, and the whole is to be asked for.
+    /// Nothing useful: the received part is discarded, and the whole is to be requested.
     Nothing,
 }
 
 impl Download {
-    /// Nothing has come.
+    /// Nothing is received.
     pub(super) fn new(file: PartialFile) -> Self {
         Self {
             file,
@@ -62,7 +61,7 @@ impl Download {
         }
     }
 
-    /// The fields that ask for the rest, if there is a beginning that can be resumed.
+    /// The fields that request the rest, if the download can be resumed.
     pub(super) fn range(&self) -> Option<[(HeaderName, HeaderValue); 2]> {
         let version = self
             .version
@@ -72,17 +71,16 @@ impl Download {
         Some([(RANGE, range), (IF_RANGE, version.validator().clone())])
     }
 
-    /// The file, for its body to be written to; to be put back.
+    /// Takes the file to write the body. The caller puts it back.
     pub(super) fn take_file(&mut self) -> PartialFile {
         let nowhere = self.file.nowhere();
         std::mem::replace(&mut self.file, nowhere)
     }
 
-    /// Whether an earlier run has left some of the body that this response begins: it is taken over then, and the rest
-    /// to be asked for, unless there is none.
+    /// Looks for a part that an earlier run has left of this response's body, and takes it over.
     ///
     /// # Errors
-    /// A fault of this program.
+    /// An error of this program.
     pub(super) async fn find(&mut self, url: &str, response: &Response<Incoming>) -> Result<Found, Failure> {
         if self.offset > 0 || self.whole_only {
             return Ok(Found::Nothing);
@@ -92,13 +90,13 @@ impl Download {
             return Ok(Found::Nothing);
         };
         let mut file = self.take_file();
-        let mark = version.mark(url);
+        let key = version.key(url);
         let found = spawn_blocking(move || {
-            let found = file.find(mark);
+            let found = file.find(key);
             (file, found)
         });
         let (file, found) = found.await.map_err(|error| {
-            let text = format!("{url}: a file was lost by a fault of this program: {error}");
+            let text = format!("{url}: a file was lost by an error of fullbore: {error}");
             Failure::new(Exit::Other, text)
         })?;
         self.file = file;
@@ -116,12 +114,12 @@ impl Download {
         }
     }
 
-    /// Whether a body of this length is looked for on the disk, or left there for a later run.
+    /// Whether a part of a body of this length is looked up on the disk, or left there for a later run.
     fn is_worth_a_search(&self, total: Option<u64>) -> bool {
         !self.file.discards() && total.is_none_or(|total| total > NOT_WORTH_A_SEARCH)
     }
 
-    /// Forgets what came; false when that cannot be taken back.
+    /// Discards the received part; false when it cannot be taken back.
     pub(super) fn restart(&mut self) -> bool {
         let restarted = self.file.restart();
         if restarted {
@@ -131,39 +129,39 @@ impl Download {
         restarted
     }
 
-    /// Forgets what came, since the server does not continue it as it was asked to, and asks for no part again.
+    /// Discards the received part, since the server does not continue it as requested, and requests no further range.
     ///
     /// # Errors
-    /// What was written cannot be taken back.
+    /// The output cannot be taken back.
     pub(super) fn give_up(&mut self, url: &str, why: &str) -> Result<(), Failure> {
         self.whole_only = true;
         if self.restart() {
             return Ok(());
         }
         let text = format!(
-            "{url}: the server sent something else than the rest: {why}; the fault is the server's, and what was \
-             written so far cannot be taken back, so run it again"
+            "{url}: the server sent a wrong range: {why}; this is an error of the server, and the output cannot be taken back, \
+             so try again"
         );
         Err(Failure::new(Exit::Protocol, text))
     }
 
-    /// Gives the file its name: nothing is missing.
+    /// Gives the complete file its name.
     ///
     /// # Errors
-    /// It cannot be had.
+    /// The file cannot be renamed.
     pub(super) async fn finish(self) -> Result<(), Failure> {
         let finished = spawn_blocking(move || self.file.finish(&[])).await;
         finished.unwrap_or_else(|error| {
-            let text = format!("a file was lost by a fault of this program: {error}");
+            let text = format!("a file was lost by an error of fullbore: {error}");
             Err(Failure::new(Exit::Other, text))
         })
     }
 
-    /// Looks what this response carries: the rest of the part, or a body from its beginning.
+    /// Determines what this response carries: the requested range, or the body from its beginning.
     ///
     /// # Errors
-    /// It can be neither put behind what came nor begun anew.
-    pub(super) fn take_up(
+    /// It does not continue the received part, and the download cannot start again.
+    pub(super) fn classify(
         &mut self,
         url: &str,
         response: &Response<Incoming>,
@@ -171,7 +169,7 @@ impl Download {
         if response.status() == StatusCode::PARTIAL_CONTENT {
             let Some(version) = self.version.as_ref().filter(|_| self.offset > 0) else {
                 let text = format!(
-                    "{url}: the server sent a part, though it was asked for all; the fault is the server's"
+                    "{url}: the server sent a range that was not requested; this is an error of the server"
                 );
                 return Err(Failure::new(Exit::Protocol, text));
             };
@@ -182,19 +180,19 @@ impl Download {
         }
         if self.offset > 0 && !self.restart() {
             let text = format!(
-                "{url}: it broke off, and the server does not go on with it; what was written so far cannot be taken \
-                 back, so run it again"
+                "{url}: the download was interrupted, and the server does not resume it; the output cannot be taken back, so \
+                 try again"
             );
             return Err(Failure::new(Exit::Closed, text));
         }
         self.version = version(response);
         if let Some(version) = &self.version {
-            self.file.mark(version.mark(url));
+            self.file.set_version_key(version.key(url));
         }
         Ok(Continuation::Whole)
     }
 
-    /// Leaves what came for a later run; whether there is anything that one could resume.
+    /// Leaves the received part for a later run. Returns whether a later run can resume it.
     pub(super) fn leave(self) -> bool {
         let total = self.version.as_ref().map(Version::total);
         let sought = total.is_some_and(|total| self.is_worth_a_search(total));
@@ -202,7 +200,7 @@ impl Download {
     }
 }
 
-/// The version of the resource that a response carries: only a 200 has the resource itself.
+/// The version of the body of a 200 response.
 fn version(response: &Response<Incoming>) -> Option<Version> {
     if response.status() != StatusCode::OK {
         return None;
@@ -240,7 +238,7 @@ mod tests {
         headers.insert(ETAG, HeaderValue::from_static("\"v1\""));
         let mut part = Download::new(PartialFile::new(target, shared));
         part.version = Version::of(&headers, total);
-        part.file.mark(vec![7]);
+        part.file.set_version_key(vec![7]);
         part.file.append(&[Bytes::from_static(b"first")])?;
         part.offset = 5;
         Ok(part)
@@ -301,7 +299,7 @@ mod tests {
     -> Result<(), Box<dyn std::error::Error>> {
         let folder = tempfile::tempdir()?;
         let mut part = begun(&folder.path().join("a"), None).map_err(|failure| failure.message)?;
-        part.give_up("http://h/a", "it begins elsewhere")
+        part.give_up("http://h/a", "it begins at another position")
             .map_err(|failure| failure.message)?;
         assert_eq!((part.offset, part.whole_only), (0, true));
         assert!(part.version.is_none());

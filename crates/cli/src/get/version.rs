@@ -1,7 +1,7 @@
-//! Which version of a body a response carries, and which part of it (RFC 9110 sections 8.8, 14.4 and 15.3.7).
+//! The version and range of a response's body (RFC 9110 sections 8.8, 14.4 and 15.3.7).
 //!
-//! A 206 response is combined with what an earlier 200 response began only if its fields prove that both are parts of
-//! one representation. `resume` acts on it.
+//! A 206 response continues an earlier 200 response only if its fields prove that both are parts of one representation.
+//! Called by `resume`.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use http::header::{
 
 use crate::transfer::receive::Extent;
 
-/// What a 200 response says of the representation that it carries.
+/// The representation of a 200 response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     validator: Validator,
@@ -28,7 +28,7 @@ enum Validator {
 }
 
 impl Version {
-    /// The version of a 200 response's body, if a strong validator tells it from others.
+    /// The version of a 200 response's body, if it has a strong validator.
     pub(super) fn of(headers: &HeaderMap, total: Option<u64>) -> Option<Self> {
         Some(Self {
             validator: Validator::of(headers, SystemTime::now())?,
@@ -37,21 +37,21 @@ impl Version {
         })
     }
 
-    /// What `If-Range` holds.
+    /// The value of `If-Range`.
     pub(super) fn validator(&self) -> &HeaderValue {
         match &self.validator {
             Validator::Tag(value) | Validator::Date(value) => value,
         }
     }
 
-    /// How long the whole is, in bytes.
+    /// The length of the whole in bytes.
     pub(super) fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// What tells this version of the body of this URL from all others.
-    pub(super) fn mark(&self, url: &str) -> Vec<u8> {
-        let mut mark = Vec::new();
+    /// A key that is unique for this version of the body of this URL.
+    pub(super) fn key(&self, url: &str) -> Vec<u8> {
+        let mut key = Vec::new();
         let total = self.total.map(|total| total.to_string()).unwrap_or_default();
         let coding = self.coding.as_ref().map_or(&[][..], HeaderValue::as_bytes);
         let kind: &[u8] = match self.validator {
@@ -65,41 +65,41 @@ impl Version {
             total.as_bytes(),
             coding,
         ] {
-            mark.extend((part.len() as u64).to_be_bytes());
-            mark.extend(part);
+            key.extend((part.len() as u64).to_be_bytes());
+            key.extend(part);
         }
-        mark
+        key
     }
 
-    /// Checks that a 206 response carries the part of this version that begins at `offset`.
+    /// Checks that a 206 response carries a range of this version that begins at `offset`.
     ///
     /// # Errors
-    /// Why it cannot be put behind what came.
+    /// Why it does not.
     pub(super) fn fit(&self, headers: &HeaderMap, offset: u64) -> Result<Extent, &'static str> {
         if headers.get(CONTENT_TYPE).is_some_and(|kind| {
             kind.as_bytes()
                 .to_ascii_lowercase()
                 .starts_with(b"multipart/byteranges")
         }) {
-            return Err("it has several parts");
+            return Err("it has several ranges");
         }
-        let range = single(headers, CONTENT_RANGE)?.ok_or("it does not say which part it is")?;
-        let range = ContentRange::parse(range).ok_or("its Content-Range is wrong")?;
+        let range = single(headers, CONTENT_RANGE)?.ok_or("it has no Content-Range")?;
+        let range = ContentRange::parse(range).ok_or("its Content-Range is invalid")?;
         if range.first != offset {
-            return Err("it begins elsewhere");
+            return Err("it begins at another position");
         }
         let total = match (range.total, self.total) {
-            (Some(new), Some(old)) if new != old => return Err("it is of a body of another length"),
+            (Some(new), Some(old)) if new != old => return Err("the whole has another length"),
             (Some(total), _) | (None, Some(total)) => total,
-            (None, None) => return Err("nobody says how long the whole is"),
+            (None, None) => return Err("the length of the whole is unknown"),
         };
         if range.last >= total {
-            return Err("it ends behind the whole");
+            return Err("it ends after the end of the whole");
         }
         let end = range.last + 1;
         if let Some(length) = single(headers, CONTENT_LENGTH)? {
             if number(length.as_bytes()) != Some(end - offset) {
-                return Err("its content-length is not that of its range");
+                return Err("its content-length differs from its Content-Range");
             }
         }
         self.fit_validator(headers)?;
@@ -109,8 +109,8 @@ impl Version {
         }
     }
 
-    /// A 206 response has the entity tag that a 200 response would have (RFC 9110 section 15.3.7). A date it may leave
-    /// out, since `If-Range` has compared it.
+    /// A 206 response has the entity tag of a 200 response (RFC 9110 section 15.3.7). It may omit the date, since `If-Range`
+    /// has compared it.
     fn fit_validator(&self, headers: &HeaderMap) -> Result<(), &'static str> {
         let tag = single(headers, ETAG)?;
         let date = single(headers, LAST_MODIFIED)?;
@@ -127,8 +127,7 @@ impl Version {
 }
 
 impl Validator {
-    /// What `If-Range` may hold: a strong entity tag, or without any tag a date that is strong (RFC 9110 section
-    /// 13.1.5).
+    /// A validator for `If-Range`: a strong entity tag, or without any tag a strong date (RFC 9110 section 13.1.5).
     fn of(headers: &HeaderMap, now: SystemTime) -> Option<Self> {
         match single(headers, ETAG).ok()? {
             Some(tag) => is_strong(tag.as_bytes()).then(|| Self::Tag(tag.clone())),
@@ -145,8 +144,8 @@ fn is_strong(tag: &[u8]) -> bool {
     tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\"")
 }
 
-/// Whether a date is a strong validator: a second older than the response (RFC 9110 section 8.8.2.2), since what has
-/// changed within a second may change again in it. A response without a date was made now (section 6.6.1).
+/// Whether a date is a strong validator: a second older than the response (RFC 9110 section 8.8.2.2), since a file may
+/// change twice within a second. A response without a date is from now (section 6.6.1).
 fn is_settled(modified: &HeaderValue, headers: &HeaderMap, now: SystemTime) -> bool {
     let date = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?).ok();
     let made = match headers.get(DATE) {
@@ -157,12 +156,12 @@ fn is_settled(modified: &HeaderValue, headers: &HeaderMap, now: SystemTime) -> b
     matches!((settled, made), (Some(settled), Some(made)) if settled <= made)
 }
 
-/// The only field of its name; one that is repeated says nothing.
+/// The field of this name, which must not be repeated.
 fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&HeaderValue>, &'static str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (value, None) => Ok(value),
-        (_, Some(_)) => Err("it repeats a field that may stand only once"),
+        (_, Some(_)) => Err("it repeats a field that must be unique"),
     }
 }
 
@@ -255,7 +254,7 @@ mod tests {
                 ("etag", "\"a\""),
                 ("content-range", "bytes 0-18446744073709551615/*")
             ]),
-            Some(Err("nobody says how long the whole is"))
+            Some(Err("the length of the whole is unknown"))
         );
         assert_eq!(
             fit(&[("etag", "\"a\""), ("content-range", "bytes 0-4/9")]),
@@ -302,7 +301,7 @@ mod tests {
     #[test]
     fn a_mark_differs_with_each_of_its_parts() {
         let mark = |url, fields: &[(&'static str, &'static str)], total| {
-            Version::of(&headers(fields), total).map(|version| version.mark(url))
+            Version::of(&headers(fields), total).map(|version| version.key(url))
         };
         let all = [
             mark("http://h/a", &[("etag", "\"a\"")], Some(1)),

@@ -1,8 +1,7 @@
-//! A file, or standard input, as a request body.
+//! A file or standard input as a request body.
 //!
-//! A thread reads 256 KiB at a time, one chunk ahead of the one being sent. It is a thread of its own, and not one of
-//! the runtime's, so that a silent pipe on standard input never holds up the end of the program. A regular file is read
-//! at offsets of its own, so that its body can be cloned and sent again.
+//! A thread reads 256 KiB at a time, one chunk ahead. It is not a thread of the runtime, so a silent pipe never delays the
+//! end of the program. The body of a regular file has its own offset, so it can be cloned and sent again.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,18 +19,18 @@ use crate::exit::{Exit, Failure};
 use crate::transfer::progress::Progress;
 
 const CHUNK: usize = 256 * 1024;
-/// A chunk that fills less than this of its buffer is copied, so that a slow pipe does not hold 256 KiB for a line.
-const WORTH_ITS_BUFFER: usize = CHUNK / 4;
+/// A chunk shorter than this is copied, so that a slow pipe does not hold 256 KiB for a line.
+const COPIED_BELOW: usize = CHUNK / 4;
 
-/// What is to be uploaded.
+/// The body of an upload.
 pub(super) enum UploadSource {
-    /// A regular file: its body can be had again.
+    /// A regular file: its body can be sent again.
     File(FileBody),
-    /// A pipe or a device: what was read is gone.
+    /// A pipe or a device, which can be read once.
     Stream(StreamBody),
 }
 
-/// What remains known of a body after it was given to the library.
+/// The state of a body that was passed to the library.
 pub(super) struct Sent {
     length: Option<u64>,
     fault: Fault,
@@ -42,7 +41,7 @@ pub(super) struct Sent {
 type Fault = Arc<Mutex<Option<Failure>>>;
 
 impl Sent {
-    /// How long the body is, if that was known at the start.
+    /// The length of the body, if it was known at the start.
     pub(super) fn length(&self) -> Option<u64> {
         self.length
     }
@@ -52,9 +51,9 @@ impl Sent {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until the body, and each of its clones, was sent or given up.
+    /// Waits until the body and all its clones are dropped.
     pub(super) async fn ended(&mut self) {
-        // Nothing is ever sent: the other half goes with the last body.
+        // The last body drops the sender.
         let _ = (&mut self.ended).await;
     }
 }
@@ -72,7 +71,7 @@ pub(super) fn open(path: &Path, progress: Arc<Progress>) -> Result<(UploadSource
         return Err(wrong(io::ErrorKind::IsADirectory.into()));
     }
     if !found.is_file() {
-        // A FIFO or a device says nothing about how much is to come.
+        // A FIFO or a device has no length.
         let (body, sent) = StreamBody::begin(Box::new(file), path.to_owned(), None, progress)?;
         return Ok((UploadSource::Stream(body), sent));
     }
@@ -97,18 +96,18 @@ pub(super) fn open(path: &Path, progress: Arc<Progress>) -> Result<(UploadSource
     Ok((UploadSource::File(body), sent))
 }
 
-/// The body of a regular file. Its length is that of the file when it was opened; what is appended later is not sent.
-/// A clone begins anew.
+/// The body of a regular file. Its length is that of the file when it was opened; appended data is not sent. A clone starts
+/// at the beginning.
 pub(super) struct FileBody {
     source: Arc<Source>,
     progress: Arc<Progress>,
     fault: Fault,
-    /// None until the body is first polled.
+    /// `None` until the first poll.
     reading: Option<StreamBody>,
     _ended: Arc<oneshot::Sender<()>>,
 }
 
-/// An open file, as it was then.
+/// An open file, and its state when it was opened.
 struct Source {
     file: File,
     path: PathBuf,
@@ -137,7 +136,7 @@ impl FileBody {
             return Err(Failure::new(
                 Exit::LocalIo,
                 format!(
-                    "{} was changed before it was sent; run it again once nobody writes to it",
+                    "{} changed before it was sent; try again when no process writes to it",
                     source.path.display()
                 ),
             ));
@@ -189,7 +188,7 @@ impl Body for FileBody {
     }
 }
 
-/// A file that is read from an offset on, whoever else reads it.
+/// Reads a file from its own offset.
 struct At {
     source: Arc<Source>,
     offset: u64,
@@ -206,7 +205,7 @@ impl Read for At {
     }
 }
 
-/// What a thread reads, chunk by chunk.
+/// The chunks that a thread reads.
 pub(super) struct StreamBody {
     chunks: mpsc::Receiver<Result<Bytes, Failure>>,
     left: Option<u64>,
@@ -216,7 +215,7 @@ pub(super) struct StreamBody {
 }
 
 impl StreamBody {
-    /// Begins to read; `length` bytes, or to the end.
+    /// Starts to read `length` bytes, or to the end.
     fn begin(
         source: Box<dyn Read + Send>,
         path: PathBuf,
@@ -277,7 +276,7 @@ fn keep_fault(fault: &Fault, failure: &Failure) {
     *fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure.clone());
 }
 
-/// Sends chunk after chunk; stops when the body is gone.
+/// Sends the chunks; stops when the body is dropped.
 fn read(
     mut source: impl Read,
     path: &Path,
@@ -293,7 +292,7 @@ fn read(
                 Some(length) => Err(Failure::new(
                     Exit::LocalIo,
                     format!(
-                        "{} shrank while it was sent: {} of {length} bytes are gone; run it again once nobody writes to it",
+                        "{} became shorter while it was sent: {} of {length} bytes are missing; try again when no process writes to it",
                         path.display(),
                         left
                     ),
@@ -311,7 +310,7 @@ fn read(
     }
 }
 
-/// What one read gives, of at most `left` bytes; empty at the end.
+/// The result of one read of at most `left` bytes; empty at the end.
 fn next_chunk(source: &mut impl Read, left: u64) -> io::Result<Bytes> {
     let size = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
     let mut buffer = vec![0; size];
@@ -321,7 +320,7 @@ fn next_chunk(source: &mut impl Read, left: u64) -> io::Result<Bytes> {
             count => break count?,
         }
     };
-    if count < WORTH_ITS_BUFFER.min(size) {
+    if count < COPIED_BELOW.min(size) {
         return Ok(Bytes::copy_from_slice(buffer.get(..count).unwrap_or_default()));
     }
     buffer.truncate(count);

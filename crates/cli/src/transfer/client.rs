@@ -1,6 +1,4 @@
-//! From the command line to the wire: URLs made valid, the `Client` that the options describe, and a request's fields.
-//!
-//! `get` and `put` call it before they send anything. It reads the `--cacert` file and opens no connection.
+//! URLs, the `Client` that the options describe, the fields of a request and the check of its status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,42 +12,42 @@ use url::Url;
 use crate::args::{ConnectionArgs, HeaderLine};
 use crate::exit::{Exit, Failure, chain};
 
-/// How much of a URL that a server names is shown, in characters.
+/// How many characters of a server's URL are shown.
 const SHOWN: usize = 200;
 
-/// How long closing the connections may take once all is received; the peer's answer is of no use any more.
+/// How long closing the connections may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A URL that the library can be given: absolute, http or https, with a host, without credentials or fragment.
+/// Parses a URL for a request: absolute, http or https, with a host, without credentials. Drops the fragment.
 pub(crate) fn parse_url(text: &str) -> Result<Url, Failure> {
     let wrong = |why: &str| {
         let shown: String = without_credentials(text).chars().take(SHOWN).collect();
-        Failure::new(Exit::BadUrl, format!("{shown:?} is not a URL to request: {why}"))
+        Failure::new(Exit::BadUrl, format!("cannot request {shown:?}: {why}"))
     };
     let mut url = Url::parse(text).map_err(|error| match error {
         url::ParseError::RelativeUrlWithoutBase => {
-            wrong("it has no scheme; begin it with https:// or http://")
+            wrong("the URL has no scheme; begin it with https:// or http://")
         }
         error => wrong(&error.to_string()),
     })?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong("its scheme is neither http nor https"));
+        return Err(wrong("the scheme is not http or https"));
     }
     if !url.has_host() {
-        return Err(wrong("it names no host"));
+        return Err(wrong("the URL has no host"));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(wrong(
-            "a URL with a password ends up in logs; send it with -H 'authorization: …'",
+            "URLs with a name or password are refused because they appear in logs; use -H 'authorization: …'",
         ));
     }
     url.set_fragment(None);
     Ok(url)
 }
 
-/// A URL as it may be shown: a user's name and password become `***`, whether or not it is a URL that can be requested.
+/// A URL, valid or not, for messages: name and password become `***`.
 pub(crate) fn without_credentials(text: &str) -> String {
-    // As the parser reads it: any number of slashes and backslashes may follow the scheme.
+    // Like the parser, accept any number of slashes and backslashes after the scheme.
     let scheme = text.find(':').filter(|&colon| {
         let name = text.get(..colon).unwrap_or_default().trim();
         name.eq_ignore_ascii_case("http") || name.eq_ignore_ascii_case("https")
@@ -73,8 +71,7 @@ pub(crate) fn without_credentials(text: &str) -> String {
     }
 }
 
-/// A URL that a server names, which may be as long as a field section, as it may be shown: without credentials, escaped, and
-/// cut.
+/// A server's URL for messages: without credentials, escaped, and cut. It may be as long as a field section.
 pub(crate) fn shown_url(text: &str) -> String {
     let quoted = format!("{:?}", without_credentials(text));
     let escaped = quoted.get(1..quoted.len() - 1).unwrap_or_default();
@@ -84,7 +81,7 @@ pub(crate) fn shown_url(text: &str) -> String {
     }
 }
 
-/// The client that the options ask for, with at most so many connections to an origin.
+/// The client that the options describe, with at most `connections` to an origin.
 pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Client, Failure> {
     let mut builder = Client::builder()
         .config(|config| engine(args, config))
@@ -119,7 +116,7 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
     builder.build().map_err(|error| Failure::usage(chain(&error)))
 }
 
-/// How long the server may say nothing, in all that it can be waited for, and how little a body may bring.
+/// The limits of `--speed-time` and `--speed-limit`.
 fn engine(args: &ConnectionArgs, config: &mut Config) {
     let silence = (args.speed_time > 0).then(|| Duration::from_secs(args.speed_time));
     config.response_timeout = silence;
@@ -142,12 +139,12 @@ async fn roots(args: &ConnectionArgs) -> Result<Option<Roots>, Failure> {
     }
 }
 
-/// Closes what the client still has open, so that the server's log shows an orderly end.
+/// Closes the connections gracefully, so that the server logs no error.
 pub(crate) async fn farewell(client: &Client) {
     let _ = tokio::time::timeout(FAREWELL, client.shutdown()).await;
 }
 
-/// The fields that each request carries: the user's, and a user-agent unless the user gave one.
+/// The fields of `-H`, and a user-agent if they have none.
 pub(crate) fn request_headers(lines: &[HeaderLine]) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(lines.len() + 1);
     for line in lines {
@@ -162,15 +159,15 @@ pub(crate) fn request_headers(lines: &[HeaderLine]) -> HeaderMap {
     headers
 }
 
-/// A status of 400 or above is a failure: its body is not what was asked for.
+/// A status of 400 or above is a failure.
 pub(crate) fn check_status(url: &str, status: http::StatusCode) -> Result<(), Failure> {
     if status.as_u16() < 400 {
         return Ok(());
     }
     let fault = if status.is_client_error() {
-        "the server refuses this request; check the URL and the credentials"
+        "the server refused the request; check the URL and the credentials"
     } else {
-        "the fault is the server's; try again later"
+        "this is an error of the server; try again later"
     };
     let reason = status
         .canonical_reason()

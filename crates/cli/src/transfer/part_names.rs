@@ -1,25 +1,25 @@
-//! The names of parts that a later run finds: made with a key that only this user has, so that nobody can predict them.
+//! The temporary names that a later run finds. They are derived with a secret key, so nobody else can predict them.
 //!
-//! The key is 32 random octets in `fullbore/part-key` of the user's state folder (`$XDG_STATE_HOME`, or `.local/state` in
-//! `$HOME`), readable by the user alone. Without such a folder, parts have random names, and no later run finds them.
+//! The key is 32 random bytes in `fullbore/part-key` of the user's state folder (`$XDG_STATE_HOME`, or `.local/state` in
+//! `$HOME`), which only the user can read. Without such a folder, temporary names are random, and no later run finds them.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use ring::hmac;
 
-/// Octets of the key, and of a name.
+/// The bytes of the key, and of a name.
 const KEY_BYTES: usize = 32;
 const NAME_BYTES: usize = 16;
 
-/// Makes names of marks. The key is looked for when the first name is wanted, on a blocking thread.
+/// Derives names from version keys. The secret key is read for the first name, on a blocking thread.
 pub(crate) struct PartNames {
     folder: Option<PathBuf>,
     key: OnceLock<Option<hmac::Key>>,
 }
 
 impl PartNames {
-    /// With the key of the user who runs this.
+    /// With the key of the current user.
     pub(crate) fn of_user() -> Self {
         Self {
             folder: state::folder(),
@@ -27,13 +27,13 @@ impl PartNames {
         }
     }
 
-    /// The part of a name that follows from the mark; none without a key.
-    pub(crate) fn name(&self, mark: &[u8]) -> Option<String> {
+    /// The derived part of a name; `None` without a secret key.
+    pub(crate) fn name(&self, version_key: &[u8]) -> Option<String> {
         let key = self.key.get_or_init(|| {
             let octets = state::key(self.folder.as_deref()?)?;
             Some(hmac::Key::new(hmac::HMAC_SHA256, &octets))
         });
-        let tag = hmac::sign(key.as_ref()?, mark);
+        let tag = hmac::sign(key.as_ref()?, version_key);
         let octets = tag.as_ref().get(..NAME_BYTES)?;
         Some(octets.iter().map(|octet| format!("{octet:02x}")).collect())
     }
@@ -59,7 +59,7 @@ mod state {
     use super::super::private::{is_private, user};
     use super::KEY_BYTES;
 
-    /// Where the key is kept. A base folder of another user's, as under `sudo`, is not written to.
+    /// The folder of the key. A base folder of another user, as under `sudo`, is not written to.
     pub(crate) fn folder() -> Option<PathBuf> {
         let absolute = |name| {
             std::env::var_os(name)
@@ -73,7 +73,7 @@ mod state {
                 (home.clone(), home.join(".local/state"))
             }
         };
-        // The specification has the folder made when it is missing; its nearest ancestor decides.
+        // The specification says to create a missing folder. Its nearest existing ancestor decides.
         let owner = base
             .ancestors()
             .find_map(|path| std::fs::metadata(path).ok())?
@@ -81,7 +81,7 @@ mod state {
         (owner == user()).then(|| state.join("fullbore"))
     }
 
-    /// The user's key, made when there is none; nothing when it cannot be kept secret.
+    /// The user's key, created if it does not exist; `None` when it cannot be kept secret.
     pub(crate) fn key(folder: &Path) -> Option<[u8; KEY_BYTES]> {
         let path = folder.join("part-key");
         match read(&path) {
@@ -99,7 +99,7 @@ mod state {
         }
         let mut octets = [0; KEY_BYTES];
         SystemRandom::new().fill(&mut octets).ok()?;
-        // Complete, and 0600, before it has its name. Of two runs that make one, the first is kept.
+        // The file is complete, with mode 0600, before it has its name. If two runs create one, the first is kept.
         let mut file = tempfile::Builder::new()
             .prefix(".part-key.")
             .tempfile_in(folder)

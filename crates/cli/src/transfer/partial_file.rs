@@ -1,8 +1,8 @@
-//! The blocking half of a download: a file that has its name only once it is complete.
+//! A file that gets its name when it is complete. Everything here runs on blocking threads.
 //!
-//! Runs on blocking threads alone; `sink` hands the file back and forth. A file that is dropped before `finish`
-//! removes its file, whatever the reason: a failure, an interrupt, a lost task. One that was given a mark has a temporary
-//! name that a later run finds again, if this one is killed or says [`PartialFile::leave`]; it is locked while it is written.
+//! A partial file that is dropped before `finish` is removed, whatever the reason: a failure, an interrupt, a lost task. A
+//! file with a version key has a temporary name that a later run can find, if this run is killed or calls
+//! [`PartialFile::leave`]. It is locked while it is written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IsTerminal, Write};
@@ -21,38 +21,38 @@ use super::target::Target;
 
 /// Slices in one batch write; Linux takes no more than 1,024.
 const MOST_SLICES: usize = 1_024;
-/// How much of the name goes into the temporary one, which has to fit into 255 bytes as well.
+/// How many bytes of the name its temporary name repeats, so that it fits 255 bytes.
 const NAME_IN_TEMPORARY: usize = 100;
 
-/// A target, and as much of it as is written.
+/// A target, and the part of it that is written.
 pub(crate) struct PartialFile {
     target: Target,
     shared: Shared,
-    /// What tells this version of this body from all others.
-    mark: Option<Vec<u8>>,
-    /// The temporary name follows from the mark.
+    /// Identifies this version of this body.
+    version_key: Option<Vec<u8>>,
+    /// The temporary name is derived from the version key.
     findable: bool,
     open: Option<(File, Option<OwnedSemaphorePermit>)>,
     temporary: Option<(TempPath, Identity)>,
     began: bool,
 }
 
-/// What the files of a run share.
+/// What the partial files of a run share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     /// The permits to keep a file open between two writes.
     pub(crate) files: Arc<Semaphore>,
-    /// The names of parts that a later run finds.
+    /// The temporary names that a later run finds.
     pub(crate) names: Arc<PartNames>,
 }
 
 impl PartialFile {
-    /// Touches nothing yet.
+    /// Opens nothing yet.
     pub(crate) fn new(target: Target, shared: Shared) -> Self {
         Self {
             target,
             shared,
-            mark: None,
+            version_key: None,
             findable: false,
             open: None,
             temporary: None,
@@ -65,21 +65,20 @@ impl PartialFile {
         matches!(self.target, Target::Discard)
     }
 
-    /// Gives the file, when it is made, a temporary name by which a later run finds what this one has left of the same
-    /// version of the same body.
-    pub(crate) fn mark(&mut self, mark: Vec<u8>) {
-        self.mark = Some(mark);
+    /// Derives the temporary name from this key, so that a later run finds the file for the same version of the same body.
+    pub(crate) fn set_version_key(&mut self, key: Vec<u8>) {
+        self.version_key = Some(key);
     }
 
-    /// Takes over what an earlier run of this user has left of a body with this mark; how many bytes that is. None when
-    /// there is nothing, another run is writing it, or it may be another user's work.
-    pub(crate) fn find(&mut self, mark: Vec<u8>) -> Option<u64> {
-        self.mark = Some(mark);
+    /// Takes over the file that an earlier run of this user has left for this version. Returns its length; `None` when there
+    /// is no file, another run is writing it, or another user may have written it.
+    pub(crate) fn find(&mut self, key: Vec<u8>) -> Option<u64> {
+        self.version_key = Some(key);
         let Target::File { path, .. } = &self.target else {
             return None;
         };
         let permit = Arc::clone(&self.shared.files).try_acquire_owned().ok()?;
-        let found = self.marked_name(path)?;
+        let found = self.findable_name(path)?;
         if private::is_shared(&folder(path)) {
             return None;
         }
@@ -96,17 +95,16 @@ impl PartialFile {
         Some(bytes)
     }
 
-    /// Begins anew: what was written is another version of the body. Not possible on standard output or a device once
-    /// something was written there.
+    /// Discards what was written, to start again. Not possible once something was written to standard output or a device.
     pub(crate) fn restart(&mut self) -> bool {
         self.open = None;
         self.temporary = None;
         self.findable = false;
-        self.mark = None;
+        self.version_key = None;
         matches!(self.target, Target::File { .. }) || !self.began
     }
 
-    /// Leaves what was written for a later run to go on from; whether there is anything to find.
+    /// Leaves the file for a later run to resume. Returns whether a later run can find it.
     pub(crate) fn leave(mut self) -> bool {
         if !self.findable {
             return false;
@@ -116,7 +114,7 @@ impl PartialFile {
             .is_some_and(|(temporary, _)| temporary.keep().is_ok())
     }
 
-    /// A file that keeps nothing, where a file has to be.
+    /// A placeholder that stores nothing.
     pub(crate) fn nowhere(&self) -> Self {
         Self::new(Target::Discard, self.shared.clone())
     }
@@ -137,8 +135,8 @@ impl PartialFile {
             Some(open) => open,
             None => {
                 let permit = Arc::clone(&self.shared.files).try_acquire_owned().ok();
-                // One that is closed between two writes loses its lock, and is not to be found.
-                match self.create_marked(permit.is_some()) {
+                // A file that is closed between two writes loses its lock, so a later run must not find it.
+                match self.create_findable(permit.is_some()) {
                     Some(file) => (file, permit),
                     None => (self.open()?, permit),
                 }
@@ -151,11 +149,11 @@ impl PartialFile {
 
     /// Writes the last chunks and gives the file its name.
     pub(crate) fn finish(mut self, chunks: &[Bytes]) -> Result<(), Failure> {
-        // An empty body makes an empty file, but need not open standard output or a device.
+        // An empty body creates an empty file, but does not open standard output or a device.
         if chunks.is_empty() && !matches!(self.target, Target::File { .. }) {
             return Ok(());
         }
-        // Open, and locked if others may find it, until it has its name.
+        // The file stays open and locked until it has its name.
         let (file, _permit) = self.write(chunks)?;
         match (&self.target, self.temporary.take()) {
             (Target::File { path, force }, Some((temporary, _))) => {
@@ -165,15 +163,15 @@ impl PartialFile {
         }
     }
 
-    /// A new file under the name that follows from the mark, if there is one and nobody has that name.
-    fn create_marked(&mut self, stays_open: bool) -> Option<File> {
+    /// A new file under the name derived from the version key, if there is a key and the name is free.
+    fn create_findable(&mut self, stays_open: bool) -> Option<File> {
         if !stays_open || self.temporary.is_some() {
             return None;
         }
         let Target::File { path, .. } = &self.target else {
             return None;
         };
-        let name = self.marked_name(path)?;
+        let name = self.findable_name(path)?;
         let file = private::create(&name).ok()?;
         let identity = Identity::of(&file).ok()?;
         if !private::lock(&file, &name) {
@@ -184,9 +182,9 @@ impl PartialFile {
         Some(file)
     }
 
-    /// The name of the part that a later run finds.
-    fn marked_name(&self, path: &Path) -> Option<PathBuf> {
-        let name = self.shared.names.name(self.mark.as_deref()?)?;
+    /// The temporary name that a later run finds.
+    fn findable_name(&self, path: &Path) -> Option<PathBuf> {
+        let name = self.shared.names.name(self.version_key.as_deref()?)?;
         Some(folder(path).join(format!("{}{name}.part", prefix(path))))
     }
 
@@ -201,7 +199,7 @@ impl PartialFile {
         opened.map_err(|error| Failure::from_io("create", self.shown(), &error))
     }
 
-    /// A new file in the same folder, so that renaming it never copies.
+    /// A new file in the same folder, so that a rename never copies.
     fn create_beside(&mut self, path: &Path) -> io::Result<File> {
         let created = private::create_unnamed(&folder(path), &prefix(path), ".part")?;
         let (file, temporary) = created.into_parts();
@@ -209,7 +207,7 @@ impl PartialFile {
         Ok(file)
     }
 
-    /// As curl does: binary data would garble a terminal, so it has to be asked for.
+    /// As in curl, binary data goes to a terminal only on request.
     fn refuse_binary_on_terminal(&self, chunks: &[Bytes]) -> Result<(), Failure> {
         let unasked = matches!(self.target, Target::Stdout { asked: false });
         if unasked
@@ -218,7 +216,7 @@ impl PartialFile {
             && io::stdout().is_terminal()
         {
             return Err(Failure::usage(
-                "the body is binary and would garble the terminal; write it with -o FILE, or show it all the same with -o -",
+                "the body is binary and is not printed on a terminal; save it with -o FILE, or print it with -o -",
             ));
         }
         Ok(())
@@ -243,7 +241,7 @@ fn stdout() -> io::Result<File> {
     }
 }
 
-/// Something that was no regular file when it was looked at. What has taken its place is not overwritten.
+/// Opens a device. A regular file that has replaced it meanwhile is not overwritten.
 fn open_device(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).open(path)?;
     if file.metadata()?.is_file() {
@@ -252,12 +250,12 @@ fn open_device(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The file's own file again, and no other.
+/// Reopens the partial file, and no other file.
 fn reopen(path: &Path, identity: Identity) -> io::Result<File> {
     let file = private::open(path)?;
     if Identity::of(&file)? != identity {
         return Err(io::Error::other(
-            "somebody else has replaced it while it was written",
+            "another process has replaced it while it was being written",
         ));
     }
     Ok(file)
@@ -270,7 +268,7 @@ fn folder(path: &Path) -> PathBuf {
     }
 }
 
-/// What all temporary names of a file begin with.
+/// The beginning of all temporary names of a file.
 fn prefix(path: &Path) -> String {
     let name: String = path
         .file_name()
@@ -360,7 +358,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
         let mut first = file(&path, false, 1);
-        first.mark(vec![7]);
+        first.set_version_key(vec![7]);
         first.append(&[Bytes::from_static(b"half ")])?;
         assert_eq!(file(&path, false, 1).find(vec![7]), None, "it is being written");
         assert!(first.leave());
@@ -431,7 +429,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
         let mut file = file(&path, false, 1);
-        file.mark(vec![7]);
+        file.set_version_key(vec![7]);
         file.append(&[Bytes::from_static(b"old")])?;
         assert!(file.restart());
         assert!(names(folder.path())?.is_empty());
@@ -439,11 +437,11 @@ mod tests {
         assert_eq!(fs::read(&path)?, b"new");
 
         let mut file = self::file(&folder.path().join("b"), false, 1);
-        file.mark(vec![7]);
+        file.set_version_key(vec![7]);
         file.append(&[Bytes::from_static(b"old")])?;
         assert!(file.restart());
         file.append(&[Bytes::from_static(b"new")])?;
-        assert!(!file.leave(), "it has no mark any more");
+        assert!(!file.leave(), "it has no version key any more");
         assert_eq!(names(folder.path())?, ["a"]);
         Ok(())
     }
@@ -461,7 +459,7 @@ mod tests {
         assert!(!begun.restart());
         // Nor is there anything that a later run would find.
         let mut begun = device();
-        begun.mark(vec![7]);
+        begun.set_version_key(vec![7]);
         begun.append(&[Bytes::from_static(b"some")])?;
         assert!(!begun.leave());
         Ok(())

@@ -1,8 +1,8 @@
-//! Temporary files that nobody else may write: how they are created, opened again, and given their final name.
+//! Temporary files that no other user can write: creating, reopening and naming them.
 //!
-//! A download may go to a folder that others can write to. Whatever stands under a temporary name there may be somebody
-//! else's: a link, a pipe, or a file with octets of their choice. Each check is made on the open descriptor, so that it
-//! holds for the file that is written. Used by `file`, on blocking threads alone.
+//! A download may go to a folder that other users can write to. There, a temporary name may belong to another user's link,
+//! pipe or file. Each check uses the open descriptor, so that it applies to the file that is written. Everything here runs
+//! on blocking threads.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,7 +12,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::exit::{Exit, Failure};
 
-/// The device and inode of a file, by which it is known again.
+/// The device and inode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -26,7 +26,7 @@ impl Identity {
         Ok(Self::from(&file.metadata()?))
     }
 
-    /// Of whatever has this name, links not followed.
+    /// Of the file with this name, without following links.
     #[cfg(unix)]
     fn named(path: &Path) -> io::Result<Self> {
         Ok(Self::from(&std::fs::symlink_metadata(path)?))
@@ -67,7 +67,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// A new file with a random name that begins and ends so.
+/// A new file with a random name with this prefix and suffix.
 pub(crate) fn create_unnamed(folder: &Path, prefix: &str, suffix: &str) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix).suffix(suffix);
@@ -79,7 +79,7 @@ pub(crate) fn create_unnamed(folder: &Path, prefix: &str, suffix: &str) -> io::R
     builder.tempfile_in(folder)
 }
 
-/// Opens a file that this user has left, for appending; an error when it may be another's work.
+/// Opens a file of this user for appending; an error when another user may have written it.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true);
@@ -95,12 +95,12 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     } else {
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "it is not a file that only this user can write",
+            "another user can write this file",
         ))
     }
 }
 
-/// Whether this is a regular file of this user's under one name, with none of these permissions.
+/// Whether this is a regular file of this user with one name and none of these permissions.
 #[cfg(unix)]
 pub(crate) fn is_private(found: &std::fs::Metadata, permissions: u32) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -112,8 +112,8 @@ pub(crate) fn is_private(found: &std::fs::Metadata, _: u32) -> bool {
     found.is_file()
 }
 
-/// Whether others may rename what this user has in the folder: it is writable by everybody, or by a group that is not
-/// the user's own, and has no sticky bit. A part that is found there may stand under the name of another.
+/// Whether other users can rename this user's files in the folder: others, or a group that is not the user's own, can
+/// write to it, and it has no sticky bit. A partial file found there may have the name of another one.
 #[cfg(unix)]
 pub(crate) fn is_shared(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -137,7 +137,7 @@ pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Locks an open file, unless another process has; false too when the name is another file's by now.
+/// Locks an open file. False when another process has locked it, or the name now belongs to another file.
 #[cfg(unix)]
 pub(crate) fn lock(file: &File, name: &Path) -> bool {
     use rustix::fs::{FlockOperation, flock};
@@ -156,15 +156,15 @@ fn is_named(file: &File, name: &Path) -> bool {
     matches!((Identity::of(file), Identity::named(name)), (Ok(open), Ok(named)) if open == named)
 }
 
-/// Gives a complete file its name and the permissions of any new file. Without `force` the kernel refuses if the name
-/// was taken meanwhile.
+/// Gives a complete file its name and the permissions of a new file. Without `force` the kernel refuses a name that has
+/// been taken meanwhile.
 ///
 /// # Errors
-/// It cannot be renamed, or another file has been put into its place.
+/// The rename failed, or another process has replaced the file.
 pub(crate) fn publish(file: &File, temporary: TempPath, path: &Path, force: bool) -> Result<(), Failure> {
     let replaced = || {
         let text = format!(
-            "{}: somebody else has replaced the file while it was written; choose a folder that others cannot write to",
+            "{}: another process has replaced the file while it was being written; use a folder that other users cannot write to",
             path.display()
         );
         Failure::new(Exit::LocalIo, text)
@@ -199,18 +199,18 @@ pub(crate) fn publish(file: &File, temporary: TempPath, path: &Path, force: bool
 mod mode {
     use std::sync::OnceLock;
 
-    /// While a file is written: those of any new file, and none for others to write, whatever the umask.
+    /// While a file is written: those of a new file, without write permission for other users.
     pub(crate) fn written() -> u32 {
         complete() & !0o022
     }
 
-    /// Once it is complete: those that the umask leaves.
+    /// For a complete file: those that the umask allows.
     pub(crate) fn complete() -> u32 {
         static MODE: OnceLock<u32> = OnceLock::new();
         *MODE.get_or_init(|| 0o666 & !umask())
     }
 
-    /// The system only tells it for a new one in exchange, which other threads could see; Linux also has it in a file.
+    /// `umask(2)` returns it only when it sets another one, which other threads could see. Linux also has it in a file.
     #[allow(clippy::useless_conversion, reason = "mode_t has 16 bits on some systems")]
     fn umask() -> u32 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,6 +1,6 @@
-//! How far a run has come, for a person who watches: one line on standard error, if that is a terminal.
+//! The progress of a run: one line on standard error, if that is a terminal.
 //!
-//! The ways of the bytes only add to counters; a task of its own draws, ten times a second.
+//! Transfers only add to counters. A task draws the line ten times a second.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 const BETWEEN_DRAWINGS: Duration = Duration::from_millis(100);
-const KNOWN_LENGTH: &str = "{bar:28} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} to go{msg}";
+const KNOWN_LENGTH: &str = "{bar:28} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left{msg}";
 const UNKNOWN_LENGTH: &str = "{spinner} {bytes}, {bytes_per_sec}, {elapsed}{msg}";
 
-/// Counters of what moved, and the line that shows them.
+/// The counters, and the line that shows them.
 pub(crate) struct Progress {
     bar: ProgressBar,
     moved: AtomicU64,
@@ -22,7 +22,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts to draw, on a terminal only. Called within the runtime.
+    /// Starts to draw if standard error is a terminal. Needs the context of a runtime.
     pub(crate) fn start() -> Arc<Self> {
         if !io::stderr().is_terminal() {
             return Self::hidden();
@@ -33,7 +33,7 @@ impl Progress {
         progress
     }
 
-    /// Counts, and never draws.
+    /// Counts without drawing.
     pub(crate) fn hidden() -> Arc<Self> {
         Self::with(ProgressBar::hidden())
     }
@@ -47,37 +47,37 @@ impl Progress {
         })
     }
 
-    /// So many bytes more are to come.
+    /// Adds to the expected bytes.
     pub(crate) fn expect(&self, bytes: u64) {
         self.expected.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many bytes more have come, or gone.
+    /// Adds to the transferred bytes.
     pub(crate) fn moved(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// All is to be moved once more.
+    /// The transfer starts again.
     pub(crate) fn begin_anew(&self) {
         self.moved.store(0, Ordering::Relaxed);
     }
 
-    /// What has moved so far.
+    /// The transferred bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// One more request has ended.
+    /// A request has ended.
     pub(crate) fn ended(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Prints something else without tearing the line.
+    /// Prints something else without damaging the line.
     pub(crate) fn aside(&self, print: impl FnOnce()) {
         self.bar.suspend(print);
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -111,7 +111,7 @@ async fn draw(progress: Weak<Progress>) {
     }
 }
 
-/// The templates above are fixed; should one be wrong, the default style still shows something.
+/// The templates are constants, and a test checks them.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -1,8 +1,7 @@
-//! A body's way from the library to its place, with few writes, bounded memory and no wait for the disk.
+//! Receives a body into its target, with few writes, bounded memory, and no wait for the disk.
 //!
-//! Chunks are batch as they come, by reference, and handed to a blocking thread up to a MiB at a time, while the
-//! next ones are batch. A small body is one such job: create, write and rename. `get` and `put` call `receive`;
-//! the blocking half is `file`.
+//! Chunks are gathered by reference. A blocking thread writes up to a MiB at a time while the next chunks are gathered. A
+//! small body is one job: create, write and rename. `partial_file` is the blocking half.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -23,14 +22,14 @@ use super::partial_file::{PartialFile, Shared};
 use super::progress::Progress;
 use super::target::Target;
 
-/// As much as one write takes. Past a MiB a system call's cost is lost among the copying.
+/// The size of a batch for one write. Beyond a MiB, the cost of the system call does not matter.
 const FULL: usize = 1 << 20;
-/// As little as is worth a blocking job of its own while the body goes on.
+/// The smallest batch that is worth a blocking job while the body continues.
 const WORTH_A_JOB: usize = 64 << 10;
-/// Bytes that all bodies of a run together may hold back for a larger write; past it each writes what it has at once.
+/// Bytes that all bodies of a run together may gather. Beyond it, each body writes at once.
 const GATHERED_BY_ALL: usize = 64 << 20;
-/// Files kept open between two writes. Those beyond it are opened for each write, so that 10,000 large files in
-/// parallel keep below the usual limit of 1,024 (256 on macOS) descriptors, and none has to wait for another.
+/// Files kept open between two writes. Others are opened for each write, so 10,000 parallel files stay below the usual
+/// limit of 1,024 descriptors (256 on macOS), and none waits for another.
 const FILES_KEPT_OPEN: usize = 128;
 
 /// What the bodies of a run share: memory and file descriptors.
@@ -50,16 +49,17 @@ impl Disk {
         }
     }
 
-    /// A file of the target, of which nothing is written.
+    /// An empty partial file for the target.
     pub(crate) fn file(&self, target: Target) -> PartialFile {
         PartialFile::new(target, self.shared.clone())
     }
 }
 
-/// Receives the whole body into the target and counts what came, even if it fails. `place` is the URL, for messages.
+/// Receives the whole body into the target, and counts the received bytes even if it fails. `place` is the URL, for
+/// messages.
 ///
 /// # Errors
-/// The body broke off, or the target cannot be written. Nothing of the file is left then.
+/// The body failed, or the target cannot be written. The file is removed then.
 pub(crate) async fn receive(
     place: &str,
     body: &mut Incoming,
@@ -73,9 +73,9 @@ pub(crate) async fn receive(
         Ok(Received::Whole) => Ok(()),
         Err(ReceiveError::Body(error, _)) => Err(Failure::from_library(place, &error)),
         Err(ReceiveError::Target(failure)) => Err(failure),
-        // A body without bounds ends where it ends.
+        // A body without bounds has no wrong length.
         Ok(Received::Short(_)) | Err(ReceiveError::Length(_) | ReceiveError::Late(_)) => {
-            let text = format!("{place}: the body has another length by a fault of this program");
+            let text = format!("{place}: the body has an unexpected length; this is an error of fullbore");
             Err(Failure::new(Exit::Other, text))
         }
     }
@@ -83,21 +83,21 @@ pub(crate) async fn receive(
 
 /// How receiving a body failed.
 pub(crate) enum ReceiveError {
-    /// The body broke off. The file has all that came.
+    /// The body failed. The file has all received bytes.
     Body(fullbore::Error, PartialFile),
     /// The deadline has passed.
     Late(PartialFile),
-    /// The body is not as long as its range.
+    /// The body's length differs from its range.
     Length(PartialFile),
     /// The target cannot be written.
     Target(Failure),
 }
 
-/// How much of the whole there is after a body has come.
+/// How much of the whole has been received.
 pub(crate) enum Received {
     /// All, under its name.
     Whole,
-    /// Less: the range ends before the whole does.
+    /// Less: the range ends before the whole.
     Short(PartialFile),
 }
 
@@ -107,25 +107,25 @@ impl From<Failure> for ReceiveError {
     }
 }
 
-/// Where a part that fits ends.
+/// Where the range of a 206 response ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// How many bytes of the whole there are with this part.
+    /// The end of the range.
     pub(crate) end: u64,
-    /// How many bytes the whole has.
+    /// The length of the whole.
     pub(crate) total: u64,
 }
 
-/// What ends a body beside itself.
+/// The bounds of a body.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Bounds {
     /// Where the body of a 206 response ends.
     pub(crate) extent: Option<Extent>,
-    /// When the try has taken too long.
+    /// When the attempt has taken too long.
     pub(crate) deadline: Option<Instant>,
 }
 
-/// Receives a body behind what the file has of it.
+/// Receives a body and appends it to the file.
 ///
 /// # Errors
 /// See [`ReceiveError`].
@@ -172,7 +172,7 @@ pub(crate) async fn receive_into(
     }
 }
 
-/// The async half: what was batch, and the file, which is either here or away at a write.
+/// The async half. The file is either here or in a write.
 struct BodyWriter<'a> {
     disk: &'a Disk,
     discard: bool,
@@ -199,7 +199,7 @@ impl<'a> BodyWriter<'a> {
         }
     }
 
-    /// Gathers what is there, and says what is to be done next.
+    /// Gathers available chunks, and returns the next step.
     fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
@@ -218,7 +218,7 @@ impl<'a> BodyWriter<'a> {
                 Poll::Ready(None) => return Poll::Ready(Step::End),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Step::Failed(error)),
                 Poll::Ready(Some(Ok(frame))) => {
-                    // Trailers say nothing that a file could keep.
+                    // Trailers are not stored.
                     if let Ok(data) = frame.into_data() {
                         count(data.len());
                         if !self.discard {
@@ -249,14 +249,14 @@ impl<'a> BodyWriter<'a> {
         }
     }
 
-    /// Writes what was batch, and hands the file back.
+    /// Writes the batch, and returns the file.
     async fn keep(mut self) -> Result<PartialFile, Failure> {
         let file = match self.write.take() {
             Some(write) => Some(flatten(write.await)?),
             None => self.file.take(),
         };
-        // Away at a write or here: it cannot be in neither place.
-        let lost = || Failure::new(Exit::Other, "a file was lost by a fault of this program");
+        // The file is always in one of the two places.
+        let lost = || Failure::new(Exit::Other, "a file was lost; this is an error of fullbore");
         let mut file = file.ok_or_else(lost)?;
         let batch = std::mem::take(&mut self.batch);
         if self.discard || batch.chunks.is_empty() {
@@ -290,20 +290,20 @@ fn flatten<T>(joined: Result<Result<T, Failure>, JoinError>) -> Result<T, Failur
     joined.unwrap_or_else(|error| {
         Err(Failure::new(
             Exit::Other,
-            format!("a write stopped by a fault of this program: {error}"),
+            format!("a write failed by an error of fullbore: {error}"),
         ))
     })
 }
 
-/// Chunks that wait to be written, and the share of the run's memory that they hold.
+/// Chunks that wait to be written, and their share of the run's memory.
 #[derive(Default)]
 struct Batch {
     chunks: Vec<Bytes>,
     bytes: usize,
     share: Option<OwnedSemaphorePermit>,
-    /// The run's memory is used up: write now.
+    /// The memory of the run is used up: write now.
     pressed: bool,
-    /// The chunks are one, and it is a copy.
+    /// There is one chunk, and it is a copy.
     compact: bool,
 }
 
@@ -333,8 +333,8 @@ impl Batch {
         self.chunks.push(data);
     }
 
-    /// Copies the little there is into a buffer of its size: a chunk may be a small slice of a large receive buffer,
-    /// and would keep all of it alive while this body waits for more.
+    /// Copies a small batch into a buffer of its size. Otherwise its chunks may keep large receive buffers alive while this
+    /// body waits.
     fn compact(&mut self) {
         if !self.compact && !self.chunks.is_empty() {
             self.chunks = vec![Bytes::from(self.chunks.concat())];

@@ -1,4 +1,4 @@
-//! Which failures may pass, and how long to wait before the next try.
+//! Which failures are temporary, and how long to wait before the next attempt.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,28 +14,28 @@ use url::{Origin, Url};
 
 use crate::exit::{Exit, Failure};
 
-/// The first wait, of which a random half may be left out; each further one is twice as long.
+/// The first wait, less a random share of up to half. Each further wait is twice as long.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait of our own, and the longest that a server is obeyed in.
+/// The longest wait of our own, and the longest accepted `Retry-After`.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// A try that failed.
+/// A failed attempt.
 pub(crate) struct Failed {
     pub(crate) failure: Failure,
-    /// Whether it may be another time.
+    /// Another attempt may succeed.
     pub(crate) transient: bool,
-    /// Whether the peer has done nothing about the request, so that it may be sent again whatever its method.
+    /// The peer did not process the request, so any method may be repeated.
     pub(crate) unprocessed: bool,
-    /// Whether other requests to the origin would fail as well.
+    /// Other requests to the origin would fail too.
     of_origin: bool,
-    /// What the server said about when.
+    /// `Retry-After`.
     after: Option<Duration>,
 }
 
 impl Failed {
-    /// It would fail again.
-    pub(crate) fn lasting(failure: Failure) -> Self {
+    /// A permanent failure.
+    pub(crate) fn permanent(failure: Failure) -> Self {
         Self {
             failure,
             transient: false,
@@ -45,8 +45,8 @@ impl Failed {
         }
     }
 
-    /// It may be another time.
-    pub(crate) fn passing(failure: Failure) -> Self {
+    /// A temporary failure.
+    pub(crate) fn temporary(failure: Failure) -> Self {
         Self {
             failure,
             transient: true,
@@ -56,16 +56,16 @@ impl Failed {
         }
     }
 
-    /// A try took longer than `--max-time`; `doing` says what was waited for.
-    pub(crate) fn too_long(place: &str, doing: &str, limit: Duration) -> Self {
+    /// An attempt exceeded `--max-time`; `missing` says what had not happened.
+    pub(crate) fn too_long(place: &str, missing: &str, limit: Duration) -> Self {
         let text = format!(
-            "{place}: {doing} when --max-time {} was over; run it again, or allow more time",
+            "{place}: {missing} within --max-time {}; try again, or allow more time",
             limit.as_secs()
         );
-        Self::passing(Failure::new(Exit::Timeout, text))
+        Self::temporary(Failure::new(Exit::Timeout, text))
     }
 
-    /// What the library reported. Whether it may be sent again though the peer may have seen it is for the method to say.
+    /// An error of the library. A request that the peer may have processed is repeated only if its method allows it.
     pub(crate) fn of(place: &str, error: &fullbore::Error) -> Self {
         Self::of_kind(Failure::from_library(place, error), error.kind())
     }
@@ -89,7 +89,7 @@ impl Failed {
         }
     }
 
-    /// A status that is a failure: some say that it passes.
+    /// A status that is a failure; some are temporary.
     pub(crate) fn by_status(failure: Failure, response: &Response<Incoming>) -> Self {
         let after = response.headers().get(RETRY_AFTER);
         Self {
@@ -115,7 +115,7 @@ fn retry_after(value: &HeaderValue, now: SystemTime) -> Option<Duration> {
     Some(wait.min(LONGEST_RETRY_AFTER))
 }
 
-/// How many more tries there are, and how long each waits.
+/// The remaining attempts, and their waits.
 pub(crate) struct Retries {
     left: u32,
     wait: Duration,
@@ -129,7 +129,7 @@ impl Retries {
         }
     }
 
-    /// How long to wait before the next try; none when there is to be none.
+    /// How long to wait before the next attempt; `None` when there is none.
     pub(crate) fn next(&mut self, failed: &Failed) -> Option<Duration> {
         if !failed.transient {
             return None;
@@ -142,15 +142,14 @@ impl Retries {
     }
 }
 
-/// Half of it to all of it, by a random number, so that many clients that failed together do not come back together.
+/// Half of the wait to all of it, at random, so that clients that failed together do not return together.
 fn some_of(wait: Duration, drawn: u64) -> Duration {
     const STEPS: u32 = 1 << 10;
     let step = drawn % u64::from(STEPS);
     wait / 2 + wait / 2 * u32::try_from(step).unwrap_or(STEPS) / STEPS
 }
 
-/// The pauses that all requests of a run to one origin make together: one that is down, or asks for patience, is not asked
-/// anew for each URL of a list.
+/// The pauses that all requests of a run to one origin share: an origin that is down is not asked again for each URL.
 #[derive(Default)]
 pub(crate) struct Pauses {
     any: AtomicBool,
@@ -159,14 +158,14 @@ pub(crate) struct Pauses {
 
 #[derive(Clone, Copy)]
 struct Pause {
-    /// When it was begun.
+    /// When it began.
     from: Instant,
     until: Instant,
 }
 
 impl Pauses {
-    /// A try that began at `begun` has failed and is to be repeated after `wait`: until when. Failures of tries that
-    /// began before a pause of their origin are part of what it was made for, and make it no longer.
+    /// An attempt that began at `begun` has failed and is to be repeated after `wait`: returns when. A failure of an attempt
+    /// that began before the current pause of its origin does not extend the pause.
     pub(crate) fn after(
         &self,
         url: &Url,
@@ -192,7 +191,7 @@ impl Pauses {
         pause.until
     }
 
-    /// Until when a request to this URL waits.
+    /// When a request to this URL may be sent.
     pub(crate) fn until(&self, url: &Url) -> Option<Instant> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
@@ -251,12 +250,12 @@ mod tests {
         assert_eq!((late.failure.exit, late.transient), (Exit::Timeout, true));
         assert!(!late.unprocessed && !late.of_origin);
         let text = &late.failure.message;
-        assert!(text.contains("--max-time 7 was over"), "{text}");
+        assert!(text.contains("within --max-time 7"), "{text}");
     }
 
     #[test]
     fn waits_double_up_to_a_minute_by_half_of_them_at_random_and_end_with_the_tries() {
-        let passing = Failed::passing(failure());
+        let passing = Failed::temporary(failure());
         let mut retries = Retries::new(8);
         let mut waits = std::iter::from_fn(|| retries.next(&passing));
         for most in [1, 2, 4, 8, 16, 32, 60, 60].map(Duration::from_secs) {
@@ -267,7 +266,7 @@ mod tests {
             );
         }
         assert_eq!(waits.next(), None);
-        assert_eq!(Retries::new(8).next(&Failed::lasting(failure())), None);
+        assert_eq!(Retries::new(8).next(&Failed::permanent(failure())), None);
         let drawn: std::collections::HashSet<_> = (0..20).map(|_| Retries::new(1).next(&passing)).collect();
         assert!(drawn.len() > 1, "everybody comes back at once");
     }
@@ -291,12 +290,12 @@ mod tests {
     fn what_the_server_says_counts_for_more_than_the_wait_that_would_be_drawn() {
         let told = Failed {
             after: Some(Duration::from_secs(90)),
-            ..Failed::passing(failure())
+            ..Failed::temporary(failure())
         };
         let mut retries = Retries::new(2);
         assert_eq!(retries.next(&told), Some(Duration::from_secs(90)));
         // It is the second wait all the same.
-        let wait = retries.next(&Failed::passing(failure()));
+        let wait = retries.next(&Failed::temporary(failure()));
         assert!(wait >= Some(Duration::from_secs(1)), "{wait:?}");
         assert_eq!(retries.next(&told), None);
         assert_eq!(Retries::new(0).next(&told), None);
@@ -309,7 +308,7 @@ mod tests {
         let (url, other) = (Url::parse("https://a/x")?, Url::parse("https://b/")?);
         let down = Failed {
             of_origin: true,
-            ..Failed::passing(failure())
+            ..Failed::temporary(failure())
         };
         let begun = Instant::now();
         let second = |count| begun + Duration::from_secs(count);
@@ -330,12 +329,12 @@ mod tests {
         let told = Failed {
             of_origin: true,
             after: Some(Duration::from_secs(7)),
-            ..Failed::passing(failure())
+            ..Failed::temporary(failure())
         };
         let until = pauses.after(&url, &told, begun, second(3), Duration::from_secs(7));
         assert_eq!(until, second(10));
         // What concerns one URL alone.
-        let reset = Failed::passing(failure());
+        let reset = Failed::temporary(failure());
         let own = pauses.after(&other, &reset, begun, second(3), Duration::from_secs(4));
         assert_eq!(own, second(7));
         assert_eq!(pauses.until(&other), None);

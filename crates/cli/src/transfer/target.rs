@@ -1,7 +1,6 @@
-//! Where a body goes: standard output, a file that is named, a file named after its URL, or nowhere.
+//! Where a body goes: standard output, a file, a device, or nowhere.
 //!
-//! Checks what can be checked before a request is sent, and makes a URL's last segment a name that stays in its
-//! folder. It opens nothing: `sink` writes.
+//! This checks the path before a request is sent, and opens nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,13 +10,13 @@ use crate::exit::{Exit, Failure};
 /// Where one body goes.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// Count it only.
+    /// The body is counted and dropped.
     Discard,
-    /// Standard output; `asked` tells that the user named it, and wants even binary data on a terminal.
+    /// Standard output. `asked`: the user named it, so binary data may go to a terminal.
     Stdout { asked: bool },
-    /// Something that is no regular file, such as a FIFO or /dev/null: written in place.
+    /// Not a regular file, such as a FIFO or /dev/null: written in place.
     Device(PathBuf),
-    /// A file that appears under this name once it is complete.
+    /// A file that gets this name when it is complete.
     File { path: PathBuf, force: bool },
 }
 
@@ -39,13 +38,13 @@ impl Target {
                     force,
                 });
             }
-            Err(error) => return Err(Failure::from_io("look at", path, &error)),
+            Err(error) => return Err(Failure::from_io("access", path, &error)),
         };
         let found = tokio::fs::metadata(path).await.ok();
         if found.as_ref().is_some_and(std::fs::Metadata::is_dir) {
             return Err(Failure::new(
                 Exit::Exists,
-                format!("{} is a folder; to write into it use --dir", path.display()),
+                format!("{} is a folder; use --dir to save files in it", path.display()),
             ));
         }
         if found.is_some_and(|found| !found.is_file()) {
@@ -54,7 +53,7 @@ impl Target {
         if !force {
             return Err(Failure::exists(path));
         }
-        // Replacing a link itself would leave the file that it names as it was.
+        // Replacing the link itself would leave its target unchanged.
         let path = if link {
             tokio::fs::canonicalize(path)
                 .await
@@ -65,7 +64,7 @@ impl Target {
         Ok(Self::File { path, force })
     }
 
-    /// The file's path, if it is to be one.
+    /// The path of the file or device.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::Discard | Self::Stdout { .. } => None,
@@ -74,8 +73,8 @@ impl Target {
     }
 }
 
-/// A link of another user's, in a folder that several write to, may lead to any file of this user's. The kernel has the
-/// same rule (`fs.protected_symlinks`), but not for a link whose end is looked up first.
+/// A link of another user in a shared folder may lead to any file of this user. The kernel has the same rule
+/// (`fs.protected_symlinks`), but not for a link that is resolved first.
 #[cfg(unix)]
 fn refuse_foreign_link(path: &Path, link: &std::fs::Metadata) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt;
@@ -85,7 +84,7 @@ fn refuse_foreign_link(path: &Path, link: &std::fs::Metadata) -> Result<(), Fail
     Err(Failure::new(
         Exit::Exists,
         format!(
-            "{} is a link of another user; name the file itself",
+            "{} is a symbolic link of another user; give the path of the file itself",
             path.display()
         ),
     ))

@@ -1,7 +1,7 @@
-//! What a transfer waited for: the ledgers of its connections, as one honest clause for people and as fields for JSON.
+//! What a transfer waited for: the ledgers of its connections, as a clause for people and as fields for JSON.
 //!
-//! `get` reads what receiving waited for, `put` what sending did. The clause names the state that took most of the time,
-//! the figure behind it, and the option that would change it, when there is one.
+//! `get` reports receiving, `put` sending. The clause names the state that took most of the time, its figure, and the
+//! option that changes it, if there is one.
 
 use std::time::Duration;
 
@@ -19,21 +19,21 @@ pub(crate) enum Direction {
     Sending,
 }
 
-/// What is told of the connections of a run, all together.
+/// What all connections of a run waited for.
 #[derive(Serialize, Debug, Clone)]
 pub(crate) struct Waits {
     direction: &'static str,
     connections: usize,
-    /// Seconds in each state, idle time left out.
+    /// Seconds in each state, without idle time.
     seconds: Seconds,
-    /// The state that took most of the time, or what was behind it.
+    /// The state that took most of the time, or its cause.
     held_by: &'static str,
     /// Its share of the time.
     percent: f64,
-    /// The windows that count in this direction, in bytes.
+    /// The windows of this direction, in bytes.
     stream_window: u64,
     connection_window: u64,
-    /// The largest window that a stream came to, in bytes.
+    /// The largest window of a stream, in bytes.
     largest_stream_window: u64,
     round_trip_ms: Option<f64>,
     max_concurrent_streams: u32,
@@ -55,14 +55,14 @@ struct Seconds {
     peer: f64,
 }
 
-/// What is told of one stream.
+/// What one stream waited for.
 #[derive(Serialize, Debug)]
 pub(crate) struct StreamWaits {
-    /// Seconds in each state, idle time left out.
+    /// Seconds in each state, without idle time.
     seconds: Seconds,
     /// The state that took most of the time.
     held_by: &'static str,
-    /// Octets of DATA, padding counted.
+    /// Bytes of DATA payloads, with padding.
     received_bytes: u64,
     /// Its receive window at the end, in bytes.
     stream_window: u32,
@@ -97,7 +97,7 @@ impl Seconds {
     }
 }
 
-/// The figures that a clause may name.
+/// The figures of a clause.
 struct Figures {
     stream_window: u64,
     connection_window: u64,
@@ -106,8 +106,8 @@ struct Figures {
 }
 
 impl Figures {
-    /// A window that allows far more than the path carried was not the cause: it was full because so much lay on the
-    /// path, in the buffers of some box.
+    /// A window that allows far more than the path carried was not the cause: it was full of data in the buffers of the
+    /// path.
     fn cause(&self, held: Stall, bytes: u64, busy: Duration) -> Stall {
         let window = match held {
             Stall::StreamWindow => self.stream_window,
@@ -125,7 +125,7 @@ impl Figures {
 }
 
 impl Waits {
-    /// The account of a run over these connections; none when nothing was under way on them.
+    /// The waits of a run over these connections; `None` when they were idle.
     pub(crate) fn of(direction: Direction, reports: &[fullbore::Report]) -> Option<Self> {
         let ledger = |report: &fullbore::Report| match direction {
             Direction::Receiving => report.receiving,
@@ -156,7 +156,7 @@ impl Waits {
             .min();
         let (stream, connection) = match direction {
             Direction::Receiving => (last.stream_receive_window, u64::from(last.receive_window)),
-            // A connection's send window is known by what is left of it: the credit given so far is the best bound.
+            // Only the rest of a connection's send window is known.
             Direction::Sending => (
                 last.stream_send_window,
                 u64::try_from(last.send_window).unwrap_or(0),
@@ -216,42 +216,37 @@ fn clause(direction: Direction, state: Stall, percent: f64, figures: &Figures) -
     let held = format!("{percent:.0} % of the time");
     let receiving = direction == Direction::Receiving;
     match state {
-        Stall::Moving | Stall::Socket => format!("{held} the data flowed: the path set the speed"),
+        Stall::Moving | Stall::Socket => format!("{held} limited by the path"),
         Stall::StreamWindow => {
             let allows = allows(figures.stream_window, figures.round_trip);
             let remedy = match receiving {
-                true => format!(
-                    "; --stream-window {} would lift it",
-                    larger(figures.stream_window)
-                ),
-                false => "; the server would have to open it wider".to_owned(),
+                true => format!("; try --stream-window {}", larger(figures.stream_window)),
+                false => "; only the server can enlarge it".to_owned(),
             };
-            format!("{held} held by the stream window ({allows}){remedy}")
+            format!("{held} limited by the stream window ({allows}){remedy}")
         }
         Stall::ConnectionWindow => match receiving {
             true => {
                 let allows = allows(figures.connection_window, figures.round_trip);
                 let larger = larger(figures.connection_window);
                 format!(
-                    "{held} held by the connection window ({allows}); --connection-window {larger} would lift it"
+                    "{held} limited by the connection window ({allows}); try --connection-window {larger}"
                 )
             }
-            false => format!("{held} held by the connection window; the server would have to open it wider"),
+            false => format!("{held} limited by the connection window; only the server can enlarge it"),
         },
         Stall::StreamCount => format!(
-            "{held} held by the number of streams (the server allows {} at a time{}); --connections N would lift it",
+            "{held} limited by the number of streams (the server allows {} at a time{}); try a larger --connections",
             grouped(u64::from(figures.streams)),
             over(figures.round_trip),
         ),
         Stall::Application => match receiving {
-            true => format!(
-                "{held} held by this side: what takes the data, a disk or a reader, is slower than the path"
-            ),
-            false => format!("{held} held by this side: what is sent came slower than the path takes it"),
+            true => format!("{held} limited by this side: the disk or reader is slower than the path"),
+            false => format!("{held} limited by this side: the source is slower than the path"),
         },
-        _ if receiving => format!("{held} spent waiting for the server{}", over(figures.round_trip)),
+        _ if receiving => format!("{held} waiting for the server{}", over(figures.round_trip)),
         _ => format!(
-            "{held} spent waiting for the server to take it in and answer{}",
+            "{held} waiting for the server to read and respond{}",
             over(figures.round_trip)
         ),
     }
@@ -308,25 +303,23 @@ mod tests {
     fn a_clause_names_the_cause_the_figure_and_the_remedy() {
         assert_eq!(
             said(Direction::Receiving, Stall::StreamWindow),
-            "97 % of the time held by the stream window (65,535 B at 100 ms allows 0.66 MB/s); \
-             --stream-window 16MiB would lift it"
+            "97 % of the time limited by the stream window (65,535 B at 100 ms allows 0.66 MB/s); \
+             try --stream-window 16MiB"
         );
         assert_eq!(
             said(Direction::Receiving, Stall::ConnectionWindow),
-            "97 % of the time held by the connection window (1,048,576 B at 100 ms allows 10.49 MB/s); \
-             --connection-window 16MiB would lift it"
+            "97 % of the time limited by the connection window (1,048,576 B at 100 ms allows 10.49 MB/s); \
+             try --connection-window 16MiB"
         );
         assert_eq!(
             said(Direction::Receiving, Stall::StreamCount),
-            "97 % of the time held by the number of streams (the server allows 100 at a time, \
-             the round trip is 100 ms); --connections N would lift it"
+            "97 % of the time limited by the number of streams (the server allows 100 at a time, \
+             the round trip is 100 ms); try a larger --connections"
         );
-        assert!(
-            said(Direction::Sending, Stall::StreamWindow).ends_with("the server would have to open it wider")
-        );
+        assert!(said(Direction::Sending, Stall::StreamWindow).ends_with("only the server can enlarge it"));
         assert_eq!(
             said(Direction::Receiving, Stall::Peer),
-            "97 % of the time spent waiting for the server, the round trip is 100 ms"
+            "97 % of the time waiting for the server, the round trip is 100 ms"
         );
     }
 
