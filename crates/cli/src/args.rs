@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args as Options, Parser, Subcommand};
 use fullbore::server::DEFAULT_MAX_TOTAL_STREAMS;
+use fullbore::{Config, DEFAULT_MEMORY_BUDGET, MemoryBudget, Refill, TcpBuffers, WindowSize};
 use fullbore_link::units;
 use http::header::{HeaderName, HeaderValue};
 
@@ -131,11 +132,11 @@ pub(crate) struct ConnectionArgs {
 pub(crate) struct PathArgs {
     /// Receive window of each stream, such as 16MiB: how much the peer may send ahead [default: adapts to the path]
     #[arg(long, value_name = "BYTES", value_parser = sizes::stream_window)]
-    pub(crate) stream_window: Option<u32>,
+    pub(crate) stream_window: Option<WindowSize>,
 
     /// Receive window of each connection [default: adapts to the path]
     #[arg(long, value_name = "BYTES", value_parser = sizes::connection_window)]
-    pub(crate) connection_window: Option<u32>,
+    pub(crate) connection_window: Option<WindowSize>,
 
     /// Send WINDOW_UPDATE when no more than this remains of a receive window [default: when a quarter is used, or a
     /// thirty-second of a fixed window that limits the transfer]
@@ -158,6 +159,31 @@ pub(crate) struct PathArgs {
     /// ones [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = sizes::tcp_buffer)]
     pub(crate) tcp_unsent: Option<u32>,
+}
+
+impl PathArgs {
+    /// Applies the options of windows to a client's or a server's settings. A window that is set does not adapt.
+    pub(crate) fn configure(&self, config: &mut Config) {
+        config.adaptive &= self.stream_window.or(self.connection_window).is_none();
+        config.stream_window = self.stream_window.unwrap_or(config.stream_window);
+        config.connection_window = self.connection_window.unwrap_or(config.connection_window);
+        if let Some(bytes) = self.refill_at {
+            config.stream_refill = Refill::Remaining(bytes);
+            config.connection_refill = Refill::Remaining(bytes);
+        }
+    }
+
+    pub(crate) fn memory_budget(&self) -> MemoryBudget {
+        MemoryBudget::new(self.budget.unwrap_or(DEFAULT_MEMORY_BUDGET))
+    }
+
+    pub(crate) fn tcp_buffers(&self) -> TcpBuffers {
+        TcpBuffers {
+            send: self.tcp_send_buffer,
+            receive: self.tcp_receive_buffer,
+            unsent: self.tcp_unsent,
+        }
+    }
 }
 
 /// `fullbore get`.
@@ -544,6 +570,39 @@ mod tests {
             let args = [&["fullbore"], &serve[..], &["--tcp-unsent", wrong]].concat();
             assert!(Args::try_parse_from(args).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_window_that_is_set_is_fixed_and_others_keep_their_defaults() {
+        let configured = |args: &[&str]| {
+            let parsed = Args::try_parse_from([&["fullbore", "get", "http://a/"], args].concat());
+            let mut config = Config::default();
+            if let Ok(Args {
+                command: Command::Get(get),
+            }) = parsed
+            {
+                get.connection.path.configure(&mut config);
+            }
+            let windows = (config.stream_window.bytes(), config.connection_window.bytes());
+            (
+                windows,
+                config.adaptive,
+                config.stream_refill,
+                config.connection_refill,
+            )
+        };
+        let (windows, adaptive, refill, _) = configured(&[]);
+        assert!(adaptive);
+        assert_eq!(
+            configured(&["--stream-window", "1MiB"]),
+            ((1 << 20, windows.1), false, refill, refill)
+        );
+        assert_eq!(
+            configured(&["--connection-window", "1MiB"]),
+            ((windows.0, 1 << 20), false, refill, refill)
+        );
+        let at = Refill::Remaining(7);
+        assert_eq!(configured(&["--refill-at", "7"]), (windows, true, at, at));
     }
 
     #[test]

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use fullbore::rustls::ServerConfig;
 use fullbore::server::ConnectionLimits;
-use fullbore::{
-    Chunk, DEFAULT_MEMORY_BUDGET, ErrorKind, MemoryBudget, Refill, Server, ServerBuilder, TcpBuffers, tls,
-};
+use fullbore::{Chunk, ErrorKind, MemoryBudget, Server, ServerBuilder, tls};
 use fullbore_files::{Files, Log, LogLimits, LogWriter, Settings, Uploads};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
@@ -59,7 +57,11 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
 }
 
 /// On one runtime.
-async fn serve(args: ServeArgs, service: Log<Files<Chunk>>, interrupt: Interrupt) -> Result<ExitCode, Failure> {
+async fn serve(
+    args: ServeArgs,
+    service: Log<Files<Chunk>>,
+    interrupt: Interrupt,
+) -> Result<ExitCode, Failure> {
     let listener = listen(&args).await?;
     let address = address(&listener, &args)?;
     let options = Options::new(args, address)?;
@@ -179,7 +181,7 @@ struct Options {
 impl Options {
     fn new(args: ServeArgs, address: SocketAddr) -> Result<Self, Failure> {
         Ok(Self {
-            budget: MemoryBudget::new(args.path.budget.unwrap_or(DEFAULT_MEMORY_BUDGET)),
+            budget: args.path.memory_budget(),
             limits: ConnectionLimits::new(max_connections(&args), args.max_total_streams),
             tls: match args.plaintext {
                 true => None,
@@ -194,16 +196,13 @@ impl Options {
         let limit = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
         // The names and defaults of the timeouts are those of nginx.
         let mut server = Server::builder()
+            .config(|config| args.path.configure(config))
             .memory_budget(self.budget.clone())
             .connection_limits(self.limits.clone())
             .peer_addresses(args.log)
             .sending_files(args.sendfile)
             .upload_addresses(args.uploads.is_some())
-            .tcp_buffers(TcpBuffers {
-                send: args.path.tcp_send_buffer,
-                receive: args.path.tcp_receive_buffer,
-                unsent: args.path.tcp_unsent,
-            })
+            .tcp_buffers(args.path.tcp_buffers())
             .idle_timeout(limit(args.keepalive_timeout))
             .header_timeout(Duration::from_secs(args.client_header_timeout))
             .body_timeout(limit(args.client_body_timeout))
@@ -213,15 +212,6 @@ impl Options {
                 Duration::ZERO => Duration::MAX,
                 some => some,
             });
-        if let Some(bytes) = args.path.stream_window {
-            server = server.stream_window(bytes);
-        }
-        if let Some(bytes) = args.path.connection_window {
-            server = server.connection_window(bytes);
-        }
-        if let Some(bytes) = args.path.refill_at {
-            server = server.refill(Refill::Remaining(bytes), Refill::Remaining(bytes));
-        }
         if let Some(streams) = args.max_streams {
             server = server.max_concurrent_streams(streams);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore::tls::{self, Roots};
-use fullbore::{Client, Config, MemoryBudget, Refill, TcpBuffers};
+use fullbore::{Client, Config};
 use http::HeaderMap;
 use http::header::{HeaderValue, USER_AGENT};
 use url::Url;
@@ -84,7 +84,12 @@ pub(crate) fn shown_url(text: &str) -> String {
 /// The client that the options describe, with at most `connections` to an origin.
 pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Client, Failure> {
     let mut builder = Client::builder()
-        .config(|config| engine(args, config))
+        .config(|config| {
+            args.path.configure(config);
+            limit_silence(args, config);
+        })
+        .memory_budget(args.path.memory_budget())
+        .tcp_buffers(args.path.tcp_buffers())
         .max_connections(connections);
     if let Some(roots) = roots(args).await? {
         let config = tls::client_config(roots).map_err(|error| match &args.cacert {
@@ -93,23 +98,6 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
         })?;
         builder = builder.tls_config(Arc::new(config));
     }
-    if let Some(bytes) = args.path.stream_window {
-        builder = builder.stream_window(bytes);
-    }
-    if let Some(bytes) = args.path.connection_window {
-        builder = builder.connection_window(bytes);
-    }
-    if let Some(bytes) = args.path.refill_at {
-        builder = builder.refill(Refill::Remaining(bytes), Refill::Remaining(bytes));
-    }
-    if let Some(bytes) = args.path.budget {
-        builder = builder.memory_budget(MemoryBudget::new(bytes));
-    }
-    builder = builder.tcp_buffers(TcpBuffers {
-        send: args.path.tcp_send_buffer,
-        receive: args.path.tcp_receive_buffer,
-        unsent: args.path.tcp_unsent,
-    });
     if let Some(seconds) = args.connect_timeout {
         builder = builder.connect_timeout(Duration::from_secs(seconds));
     }
@@ -117,7 +105,7 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
 }
 
 /// The limits of `--speed-time` and `--speed-limit`.
-fn engine(args: &ConnectionArgs, config: &mut Config) {
+fn limit_silence(args: &ConnectionArgs, config: &mut Config) {
     let silence = (args.speed_time > 0).then(|| Duration::from_secs(args.speed_time));
     config.response_timeout = silence;
     config.stream_wait_timeout = silence;
