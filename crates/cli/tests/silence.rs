@@ -2,9 +2,9 @@
 
 mod support;
 
-use std::io::{Read, Write};
 use std::time::Duration;
 
+use fullbore_testing::peer::BlockingPeer;
 use support::frames::{self, END_STREAM};
 use support::peer::{self, Then as After};
 use support::scripted::{HALF, Server, Then, V1, body, half, holds, rest};
@@ -76,16 +76,15 @@ fn a_server_that_allows_no_stream_exits_with_13() -> TestResult {
 #[test]
 fn a_body_slower_than_the_limit_exits_with_13_and_one_that_is_not_limited_goes_on() -> TestResult {
     let address = peer::listen(|stream| {
-        stream.read_exact(&mut [0; 24])?;
-        stream.write_all(&frames::settings())?;
-        stream.write_all(&frames::settings_ack())?;
-        stream.write_all(&frames::ok(1, None))?;
+        let mut peer = BlockingPeer::server(stream)?;
+        peer.expect(frames::HEADERS)?;
+        peer.send(&frames::ok(1, None))?;
         for _ in 0..150 {
-            stream.write_all(&frames::data(1, 0, b"x"))?;
+            peer.send(&frames::data(1, 0, b"x"))?;
             std::thread::sleep(Duration::from_millis(20));
         }
-        stream.write_all(&frames::data(1, END_STREAM, b""))?;
-        std::io::copy(stream, &mut std::io::sink()).map(|_| ())
+        peer.send(&frames::data(1, END_STREAM, b""))?;
+        std::io::copy(peer.0, &mut std::io::sink()).map(|_| ())
     })?;
     let folder = tempfile::tempdir()?;
     let get = |limit| {

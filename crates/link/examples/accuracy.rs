@@ -1,6 +1,6 @@
-//! How true the link is on this machine: how late it delivers, how much it carries, and what that costs.
+//! Measures the link on this machine: lateness of deliveries, throughput and processor time.
 //!
-//! `cargo run --release -p fullbore-link --example accuracy`, on an otherwise idle machine. Every line is measured anew;
+//! `cargo run --release -p fullbore-link --example accuracy`, on an otherwise idle machine. Every line is a new measurement;
 //! a client, a server and the link share the processors.
 
 use std::io::{self, Read, Write};

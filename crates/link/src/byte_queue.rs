@@ -1,33 +1,31 @@
-//! Bytes in the order in which they came, in chunks that are used again: one copy in from a socket, one out to another.
+//! A queue of bytes in reusable chunks: one copy from a socket, one copy to another.
 //!
-//! The engine has one queue for each side of each connection, and one pool for them all. Touches only the reader or the
-//! writer that it is given.
+//! The engine has one queue for each side of each connection, and one pool for all queues.
 
 use std::array;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
-/// Small enough that ten thousand connections with a few bytes each fit in memory, large enough that a queue of
-/// 64 MiB is a thousand chunks.
+/// Small enough for ten thousand connections with a few bytes each. A queue of 64 MiB has a thousand chunks.
 const CHUNK: usize = 64 << 10;
 
-/// The most that one read takes: four chunks. Larger ones were not faster, and a delivery would wait longer for its end.
+/// The most bytes of one read: four chunks. Larger reads were not faster, and delay deliveries.
 pub(crate) const MOST_READ: usize = 4 * CHUNK;
 
-/// Four chunks and what is left of the last.
+/// Four chunks and the rest of the last.
 const READ_SLICES: usize = 5;
 
-/// The most that one write gives: 1 MiB, or a little less.
+/// The most bytes of one write: 1 MiB, or a little less.
 const WRITE_SLICES: usize = 16;
 
-/// Chunks that nobody uses. Last in, first out: the one that was used last is still in the processor's cache.
+/// Unused chunks. Last in, first out: the last one is still in the processor's cache.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     chunks: Vec<Box<[u8]>>,
 }
 
 impl Pool {
-    /// More than this (64 MiB) goes back to the system.
+    /// Chunks beyond this (64 MiB) are freed.
     const MOST: usize = 1024;
 
     fn take(&mut self) -> Box<[u8]> {
@@ -47,7 +45,7 @@ impl Pool {
 #[derive(Debug, Default)]
 pub(crate) struct ByteQueue {
     chunks: VecDeque<Box<[u8]>>,
-    /// Bytes of the first chunk that were written already.
+    /// Written bytes of the first chunk.
     start: usize,
     len: usize,
 }
@@ -75,7 +73,7 @@ impl ByteQueue {
             from = 0;
         }
         let read = source.read_vectored(&mut slices);
-        // A reader that says it read more than it was given room for must not be believed.
+        // A reader may not report more than the space it was given.
         self.len += read.as_ref().map_or(0, |&count| count.min(most));
         self.trim(pool);
         read
@@ -96,7 +94,7 @@ impl ByteQueue {
         })
     }
 
-    /// Writes once, at most `most` bytes from the front, and forgets those that were taken.
+    /// Writes once, at most `most` bytes from the front, and removes the written bytes.
     pub(crate) fn write_to(
         &mut self,
         sink: &mut impl Write,
@@ -128,13 +126,13 @@ impl ByteQueue {
         Ok(written)
     }
 
-    /// Forgets all.
+    /// Removes all bytes.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         self.len = 0;
         self.trim(pool);
     }
 
-    /// Gives back the chunks past the last byte.
+    /// Returns the chunks after the last byte to the pool.
     fn trim(&mut self, pool: &mut Pool) {
         if self.len == 0 {
             self.start = 0;

@@ -1,8 +1,7 @@
-//! The link's one thread: it accepts, reads, waits for the time of each delivery, and writes.
+//! The thread of the link: it accepts, reads, waits for the time of each delivery, and writes.
 //!
-//! Everything is in its hands, so nothing is locked but the counts that `stats` shows. Sockets are read as soon as they have
-//! something, up to the room on the path; a path hands back what is due, and the socket on its other side is written
-//! at once. `link` starts it and stops it.
+//! It owns everything except the counts of `stats`. It reads sockets as soon as they have data and the path has space, and
+//! writes what is due at once. `link` starts and stops it.
 
 mod connection;
 
@@ -32,16 +31,16 @@ const TIMER: Token = Token(1);
 const WAKER: Token = Token(2);
 const FIRST_CONNECTION: usize = 3;
 
-/// How many events one poll may bring.
+/// The most events of one poll.
 const EVENTS: usize = 1024;
 
-/// One socket is given at most this much before the others have their turn and the clock is looked at.
+/// The most bytes written to one socket before other sockets and the clock are served.
 const MOST_WRITTEN: usize = 2 << 20;
 
 /// How long accepting pauses when the system has no descriptor or memory left: 50 ms.
 const ACCEPT_PAUSE: u64 = 50_000_000;
 
-/// What the builder settled.
+/// The settings of the builder.
 pub(crate) struct EngineSettings {
     pub(crate) listen: SocketAddr,
     pub(crate) server: SocketAddr,
@@ -61,31 +60,31 @@ pub(crate) struct Stop {
 impl Stop {
     pub(crate) fn now(&self) {
         self.stopping.store(true, Ordering::Release);
-        // It fails only if the engine's poll is gone, and then so is the engine.
+        // Fails only if the engine has ended.
         let _ = self.waker.wake();
     }
 }
 
-/// See the head of this file.
+/// The state of the thread.
 pub(crate) struct Engine {
     poll: Poll,
     timer: Timer,
     stopping: Arc<AtomicBool>,
     began: Instant,
     listener: TcpListener,
-    /// When to accept again after the system had no room for more.
+    /// When to accept again after the system had no descriptor or memory left.
     accept_at: Option<u64>,
     settings: EngineSettings,
     /// Indexed by the side that sends.
     paths: Pair<Path>,
     connections: Slab<Connection>,
-    /// Sockets that may have something to read, in the order of their turns.
+    /// Sockets that may have data, in the order in which they are served.
     readable: VecDeque<(usize, Side)>,
-    /// Those whose path has no room.
+    /// Sockets whose path has no space.
     held: Pair<VecDeque<usize>>,
-    /// Sockets to write to, or to tell the end.
+    /// Sockets with data to write or an end to report.
     flush: VecDeque<(usize, Side)>,
-    /// How late the deliveries of this turn are.
+    /// How late the deliveries of this iteration are.
     late: Vec<u64>,
     pool: Pool,
     shared: Arc<Shared>,
@@ -93,7 +92,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Listens; the caller gives the engine a thread, and keeps the address and the way to stop it.
+    /// Listens. The caller runs the engine on a thread, and keeps the address and the stop handle.
     pub(crate) fn new(
         settings: EngineSettings,
         on_end: Option<OnEnd>,
@@ -149,7 +148,7 @@ impl Engine {
                 .wait(&mut self.poll, &mut events, now, deadline)
                 .is_err()
             {
-                // No system fails here while its descriptors are whole; without it there is nothing left to wait for.
+                // Fails only if the poll descriptor is invalid. Then there is nothing to wait for.
                 break;
             }
             for event in &events {
@@ -170,14 +169,14 @@ impl Engine {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// When there is something to do that no socket tells.
+    /// The next deadline.
     fn next_deadline(&self) -> Option<u64> {
         if !self.readable.is_empty() || !self.flush.is_empty() {
             return Some(0);
         }
         let path = |side| {
-            let room = (!self.held[side].is_empty()).then(|| self.paths[side].room_at());
-            [self.paths[side].next_delivery(), room]
+            let space = (!self.held[side].is_empty()).then(|| self.paths[side].space_at());
+            [self.paths[side].next_delivery(), space]
         };
         let [client, server] = Side::BOTH.map(path);
         client
@@ -188,7 +187,7 @@ impl Engine {
             .min()
     }
 
-    // What a poll tells.
+    // Events of a poll.
 
     fn note(&mut self, event: &Event) {
         match event.token() {
@@ -206,14 +205,14 @@ impl Engine {
         }
     }
 
-    /// An event may be about a socket that is gone, and even come to the connection that has its place now: then it is
-    /// a hint that turns out to be wrong, and does no harm.
+    /// An event may be for a closed socket, and reach the connection that reuses its slot. It then causes a read or write
+    /// that finds nothing.
     fn note_socket(&mut self, key: usize, side: Side, event: &Event) {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
         let end = &mut connection.ends[side];
-        // A server may have said all it had to before it was seen that it is there.
+        // A server may have sent all its data before the event of the connection.
         end.closed |= event.is_read_closed();
         match &end.stage {
             Stage::NotYet | Stage::Gone => return,
@@ -231,14 +230,14 @@ impl Engine {
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             end.readable = true;
             if event.is_error() && connection.flows[side].ended {
-                // There is nothing more to read that could bring the error.
+                // No read will report the error.
                 return self.broken(key, side);
             }
             self.queue_read(key, side);
         }
     }
 
-    // Connections begin.
+    // New connections.
 
     fn accept(&mut self) {
         self.accept_at = None;
@@ -267,7 +266,7 @@ impl Engine {
             .register(&mut socket, token(key, Side::Client), interest)
             .is_err()
         {
-            // Closed at once: the client sees that there is no path.
+            // Closed at once: the client sees that the server is unreachable.
             return;
         }
         entry.insert(Connection::new(client, socket, &self.settings));
@@ -302,7 +301,7 @@ impl Engine {
         }
     }
 
-    /// The system says that connecting to the server ended, one way or the other.
+    /// Connecting to the server succeeded or failed.
     fn finish_connect(&mut self, key: usize) {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
@@ -335,9 +334,9 @@ impl Engine {
         self.settle(key);
     }
 
-    // From a socket onto a path.
+    // From a socket to a path.
 
-    /// Puts something of a connection on the path from `side`.
+    /// Puts cargo of a connection on the path from `side`.
     fn send(&mut self, key: usize, side: Side, cargo: Cargo) {
         let now = self.now();
         if let Some(connection) = self.connections.get_mut(key) {
@@ -357,11 +356,11 @@ impl Engine {
         }
     }
 
-    /// Lets those read whose path has room again.
+    /// Resumes reading on a path that has space again.
     fn let_in(&mut self, now: u64) {
         for side in Side::BOTH {
             let path = &self.paths[side];
-            if !self.held[side].is_empty() && path.room(now) >= path.enough_room() {
+            if !self.held[side].is_empty() && path.space(now) >= path.enough_space() {
                 let keys = self.held[side].drain(..);
                 self.readable.extend(keys.map(|key| (key, side)));
             }
@@ -371,7 +370,7 @@ impl Engine {
         }
     }
 
-    /// Each socket that may have something is read once, unless a delivery is due before.
+    /// Reads each socket that may have data once, unless a delivery is due.
     fn read_round(&mut self) {
         for _ in 0..self.readable.len() {
             let Some((key, side)) = self.readable.pop_front() else {
@@ -401,22 +400,22 @@ impl Engine {
             return;
         };
         let path = &mut self.paths[side];
-        let room = path.room(now);
+        let space = path.space(now);
         let receiver_reads = (flow.due as u64) < self.settings.buffer;
-        if end.failed && (room < path.enough_room() || !receiver_reads) {
-            // A reset needs no room.
+        if end.failed && (space < path.enough_space() || !receiver_reads) {
+            // A reset needs no space.
             return self.broken(key, side);
         }
         if !receiver_reads {
             // `flush` puts it on the list again.
             return;
         }
-        if room < path.enough_room() {
+        if space < path.enough_space() {
             end.queued = true;
             self.held[side].push_back(key);
             return;
         }
-        let most = usize::try_from(room).unwrap_or(MOST_READ);
+        let most = usize::try_from(space).unwrap_or(MOST_READ);
         match flow.queue.read_from(socket, most, &mut self.pool) {
             Ok(0) => {
                 flow.ended = true;
@@ -425,8 +424,8 @@ impl Engine {
             Ok(count) => {
                 flow.count(count, &mut self.shared.lock().traffic[side]);
                 connection.packets += path.send_bytes(now, key, count);
-                // A stream that gave less than there was room for has no more, and says so when it has again; an end that it has
-                // told of is yet to be read.
+                // After a short read there is no more data until the next event. An end that was reported is still to be
+                // read.
                 end.readable = count >= most.min(MOST_READ) || end.closed || end.failed;
                 self.queue_read(key, side);
             }
@@ -438,8 +437,7 @@ impl Engine {
         }
     }
 
-    /// The peer behind this socket reset the connection, or it broke in another way: the other side is told, behind
-    /// all that travels towards it.
+    /// The connection of this socket was reset or failed. The other side gets a reset after the data on its way.
     fn broken(&mut self, key: usize, side: Side) {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
@@ -457,7 +455,7 @@ impl Engine {
 
     // From a path to a socket.
 
-    /// Delivers all that is due, and writes it.
+    /// Delivers what is due, and writes it.
     fn deliver(&mut self, now: u64) {
         for side in Side::BOTH {
             while let Some(packet) = self.paths[side].receive(now) {
@@ -552,7 +550,7 @@ impl Engine {
             }
         } else if flow.finish == Finish::Close && flow.due == 0 {
             flow.finish = Finish::Done;
-            // Fails only if the peer has reset it, which the next read tells.
+            // Fails only if the peer has reset the connection, which the next read reports.
             let _ = socket.shutdown(std::net::Shutdown::Write);
         }
         if written > 0 {
@@ -561,9 +559,9 @@ impl Engine {
         self.settle(key);
     }
 
-    // Connections end.
+    // Ended connections.
 
-    /// Reports a connection that is over, and gives up its place once nothing on the paths names it.
+    /// Reports an ended connection, and frees its slot when no packet on the paths belongs to it.
     fn settle(&mut self, key: usize) {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
@@ -583,7 +581,7 @@ impl Engine {
     }
 }
 
-/// Counts a connection as ended and tells who wants to know.
+/// Counts an ended connection and reports it.
 fn report(connection: &mut Connection, shared: &Shared, on_end: &mut Option<OnEnd>) {
     connection.reported = true;
     let mut counts = shared.lock();

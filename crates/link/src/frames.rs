@@ -1,18 +1,18 @@
-//! HTTP/2 frames counted as they pass, from the octets alone.
+//! Counts HTTP/2 frames.
 //!
-//! A [`FrameReader`] is fed one direction of one connection, in pieces of any size; it keeps the nine octets of a head at
-//! most, and nothing of a payload. The engine feeds it; it touches nothing.
+//! A [`FrameReader`] reads one direction of one connection, in pieces of any size. It stores at most the nine octets of a
+//! frame header, and nothing of a payload.
 
-/// RFC 9113 section 3.4: what a client's connection begins with.
+/// The client's connection preface: RFC 9113 section 3.4.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// RFC 9113 section 4.1: length 24 bits, type 8, flags 8, reserved 1, stream identifier 31.
 const HEAD: usize = 9;
 
-/// A DATA frame below this is what a sender with a starved window falls into.
+/// DATA frames below this length indicate a sender whose window is nearly empty.
 const SMALL_DATA: u32 = 100;
 
-/// A first SETTINGS frame is short, even with settings that nobody knows: anything longer is another protocol.
+/// The first SETTINGS frame is short. A longer one is another protocol.
 const LONGEST_FIRST_SETTINGS: u32 = 16_384;
 
 /// Frame types: RFC 9113 section 6, and RFC 9218 section 7.1 for PRIORITY_UPDATE.
@@ -30,20 +30,20 @@ mod kind {
     pub(super) const PRIORITY_UPDATE: u8 = 0x10;
 }
 
-/// How many frames of each type one direction carried.
+/// The frames of each type in one direction.
 ///
-/// Frames are counted when their nine-octet head has arrived at the link.
+/// A frame is counted when its header has arrived at the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct FrameCounts {
     /// DATA frames.
     pub data: u64,
-    /// Bytes in the payloads of DATA frames, padding included: what flow control counts (RFC 9113 section 6.9.1).
+    /// Bytes in the payloads of DATA frames with padding, as flow control counts them (RFC 9113 section 6.9.1).
     pub data_bytes: u64,
     /// DATA frames with a payload of less than 100 bytes, empty ones included.
     pub small_data: u64,
-    /// The most DATA frames with less than 100 bytes each that came without a larger DATA frame between them, on
-    /// whatever streams.
+    /// The longest run of DATA frames with less than 100 bytes each, without a larger DATA frame between them, on any
+    /// streams.
     pub longest_small_data_run: u64,
     /// HEADERS frames.
     pub headers: u64,
@@ -90,7 +90,7 @@ impl FrameCounts {
             + self.other
     }
 
-    /// Every count with its name, in a fixed order: for a table, or for JSON.
+    /// Every count with its name, in a fixed order.
     #[must_use]
     pub fn rows(&self) -> [(&'static str, u64); 16] {
         [
@@ -139,7 +139,7 @@ impl FrameCounts {
     }
 }
 
-/// A frame's head, without its flags.
+/// A frame header without its flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Frame {
     length: u32,
@@ -171,16 +171,16 @@ impl Frame {
     }
 }
 
-/// What the next octet belongs to.
+/// What the next octet is.
 #[derive(Debug)]
 enum State {
-    /// The client's preface; so many octets of it have come.
+    /// Part of the client's preface, after this many octets.
     Preface(usize),
-    /// A frame's head; so many octets of it have come.
+    /// Part of a frame header, after this many octets.
     Head(usize),
-    /// A frame's payload; so many octets of it are still to come.
+    /// Part of a payload with this many octets left.
     Payload(u32),
-    /// This is not HTTP/2 in cleartext.
+    /// Part of another protocol, or of TLS.
     Other,
 }
 
@@ -190,17 +190,17 @@ pub(crate) struct FrameReader {
     state: State,
     head: [u8; HEAD],
     begun: bool,
-    /// How many small DATA frames came in a row.
+    /// The current run of small DATA frames.
     small_run: u64,
 }
 
 impl FrameReader {
-    /// What a client sends: the preface, then frames.
+    /// A reader of a client's bytes: the preface, then frames.
     pub(crate) fn client() -> Self {
         Self::new(State::Preface(0))
     }
 
-    /// What a server sends: frames.
+    /// A reader of a server's bytes: frames.
     pub(crate) fn server() -> Self {
         Self::new(State::Head(0))
     }
@@ -214,7 +214,7 @@ impl FrameReader {
         }
     }
 
-    /// Reads the next octets and tells each frame whose head is now complete, with its place in a run of small DATA.
+    /// Reads the next octets. Calls back for each complete frame header, with its position in a run of small DATA frames.
     pub(crate) fn read(&mut self, mut octets: &[u8], mut found: impl FnMut(Frame, u64)) {
         while !octets.is_empty() {
             match self.state {
@@ -254,7 +254,7 @@ impl FrameReader {
                     self.state = State::Payload(frame.length);
                 }
                 State::Payload(left) => {
-                    // A read is far below 4 GiB; should it not be, the payload's end is found all the same.
+                    // A read is far below 4 GiB. A longer one would still find the end of the payload.
                     let count = (left as usize).min(octets.len());
                     octets = &octets[count..];
                     let left = left - count as u32;

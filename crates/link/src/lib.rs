@@ -1,10 +1,9 @@
 //! A long path on one machine: a TCP forwarder that adds a round-trip time, a rate and a buffer in each direction.
 //!
-//! What arrives at a [`Link`] is read at once into memory of its own, waits its turn for the link, takes the time
-//! that its bytes need at the link's rate, travels for half the round-trip time, and is then written to the other
-//! side. No window of the link's own stands in the way: between a client and a server that are connected through it,
-//! throughput is bounded by *their* windows, by the rate, or by the machine. Closes and resets travel the same path
-//! as the bytes, behind them.
+//! A [`Link`] reads data at once into its own memory. The data waits for the link, takes the time of its bytes at the
+//! link's rate, travels for half the round-trip time, and is then written to the other side. The link has no window of its
+//! own: throughput is limited by the windows of the client and the server, by the rate, or by the machine. Closes and
+//! resets travel behind the data.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -30,34 +29,30 @@
 //! ```
 //!
 //! # The model
-//! One link, with one rate in each direction, is shared by all connections through it, as the slowest link of a real
-//! path is. In each direction, with `size` in bytes and `rate` in bits a second:
+//! All connections share one link with one rate in each direction, like the slowest link of a real path. In each direction, with `size` in bytes and `rate` in bits a second:
 //!
 //! ```text
 //! departure begins = max(arrival, departure of the byte before)
 //! departure ends   = departure begins + 8 * size / rate
-//! delivery         = departure ends + rtt / 2 (+ jitter), never before the byte that went ahead of it
+//! delivery         = departure ends + rtt / 2 (+ jitter), never before the byte ahead of it
 //! ```
 //!
-//! - Bytes are delivered in packets of what the link carries in a fiftieth of the round trip, but in no less than 0.02 ms and
-//!   no more than 0.2 ms, at least 1,448 bytes and at most 256 KiB; a packet is delivered when its last byte is.
-//! - Rates count the bytes of the TCP stream; no header is added to them.
-//! - TCP has no loss here. When as many bytes wait for the link as its buffer holds, the link stops reading, and the
-//!   sender's own TCP holds the rest back. The same happens to one connection whose receiver leaves that many
-//!   delivered bytes unread.
-//! - A TCP handshake takes no time, unless [`Builder::handshake`] asks for it.
+//! - A packet has the bytes that the link carries in a fiftieth of the round trip, within 0.02 to 0.2 ms and 1,448 bytes to
+//!   256 KiB. It is delivered with its last byte.
+//! - Rates count the bytes of the TCP stream, without headers.
+//! - There is no loss. When the buffer of the link is full, the link stops reading, and the sender's TCP waits. The same
+//!   applies to a connection whose receiver leaves that many delivered bytes unread.
+//! - A TCP handshake takes no time, unless [`Builder::handshake`] is set.
 //!
-//! # How true it is
-//! One thread does everything: it sleeps until the very nanosecond of the next delivery (`timerfd` on Linux; other
-//! systems sleep as exactly as their `poll` does, which may be a millisecond). On Linux it asks to be a real-time thread
-//! of the lowest priority, or else for a better nice value; who may have neither (an ordinary user, as a rule) finds
-//! deliveries some milliseconds late while other programs keep every processor busy. [`Stats::release_error`] tells how
-//! late deliveries were, so a figure that was measured while the machine was too busy can be known as such;
+//! # Accuracy
+//! One thread does everything. It sleeps until the next delivery (on Linux with `timerfd`; on other systems with the
+//! accuracy of `poll`, which may be a millisecond). On Linux it requests the lowest real-time priority, or else a better
+//! nice value. An ordinary user usually gets neither; then deliveries are some milliseconds late while other programs keep
+//! every processor busy. [`Stats::release_error`] says how late deliveries were, and so whether a measurement is valid.
 //! `examples/accuracy.rs` prints it for this machine.
 //!
-//! Measured with two processors that other programs kept busy: at 1 Gbit/s half of all deliveries less than 0.01 ms
-//! late and 99 % less than 0.1 ms, for an eighth of one processor; 15 to 22 Gbit/s through one connection without a
-//! rate.
+//! Measured on two processors kept busy by other programs, at 1 Gbit/s: half of all deliveries less than 0.01 ms late, and
+//! 99 % less than 0.1 ms, for an eighth of one processor. Without a rate, one connection carries 15 to 22 Gbit/s.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

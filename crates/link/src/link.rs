@@ -1,6 +1,4 @@
-//! The public handle: a builder of settings, and a link that runs until it is dropped.
-//!
-//! Starts the engine's thread, asks it to stop, reads what it counted; moves no bytes itself.
+//! The public handle: a builder, and a link that runs until it is dropped.
 
 use std::fmt;
 use std::io;
@@ -14,10 +12,10 @@ use crate::path::PathSettings;
 use crate::side::Pair;
 use crate::stats::{ConnectionReport, OnEnd, Shared, Stats};
 
-/// How many bytes may wait for the link unless [`Builder::buffer`] says otherwise: 64 MiB.
+/// The default of [`Builder::buffer`]: 64 MiB.
 ///
-/// It holds a whole 16 MiB window of four connections at once, or half a second of 1 Gbit/s, so that a window is
-/// what limits a transfer and not this buffer.
+/// It holds the 16 MiB windows of four connections, or half a second of 1 Gbit/s, so that windows limit a transfer and
+/// not this buffer.
 pub const DEFAULT_BUFFER: u64 = 64 << 20;
 
 /// A running link. Dropping it closes its sockets and ends its thread before `drop` returns.
@@ -29,7 +27,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Settings to begin with: no delay, no limit of rate, a buffer of [`DEFAULT_BUFFER`], 127.0.0.1 and any free port.
+    /// A builder without delay and rate, with a buffer of [`DEFAULT_BUFFER`], on a free port of 127.0.0.1.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -40,7 +38,7 @@ impl Link {
         self.address
     }
 
-    /// What went through so far.
+    /// The counts so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.snapshot()
@@ -59,7 +57,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.stop.now();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed when it happened.
+            // A panic of the thread has printed its message.
             let _ = thread.join();
         }
     }
@@ -96,75 +94,75 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Where to listen for clients; port 0 is any free port. The default is 127.0.0.1 and port 0.
+    /// The address to listen on; port 0 is any free port. Default: 127.0.0.1 and port 0.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// The round-trip time that the link adds: half of it each way.
+    /// The round-trip time to add, half of it each way. Default: 0.
     pub fn rtt(mut self, rtt: Duration) -> Self {
         self.rtt = rtt;
         self
     }
 
-    /// The rate in each direction, in bits a second, shared by all connections. By default there is no limit.
+    /// The rate in each direction in bits a second, shared by all connections. Default: no limit.
     pub fn rate(mut self, bits: u64) -> Self {
         self.rate = Some(bits);
         self
     }
 
-    /// How many bytes may wait for the link in each direction before it stops reading; what travels on it already does
-    /// not count. One connection may also have that many bytes wait for a receiver that does not read.
+    /// How many bytes may wait for the link in each direction before it stops reading. Bytes that travel on the link do not
+    /// count. A connection may also have this many bytes wait for a receiver that does not read. Default:
+    /// [`DEFAULT_BUFFER`].
     ///
-    /// The kernel holds up to 4 MiB more in front of it (256 KiB if the buffer is smaller than that).
+    /// The kernel holds up to 4 MiB more in front of the buffer (256 KiB for a smaller buffer).
     pub fn buffer(mut self, bytes: u64) -> Self {
         self.buffer = bytes;
         self
     }
 
-    /// How far each packet's delay may differ from half the round-trip time, either way. A packet never overtakes
-    /// another: one that would is delivered together with it.
+    /// The maximum difference of a packet's delay from half the round-trip time, up or down. Packets keep their order: one
+    /// that would overtake another is delivered together with it. Default: 0.
     pub fn jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Where the sequence of delays begins that [`Builder::jitter`] asks for: the same packets under the same seed have
-    /// the same delays.
+    /// The seed of the delays of [`Builder::jitter`]: the same packets with the same seed have the same delays. Default: 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Whether opening a connection takes the round trip that it takes on a real path. The default is no.
+    /// Whether the TCP handshake takes a round trip, as on a real path. Default: no.
     ///
-    /// If it does, the link accepts at once, but reads nothing from the client for one round-trip time, and connects to
-    /// the server after one and a half: the server's first bytes arrive after two, as they would.
+    /// The link then accepts at once, but reads nothing from the client for one round-trip time, and connects to the server
+    /// after one and a half. The server's first bytes arrive after two, as on a real path.
     pub fn handshake(mut self, takes_time: bool) -> Self {
         self.handshake = takes_time;
         self
     }
 
-    /// Whether HTTP/2 frames are counted on connections in cleartext, see [`Traffic::frames`](crate::Traffic::frames).
+    /// Whether to count HTTP/2 frames on cleartext connections: [`Traffic::frames`](crate::Traffic::frames). Default: no.
     pub fn count_frames(mut self, count: bool) -> Self {
         self.count_frames = count;
         self
     }
 
-    /// Calls `report` with each connection that has ended, and with each that is open when the link stops.
+    /// Calls `report` for each connection that ends, and for each that is open when the link stops.
     ///
-    /// It is called on the link's only thread: while it runs, nothing is delivered. Send the report elsewhere.
+    /// The call is on the link's only thread and delays all deliveries. Send the report to another thread.
     pub fn on_end(mut self, report: impl FnMut(ConnectionReport) + Send + 'static) -> Self {
         self.on_end = Some(Box::new(report));
         self
     }
 
-    /// Listens, and connects to `server` for each client.
+    /// Starts to listen, and connects to `server` for each client.
     ///
     /// # Errors
-    /// `InvalidInput` for a rate or a buffer of zero; otherwise what the system says about the address to listen on, or
-    /// about a new thread. A server that cannot be reached is no error here: it may come later.
+    /// `InvalidInput` for a rate or a buffer of zero. Otherwise the system cannot listen on the address, or start a thread. A
+    /// server that cannot be reached is no error here, since it may start later.
     pub fn start(self, server: SocketAddr) -> io::Result<Link> {
         if self.rate == Some(0) || self.buffer == 0 {
             return Err(io::Error::new(
@@ -207,7 +205,7 @@ impl Builder {
         };
         Pair {
             client: path(rtt / 2, self.seed),
-            // The two directions must not have the same delays: any other seed does.
+            // The two directions must have different delays, so another seed.
             server: path(rtt - rtt / 2, !self.seed),
         }
     }

@@ -1,26 +1,26 @@
-//! One direction of the link as arithmetic: when what arrives now is delivered, and how much more may arrive.
+//! One direction of the link: when arriving data is delivered, and how much more may arrive.
 //!
-//! Knows no socket and no clock: the time is an argument, in nanoseconds since the link began. The engine has one path
-//! for each direction, all connections share it, and what leaves it keeps the order in which it entered.
+//! This has no I/O and no clock: the time is an argument, in nanoseconds since the link began. The engine has one path for
+//! each direction. All connections share it, and it keeps the order.
 
 use std::collections::VecDeque;
 
 use crate::byte_queue::MOST_READ;
 
-/// What the link carries in this time is delivered at once: a fiftieth of the round trip, so that a window that is returned as it
-/// comes is not held up by more than 2 %, and no more than this. 1 Gbit/s then costs 5,000 wake-ups a second.
+/// The longest time of a packet. A packet takes a fiftieth of the round trip, so that it delays a window by at most 2 %, but
+/// no more than this: 5,000 wake-ups a second at 1 Gbit/s.
 const LONGEST_PACKET_NANOSECONDS: u64 = 200_000;
 const PACKETS_A_ROUND_TRIP: u64 = 50;
-/// And no less than this, which 1 Gbit/s makes 50,000 wake-ups a second; whoever cannot wake so often delivers several at once.
+/// The shortest time of a packet: 50,000 wake-ups a second at 1 Gbit/s. A slower thread delivers several packets at once.
 const SHORTEST_PACKET_NANOSECONDS: u64 = 20_000;
 
-/// A TCP segment's payload on Ethernet: a slower link delivers no less at once.
+/// The smallest packet: the payload of a TCP segment on Ethernet.
 const SMALLEST_PACKET: u64 = 1_448;
 
 const BITS: u64 = 8;
 const SECOND: u64 = 1_000_000_000;
 
-/// How one direction behaves.
+/// The settings of one direction.
 #[derive(Clone, Debug)]
 pub(crate) struct PathSettings {
     /// Nanoseconds from the end of a departure to its delivery.
@@ -34,16 +34,16 @@ pub(crate) struct PathSettings {
     pub(crate) seed: u64,
 }
 
-/// What is on its way to the other side of a connection.
+/// The content of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cargo {
-    /// So many bytes, the next in the connection's queue.
+    /// The next bytes of the connection's queue.
     Bytes(usize),
-    /// The sender will send no more.
+    /// The end of the sender's data.
     End,
-    /// The sender is gone.
+    /// The sender has reset the connection.
     Reset,
-    /// The handshake of TCP, if it takes time: from the client,
+    /// The three packets of an emulated TCP handshake: from the client,
     Syn,
     /// from the server,
     SynAck,
@@ -51,7 +51,7 @@ pub(crate) enum Cargo {
     Ack,
 }
 
-/// Something that is on its way, and when it gets there.
+/// A packet and its time of delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packet {
     pub(crate) delivery: u64,
@@ -64,9 +64,9 @@ pub(crate) struct Packet {
 pub(crate) struct Path {
     settings: PathSettings,
     packet_size: usize,
-    /// When the last byte that arrived will have departed.
+    /// When the last byte has departed.
     free_at: u64,
-    /// The part of a nanosecond that `free_at` leaves out, in 1/rate, so that no rounding adds up.
+    /// The fraction of a nanosecond beyond `free_at`, in 1/rate, so that rounding does not accumulate.
     remainder: u64,
     last_delivery: u64,
     random: u64,
@@ -108,7 +108,7 @@ impl Path {
         packets
     }
 
-    /// Anything arrives; what is not `Cargo::Bytes` takes no time on the link, but its turn behind the bytes.
+    /// Cargo arrives. Cargo without bytes takes no time on the link, but follows the bytes.
     pub(crate) fn send(&mut self, now: u64, connection: usize, cargo: Cargo) {
         if self.free_at < now {
             self.free_at = now;
@@ -130,7 +130,7 @@ impl Path {
         });
     }
 
-    /// The next thing to deliver, if its time has come.
+    /// The next packet, if it is due.
     pub(crate) fn receive(&mut self, now: u64) -> Option<Packet> {
         if self.packets.front()?.delivery > now {
             return None;
@@ -138,13 +138,13 @@ impl Path {
         self.packets.pop_front()
     }
 
-    /// When the next thing is delivered.
+    /// When the next packet is due.
     pub(crate) fn next_delivery(&self) -> Option<u64> {
         self.packets.front().map(|packet| packet.delivery)
     }
 
     /// How many bytes may arrive now before the buffer is full.
-    pub(crate) fn room(&self, now: u64) -> u64 {
+    pub(crate) fn space(&self, now: u64) -> u64 {
         let Some(rate) = self.settings.rate else {
             return u64::MAX;
         };
@@ -155,17 +155,17 @@ impl Path {
             .saturating_sub(u64::try_from(waiting).unwrap_or(u64::MAX))
     }
 
-    /// The room worth waiting for: a whole read, or the whole of a smaller buffer.
-    pub(crate) fn enough_room(&self) -> u64 {
+    /// The space worth waiting for: a whole read, or the whole of a smaller buffer.
+    pub(crate) fn enough_space(&self) -> u64 {
         self.settings.buffer.min(MOST_READ as u64)
     }
 
-    /// When there will be that room, if nothing more arrives.
-    pub(crate) fn room_at(&self) -> u64 {
+    /// When there is that much space, if nothing more arrives.
+    pub(crate) fn space_at(&self) -> u64 {
         let Some(rate) = self.settings.rate else {
             return 0;
         };
-        let may_wait = u128::from(self.settings.buffer - self.enough_room());
+        let may_wait = u128::from(self.settings.buffer - self.enough_space());
         let time = may_wait * u128::from(BITS * SECOND) / u128::from(rate);
         self.free_at
             .saturating_sub(u64::try_from(time).unwrap_or(u64::MAX))
@@ -176,7 +176,7 @@ impl Path {
         if jitter == 0 {
             return delay;
         }
-        // The high half of a product spreads 64 random bits over the width without a division, and almost evenly.
+        // The high half of the product maps 64 random bits to the width almost evenly, without a division.
         let width = u128::from(jitter) * 2 + 1;
         let drawn = (u128::from(self.next_random()) * width) >> 64;
         delay.saturating_add(drawn as u64).saturating_sub(jitter)
@@ -292,16 +292,16 @@ mod tests {
     #[test]
     fn the_buffer_holds_what_waits_for_the_link_not_what_travels() {
         let mut path = Path::new(settings());
-        assert_eq!(path.room(0), 1 << 20);
+        assert_eq!(path.space(0), 1 << 20);
         for _ in 0..4 {
             path.send_bytes(0, 7, MOST_READ);
         }
-        assert_eq!(path.room(0), 0);
+        assert_eq!(path.space(0), 0);
         // All has departed after 8.39 ms, 42 ms before the first byte is delivered.
-        assert_eq!(path.room(9 * MS), 1 << 20);
-        let time = path.room_at();
-        assert!(path.room(time) >= path.enough_room());
-        assert!(path.room(time - 1_000) < path.enough_room());
+        assert_eq!(path.space(9 * MS), 1 << 20);
+        let time = path.space_at();
+        assert!(path.space(time) >= path.enough_space());
+        assert!(path.space(time - 1_000) < path.enough_space());
     }
 
     #[test]
@@ -310,11 +310,11 @@ mod tests {
             buffer: 1_000,
             ..settings()
         });
-        assert_eq!(path.enough_room(), 1_000);
+        assert_eq!(path.enough_space(), 1_000);
         path.send_bytes(0, 7, 1_000);
-        assert_eq!(path.room(0), 0);
-        assert_eq!(path.room_at(), 8_000);
-        assert_eq!(path.room(8_000), 1_000);
+        assert_eq!(path.space(0), 0);
+        assert_eq!(path.space_at(), 8_000);
+        assert_eq!(path.space(8_000), 1_000);
     }
 
     #[test]
@@ -326,7 +326,7 @@ mod tests {
         for _ in 0..1_000 {
             path.send_bytes(5, 7, MOST_READ);
         }
-        assert_eq!(path.room(5), u64::MAX);
+        assert_eq!(path.space(5), u64::MAX);
         let packets = all(&mut path);
         assert_eq!(packets.len(), 1_000);
         assert!(packets.iter().all(|packet| packet.delivery == 50 * MS + 5));

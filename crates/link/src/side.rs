@@ -1,15 +1,13 @@
-//! The two sides of the link, and two of anything, one for each.
-//!
-//! Plain data; used by every other file.
+//! The two sides of the link, and pairs of values for them.
 
 use std::ops::{Index, IndexMut};
 
-/// Who is at the other end of a socket of the link.
+/// The peer of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
-    /// The one that connected to the link.
+    /// It connected to the link.
     Client,
-    /// The one that the link connected to.
+    /// The link connected to it.
     Server,
 }
 
@@ -24,7 +22,7 @@ impl Side {
     }
 }
 
-/// One of something for each side. For what belongs to a direction, the index is the side that *sends*.
+/// A value for each side. For a direction, the index is the side that *sends*.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pair<T> {
     pub(crate) client: T,

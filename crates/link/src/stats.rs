@@ -1,7 +1,6 @@
-//! What the link counted: bytes and frames each way, and how late its deliveries were.
+//! The counts of the link: bytes and frames in each direction, and how late deliveries were.
 //!
-//! The engine's thread writes, once a read and once a write, under a lock that nobody else holds for long; `Link::stats`
-//! takes a copy.
+//! The engine's thread writes once for each read and write, under a lock that others hold only to copy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,13 +10,13 @@ use std::time::Duration;
 use crate::frames::FrameCounts;
 use crate::side::{Pair, Side};
 
-/// Everything since the link began, from [`Link::stats`](crate::Link::stats).
+/// The counts since the link began, from [`Link::stats`](crate::Link::stats).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Connections that clients opened.
     pub connections: u64,
-    /// Those of them that have not ended.
+    /// Connections that have not ended.
     pub open: u64,
     /// From clients to the server.
     pub to_server: Traffic,
@@ -31,33 +30,33 @@ pub struct Stats {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Bytes that the sender sent and the link read.
+    /// Bytes read from the sender.
     pub received_bytes: u64,
-    /// Bytes that the link wrote to the receiver. The rest is on its way, or was lost to a reset.
+    /// Bytes written to the receiver. The other bytes are on their way, or were lost to a reset.
     pub delivered_bytes: u64,
-    /// The HTTP/2 frames among the bytes received: `None` if they were not to be counted, or if nothing was HTTP/2 in
-    /// cleartext.
+    /// The HTTP/2 frames of the received bytes; `None` without [`Builder::count_frames`](crate::Builder::count_frames), or if
+    /// nothing was HTTP/2 in cleartext.
     pub frames: Option<FrameCounts>,
 }
 
-/// How long after its time each delivery was written, leaving out what had to wait for its receiver.
+/// How late deliveries were written, without those that waited for their receiver.
 ///
-/// A link whose 99th percentile is above a millisecond was starved of the processor: figures that were measured through
-/// it say more about the machine than about the path.
+/// A 99th percentile above a millisecond means that the link had too little processor time. Figures measured through it
+/// are then not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ReleaseError {
     /// Packets delivered.
     pub deliveries: u64,
-    /// Half of them were no later than this, to within an eighth.
+    /// The median, to within an eighth.
     pub median: Duration,
-    /// 99 % of them were no later than this, to within an eighth.
+    /// The 99th percentile, to within an eighth.
     pub p99: Duration,
-    /// The latest.
+    /// The maximum.
     pub max: Duration,
 }
 
-/// One connection, when it has ended.
+/// A connection that has ended.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectionReport {
@@ -71,7 +70,7 @@ pub struct ConnectionReport {
     pub to_client: Traffic,
 }
 
-/// Called with each connection that ended.
+/// Called for each connection that ends.
 pub(crate) type OnEnd = Box<dyn FnMut(ConnectionReport) + Send>;
 
 /// How a connection ended.
@@ -80,9 +79,9 @@ pub(crate) type OnEnd = Box<dyn FnMut(ConnectionReport) + Send>;
 pub enum End {
     /// Both sides closed it.
     Closed,
-    /// One side reset it, and so the link reset the other.
+    /// One side reset it, and the link reset the other.
     Reset,
-    /// The server could not be reached, for this reason; the client saw a reset.
+    /// The server could not be reached for this reason, and the link reset the client.
     Unreachable(io::ErrorKind),
     /// The link was stopped.
     Stopped,
@@ -95,7 +94,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// A panic elsewhere leaves numbers that are still numbers.
+    /// The counts are valid even after a panic of another thread.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -160,7 +159,7 @@ impl Histogram {
         (power as usize - 2) * 8 + eighth as usize
     }
 
-    /// The largest number that falls into a bucket.
+    /// The largest number of a bucket.
     fn top(bucket: usize) -> u64 {
         if bucket < 8 {
             return bucket as u64;
@@ -170,7 +169,7 @@ impl Histogram {
         (8 + bucket as u64 % 8) * width + (width - 1)
     }
 
-    /// The value that so many of a hundred do not pass.
+    /// The value of a percentile.
     fn percentile(&self, percent: u64) -> u64 {
         let wanted = (self.count * percent).div_ceil(100);
         let mut seen = 0;

@@ -1,7 +1,7 @@
-//! Waiting for a socket or for an exact moment, whichever comes first.
+//! Waits for a socket or a deadline.
 //!
-//! The engine sets the moment and polls. On Linux a timer descriptor wakes the poll, to the nanosecond the kernel can
-//! do; `epoll_wait`'s own timeout has whole milliseconds. Elsewhere the poll's timeout is all there is.
+//! On Linux a timer descriptor wakes the poll with the accuracy of the kernel; the timeout of `epoll_wait` has whole
+//! milliseconds. Other systems use the timeout of the poll.
 
 use std::io;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Timer {
         })
     }
 
-    /// Waits until a socket is ready or `deadline` has come; a deadline that has passed does not wait.
+    /// Waits until a socket is ready or `deadline` is reached. A past deadline does not wait.
     pub(crate) fn wait(
         &mut self,
         poll: &mut Poll,
@@ -51,7 +51,7 @@ impl Timer {
         let timeout = match deadline {
             Some(deadline) if deadline <= now => Some(Duration::ZERO),
             _ => {
-                // One that fired is set again: it was in the past then, and a deadline to wait for is not.
+                // A timer that fired is always set again: it was in the past, and the new deadline is not.
                 if deadline.is_some() && deadline != self.set {
                     let left = Duration::from_nanos(deadline.unwrap_or(now) - now);
                     let time = Itimerspec {
@@ -74,7 +74,7 @@ impl Timer {
         Ok(Self { set: None })
     }
 
-    /// Waits until a socket is ready or `deadline` has come; a deadline that has passed does not wait.
+    /// Waits until a socket is ready or `deadline` is reached. A past deadline does not wait.
     pub(crate) fn wait(
         &mut self,
         poll: &mut Poll,
@@ -90,9 +90,8 @@ impl Timer {
     }
 }
 
-/// Asks the system to run this thread as soon as it has something to do, whatever else runs: it needs little of the
-/// processor, but at once. Linux lets the running thread finish its slice of some 3 ms, unless the one that waits is a
-/// real-time thread; the lowest of these priorities is enough. Without the right to do so, nothing changes.
+/// Requests a real-time priority: the thread needs little processor time, but at once. Otherwise Linux lets the running
+/// thread finish its slice of some 3 ms. The lowest real-time priority is enough. Without the permission nothing changes.
 pub(crate) fn prefer_this_thread() {
     #[cfg(target_os = "linux")]
     {
@@ -101,7 +100,7 @@ pub(crate) fn prefer_this_thread() {
             set_thread_priority_and_policy, thread_native_id,
         };
 
-        /// The next best, for those who may do only that.
+        /// The fallback without that permission.
         const NICE: i32 = -15;
 
         let real_time = set_thread_priority_and_policy(
@@ -115,7 +114,7 @@ pub(crate) fn prefer_this_thread() {
     }
 }
 
-/// A signal that interrupts the wait is an early wake-up, and no more.
+/// A signal that interrupts the wait is an early wake-up.
 fn poll_once(poll: &mut Poll, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
     match poll.poll(events, timeout) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {

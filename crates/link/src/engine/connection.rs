@@ -1,6 +1,4 @@
-//! What the engine knows of one connection: a socket at each end, and a flow of bytes in each direction between them.
-//!
-//! Holds state and answers questions about it; the engine does the reading, the writing and the waiting.
+//! The state of one connection: a socket on each side, and a flow of bytes in each direction. The engine does all I/O.
 
 use std::net::SocketAddr;
 
@@ -12,14 +10,14 @@ use crate::frames::FrameReader;
 use crate::side::{Pair, Side};
 use crate::stats::{ConnectionReport, End, Traffic};
 
-/// A client, a server, and what is between them.
+/// A client, a server, and the flows between them.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: SocketAddr,
     pub(super) ends: Pair<Endpoint>,
     /// Indexed by the side that sends.
     pub(super) flows: Pair<Flow>,
-    /// How many packets on the two paths name this connection. Its place is not given to another while there are any.
+    /// The packets of this connection on the two paths. Its slot is not reused while there are any.
     pub(super) packets: usize,
     pub(super) end: End,
     pub(super) reported: bool,
@@ -53,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing can happen any more: each side is gone, or was told the end of the other after its own.
+    /// Whether the connection has ended: each side is closed, or has received the other side's end after its own.
     pub(super) fn is_over(&self) -> bool {
         let gone = |side| matches!(self.ends[side].stage, Stage::Gone);
         let told = |side| self.flows[side].finish == Finish::Done;
@@ -69,7 +67,7 @@ impl Connection {
         }
     }
 
-    /// The socket of `side` is no more, and with it all that was meant for it.
+    /// The socket of `side` is closed. Drops the data for it.
     pub(super) fn lose(&mut self, side: Side, pool: &mut Pool) -> Stage {
         let towards = &mut self.flows[side.other()];
         towards.queue.clear(pool);
@@ -82,31 +80,31 @@ impl Connection {
 #[derive(Debug, Default)]
 pub(super) struct Endpoint {
     pub(super) stage: Stage,
-    /// The handshake, if it takes time, has come back: this side may have sent something.
+    /// The emulated handshake is complete: this side may have sent data.
     pub(super) established: bool,
     /// A read may find something.
     pub(super) readable: bool,
-    /// The system told that the peer sends no more: a read will find the end.
+    /// The system reported the peer's end: a read will find it.
     pub(super) closed: bool,
     /// A write may succeed.
     pub(super) writable: bool,
-    /// It is on one of the engine's lists of those to read from.
+    /// It is on one of the engine's read lists.
     pub(super) queued: bool,
-    /// The system told of an error that no read or write has returned yet.
+    /// The system reported an error that no read or write has returned yet.
     pub(super) failed: bool,
-    /// It is on the engine's list of those to write to.
+    /// It is on the engine's write list.
     pub(super) flushing: bool,
 }
 
-/// How far a socket is.
+/// The state of a socket.
 #[derive(Debug, Default)]
 pub(super) enum Stage {
     /// The handshake is still travelling.
     #[default]
     NotYet,
-    /// The system connects.
+    /// The system is connecting.
     Connecting(TcpStream),
-    /// Bytes can pass.
+    /// Connected.
     Open(TcpStream),
     /// Closed, reset or never reached.
     Gone,
@@ -115,13 +113,13 @@ pub(super) enum Stage {
 /// One direction of one connection.
 #[derive(Debug)]
 pub(super) struct Flow {
-    /// What was read and not written yet: first what is due, then what travels.
+    /// Bytes read and not written yet: first those that are due, then those on their way.
     pub(super) queue: ByteQueue,
     /// How many bytes of the queue have been delivered and wait for the receiver.
     pub(super) due: usize,
     /// The sender's end was read.
     pub(super) ended: bool,
-    /// What the receiver is still to be told.
+    /// The end that the receiver still has to get.
     pub(super) finish: Finish,
     pub(super) traffic: Traffic,
     pub(super) frames: Option<FrameReader>,
@@ -158,12 +156,12 @@ impl Flow {
 /// How a flow ends for its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Finish {
-    /// More may come.
+    /// The flow is open.
     Open,
-    /// Close, once all that is due is written.
+    /// Close, after all due bytes are written.
     Close,
-    /// Reset, once all that is due is written or cannot be.
+    /// Reset, after all due bytes are written or cannot be written.
     Reset,
-    /// It was told.
+    /// The receiver has got it.
     Done,
 }
