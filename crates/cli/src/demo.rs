@@ -61,7 +61,7 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
         pair.stop().await?;
     }
     say(&format!(
-        "\nAll {} bytes arrived, and every byte was correct.",
+        "\nAll {} bytes arrived and are correct.",
         grouped(total)
     ))?;
     Ok(ExitCode::SUCCESS)

@@ -60,7 +60,6 @@
 //! | `log` | the access log |
 
 #![forbid(unsafe_code)]
-#![forbid(unsafe_code)]
 
 mod buffers;
 mod cache;

@@ -42,14 +42,14 @@ pub(crate) enum Failure {
 pub(crate) struct Writer {
     limits: Arc<UploadLimits>,
     destination: Arc<Destination>,
-    state: State,
+    state: WriteState,
     batch: Vec<Bytes>,
     batch_bytes: usize,
     /// When the first bytes of the batch arrived.
     since: Option<Instant>,
 }
 
-enum State {
+enum WriteState {
     /// No byte has arrived.
     New,
     Ready(Begun),
@@ -70,7 +70,7 @@ impl Writer {
         Writer {
             limits,
             destination,
-            state: State::New,
+            state: WriteState::New,
             batch: Vec::new(),
             batch_bytes: 0,
             since: None,
@@ -110,7 +110,7 @@ impl Writer {
         self.batch_bytes = 0;
         self.since = None;
         let (limits, destination) = (Arc::clone(&self.limits), Arc::clone(&self.destination));
-        self.state = State::Writing(spawn_blocking(move || {
+        self.state = WriteState::Writing(spawn_blocking(move || {
             begun.write(&limits, &destination, &batch)?;
             Ok(begun)
         }));
@@ -137,24 +137,24 @@ impl Writer {
 
     /// Removes the file, before the peer receives the response.
     pub(crate) async fn abandon(mut self) {
-        if !matches!(self.state, State::New) {
+        if !matches!(self.state, WriteState::New) {
             drop(self.ready().await);
         }
     }
 
     fn begin(&mut self) -> Result<(), Failure> {
-        if matches!(self.state, State::New) {
+        if matches!(self.state, WriteState::New) {
             let slot = self.limits.admit(self.destination.peer).ok_or(Failure::Busy)?;
-            self.state = State::Ready(Begun { file: None, slot });
+            self.state = WriteState::Ready(Begun { file: None, slot });
         }
         Ok(())
     }
 
     async fn ready(&mut self) -> Result<Begun, Failure> {
-        match std::mem::replace(&mut self.state, State::Broken) {
-            State::Ready(begun) => Ok(begun),
-            State::Writing(job) => job.await.map_err(|_| Failure::Lost)?.map_err(Failure::Io),
-            State::New | State::Broken => Err(Failure::Lost),
+        match std::mem::replace(&mut self.state, WriteState::Broken) {
+            WriteState::Ready(begun) => Ok(begun),
+            WriteState::Writing(job) => job.await.map_err(|_| Failure::Lost)?.map_err(Failure::Io),
+            WriteState::New | WriteState::Broken => Err(Failure::Lost),
         }
     }
 }

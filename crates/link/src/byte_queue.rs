@@ -97,7 +97,7 @@ impl ByteQueue {
     /// Writes once, at most `most` bytes from the front, and removes the written bytes.
     pub(crate) fn write_to(
         &mut self,
-        sink: &mut impl Write,
+        writer: &mut impl Write,
         most: usize,
         pool: &mut Pool,
     ) -> io::Result<usize> {
@@ -113,7 +113,7 @@ impl ByteQueue {
                 break;
             }
         }
-        let written = sink.write_vectored(&slices)?.min(self.len);
+        let written = writer.write_vectored(&slices)?.min(self.len);
         self.len -= written;
         self.start += written;
         while self.start >= CHUNK {
@@ -222,20 +222,20 @@ mod tests {
     fn what_goes_in_comes_out_whatever_the_sizes() -> io::Result<()> {
         let bytes = pattern(3_000_000);
         let mut source = Odd::new(bytes.clone());
-        let mut sink = Odd::new(Vec::new());
+        let mut writer = Odd::new(Vec::new());
         let (mut queue, mut pool) = (ByteQueue::default(), Pool::default());
         let mut turn = 0;
-        while sink.bytes.len() < bytes.len() {
+        while writer.bytes.len() < bytes.len() {
             turn += 1;
             let before = source.at;
             let count = queue.read_from(&mut source, MOST_READ - turn % 1_000, &mut pool)?;
             let last: Vec<u8> = queue.last(count).flatten().copied().collect();
             assert_eq!(last, bytes[before..before + count]);
             if turn % 3 == 0 || count == 0 {
-                queue.write_to(&mut sink, 100_000 + turn, &mut pool)?;
+                queue.write_to(&mut writer, 100_000 + turn, &mut pool)?;
             }
         }
-        assert!(sink.bytes == bytes);
+        assert!(writer.bytes == bytes);
         assert_eq!(queue.len, 0);
         Ok(())
     }
@@ -246,9 +246,9 @@ mod tests {
         for _ in 0..100 {
             let mut source = Odd::new(pattern(200_000));
             while queue.read_from(&mut source, MOST_READ, &mut pool)? > 0 {}
-            let mut sink = Odd::new(Vec::new());
+            let mut writer = Odd::new(Vec::new());
             while queue.len > 0 {
-                queue.write_to(&mut sink, usize::MAX, &mut pool)?;
+                queue.write_to(&mut writer, usize::MAX, &mut pool)?;
             }
             assert_eq!(queue.chunks.len(), 0);
         }

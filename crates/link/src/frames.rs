@@ -173,11 +173,11 @@ impl Frame {
 
 /// What the next octet is.
 #[derive(Debug)]
-enum State {
+enum ReaderState {
     /// Part of the client's preface, after this many octets.
     Preface(usize),
     /// Part of a frame header, after this many octets.
-    Head(usize),
+    Header(usize),
     /// Part of a payload with this many octets left.
     Payload(u32),
     /// Part of another protocol, or of TLS.
@@ -187,7 +187,7 @@ enum State {
 /// Reads one direction.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
-    state: State,
+    state: ReaderState,
     head: [u8; HEAD],
     begun: bool,
     /// The current run of small DATA frames.
@@ -197,15 +197,15 @@ pub(crate) struct FrameReader {
 impl FrameReader {
     /// A reader of a client's bytes: the preface, then frames.
     pub(crate) fn client() -> Self {
-        Self::new(State::Preface(0))
+        Self::new(ReaderState::Preface(0))
     }
 
     /// A reader of a server's bytes: frames.
     pub(crate) fn server() -> Self {
-        Self::new(State::Head(0))
+        Self::new(ReaderState::Header(0))
     }
 
-    fn new(state: State) -> Self {
+    fn new(state: ReaderState) -> Self {
         Self {
             state,
             head: [0; HEAD],
@@ -218,55 +218,55 @@ impl FrameReader {
     pub(crate) fn read(&mut self, mut octets: &[u8], mut found: impl FnMut(Frame, u64)) {
         while !octets.is_empty() {
             match self.state {
-                State::Other => return,
-                State::Preface(seen) => {
+                ReaderState::Other => return,
+                ReaderState::Preface(seen) => {
                     let expected = &PREFACE[seen..];
                     let count = expected.len().min(octets.len());
                     let (now, later) = octets.split_at(count);
                     if now != &expected[..count] {
-                        self.state = State::Other;
+                        self.state = ReaderState::Other;
                         return;
                     }
                     octets = later;
                     self.state = if count == expected.len() {
-                        State::Head(0)
+                        ReaderState::Header(0)
                     } else {
-                        State::Preface(seen + count)
+                        ReaderState::Preface(seen + count)
                     };
                 }
-                State::Head(seen) => {
+                ReaderState::Header(seen) => {
                     let count = (HEAD - seen).min(octets.len());
                     let (now, later) = octets.split_at(count);
                     self.head[seen..seen + count].copy_from_slice(now);
                     octets = later;
                     if seen + count < HEAD {
-                        self.state = State::Head(seen + count);
+                        self.state = ReaderState::Header(seen + count);
                         return;
                     }
                     let frame = Frame::parse(self.head);
                     if !self.begun && !frame.may_be_first() {
-                        self.state = State::Other;
+                        self.state = ReaderState::Other;
                         return;
                     }
                     self.begun = true;
                     self.note_run(frame);
                     found(frame, self.small_run);
-                    self.state = State::Payload(frame.length);
+                    self.state = ReaderState::Payload(frame.length);
                 }
-                State::Payload(left) => {
+                ReaderState::Payload(left) => {
                     // A read is far below 4 GiB. A longer one would still find the end of the payload.
                     let count = (left as usize).min(octets.len());
                     octets = &octets[count..];
                     let left = left - count as u32;
                     self.state = if left == 0 {
-                        State::Head(0)
+                        ReaderState::Header(0)
                     } else {
-                        State::Payload(left)
+                        ReaderState::Payload(left)
                     };
                 }
             }
-            if let State::Payload(0) = self.state {
-                self.state = State::Head(0);
+            if let ReaderState::Payload(0) = self.state {
+                self.state = ReaderState::Header(0);
             }
         }
     }

@@ -90,16 +90,16 @@ impl Fetcher {
         };
         let place = target.path().map(ToOwned::to_owned);
         let mut retries = Retries::new(self.retries);
-        let mut part = Download::new(self.disk.file(target));
+        let mut download = Download::new(self.disk.file(target));
         loop {
             if let (true, Some(until)) = (self.retries > 0, self.pauses.until(&url)) {
                 tokio::time::sleep_until(until).await;
             }
             let begun = Instant::now();
-            let (broken, left) = match self.attempt(url.clone(), part, outcome).await {
+            let (broken, left) = match self.attempt(url.clone(), download, outcome).await {
                 Ok(None) => break,
                 Ok(Some(short)) => {
-                    part = short;
+                    download = short;
                     continue;
                 }
                 Err(failed) => failed,
@@ -116,7 +116,7 @@ impl Fetcher {
             let Some(left) = left else {
                 return Err(broken.failure);
             };
-            part = left;
+            download = left;
             let until = self.pauses.after(&url, &broken, begun, Instant::now(), wait);
             tokio::time::sleep_until(until).await;
         }
@@ -129,43 +129,43 @@ impl Fetcher {
     async fn attempt(
         &self,
         url: Url,
-        mut part: Download,
+        mut download: Download,
         outcome: &mut Outcome,
     ) -> Result<Option<Download>, Attempt> {
         let deadline = self.max_time.map(|limit| Instant::now() + limit);
-        let mut response = match self.ask(&url, &mut part, deadline, outcome).await {
+        let mut response = match self.ask(&url, &mut download, deadline, outcome).await {
             Ok(response) => response,
-            Err(failed) => return Err((failed, Some(part))),
+            Err(failed) => return Err((failed, Some(download))),
         };
-        match part.find(&outcome.url, &response).await.map_err(permanent)? {
+        match download.find(&outcome.url, &response).await.map_err(permanent)? {
             Found::Nothing => {}
             Found::All => {
-                outcome.bytes = part.offset;
-                return part.finish().await.map(|()| None).map_err(permanent);
+                outcome.bytes = download.offset;
+                return download.finish().await.map(|()| None).map_err(permanent);
             }
             Found::Some => {
                 // An earlier run has received a part: request the rest instead.
                 drop(response);
-                response = match self.ask(&url, &mut part, deadline, outcome).await {
+                response = match self.ask(&url, &mut download, deadline, outcome).await {
                     Ok(response) => response,
-                    Err(failed) => return Err((failed, Some(part))),
+                    Err(failed) => return Err((failed, Some(download))),
                 };
             }
         }
-        let mut taken = part.classify(&outcome.url, &response).map_err(permanent)?;
-        if let Continuation::Nothing = taken {
+        let mut continuation = download.classify(&outcome.url, &response).map_err(permanent)?;
+        if let Continuation::Nothing = continuation {
             drop(response);
             response = match self.response(url, None, deadline, outcome).await {
                 Ok(response) => response,
-                Err(failed) => return Err((failed, Some(part))),
+                Err(failed) => return Err((failed, Some(download))),
             };
-            taken = part.classify(&outcome.url, &response).map_err(permanent)?;
+            continuation = download.classify(&outcome.url, &response).map_err(permanent)?;
         }
-        let extent = match taken {
-            Continuation::Rest(extent) => Some(extent),
+        let extent = match continuation {
+            Continuation::Range(extent) => Some(extent),
             Continuation::Whole | Continuation::Nothing => None,
         };
-        self.receive(part, response, Bounds { extent, deadline }, outcome)
+        self.receive(download, response, Bounds { extent, deadline }, outcome)
             .await
     }
 
@@ -173,12 +173,19 @@ impl Fetcher {
     async fn ask(
         &self,
         url: &Url,
-        part: &mut Download,
+        download: &mut Download,
         deadline: Option<Instant>,
         outcome: &mut Outcome,
     ) -> Result<Response<Incoming>, Failed> {
-        match self.response(url.clone(), part.range(), deadline, outcome).await {
-            Err(_) if part.offset > 0 && outcome.status == Some(RANGE_NOT_SATISFIABLE) && part.restart() => {
+        match self
+            .response(url.clone(), download.range(), deadline, outcome)
+            .await
+        {
+            Err(_)
+                if download.offset > 0
+                    && outcome.status == Some(RANGE_NOT_SATISFIABLE)
+                    && download.restart() =>
+            {
                 self.response(url.clone(), None, deadline, outcome).await
             }
             asked => asked,
@@ -188,14 +195,14 @@ impl Fetcher {
     /// Receives a body and appends it to the download.
     async fn receive(
         &self,
-        mut part: Download,
+        mut download: Download,
         response: Response<Incoming>,
         bounds: Bounds,
         outcome: &mut Outcome,
     ) -> Result<Option<Download>, Attempt> {
-        let before = part.offset;
+        let before = download.offset;
         outcome.bytes = before;
-        let file = part.take_file();
+        let file = download.take_file();
         let (disk, progress) = (&self.disk, &self.progress);
         let mut body = response.into_body();
         let received =
@@ -213,8 +220,9 @@ impl Fetcher {
                 (failed, file)
             }
             Err(ReceiveError::Length(file)) => {
-                part.file = file;
-                part.give_up(&outcome.url, "its length differs from its Content-Range")
+                download.file = file;
+                download
+                    .give_up(&outcome.url, "its length differs from its Content-Range")
                     .map_err(permanent)?;
                 outcome.bytes = 0;
                 let text = format!(
@@ -223,14 +231,14 @@ impl Fetcher {
                 );
                 return Err((
                     Failed::temporary(Failure::new(Exit::BodyLength, text)),
-                    Some(part),
+                    Some(download),
                 ));
             }
             Ok(Received::Short(file)) => {
                 if outcome.bytes - before >= WORTH_A_REQUEST {
-                    part.file = file;
-                    part.offset = outcome.bytes;
-                    return Ok(Some(part));
+                    download.file = file;
+                    download.offset = outcome.bytes;
+                    return Ok(Some(download));
                 }
                 let text = format!(
                     "{}: the server sent only {} bytes of the requested range; this is an error of the server",
@@ -240,9 +248,9 @@ impl Fetcher {
                 (Failed::temporary(Failure::new(Exit::BodyLength, text)), file)
             }
         };
-        part.file = file;
-        part.offset = outcome.bytes;
-        Err((failed, Some(part)))
+        download.file = file;
+        download.offset = outcome.bytes;
+        Err((failed, Some(download)))
     }
 
     /// The final response: after redirects, with a status below 400.

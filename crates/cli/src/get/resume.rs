@@ -45,7 +45,7 @@ pub(super) enum Continuation {
     /// The body from its beginning.
     Whole,
     /// The bytes that follow the received ones.
-    Rest(Extent),
+    Range(Extent),
     /// Nothing useful: the received part is discarded, and the whole is to be requested.
     Nothing,
 }
@@ -174,7 +174,7 @@ impl Download {
                 return Err(Failure::new(Exit::Protocol, text));
             };
             return match version.fit(response.headers(), self.offset) {
-                Ok(extent) => Ok(Continuation::Rest(extent)),
+                Ok(extent) => Ok(Continuation::Range(extent)),
                 Err(why) => self.give_up(url, why).map(|()| Continuation::Nothing),
             };
         }
@@ -236,19 +236,19 @@ mod tests {
         };
         let mut headers = HeaderMap::new();
         headers.insert(ETAG, HeaderValue::from_static("\"v1\""));
-        let mut part = Download::new(PartialFile::new(target, shared));
-        part.version = Version::of(&headers, total);
-        part.file.set_version_key(vec![7]);
-        part.file.append(&[Bytes::from_static(b"first")])?;
-        part.offset = 5;
-        Ok(part)
+        let mut download = Download::new(PartialFile::new(target, shared));
+        download.version = Version::of(&headers, total);
+        download.file.set_version_key(vec![7]);
+        download.file.append(&[Bytes::from_static(b"first")])?;
+        download.offset = 5;
+        Ok(download)
     }
 
     type Change = fn(&mut Download);
     const CHANGES: [(&str, Change); 3] = [
-        ("nothing has come", |part| part.offset = 0),
-        ("nobody knows the version", |part| part.version = None),
-        ("the server sends no rest", |part| part.whole_only = true),
+        ("nothing has come", |download| download.offset = 0),
+        ("nobody knows the version", |download| download.version = None),
+        ("the server sends no rest", |download| download.whole_only = true),
     ];
 
     #[cfg(unix)]
@@ -257,17 +257,16 @@ mod tests {
     -> Result<(), Box<dyn std::error::Error>> {
         let lies = |change: Change, total| -> Result<(bool, usize), Box<dyn std::error::Error>> {
             let folder = tempfile::tempdir()?;
-            let part = begun(&folder.path().join("a"), total).map_err(|failure| failure.message)?;
-            let mut part = part;
-            change(&mut part);
-            let is_left = part.leave();
+            let mut download = begun(&folder.path().join("a"), total).map_err(|failure| failure.message)?;
+            change(&mut download);
+            let is_left = download.leave();
             Ok((is_left, std::fs::read_dir(folder.path())?.count()))
         };
         let unchanged: Change = |_| {};
         for total in [None, Some((64 << 10) + 1)] {
             assert_eq!(lies(unchanged, total)?, (true, 1), "{total:?}");
         }
-        let one: Change = |part| part.offset = 1;
+        let one: Change = |download| download.offset = 1;
         assert_eq!(lies(one, None)?, (true, 1), "one octet is enough");
         assert_eq!(lies(unchanged, Some(64 << 10))?, (false, 0));
         for (name, change) in CHANGES {
@@ -281,15 +280,15 @@ mod tests {
     -> Result<(), Box<dyn std::error::Error>> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
-        let part = begun(&path, None).map_err(|failure| failure.message)?;
-        let asked = part.range().ok_or("it asks for nothing")?;
+        let download = begun(&path, None).map_err(|failure| failure.message)?;
+        let asked = download.range().ok_or("it asks for nothing")?;
         assert_eq!(asked[0], (RANGE, HeaderValue::from_static("bytes=5-")));
         assert_eq!(asked[1], (IF_RANGE, HeaderValue::from_static("\"v1\"")));
-        drop(part);
+        drop(download);
         for (name, change) in CHANGES {
-            let mut part = begun(&path, None).map_err(|failure| failure.message)?;
-            change(&mut part);
-            assert_eq!(part.range(), None, "{name}");
+            let mut download = begun(&path, None).map_err(|failure| failure.message)?;
+            change(&mut download);
+            assert_eq!(download.range(), None, "{name}");
         }
         Ok(())
     }
@@ -298,11 +297,12 @@ mod tests {
     fn a_part_that_is_given_up_is_gone_and_no_rest_is_asked_for_again()
     -> Result<(), Box<dyn std::error::Error>> {
         let folder = tempfile::tempdir()?;
-        let mut part = begun(&folder.path().join("a"), None).map_err(|failure| failure.message)?;
-        part.give_up("http://h/a", "it begins at another position")
+        let mut download = begun(&folder.path().join("a"), None).map_err(|failure| failure.message)?;
+        download
+            .give_up("http://h/a", "it begins at another position")
             .map_err(|failure| failure.message)?;
-        assert_eq!((part.offset, part.whole_only), (0, true));
-        assert!(part.version.is_none());
+        assert_eq!((download.offset, download.whole_only), (0, true));
+        assert!(download.version.is_none());
         assert_eq!(std::fs::read_dir(folder.path())?.count(), 0);
         Ok(())
     }
@@ -310,15 +310,15 @@ mod tests {
     #[test]
     fn bodies_above_64_kib_are_looked_for_and_none_that_is_discarded() {
         let disk = Disk::new();
-        let part = |target| Download::new(disk.file(target));
-        let file = part(Target::File {
+        let download = |target| Download::new(disk.file(target));
+        let file = download(Target::File {
             path: "a".into(),
             force: false,
         });
         assert!(file.is_worth_a_search(None));
         assert!(file.is_worth_a_search(Some((64 << 10) + 1)));
         assert!(!file.is_worth_a_search(Some(64 << 10)));
-        let nothing = part(Target::Discard);
+        let nothing = download(Target::Discard);
         assert!(!nothing.is_worth_a_search(None));
         assert!(!nothing.is_worth_a_search(Some(1 << 30)));
     }
