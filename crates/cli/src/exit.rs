@@ -8,84 +8,44 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use fullbore::ErrorKind;
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
-/// An exit code: the discriminant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Exit {
-    Other = 1,
-    Usage = 2,
-    BadUrl = 3,
-    Resolve = 4,
-    Connect = 5,
-    Certificate = 6,
-    Tls = 7,
-    NotHttp2 = 8,
-    Protocol = 9,
-    Closed = 10,
-    Reset = 11,
-    BodyLength = 12,
-    Timeout = 13,
-    Status = 14,
-    Exists = 15,
-    DiskFull = 16,
-    LocalIo = 17,
-    GoAway = 18,
-    WrongBytes = 19,
-    Interrupted = 130,
+/// Defines [`Exit`] and the table in `--help`: exit code, name in `--json`, meaning.
+macro_rules! exit_codes {
+    ($($exit:ident = $code:literal, $name:literal, $meaning:literal;)*) => {
+        /// An exit code: the discriminant.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub(crate) enum Exit {
+            $($exit = $code,)*
+        }
+
+        const TABLE: &[(Exit, &str, &str)] = &[$((Exit::$exit, $name, $meaning),)*];
+    };
 }
 
-/// The table in `--help`: exit code, name in `--json`, meaning.
-const TABLE: [(Exit, &str, &str); 20] = [
-    (Exit::Other, "other", "anything that no other code names"),
-    (Exit::Usage, "usage", "wrong command line"),
-    (
-        Exit::BadUrl,
-        "bad-url",
-        "the URL is invalid, or not http or https",
-    ),
-    (Exit::Resolve, "resolve", "the host name does not resolve"),
-    (
-        Exit::Connect,
-        "connect",
-        "the connection was refused or not possible",
-    ),
-    (
-        Exit::Certificate,
-        "certificate",
-        "the peer's certificate is not trusted",
-    ),
-    (Exit::Tls, "tls", "TLS failed in another way"),
-    (Exit::NotHttp2, "not-http2", "the peer does not speak HTTP/2"),
-    (Exit::Protocol, "protocol", "the peer violated HTTP/2"),
-    (Exit::Closed, "closed", "the connection ended before the body did"),
-    (Exit::Reset, "reset", "the peer reset the stream"),
-    (
-        Exit::BodyLength,
-        "body-length",
-        "the body is not as long as its content-length",
-    ),
-    (Exit::Timeout, "timeout", "the peer took too long"),
-    (Exit::Status, "status", "the HTTP status is 400 or above"),
-    (Exit::Exists, "exists", "the output file exists"),
-    (Exit::DiskFull, "disk-full", "not enough disk space"),
-    (Exit::LocalIo, "local-io", "another error of a local file"),
-    (
-        Exit::GoAway,
-        "go-away",
-        "the peer refused the request without processing it",
-    ),
-    (
-        Exit::WrongBytes,
-        "wrong-bytes",
-        "demo: a received byte differs from the byte sent",
-    ),
-    (
-        Exit::Interrupted,
-        "interrupted",
-        "Ctrl-C or SIGTERM; incomplete files are removed",
-    ),
-];
+exit_codes! {
+    Other = 1, "other", "anything that no other code names";
+    Usage = 2, "usage", "wrong command line";
+    BadUrl = 3, "bad-url", "the URL is invalid, or not http or https";
+    Resolve = 4, "resolve", "the host name does not resolve";
+    Connect = 5, "connect", "the connection was refused or not possible";
+    Certificate = 6, "certificate", "the peer's certificate is not trusted";
+    Tls = 7, "tls", "TLS failed in another way";
+    NotHttp2 = 8, "not-http2", "the peer does not speak HTTP/2";
+    Protocol = 9, "protocol", "the peer violated HTTP/2";
+    Closed = 10, "closed", "the connection ended before the body did";
+    Reset = 11, "reset", "the peer reset the stream";
+    BodyLength = 12, "body-length", "the body is not as long as its content-length";
+    Timeout = 13, "timeout", "the peer took too long";
+    Status = 14, "status", "the HTTP status is 400 or above";
+    Exists = 15, "exists", "the output file exists";
+    DiskFull = 16, "disk-full", "not enough disk space";
+    LocalIo = 17, "local-io", "another error of a local file";
+    GoAway = 18, "go-away", "the peer refused the request without processing it";
+    WrongBytes = 19, "wrong-bytes", "demo: a received byte differs from the byte sent";
+    Interrupted = 130, "interrupted", "Ctrl-C or SIGTERM; incomplete files are removed";
+}
 
 impl Exit {
     /// The stable name that `--json` prints as `error.kind`.
@@ -185,6 +145,17 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// As `error` in a JSON document.
+impl Serialize for Failure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Failure", 3)?;
+        fields.serialize_field("kind", self.exit.name())?;
+        fields.serialize_field("exit", &self.exit.code())?;
+        fields.serialize_field("message", &self.message)?;
+        fields.end()
+    }
+}
 
 /// An error with its causes, as one sentence.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {

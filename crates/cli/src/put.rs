@@ -21,7 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::figures::rate;
 use crate::run;
 use crate::transfer::client::{self, check_status, shown_url};
-use crate::transfer::output::{ErrorEntry, Format, json, moved};
+use crate::transfer::output::{Format, json, moved};
 use crate::transfer::progress::Progress;
 use crate::transfer::receive::{self, Disk};
 use crate::transfer::retry::{Failed, Retries};
@@ -233,7 +233,7 @@ impl Upload {
             seconds,
             megabytes_per_second: rate(sent, seconds),
             waited: self.waited.as_ref(),
-            error: failure.map(Into::into),
+            error: failure,
         };
         let text = json(&document);
         let _ = match format {
@@ -282,5 +282,5 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     waited: Option<&'a Waits>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ErrorEntry<'a>>,
+    error: Option<&'a Failure>,
 }

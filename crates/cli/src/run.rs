@@ -8,6 +8,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Runtime};
+
 use crate::exit::{Exit, Failure};
 
 /// Threads of `get` and `put`. One connection has one driver on one thread. With a second thread, 10,000 small files take
@@ -83,22 +85,20 @@ fn descriptor_limit() -> Option<rustix::process::Rlimit> {
 }
 
 /// A runtime on the calling thread, with at most `disk_threads` for files.
-pub(crate) fn lone_runtime(disk_threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .max_blocking_threads(disk_threads)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Exit::Other, format!("cannot create a tokio runtime: {error}")))
+pub(crate) fn lone_runtime(disk_threads: usize) -> Result<Runtime, Failure> {
+    build(Builder::new_current_thread(), disk_threads)
 }
 
 /// A runtime with `workers` threads for the network, and at most `disk_threads` for files.
-pub(crate) fn runtime(workers: usize, disk_threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers)
-        .max_blocking_threads(disk_threads)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Exit::Other, format!("cannot create a tokio runtime: {error}")))
+pub(crate) fn runtime(workers: usize, disk_threads: usize) -> Result<Runtime, Failure> {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(workers);
+    build(builder, disk_threads)
+}
+
+fn build(mut builder: Builder, disk_threads: usize) -> Result<Runtime, Failure> {
+    let built = builder.max_blocking_threads(disk_threads).enable_all().build();
+    built.map_err(|error| Failure::new(Exit::Other, format!("cannot create a tokio runtime: {error}")))
 }
 
 /// Prints a line on standard error. Errors are ignored.

@@ -33,31 +33,6 @@
 //!
 //! Under [`fullbore::Server`], [`Files::open_with_ranges`] hands over ranges of files instead of bytes. The server reads
 //! them just before it writes them, so responses hold no memory.
-//!
-//! # Modules
-//!
-//! | module | subject |
-//! |---|---|
-//! | `service`, `shared`, `settings` | methods; what all clones share; limits |
-//! | `resolve` | a request path becomes names, or is refused |
-//! | `open` | names become an open file under the root |
-//! | `files` | GET and HEAD |
-//! | `disk` | reading, with and without blocking |
-//! | `jobs` | blocking jobs, a share for each peer |
-//! | `optional` | system calls that may be denied |
-//! | `peer` | the peer of a request |
-//! | `cache`, `identity` | recently requested files, and whether they have changed |
-//! | `representation` | the fields that describe a file |
-//! | `conditional` | RFC 9110 section 13 |
-//! | `range` | RFC 9110 section 14 |
-//! | `file_body` | the bytes of a file as a response body |
-//! | `source` | the file that a body reads from, held open or reopened |
-//! | `buffers` | the buffers that files are read into |
-//! | `uploads` | PUT and POST |
-//! | `upload_limits` | how many uploads there are, their memory, and free disk space |
-//! | `writer`, `store` | the bytes of an upload become a file |
-//! | `respond` | short responses |
-//! | `log` | the access log |
 
 #![forbid(unsafe_code)]
 

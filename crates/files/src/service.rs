@@ -194,15 +194,9 @@ where
             UploadTarget::Refuse => respond::method_not_allowed(allow),
             UploadTarget::Discard => uploads::discard(&shared.settings, &head, body).await,
             UploadTarget::Directory(directory) => {
-                uploads::receive(
-                    directory,
-                    &shared.upload_limits,
-                    &shared.settings,
-                    &head,
-                    peer,
-                    body,
-                )
-                .await
+                let (limits, settings) = (&shared.upload_limits, &shared.settings);
+                let stored = uploads::store(directory, limits, settings, &head, peer, body).await;
+                stored.unwrap_or_else(|refusal| *refusal)
             }
         },
         Method::OPTIONS => respond::options(allow),

@@ -55,22 +55,7 @@ where
 }
 
 /// Stores the body. The response is 201 for a new file and 200 for a replaced one, with the count of bytes as its text.
-pub(crate) async fn receive<B>(
-    directory: &Arc<Dir>,
-    limits: &Arc<UploadLimits>,
-    settings: &Settings,
-    head: &Parts,
-    peer: Option<Peer>,
-    body: B,
-) -> FileResponse
-where
-    B: Body<Data = Bytes>,
-{
-    let stored = store(directory, limits, settings, head, peer, body).await;
-    stored.unwrap_or_else(|refusal| *refusal)
-}
-
-async fn store<B>(
+pub(crate) async fn store<B>(
     directory: &Arc<Dir>,
     limits: &Arc<UploadLimits>,
     settings: &Settings,

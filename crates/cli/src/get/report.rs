@@ -8,29 +8,33 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::exit::{Exit, Failure};
 use crate::figures::{grouped, rate};
 use crate::run;
 
-use crate::transfer::output::{ErrorEntry, Format, json, moved};
+use crate::transfer::output::{Format, json, moved};
 use crate::transfer::progress::Progress;
 use crate::transfer::waits::{StreamWaits, Waits};
 
-/// The result of one URL.
-#[derive(Debug)]
+/// The result of one URL, and its entry in the document.
+#[derive(Serialize, Debug)]
 pub(crate) struct Outcome {
     pub(crate) url: String,
     pub(crate) status: Option<u16>,
     pub(crate) bytes: u64,
     pub(crate) seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lossy")]
     pub(crate) file: Option<PathBuf>,
-    pub(crate) failure: Option<Failure>,
     /// A remark, also about a success.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
     /// What its stream waited for, with `--json`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waited: Option<StreamWaits>,
+    #[serde(rename = "error", skip_serializing_if = "Option::is_none")]
+    pub(crate) failure: Option<Failure>,
 }
 
 impl Outcome {
@@ -113,7 +117,7 @@ impl Report {
                 ",\n"
             };
             self.unprinted.push_str(before);
-            self.unprinted.push_str(&json(&Entry::from(&outcome)));
+            self.unprinted.push_str(&json(&outcome));
             if self.unprinted.len() >= PRINTED_AT_ONCE {
                 self.flush();
             }
@@ -201,22 +205,6 @@ impl Drop for Report {
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
-    url: &'a str,
-    status: Option<u16>,
-    bytes: u64,
-    seconds: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waited: Option<&'a StreamWaits>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ErrorEntry<'a>>,
-}
-
-#[derive(Serialize)]
 struct Totals<'a> {
     urls: u64,
     failures: u64,
@@ -228,22 +216,10 @@ struct Totals<'a> {
     waited: Option<&'a Waits>,
 }
 
-impl<'a> From<&'a Outcome> for Entry<'a> {
-    fn from(outcome: &'a Outcome) -> Self {
-        Self {
-            url: &outcome.url,
-            status: outcome.status,
-            bytes: outcome.bytes,
-            seconds: outcome.seconds,
-            file: outcome
-                .file
-                .as_ref()
-                .map(|path| path.to_string_lossy().into_owned()),
-            note: outcome.note.as_deref(),
-            waited: outcome.waited.as_ref(),
-            error: outcome.failure.as_ref().map(ErrorEntry::from),
-        }
-    }
+fn lossy<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref()
+        .map(|path| path.to_string_lossy())
+        .serialize(serializer)
 }
 
 #[cfg(test)]
@@ -321,7 +297,7 @@ mod tests {
             Failure::new(Exit::Exists, "x exists"),
         );
         outcome.bytes = 7;
-        let value: serde_json::Value = serde_json::from_str(&json(&Entry::from(&outcome)))?;
+        let value: serde_json::Value = serde_json::from_str(&json(&outcome))?;
         assert_eq!(value["url"], "http://h/\"x\"");
         assert_eq!(value["bytes"], 7);
         assert_eq!(value["error"]["kind"], "exists");

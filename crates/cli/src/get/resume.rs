@@ -7,12 +7,10 @@ use fullbore::Incoming;
 use http::header::{IF_RANGE, RANGE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Body as _;
-use tokio::task::spawn_blocking;
 
 use crate::exit::{Exit, Failure};
-
 use crate::transfer::partial_file::PartialFile;
-use crate::transfer::receive::Extent;
+use crate::transfer::receive::{Extent, file_job};
 
 use super::version::Version;
 
@@ -91,14 +89,11 @@ impl Download {
         };
         let mut file = self.take_file();
         let key = version.key(url);
-        let found = spawn_blocking(move || {
+        let (file, found) = file_job(move || {
             let found = file.find(key);
-            (file, found)
-        });
-        let (file, found) = found.await.map_err(|error| {
-            let text = format!("{url}: a file was lost by an error of fullbore: {error}");
-            Failure::new(Exit::Other, text)
-        })?;
+            Ok((file, found))
+        })
+        .await?;
         self.file = file;
         self.offset = found.unwrap_or(0);
         let total = version.total();
@@ -150,11 +145,7 @@ impl Download {
     /// # Errors
     /// The file cannot be renamed.
     pub(super) async fn finish(self) -> Result<(), Failure> {
-        let finished = spawn_blocking(move || self.file.finish(&[])).await;
-        finished.unwrap_or_else(|error| {
-            let text = format!("a file was lost by an error of fullbore: {error}");
-            Err(Failure::new(Exit::Other, text))
-        })
+        file_job(move || self.file.finish(&[])).await
     }
 
     /// Determines what this response carries: the requested range, or the body from its beginning.

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::exit::Failure;
 use crate::figures::{grouped, rate};
 
 /// Where the result goes, and in which format.
@@ -22,24 +21,6 @@ impl Format {
             (false, _) => Self::Text,
             (true, false) => Self::JsonOut,
             (true, true) => Self::JsonErr,
-        }
-    }
-}
-
-/// A failure in a JSON document.
-#[derive(Serialize)]
-pub(crate) struct ErrorEntry<'a> {
-    kind: &'static str,
-    exit: u8,
-    message: &'a str,
-}
-
-impl<'a> From<&'a Failure> for ErrorEntry<'a> {
-    fn from(failure: &'a Failure) -> Self {
-        Self {
-            kind: failure.exit.name(),
-            exit: failure.exit.code(),
-            message: &failure.message,
         }
     }
 }

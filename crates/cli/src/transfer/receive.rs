@@ -262,13 +262,11 @@ impl<'a> BodyWriter<'a> {
         if self.discard || batch.chunks.is_empty() {
             return Ok(file);
         }
-        flatten(
-            spawn_blocking(move || {
-                file.append(&batch.chunks)?;
-                Ok(file)
-            })
-            .await,
-        )
+        file_job(move || {
+            file.append(&batch.chunks)?;
+            Ok(file)
+        })
+        .await
     }
 
     async fn finish(mut self) -> Result<(), Failure> {
@@ -281,9 +279,16 @@ impl<'a> BodyWriter<'a> {
         let batch = std::mem::take(&mut self.batch);
         match self.file.take() {
             None => Ok(()),
-            Some(file) => flatten(spawn_blocking(move || file.finish(&batch.chunks)).await),
+            Some(file) => file_job(move || file.finish(&batch.chunks)).await,
         }
     }
+}
+
+/// Runs a job on a blocking thread.
+pub(crate) async fn file_job<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    flatten(spawn_blocking(job).await)
 }
 
 fn flatten<T>(joined: Result<Result<T, Failure>, JoinError>) -> Result<T, Failure> {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use fullbore::{Ledger, Stall};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::figures::grouped;
 
@@ -44,15 +44,18 @@ pub(crate) struct Waits {
     clause: String,
 }
 
-#[derive(Serialize, Debug, Clone, Copy, Default)]
-struct Seconds {
-    moving: f64,
-    stream_window: f64,
-    connection_window: f64,
-    stream_count: f64,
-    socket: f64,
-    application: f64,
-    peer: f64,
+/// The seconds in each state but idle.
+#[derive(Debug, Clone)]
+struct Seconds(Vec<(&'static str, f64)>);
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
+fn busy_states() -> impl Iterator<Item = Stall> {
+    Stall::ALL.into_iter().filter(|&state| state != Stall::Idle)
 }
 
 /// What one stream waited for.
@@ -72,10 +75,11 @@ impl StreamWaits {
     /// What the receiving half waited for.
     pub(crate) fn receiving(report: &fullbore::StreamReport) -> Self {
         let spent = |state| report.receiving.spent(state);
-        let states = Stall::ALL.iter().copied().filter(|&state| state != Stall::Idle);
         Self {
             seconds: Seconds::of(spent),
-            held_by: states.max_by_key(|&state| spent(state)).map_or("idle", name),
+            held_by: busy_states()
+                .max_by_key(|&state| spent(state))
+                .map_or("idle", name),
             received_bytes: report.received_bytes,
             stream_window: report.receive_window,
         }
@@ -84,16 +88,11 @@ impl StreamWaits {
 
 impl Seconds {
     fn of(spent: impl Fn(Stall) -> Duration) -> Self {
-        let seconds = |state| spent(state).as_secs_f64();
-        Self {
-            moving: seconds(Stall::Moving),
-            stream_window: seconds(Stall::StreamWindow),
-            connection_window: seconds(Stall::ConnectionWindow),
-            stream_count: seconds(Stall::StreamCount),
-            socket: seconds(Stall::Socket),
-            application: seconds(Stall::Application),
-            peer: seconds(Stall::Peer),
-        }
+        Self(
+            busy_states()
+                .map(|state| (name(state), spent(state).as_secs_f64()))
+                .collect(),
+        )
     }
 }
 
@@ -139,8 +138,7 @@ impl Waits {
         };
         let busy: Duration = reports.iter().map(|report| Ledger::busy(&ledger(report))).sum();
         let last = reports.last()?;
-        let states = Stall::ALL.iter().copied().filter(|&state| state != Stall::Idle);
-        let held = states.max_by_key(|&state| spent(state))?;
+        let held = busy_states().max_by_key(|&state| spent(state))?;
         if busy.is_zero() {
             return None;
         }
