@@ -1,14 +1,12 @@
-//! A connection: the state machine itself, as its owner sees it.
-//!
-//! The contract is that of every engine without I/O: change one thing (`receive`, `handle_timeout`, or one of the calls
-//! on a stream), take all events, then write what [`Connection::transmit`] gives until it gives nothing, then wait for
-//! the socket, the application, or [`Connection::next_deadline`].
+//! The connection state machine.
 //!
 //! The state is in parts, each a module with private fields: `reader` and `writer` (frames in and out), `streams`,
-//! `flow_control`, `settings`, `ping`, `shutdown`, `guards`, `deadlines` and `ledgers`. No part knows the connection. The other
-//! modules are methods of [`Connection`]: on the way in `receive` (octets to frames), `headers`, `data` and `control`; on the
-//! way out `send` and `transmit`; `read` for what the owner reads; and `close`, `end`, `timeouts`, `memory`, `stalls` and
-//! `report`. `.ci/run house` checks that no modules import each other in a circle.
+//! `flow_control`, `settings`, `ping`, `shutdown`, `guards`, `deadlines` and `ledgers`. No part knows the connection.
+//! The other modules are methods of [`Connection`]: `receive`, `headers`, `data` and `control` for received frames;
+//! `send` and `transmit` for sent ones; `read` for the owner's reads; and `close`, `end`, `timeouts`, `memory`,
+//! `stalls` and `report`. `.ci/run house` checks that no modules import each other in a circle.
+//!
+//! Comments cite the laws of `docs/design/flow-control.md` by number.
 
 mod close;
 mod control;
@@ -54,12 +52,12 @@ use self::shutdown::Shutdown;
 use self::streams::Streams;
 use self::writer::Writer;
 
-/// An HTTP/2 connection as a state machine: see the crate's documentation for how it is driven.
+/// An HTTP/2 connection as a state machine. The crate's documentation shows how to drive it.
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
     config: Arc<Config>,
-    /// The newest time that the owner told us.
+    /// The newest time that a call has passed.
     now: Time,
     reader: Reader,
     writer: Writer,
@@ -74,23 +72,22 @@ pub struct Connection {
     ledgers: Ledgers,
 }
 
-// Ten thousand idle connections are to cost little: what is only needed at work is in boxes that `trim` gives back.
+// Idle connections should cost little memory. State that only busy connections need is boxed, and `trim` frees it.
 const _: () = assert!(size_of::<Connection>() <= 2_096);
 
 impl Connection {
-    /// The client's end of a new connection; the preface waits to be transmitted at once. Many connections may share their
-    /// settings.
+    /// A new client connection. Its preface is ready to be transmitted. Connections may share a configuration.
     pub fn client(config: impl Into<Arc<Config>>, now: Time) -> Self {
         Self::new(Role::Client, config.into(), now)
     }
 
-    /// The server's end of a new connection.
+    /// A new server connection. Its SETTINGS are ready to be transmitted. Connections may share a configuration.
     pub fn server(config: impl Into<Arc<Config>>, now: Time) -> Self {
         Self::new(Role::Server, config.into(), now)
     }
 
     fn new(role: Role, mut config: Arc<Config>, now: Time) -> Self {
-        // What is out of range would end the connection, or make frames without end that carry nothing.
+        // Values out of range would end the connection, or make endless empty frames.
         let sizes = DEFAULT_MAX_FRAME_SIZE..=LARGEST_MAX_FRAME_SIZE;
         if !sizes.contains(&config.max_frame_size) || config.send_frame_size == 0 {
             let config = Arc::make_mut(&mut config);
@@ -121,12 +118,12 @@ impl Connection {
         connection
     }
 
-    /// The next event, until there are no more.
+    /// The next event, if there is one.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop()
     }
 
-    /// When [`Self::handle_timeout`] is to be called unless something else happens before.
+    /// When to call [`Self::handle_timeout`].
     pub fn next_deadline(&self) -> Option<Time> {
         if self.shutdown.has_failed() {
             return None;
@@ -146,7 +143,7 @@ impl Connection {
         .min()
     }
 
-    /// To be called when [`Self::next_deadline`] has come.
+    /// Call this at [`Self::next_deadline`], or later.
     pub fn handle_timeout(&mut self, now: Time) {
         self.advance_time(now);
         if self.shutdown.has_failed() {
@@ -160,7 +157,7 @@ impl Connection {
         self.check_deadlines();
     }
 
-    /// Updates the time before a call that depends on it and takes none.
+    /// Updates the time, for calls that depend on it and take none.
     pub fn advance_time(&mut self, now: Time) {
         self.now = self.now.max(now);
         if !self.streams.is_empty() {
@@ -168,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// Gives back memory that is kept for the next batch, and that a connection on which nothing happens does not need.
+    /// Frees memory that an idle connection does not need.
     pub fn trim(&mut self) {
         self.streams.trim();
         self.reader.trim();

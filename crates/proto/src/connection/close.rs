@@ -1,4 +1,4 @@
-//! How streams end: both halves finished, a reset of either side, or an owner that lets go of them.
+//! The end of a stream: END_STREAM of both sides, a reset of either side, or a release by the owner.
 
 use core::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::role::Role;
 use crate::stream::{Phase, Stream, StreamState};
 use crate::time::Time;
 
-/// What follows when an owner lets go of a stream that is not closed.
+/// What follows when the owner discards or releases an unclosed stream.
 enum AfterDiscard {
-    /// The stream ends by itself.
+    /// Nothing: the stream ends later.
     Nothing,
-    /// The rest of the request is accepted for a while.
+    /// The rest of the request is discarded for a limited time.
     Tolerate,
     /// The stream is reset.
     Reset(ErrorCode),
 }
 
 impl Connection {
-    /// Says that nobody reads the stream any more: what has come and what comes is credited and dropped (law 3). A
-    /// client's stream is reset with CANCEL unless its response is whole; a server's is reset with NO_ERROR when its response
-    /// is and the request does not end soon (RFC 9113 section 8.1).
+    /// Discards what the stream has received and what still arrives, and returns its credit (law 3). A client resets
+    /// the stream with CANCEL unless the response is complete. A server resets it with NO_ERROR if the response is
+    /// complete and the request does not end soon (RFC 9113 section 8.1).
     pub fn discard(&mut self, id: StreamId) {
         let Some(mut stream) = self.streams.by_id(id) else {
             return;
@@ -39,13 +39,13 @@ impl Connection {
         self.follow_discard(id, then);
     }
 
-    /// Lets go of a stream: it is forgotten as soon as it is closed. What was queued and finished still leaves; a
-    /// message that was not finished is reset.
+    /// Releases a stream: it is removed as soon as it is closed. A complete message that is queued is still sent. If
+    /// the message is incomplete, the stream is reset.
     pub fn release(&mut self, id: StreamId) {
         let Some(mut stream) = self.streams.by_id(id) else {
             return;
         };
-        // From here on it is forgotten as soon as it is closed, and its owner hears of it no more.
+        // From now on there are no events of the stream, and it is removed when it is closed.
         stream.released = true;
         self.flow.consume(stream.discard());
         if let StreamState::Closed(cause) = stream.state {
@@ -90,7 +90,7 @@ impl Connection {
         }
     }
 
-    /// Ends a stream from our side: RST_STREAM, when the peer knows the stream at all.
+    /// Resets a stream. RST_STREAM is sent if the peer knows the stream.
     pub(super) fn reset_with(&mut self, error: StreamError) {
         let stream = self.streams.by_id(error.stream);
         let waits = stream.as_ref().is_some_and(|stream| stream.is_waiting());
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Closes a stream by a reset of either side, and lets go of what it held.
+    /// Closes a stream by a reset of either side, and frees what it held.
     pub(super) fn close_with(&mut self, error: StreamError) {
         match self.streams.find(error.stream) {
             Some(key) => {
@@ -124,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// As [`Self::close_with`], when the stream is there still and is a `wanted` one. Whether it was.
+    /// As [`Self::close_with`], if the stream is stored and `wanted` accepts it. Returns whether that is so.
     pub(super) fn close_if(
         &mut self,
         key: Key,
@@ -159,7 +159,7 @@ impl Connection {
         self.open_waiting();
     }
 
-    /// Does what remains to be done once a half of a stream has ended.
+    /// Completes the end of one half of a stream.
     #[inline]
     pub(super) fn follow_up(&mut self, after: AfterEnd) {
         match after {
@@ -179,21 +179,19 @@ impl Connection {
         }
     }
 
-    /// Resets streams whose requests took too long to end behind their responses.
+    /// Resets streams whose requests did not end in time after their responses.
     pub(super) fn reset_early_answered(&mut self) {
         while let Some(id) = self.streams.pop_early(self.now) {
             self.reset_after_response(id);
         }
     }
 
-    /// The rest of a request is not accepted any more.
     pub(super) fn reset_after_response(&mut self, id: StreamId) {
         let kind = StreamErrorKind::EarlyResponse;
         self.reset_with(StreamError::local(id, ErrorCode::NO_ERROR, kind));
     }
 }
 
-/// What follows when nobody reads a stream any more.
 fn after_discard(stream: &Stream, role: Role) -> AfterDiscard {
     if !stream.state.can_receive() && !stream.is_waiting() {
         return AfterDiscard::Nothing;
@@ -205,7 +203,6 @@ fn after_discard(stream: &Stream, role: Role) -> AfterDiscard {
     }
 }
 
-/// Closes a stream, unless it is closed already.
 fn close(
     stream: &mut Entry<'_>,
     error: &StreamError,
@@ -229,7 +226,7 @@ fn close(
     if stream.released {
         return Some(stream.after_close(waited, false));
     }
-    // The peer gave up a request of which the owner has not heard, and will not hear.
+    // The peer reset a request whose event the owner has not taken: the event is withdrawn.
     let event = stream.request_event.filter(|_| error.by == Side::Peer);
     let withdrawn = event.is_some_and(|id| events.withdraw(id));
     if withdrawn {

@@ -1,4 +1,5 @@
-//! How the connection ends: GOAWAY in two steps, the end of the transport, and failure (RFC 9113 sections 5.4.1 and 6.8).
+//! The end of a connection: GOAWAY in two steps, the end of the transport, and failure (RFC 9113 sections 5.4.1 and
+//! 6.8).
 
 use super::Connection;
 use super::ping::Pings;
@@ -7,9 +8,9 @@ use crate::role::Role;
 use crate::time::Time;
 
 impl Connection {
-    /// Begins a graceful end. A server first lets the peer know (GOAWAY with 2^31-1 and a PING), and a round trip later,
-    /// or after [`crate::Config::shutdown_grace`], names the last stream that it will see to; a client opens no more
-    /// streams. What is under way goes on; [`Connection::is_drained`] says when it is over.
+    /// Starts a graceful shutdown. A server sends GOAWAY with 2^31-1 and a PING. One round trip later, or after
+    /// [`crate::Config::shutdown_grace`], it sends a GOAWAY with the last stream that it processes. A client opens no
+    /// more streams. Open streams continue; [`Connection::is_drained`] tells when all are complete.
     pub fn shutdown(&mut self, now: Time) {
         self.advance_time(now);
         if self.shutdown.has_begun() || self.shutdown.has_failed() {
@@ -25,9 +26,9 @@ impl Connection {
         }
     }
 
-    /// The peer has ended its half of the transport in good order, and may still read. Of a server the requests that are
-    /// whole are seen to, and [`Connection::is_drained`] says when all has been answered; those that are not whole end
-    /// with an error. Whether there were any.
+    /// The peer has closed its half of the transport, and may still read. A server answers the complete requests;
+    /// [`Connection::is_drained`] tells when all are answered. Incomplete messages end with an error. Returns whether
+    /// there were any.
     pub fn end_of_transport(&mut self, now: Time) -> bool {
         self.advance_time(now);
         if self.shutdown.has_failed() || self.shutdown.is_half_closed() {
@@ -48,20 +49,20 @@ impl Connection {
         cut_short
     }
 
-    /// Ends the connection at once with `code`, for a reason of the owner's.
+    /// Ends the connection at once with `code`, for a reason of the owner.
     pub fn abort(&mut self, code: ErrorCode, reason: &'static str, now: Time) {
         self.advance_time(now);
         self.fail(ConnectionError::aborted(code, reason));
     }
 
-    /// The peer knows of the graceful shutdown.
+    /// The peer has received the first GOAWAY.
     pub(super) fn shutdown_reached_peer(&mut self) {
         if self.shutdown.is_announced() {
             self.finalize_shutdown();
         }
     }
 
-    /// The peer has had its time to learn of the graceful shutdown.
+    /// The time for the first GOAWAY to reach the peer is over.
     pub(super) fn shutdown_timeout(&mut self) {
         if self.shutdown.deadline().is_some_and(|until| until <= self.now) {
             self.finalize_shutdown();
@@ -75,7 +76,7 @@ impl Connection {
         self.schedule_drain_check();
     }
 
-    /// The end by an error: GOAWAY tells the peer why, and everything that was held is dropped.
+    /// The connection fails: GOAWAY tells the peer why, and everything else is dropped.
     pub(super) fn fail(&mut self, error: ConnectionError) {
         if self.shutdown.has_failed() {
             return;
@@ -83,7 +84,7 @@ impl Connection {
         let last_stream = self.shutdown.last_stream(self.streams.highest_peer_stream());
         self.writer
             .go_away(last_stream, error.code, error.reason().as_bytes());
-        // No call on a stream finds it any more, so that nothing can follow the GOAWAY.
+        // No stream can be looked up any more, so nothing can follow the GOAWAY.
         self.streams.clear();
         self.reader.drop_block();
         self.flow.return_leases();

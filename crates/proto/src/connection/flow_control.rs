@@ -1,5 +1,5 @@
-//! Flow control of the connection as a whole: the window that it advertises, the credit that it has, and the memory that it
-//! leases for the former (laws 4 and 5).
+//! Flow control of the connection: its receive window, the memory that it leases for it (laws 4 and 5), and its send
+//! window.
 
 use core::time::Duration;
 
@@ -11,28 +11,27 @@ use crate::flow::{
 };
 use crate::time::Time;
 
-/// Below this an adaptive connection window is not shrunk, however scarce the budget: a few frames under way.
+/// The smallest size that an adaptive window shrinks to, in bytes.
 const SMALLEST_WINDOW: u32 = 256 << 10;
 
-/// The windows of the connection.
 #[derive(Debug)]
 pub(super) struct FlowControl {
     receive_window: ReceiveWindow,
-    /// How fast it is used up.
+    /// How fast the peer uses the receive window.
     pace: Pace,
-    /// What is leased from the budget for the receive window.
+    /// The memory that is leased for the receive window.
     lease: Lease,
     overhead: Overhead,
     /// Bytes that the owner has read and not released.
     unreleased: u64,
     refills: u64,
     send_credit: SendCredit,
-    /// Since when the send window holds back a frame that it would cut tiny (law 6).
+    /// Since when a frame is held back because the send window would make it tiny (law 6).
     held_since: Option<Time>,
 }
 
 impl FlowControl {
-    /// The windows of a new connection, and the receive window that its streams begin with.
+    /// The windows of a new connection, and the initial receive window of its streams.
     pub(super) fn new(config: &Config) -> (Self, WindowSize) {
         let mut lease = Lease::of_memory(config.budget.as_ref(), config.share.as_ref());
         let (size, stream_window) = open(config, &mut lease);
@@ -53,57 +52,54 @@ impl FlowControl {
         (flow, stream_window)
     }
 
-    /// The receive window.
     pub(super) fn window(&self) -> &ReceiveWindow {
         &self.receive_window
     }
 
-    /// Octets of DATA that came, padding included.
+    /// DATA arrived; `octets` include padding.
     pub(super) fn receive(&mut self, octets: u32) -> Result<(), Overrun> {
         self.receive_window.receive(octets, 0)
     }
 
-    /// Octets of DATA were consumed: read and released, or dropped.
+    /// DATA was consumed: read and released, or discarded.
     #[inline]
     pub(super) fn consume(&mut self, octets: u64) {
         self.receive_window.consume(octets);
     }
 
-    /// The owner has read so many bytes.
     #[inline]
     pub(super) fn note_read(&mut self, bytes: u64) {
         self.unreleased += bytes;
     }
 
-    /// The owner releases so many bytes; never more than it has read.
+    /// The owner releases bytes, at most as many as it has read.
     pub(super) fn release(&mut self, bytes: u64) {
         let bytes = bytes.min(self.unreleased);
         self.unreleased -= bytes;
         self.receive_window.consume(bytes);
     }
 
-    /// Bytes that the owner has read and not released.
     pub(super) fn unreleased(&self) -> u64 {
         self.unreleased
     }
 
-    /// Whether the receive window is to be refilled: also when the readers of some streams hold so much of it that the rest
-    /// would never come to a refill, and all other streams with it (law 5).
+    /// Whether the receive window is due for a refill. It is also due when slow readers hold so much of it that the
+    /// rest would never reach the refill threshold (law 5).
     pub(super) fn refill_due(&self, leaving: bool) -> bool {
         self.receive_window.refill_due(leaving) || self.receive_window.until_unchoked() == Some(0)
     }
 
-    /// How many bytes have to be consumed before it is.
+    /// How many bytes have to be released before a refill is due.
     pub(super) fn until_refill_due(&self) -> u64 {
         let until = self.receive_window.until_due();
         match self.receive_window.until_unchoked() {
-            // Nothing is due before something more is released.
+            // At least one more byte has to be released.
             Some(earlier) => until.min(earlier.max(1)),
             None => until,
         }
     }
 
-    /// Writes a WINDOW_UPDATE for all that may be advertised.
+    /// Writes a WINDOW_UPDATE for all credit that is available.
     pub(super) fn refill(&mut self, writer: &mut Writer, now: Time, round_trip: Option<Duration>) {
         if let Some(increment) = self.receive_window.refill(now, round_trip) {
             writer.window_update(None, increment);
@@ -111,13 +107,12 @@ impl FlowControl {
         }
     }
 
-    /// WINDOW_UPDATE frames that were written.
     pub(super) fn refills(&self) -> u64 {
         self.refills
     }
 
-    /// At a refill: shrinks the window when the budget is scarce, doubles it when the path uses it up. Whether the path
-    /// may have been judged, so that the round trip is of use.
+    /// At a refill: shrinks the window if the budget is scarce, and doubles it if it limits the path. Returns whether
+    /// a newer round-trip sample would help.
     pub(super) fn tune(&mut self, config: &Config, now: Time, round_trip: Option<Duration>) -> bool {
         if !config.adaptive {
             let limiting = self.is_outgrown(now, round_trip);
@@ -134,11 +129,11 @@ impl FlowControl {
             self.lease.shrink_to(needed);
             return false;
         }
-        // Without a lease there is no stream, and DATA that still comes is dropped. Growing would have to lease all of it.
+        // Without a lease there is no stream, and DATA that still arrives is discarded.
         if self.is_outgrown(now, round_trip) == Some(true) && self.lease.held() > 0 {
             let largest = config.largest_window.bytes();
             let doubled = size.bytes().saturating_mul(2).min(largest);
-            // As far as the budget has room for it: less than an eighth is not worth a change.
+            // As far as the budget allows. Less than an eighth is not worth a change.
             let more = doubled.saturating_sub(size.bytes());
             let more = self.lease.affordable(more);
             let larger = WindowSize::new(size.bytes().saturating_add(more)).unwrap_or(size);
@@ -150,15 +145,15 @@ impl FlowControl {
         true
     }
 
-    /// Whether the path waits for the window; `None` while that is not known.
+    /// Whether the window limits the path. None while that is unknown.
     fn is_outgrown(&mut self, now: Time, round_trip: Option<Duration>) -> Option<bool> {
         let (consumed, size) = (self.receive_window.consumed(), self.receive_window.size());
         self.pace.outgrows(now, consumed, size.bytes(), round_trip)
     }
 
-    /// Raises the window to `size`, if the budget has room for it.
+    /// Raises the window to `size` if the budget has room.
     pub(super) fn grow(&mut self, size: WindowSize) -> bool {
-        // Without a lease the window that it has is owed as well.
+        // Without a lease, the current window has to be leased too.
         let leased = match self.lease.held() {
             0 => 0,
             _ => self.receive_window.size().bytes(),
@@ -171,14 +166,14 @@ impl FlowControl {
         granted
     }
 
-    /// Whether the connection has memory for what the peer may send. One that holds none, since it opened late or rests,
-    /// asks again.
+    /// Whether memory for the receive window is leased. A connection that has no lease, because it opened late or was
+    /// idle, tries again.
     pub(super) fn can_hold_a_body(&mut self) -> bool {
         self.lease.held() > 0 || self.lease.grow(u64::from(self.receive_window.size().bytes()))
     }
 
-    /// A connection without streams gives back what it leased for them, if it opened without a lease. What the peer may
-    /// still send is dropped as it comes, and costs nothing.
+    /// Returns the lease of a connection that has no streams and opened without a lease. DATA that still arrives is
+    /// discarded, and costs no memory.
     pub(super) fn return_idle_lease(&mut self, config: &Config) {
         let unread = self.receive_window.unconsumed();
         let smallest = self.receive_window.size() <= DEFAULT_WINDOW;
@@ -188,16 +183,17 @@ impl FlowControl {
         }
     }
 
-    /// Leases memory for what slow readers leave unread, so that others keep their credit; gives it back once it is read.
+    /// Leases memory for the bytes that slow readers leave unread, so that other streams keep their credit, and
+    /// returns it when they are read.
     pub(super) fn balance(&mut self, config: &Config) {
         if !config.adaptive || self.lease.held() == 0 {
             return;
         }
         let size = u64::from(self.receive_window.size().bytes());
         let promise = self.receive_window.promise();
-        // Up to an eighth of the window is the normal state of a reader that keeps up.
+        // A reader that keeps up leaves up to an eighth of the window unread.
         let lagging = promise.buffered.saturating_sub(size / 8);
-        // Without a budget it is the largest window that bounds what a connection may cost.
+        // Without a budget, `largest_window` limits the memory of a connection.
         let most = match self.lease.has_budget() {
             true => u64::MAX,
             false => size.max(u64::from(config.largest_window.bytes())),
@@ -215,42 +211,37 @@ impl FlowControl {
         }
     }
 
-    /// What the peer may make us hold by the credit that it has (law 5).
+    /// The memory that the peer can make this endpoint hold with its credit (law 5).
     pub(super) fn promise(&self) -> Promise {
         self.receive_window.promise()
     }
 
-    /// What is leased from the budget, in bytes.
     pub(super) fn leased(&self) -> u64 {
         self.lease.held() + self.overhead.leased()
     }
 
-    /// The memory that is no body.
     #[inline]
     pub(super) fn overhead(&self) -> &Overhead {
         &self.overhead
     }
 
-    /// As [`Self::overhead`], to be changed.
     #[inline]
     pub(super) fn overhead_mut(&mut self) -> &mut Overhead {
         &mut self.overhead
     }
 
-    /// The connection has failed, and holds nothing any more.
+    /// The connection has failed and holds no memory.
     pub(super) fn return_leases(&mut self) {
         self.lease.shrink_to(0);
         self.overhead.lease_for(0);
         self.held_since = None;
     }
 
-    /// WINDOW_UPDATE of the peer for the connection.
     pub(super) fn grant(&mut self, increment: u32) -> Result<(), CreditOverflow> {
         self.held_since = None;
         self.send_credit.grant(increment)
     }
 
-    /// The credit to send DATA.
     #[inline]
     pub(super) fn credit(&self) -> &SendCredit {
         &self.send_credit
@@ -263,29 +254,27 @@ impl FlowControl {
         self.send_credit.spend(octets);
     }
 
-    /// A frame is held back because the window would cut it tiny; since when.
+    /// Holds a frame back because the window would make it tiny. Returns since when.
     pub(super) fn hold(&mut self, now: Time) -> Time {
         *self.held_since.get_or_insert(now)
     }
 
-    /// No frame is held back any more.
     pub(super) fn release_hold(&mut self) {
         self.held_since = None;
     }
 
-    /// Until when a frame is held back, if one is.
     #[inline]
     pub(super) fn held_until(&self, config: &Config) -> Option<Time> {
         Some(self.held_since? + config.tiny_frame_wait)
     }
 }
 
-/// The windows that a new connection opens with, its own and that of a stream: wide while the budget has room, less when it has
+/// The initial windows of a connection and of its streams: large while the budget has room, smaller when it has
 /// little.
 fn open(config: &Config, lease: &mut Lease) -> (WindowSize, WindowSize) {
     let wanted = config.effective_connection_window();
     if !config.adaptive {
-        // As it was set, if that can be had; otherwise what every connection begins with.
+        // The configured size if the budget has room for it, otherwise the default of the RFC.
         let fixed = u64::from(wanted.bytes());
         let granted = lease.grow(fixed) || lease.grow(u64::from(DEFAULT_WINDOW.bytes()));
         let window = match granted && lease.held() == fixed {
@@ -296,14 +285,15 @@ fn open(config: &Config, lease: &mut Lease) -> (WindowSize, WindowSize) {
     }
     let least = u64::from(DEFAULT_WINDOW.bytes());
     let granted = lease.open(u64::from(wanted.bytes()), least);
-    // Without a lease the peer still has its first 65,535 bytes, and no stream to send them on: see `rest`.
+    // Without a lease the peer still has credit for 65,535 bytes, and no stream to send them on: see
+    // `return_idle_lease`.
     let window = u32::try_from(granted).ok().and_then(WindowSize::new);
     let window = window.unwrap_or(DEFAULT_WINDOW);
     (window, config.stream_window.min(share_of_a_stream(window)))
 }
 
-/// The most that one stream may have of a connection's window: three quarters, so that one whose reader stalls leaves
-/// some to others.
+/// A stream has at most three quarters of the connection's window, so that a stalled reader leaves credit to other
+/// streams.
 fn share_of_a_stream(connection: WindowSize) -> WindowSize {
     let share = connection.bytes() / 4 * 3;
     WindowSize::new(share)
@@ -311,7 +301,7 @@ fn share_of_a_stream(connection: WindowSize) -> WindowSize {
         .max(DEFAULT_WINDOW)
 }
 
-/// The most that a stream's window grows to.
+/// The largest size that a stream window grows to.
 pub(super) fn largest_stream_window(config: &Config, connection: WindowSize) -> WindowSize {
     let largest = config.largest_window.max(config.stream_window);
     largest.min(share_of_a_stream(connection))

@@ -1,4 +1,4 @@
-//! The limits on what the peer may make this endpoint do, each a token bucket. When one is exceeded the connection ends with
+//! The rate limits on frames of the peer, each a token bucket. A connection that exceeds one ends with
 //! ENHANCE_YOUR_CALM. SECURITY.md lists the limits, and [`Config`] has their defaults and reasons.
 
 use crate::config::Config;
@@ -6,11 +6,10 @@ use crate::error::ConnectionError;
 use crate::guard::Bucket;
 use crate::time::Time;
 
-/// A frame that changes many streams costs its sender one entry of SETTINGS for each so many. With ten thousand streams open,
-/// one change of the initial window takes about as long as the frames of 128 requests.
+/// A frame that visits all streams costs one token for each so many streams. With ten thousand streams, one change of
+/// the initial window takes about as long as the frames of 128 requests.
 const STREAMS_A_TOKEN: usize = 128;
 
-/// The state of the limits.
 #[derive(Debug)]
 pub(super) struct Guards {
     peer_resets: Bucket,
@@ -24,7 +23,6 @@ pub(super) struct Guards {
     priorities: Bucket,
 }
 
-/// Whether the limit holds.
 type Verdict = Result<(), ConnectionError>;
 
 impl Guards {
@@ -42,35 +40,33 @@ impl Guards {
         }
     }
 
-    /// RST_STREAM of the peer.
     pub(super) fn peer_reset(&mut self, now: Time) -> Verdict {
         self.peer_resets.charge(now, "too many streams reset")
     }
 
-    /// A stream that is refused. That is no error of the peer, which may not know our limits yet.
+    /// A refused stream. That is no error of the peer, which may not know our limits yet.
     pub(super) fn refused_stream(&mut self, now: Time) -> Verdict {
         self.refused_streams.charge(now, "too many streams refused")
     }
 
-    /// A header block that is decoded in vain.
+    /// A header block on a refused or closed stream.
     pub(super) fn refused_block(&mut self, now: Time) -> Verdict {
         let reason = "too many header blocks on refused or closed streams";
         self.refused_streams.charge(now, reason)
     }
 
-    /// An error of the peer that resets a stream.
+    /// A stream error that the peer caused.
     pub(super) fn provoked_reset(&mut self, now: Time) -> Verdict {
         self.provoked_resets
             .charge(now, "too many streams with protocol errors")
     }
 
-    /// A request that is answered with 431.
     pub(super) fn oversized_section(&mut self, now: Time) -> Verdict {
         let reason = "too many field sections over SETTINGS_MAX_HEADER_LIST_SIZE";
         self.provoked_resets.charge(now, reason)
     }
 
-    /// A field section of `excess` times the limit beyond the first.
+    /// A field section that exceeds the limit `excess` times over.
     pub(super) fn excess_section(&mut self, excess: usize, now: Time) -> Verdict {
         let reason = "field sections many times over SETTINGS_MAX_HEADER_LIST_SIZE";
         self.provoked_resets.charge_many(excess, now, reason)
@@ -84,13 +80,11 @@ impl Guards {
         self.pings.charge(now, "too many PING frames")
     }
 
-    /// A PING with ACK that answers no PING.
     pub(super) fn unexpected_ping_ack(&mut self, now: Time) -> Verdict {
         self.pings
             .charge(now, "too many PING acknowledgements without a PING")
     }
 
-    /// SETTINGS with so many entries.
     pub(super) fn settings(&mut self, entries: usize, now: Time) -> Verdict {
         self.settings
             .charge_many(1 + entries, now, "too many SETTINGS frames")
@@ -100,7 +94,7 @@ impl Guards {
         self.settings.charge(now, "too many SETTINGS and GOAWAY frames")
     }
 
-    /// A frame for which the connection goes through `streams` streams.
+    /// A frame for which the connection visits `streams` streams.
     pub(super) fn walk(&mut self, streams: usize, now: Time) -> Verdict {
         let reason = "too many changes of SETTINGS_INITIAL_WINDOW_SIZE, or GOAWAY frames, for the number of open streams";
         self.settings.charge_many(streams / STREAMS_A_TOKEN, now, reason)
@@ -121,17 +115,17 @@ impl Guards {
         self.priorities.charge(now, reason)
     }
 
-    /// A new stream allows its peer some frames.
+    /// A new stream earns the peer WINDOW_UPDATE frames.
     pub(super) fn earn_by_stream(&mut self) {
         self.window_updates.earn(2);
     }
 
-    /// A request allows the server some informational responses.
+    /// A request earns the server informational responses.
     pub(super) fn earn_by_request(&mut self) {
         self.informational.earn(8);
     }
 
-    /// A DATA frame that was sent allows the peer WINDOW_UPDATEs for it.
+    /// A DATA frame earns the peer WINDOW_UPDATE frames for it.
     pub(super) fn earn_by_data(&mut self, octets: usize) {
         self.window_updates.earn(4 + octets / 1_024);
     }

@@ -1,6 +1,4 @@
-//! The ledgers (law 8): at every moment each direction of the connection, and of each stream, is in one state.
-//!
-//! Here are the ledgers of the connection, and what a stream waits for. `stalls` finds what the connection waits for.
+//! The ledgers of the connection, and what a stream waits for (law 8). `stalls` finds what the connection waits for.
 
 use core::time::Duration;
 
@@ -10,17 +8,16 @@ use crate::stats::StreamReport;
 use crate::stream::{Phase, Stream, StreamState};
 use crate::time::Time;
 
-/// Data that comes within this of other data counts as one flow. A link slower than 3 Mbit/s has wider gaps between
+/// Data that arrives within this time of other data counts as one flow. Links below 3 Mbit/s have longer gaps between
 /// segments.
 pub(super) const FLOWING: Duration = Duration::from_millis(4);
 
-/// The ledgers of the connection.
 #[derive(Debug)]
 pub(super) struct Ledgers {
     role: Role,
     sending: Ledger,
     receiving: Ledger,
-    /// Whether the owner keeps requests back because the peer allows no more streams at once.
+    /// Whether the owner holds requests back because the peer allows no more streams.
     requests_kept_back: bool,
 }
 
@@ -41,28 +38,23 @@ impl Ledgers {
         ledger
     }
 
-    /// What receiving has waited for, as far as it is settled.
     pub(super) fn receiving(&self) -> Ledger {
         self.receiving
     }
 
-    /// Since when receiving is not settled.
     #[inline]
     pub(super) fn receiving_since(&self) -> Time {
         self.receiving.since()
     }
 
-    /// What receiving waited for until now.
     pub(super) fn settle_receiving(&mut self, attribution: Attribution, now: Time) {
         attribution.settle(&mut self.receiving, now);
     }
 
-    /// What sending waits for from now on.
     pub(super) fn enter_sending(&mut self, state: Stall, now: Time) {
         self.sending.enter(state, now);
     }
 
-    /// Whether the owner keeps requests back.
     pub(super) fn requests_kept_back(&self) -> bool {
         self.requests_kept_back
     }
@@ -71,19 +63,17 @@ impl Ledgers {
         self.requests_kept_back = kept_back;
     }
 
-    /// A stream's queue, credit or state has changed: what does its sending wait for now?
+    /// Updates the sending ledger of a stream after its queue, credit or state changed.
     #[inline]
     pub(super) fn note_stream_sending(&self, stream: &mut Stream, now: Time) {
         let state = stream.sending_state(self.role == Role::Client);
         stream.send.ledger.enter(state, &self.sending, now);
     }
 
-    /// A stream is closed, and sends nothing more.
     pub(super) fn note_stream_closed(&self, stream: &mut Stream, now: Time) {
         stream.send.ledger.enter(Some(Stall::Idle), &self.sending, now);
     }
 
-    /// A stream, and what it has waited for.
     pub(super) fn report(
         &self,
         stream: &Stream,
@@ -108,12 +98,12 @@ impl Ledgers {
     }
 }
 
-/// What receiving waited for since something came last; after that it was the peer's turn.
+/// What receiving waited for since something last arrived. From `until` on it waited for the peer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attribution {
-    /// Until when readers had not taken what was there.
+    /// Until when readers had not taken what had arrived.
     unread_until: Time,
-    /// What it was from then on, and until when.
+    /// What receiving waited for from then on, and until when.
     state: Stall,
     until: Time,
 }
@@ -127,8 +117,8 @@ impl Attribution {
         }
     }
 
-    /// A window was closed: before its refill left because readers had not taken what was there, and from then on because it
-    /// is smaller than the path needs.
+    /// A window was closed: until its refill was sent because of slow readers, and from then on because it is smaller
+    /// than the path needs.
     pub(super) fn closed(
         state: Stall,
         is_unread: bool,
@@ -153,8 +143,8 @@ impl Attribution {
 }
 
 impl Stream {
-    /// What sending waits for by the stream's own state; none when it waits for its turn, and so for what the connection
-    /// waits for.
+    /// What sending waits for by the state of the stream. None if the stream waits for its turn, and so for what the
+    /// connection waits for.
     fn sending_state(&self, is_client: bool) -> Option<Stall> {
         let half = &self.send;
         if self.state == StreamState::Waiting {
@@ -174,7 +164,6 @@ impl Stream {
         }
     }
 
-    /// Settles what receiving waited for until now.
     pub(super) fn settle_receiving(
         &mut self,
         connection: &ReceiveWindow,
@@ -241,7 +230,7 @@ impl Stream {
     }
 }
 
-/// Whether more of a message is to come on the stream.
+/// Whether more of a message has to arrive on the stream.
 pub(super) fn receives(stream: &Stream) -> bool {
     stream.state.can_receive() && stream.receive.phase != Phase::Done && !stream.receive.discard
 }

@@ -1,11 +1,11 @@
-//! What the connection leases from the budget as it works, and when it gives that back (law 5).
+//! When the connection leases memory from the budget, and when it returns it (law 5).
 
 use super::Connection;
 use crate::role::Role;
 
 impl Connection {
-    /// Leases memory for frames and field sections, or gives it back, as there are more or fewer of them. A client has chosen
-    /// its server, and is not stopped from reading by that.
+    /// Adapts the lease to the frames and field sections that are held. A client leases nothing for them: it chose
+    /// its server, and never stops reading for lack of a lease.
     pub(super) fn lease_overhead(&mut self) {
         if self.role == Role::Client {
             return;
@@ -15,7 +15,7 @@ impl Connection {
         self.flow.overhead_mut().lease_for(listed + octets as u64);
     }
 
-    /// Frames have left or field sections are gone: what could not be leased before may be now.
+    /// Frames were sent or field sections freed: tries again what failed, or returns a lease.
     pub(super) fn renew_overhead_lease(&mut self) {
         let overhead = self.flow.overhead();
         if !overhead.is_leased() || overhead.leased() > 0 {
@@ -23,7 +23,7 @@ impl Connection {
         }
     }
 
-    /// Whether there is memory for a field section of so many octets beyond what is free to each.
+    /// Whether there is memory for a field section that exceeds its free part by `octets`.
     pub(super) fn can_hold_headers(&mut self, octets: usize) -> bool {
         if octets == 0 {
             return true;
@@ -35,14 +35,13 @@ impl Connection {
         can
     }
 
-    /// Nothing happens for a while: what was leased ahead goes back.
+    /// The connection is idle: returns what was leased in advance.
     pub(super) fn return_spare_leases(&mut self) {
         self.streams.return_spare_leases();
         self.lease_overhead();
     }
 
-    /// A stream is gone. A connection that opened without a lease, and has no stream left, gives back what it leased for
-    /// them.
+    /// A stream was removed: returns the leases that are no longer needed.
     pub(super) fn return_unused_leases(&mut self) {
         self.streams.return_leases();
         self.renew_overhead_lease();
@@ -51,7 +50,7 @@ impl Connection {
         }
     }
 
-    /// Leases memory for what slow readers leave unread, or gives it back.
+    /// Adapts all leases after bytes were received or released.
     pub(super) fn balance(&mut self) {
         self.lease_overhead();
         self.flow.balance(&self.config);

@@ -1,20 +1,19 @@
-//! The memory of a connection that is no body: frames that wait to be sent, a header block that is arriving, and the field
-//! sections of open streams. What passes 16 KiB is leased from the memory budget.
+//! The memory of a connection besides bodies: frames that wait to be sent, an incomplete header block, and the field
+//! sections of open streams. What exceeds 16 KiB is leased from the memory budget.
 
 use crate::config::Config;
 use crate::flow::Lease;
 
-/// What is not leased, in octets.
+/// The bytes that need no lease.
 const FREE: u64 = 16 << 10;
 
-/// What is beyond that is leased in steps of so many octets.
+/// The granularity of the lease, in bytes.
 const STEP: u64 = 16 << 10;
 
-/// The lease of that memory.
 #[derive(Debug)]
 pub(super) struct Overhead {
     lease: Lease,
-    /// Octets of frames on the list that the transport is writing.
+    /// The bytes of frames on the current write list, DATA excepted.
     listed: u64,
     /// Whether all of it could be leased.
     is_leased: bool,
@@ -29,7 +28,6 @@ impl Overhead {
         }
     }
 
-    /// Whether all of it could be leased.
     #[inline]
     pub(super) fn is_leased(&self) -> bool {
         self.is_leased
@@ -39,17 +37,16 @@ impl Overhead {
         self.lease.held()
     }
 
-    /// So many octets of frames, DATA apart, are on the list that the transport is writing.
     pub(super) fn list(&mut self, octets: usize) {
         self.listed = octets as u64;
     }
 
-    /// As far as they may be among the `unsent` octets of the list.
+    /// The part of them that may be among the `unsent` bytes of the list.
     pub(super) fn listed(&self, unsent: u64) -> u64 {
         self.listed.min(unsent)
     }
 
-    /// Leases memory for so many octets, or gives back what is over.
+    /// Adapts the lease to a need of `octets`.
     #[inline]
     pub(super) fn lease_for(&mut self, octets: u64) {
         if octets <= FREE && self.lease.held() == 0 {

@@ -1,6 +1,6 @@
-//! PING (RFC 9113 section 6.7): the round trip as measured, and whether the peer is still there.
+//! PING (RFC 9113 section 6.7): the measured round trip, and whether the peer is alive.
 //!
-//! This endpoint sends PING for three purposes, each with an opaque payload of its own.
+//! This endpoint sends PING for three purposes, each with its own opaque data.
 
 use core::time::Duration;
 
@@ -8,35 +8,34 @@ use super::writer::Writer;
 use crate::flow::RoundTrip;
 use crate::time::Time;
 
-/// The payload of the PING that tells when the peer knows of a graceful shutdown.
+/// Its acknowledgement shows that the peer has received the first GOAWAY of a graceful shutdown.
 const SHUTDOWN: [u8; 8] = *b"shutdown";
 
-/// The payload of the PING that measures the round trip.
+/// Measures the round trip.
 const PROBE: [u8; 8] = *b"roundtri";
 
-/// The payload of the PING that asks a silent peer whether it is there.
+/// Keep-alive: asks a silent peer for an answer.
 const KEEP_ALIVE: [u8; 8] = *b"areuthr?";
 
-/// What the connection knows by PING.
 #[derive(Debug)]
 pub(super) struct Pings {
     round_trip: RoundTrip,
-    /// When the PING that measures the round trip was written.
+    /// When the unanswered PING that measures the round trip was written.
     probe: Option<Time>,
-    /// When octets came last.
+    /// When bytes last arrived.
     last_received: Time,
-    /// Since when a PING asks whether the peer is there, and how many octets the transport had taken by then.
+    /// When the unanswered keep-alive PING was written, and how many bytes the transport had taken by then.
     unanswered: Option<(Time, u64)>,
 }
 
-/// What a PING with ACK answers.
+/// What a PING acknowledgement answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The peer knows of the graceful shutdown.
+    /// The PING of the graceful shutdown.
     Shutdown,
-    /// A PING of ours.
+    /// Another PING of this endpoint.
     Known,
-    /// None that was sent.
+    /// No PING of this endpoint.
     Unexpected,
 }
 
@@ -54,18 +53,17 @@ impl Pings {
         self.round_trip
     }
 
-    /// The smallest round trip of late.
     #[inline]
     pub(super) fn minimum(&self) -> Option<Duration> {
         self.round_trip.minimum()
     }
 
-    /// A frame that was sent at `sent` was acknowledged.
+    /// A frame sent at `sent` was acknowledged at `now`.
     pub(super) fn sample(&mut self, sent: Time, now: Time) {
         self.round_trip.sample(sent, now);
     }
 
-    /// Measures the round trip anew, unless a measurement is under way.
+    /// Starts to measure the round trip, unless a measurement is in progress.
     pub(super) fn measure(&mut self, writer: &mut Writer, now: Time) -> bool {
         if self.probe.is_some() {
             return false;
@@ -75,22 +73,18 @@ impl Pings {
         true
     }
 
-    /// Whether the newest sample is so old that another is worth a PING.
     pub(super) fn is_stale(&self, now: Time) -> bool {
         self.round_trip.is_stale(now)
     }
 
-    /// Asks the peer to say that it knows of the graceful shutdown.
     pub(super) fn announce_shutdown(writer: &mut Writer) {
         writer.ping(SHUTDOWN);
     }
 
-    /// Asks the peer whether it is there.
     pub(super) fn keep_alive(writer: &mut Writer) {
         writer.ping(KEEP_ALIVE);
     }
 
-    /// A PING with ACK has come.
     pub(super) fn answer(&mut self, opaque: [u8; 8], is_shutting_down: bool, now: Time) -> Answer {
         match opaque {
             SHUTDOWN if is_shutting_down => Answer::Shutdown,
@@ -101,34 +95,32 @@ impl Pings {
                 }
                 None => Answer::Unexpected,
             },
-            // Any octets that came since have answered it already.
+            // Any bytes since have already answered it.
             KEEP_ALIVE => Answer::Known,
             _ => Answer::Unexpected,
         }
     }
 
-    /// Octets came: the peer is there.
+    /// Bytes arrived: the peer is alive.
     pub(super) fn note_received(&mut self, now: Time) {
         self.last_received = now;
         self.unanswered = None;
     }
 
-    /// A stream begins: the silence before it does not count.
+    /// A stream opens: the silence before it does not count.
     pub(super) fn restart_silence(&mut self, now: Time) {
         self.last_received = self.last_received.max(now);
     }
 
-    /// When octets came last.
     pub(super) fn last_received(&self) -> Time {
         self.last_received
     }
 
-    /// Since when a PING asks whether the peer is there, and how many octets the transport had taken by then.
     pub(super) fn unanswered(&self) -> Option<(Time, u64)> {
         self.unanswered
     }
 
-    /// The peer is asked from now on, or the transport still takes what precedes the PING.
+    /// A keep-alive PING was written, or the transport still takes what precedes it.
     pub(super) fn start_probe(&mut self, now: Time, taken: u64) {
         self.unanswered = Some((now, taken));
     }

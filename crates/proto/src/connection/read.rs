@@ -1,4 +1,4 @@
-//! What the owner reads, and the credit that goes back to the peer.
+//! Reading, and the return of credit to the peer.
 
 use std::collections::VecDeque;
 
@@ -12,8 +12,8 @@ use crate::id::StreamId;
 use crate::stream::{Phase, StreamState};
 
 impl Connection {
-    /// Takes everything that a stream has received, by reference. The bytes count against the windows until they are
-    /// released by [`Self::release_credit`].
+    /// Takes everything that a stream has received, by reference. The bytes count against the windows until
+    /// [`Self::release_credit`].
     ///
     /// # Errors
     /// [`UsageError::UnknownStream`].
@@ -33,19 +33,19 @@ impl Connection {
         })
     }
 
-    /// Gives back the credit of `bytes` that were read from `stream`, for the stream and for the connection. Of a
-    /// stream that is gone only the connection's counts.
+    /// Returns the credit of `bytes` that were read from `stream`, for the stream and for the connection. If the
+    /// stream was removed, only the connection's counts.
     pub fn release_credit(&mut self, stream: StreamId, bytes: u64) {
         self.release_stream_credit(stream, bytes);
         self.release_connection_credit(bytes);
     }
 
-    /// Gives back the credit of `bytes` for the stream alone; the connection's follows by
-    /// [`Self::release_connection_credit`].
+    /// Returns the credit of `bytes` for the stream alone. [`Self::release_connection_credit`] returns the
+    /// connection's.
     pub fn release_stream_credit(&mut self, stream: StreamId, bytes: u64) {
         if let Some(mut stream) = self.streams.by_id(stream) {
             if stream.receive.phase == Phase::Done {
-                // The peer has sent all of it: until now it was the owner that had not read it.
+                // The peer has sent everything: until now the message waited for the owner.
                 stream.settle_receiving(self.flow.window(), self.pings.minimum(), self.now);
             }
             stream.receive.window.consume(bytes);
@@ -53,8 +53,7 @@ impl Connection {
         }
     }
 
-    /// Gives back the credit of `bytes` for the connection alone, of whatever streams they were; never more than were
-    /// read.
+    /// Returns the credit of `bytes` of any streams for the connection alone, at most as many as were read.
     pub fn release_connection_credit(&mut self, bytes: u64) {
         self.update_ledger_after_read();
         self.flow.release(bytes);
@@ -62,22 +61,23 @@ impl Connection {
         self.return_unused_leases();
     }
 
-    /// How many bytes have to be released before a WINDOW_UPDATE for the connection is due.
+    /// The number of bytes to release before a WINDOW_UPDATE for the connection is due.
     pub fn connection_release_until_due(&self) -> u64 {
         self.flow.until_refill_due()
     }
 
-    /// How many bytes of a stream have to be released before its WINDOW_UPDATE is due; none when no more are needed.
+    /// The number of bytes to release before a WINDOW_UPDATE for the stream is due. None if the stream needs no more.
     pub fn stream_release_until_due(&self, stream: StreamId) -> Option<u64> {
         let half = &self.streams.view(stream)?.receive;
         (half.phase != Phase::Done).then(|| half.window.until_due())
     }
 
-    /// Raises the receive window of the connection, at once and for good.
+    /// Raises the receive window of the connection, at once and permanently. Does nothing if `size` is the current
+    /// size.
     ///
     /// # Errors
-    /// [`UsageError::WindowShrinks`] when `size` is smaller than it is, [`UsageError::BudgetExhausted`] when the budget
-    /// has no room for it; nothing happens when it is the same.
+    /// [`UsageError::WindowShrinks`] if `size` is smaller than the window, [`UsageError::BudgetExhausted`] if the
+    /// budget has no room for it.
     pub fn grow_receive_window(&mut self, size: WindowSize) -> Result<(), UsageError> {
         let before = self.flow.window().size();
         if size < before {
@@ -92,10 +92,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Raises the receive window of one stream, at once and for good.
+    /// Raises the receive window of one stream, at once and permanently.
     ///
     /// # Errors
-    /// [`UsageError::UnknownStream`], or [`UsageError::WindowShrinks`] when `size` is smaller than it is.
+    /// [`UsageError::UnknownStream`], or [`UsageError::WindowShrinks`] if `size` is smaller than the window.
     pub fn grow_stream_receive_window(
         &mut self,
         stream: StreamId,
@@ -113,7 +113,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes the connection's WINDOW_UPDATE for all that may be advertised.
+    /// Writes a WINDOW_UPDATE of the connection for all credit that is available.
     pub(super) fn refill_connection(&mut self) {
         if !self.shutdown.has_failed() {
             self.flow.refill(&mut self.writer, self.now, self.pings.minimum());

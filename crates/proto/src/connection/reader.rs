@@ -1,7 +1,7 @@
-//! From octets to frames: the preface, frame headers, payloads, and header blocks.
+//! Parses the preface, frame headers, payloads and header blocks.
 //!
-//! A frame other than DATA is handed on whole, in place where all of it has come. The payload of DATA is handed on piece by
-//! piece. All octets and frames that come are counted here.
+//! A frame other than DATA is passed on when it is complete, in place if one read contains all of it. The payload of
+//! DATA is passed on as it arrives. This module counts all received bytes and frames.
 
 use core::ops::Deref;
 
@@ -15,11 +15,11 @@ use crate::id::{Key, StreamId};
 use crate::role::Role;
 use crate::stats::FrameCounts;
 
-/// What has come of the frame that is arriving.
+/// The state of the parser.
 #[derive(Debug)]
 pub(super) struct Reader {
     expected: Expected,
-    /// The octets of a frame that straddles two slabs: at most a frame header, or one payload.
+    /// The bytes of a frame that spans several reads: at most a frame header, or one payload.
     partial: Vec<u8>,
     block: Option<Block>,
     decoder: Decoder,
@@ -29,12 +29,12 @@ pub(super) struct Reader {
     received_frames: FrameCounts,
 }
 
-/// What the next octets are.
+/// What the next bytes are.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Expected {
-    /// The rest of the client's preface, of which so many octets have come.
+    /// The rest of the client's preface, after this many bytes of it.
     Preface(usize),
-    /// The frame header of the SETTINGS frame that a connection begins with.
+    /// The frame header of the first SETTINGS frame.
     FirstFrameHeader,
     FrameHeader,
     Payload(FrameHeader),
@@ -43,10 +43,10 @@ pub(super) enum Expected {
     Data(DataFrame),
 }
 
-/// What remains of a DATA frame that is arriving.
+/// What remains of an incomplete DATA frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DataFrame {
-    /// The stream that takes it; none when it is discarded.
+    /// The stream that receives it. None if it is discarded.
     pub(super) key: Option<Key>,
     pub(super) payload: usize,
     pub(super) padding: usize,
@@ -56,15 +56,15 @@ pub(super) struct DataFrame {
 /// What follows a frame header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
-    /// DATA that is not padded: its payload is the next octets.
+    /// The payload of a DATA frame without padding.
     Data,
-    /// Nothing: the frame is whole.
+    /// Nothing: the frame is complete.
     Whole,
-    /// Octets that have to come before anything can be done.
+    /// Bytes that have to arrive first.
     Octets,
 }
 
-/// A whole payload, in place or gathered.
+/// A complete payload, in place or copied together.
 #[derive(Debug)]
 pub(super) enum Payload {
     Slice(Bytes),
@@ -82,7 +82,7 @@ impl Deref for Payload {
     }
 }
 
-/// A header block whose CONTINUATION frames are arriving.
+/// An incomplete header block.
 #[derive(Debug)]
 struct Block {
     header: BlockHeader,
@@ -90,12 +90,12 @@ struct Block {
     fragments: Vec<u8>,
 }
 
-/// What the HEADERS frame of a header block says beside its fields.
+/// What a HEADERS frame says besides its fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockHeader {
     pub(super) stream: StreamId,
     pub(super) end_stream: bool,
-    /// Whether the priority fields of RFC 7540 make the stream depend on itself.
+    /// Whether its RFC 7540 priority makes the stream depend on itself.
     pub(super) on_itself: bool,
 }
 
@@ -115,30 +115,28 @@ impl Reader {
         }
     }
 
-    /// What the next octets are.
     #[inline]
     pub(super) fn expected(&self) -> Expected {
         self.expected
     }
 
-    /// Whether octets of a header block, or of a frame other than DATA, have come, and more are to come.
+    /// Whether a header block, or a frame other than DATA, is incomplete.
     pub(super) fn is_within_frame(&self) -> bool {
         self.block.is_some()
             || !self.partial.is_empty()
             || matches!(self.expected, Expected::Payload(_) | Expected::PadLength(_))
     }
 
-    /// Whether CONTINUATION frames are to come.
     pub(super) fn is_within_block(&self) -> bool {
         self.block.is_some()
     }
 
-    /// How many octets of a header block wait for the rest of it.
+    /// The buffered bytes of an incomplete header block.
     pub(super) fn block_len(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.fragments.len())
     }
 
-    /// The rest of the preface, of which `seen` octets have come.
+    /// Parses the rest of the preface, after `seen` bytes of it.
     pub(super) fn take_preface(&mut self, seen: usize, input: &mut Bytes) -> Result<(), ConnectionError> {
         let count = input.len().min(PREFACE.len() - seen);
         if input[..count] != PREFACE[seen..seen + count] {
@@ -154,7 +152,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The next frame header, once its nine octets have come.
+    /// The next frame header, if its nine bytes have arrived.
     #[inline]
     pub(super) fn take_frame_header(&mut self, input: &mut Bytes) -> Option<FrameHeader> {
         let partial = &mut self.partial;
@@ -173,7 +171,7 @@ impl Reader {
         Some(header)
     }
 
-    /// A frame begins. Its length and its place among other frames are checked before any of its payload is read.
+    /// A frame begins. Checks its length and its position among other frames before any payload is read.
     pub(super) fn begin(
         &mut self,
         header: FrameHeader,
@@ -213,7 +211,7 @@ impl Reader {
         Ok(Begun::Octets)
     }
 
-    /// The payload of a frame other than DATA, once it is whole.
+    /// The payload of a frame other than DATA, if it is complete.
     pub(super) fn take_payload(&mut self, header: FrameHeader, input: &mut Bytes) -> Option<Payload> {
         let length = header.length as usize;
         if self.partial.is_empty() && input.len() >= length {
@@ -230,7 +228,7 @@ impl Reader {
         Some(Payload::Gathered(core::mem::take(&mut self.partial)))
     }
 
-    /// Keeps the memory of a payload that was processed.
+    /// Keeps the buffer of a processed payload.
     #[inline]
     pub(super) fn recycle(&mut self, payload: Payload) {
         if let Payload::Gathered(mut octets) = payload {
@@ -239,7 +237,7 @@ impl Reader {
         }
     }
 
-    /// What remains of a DATA frame; the next frame follows when that is nothing.
+    /// Expects the rest of a DATA frame, or the next frame if nothing remains.
     #[inline]
     pub(super) fn expect_data(&mut self, data: DataFrame) {
         self.expected = match data.payload + data.padding {
@@ -248,7 +246,7 @@ impl Reader {
         };
     }
 
-    /// HEADERS: when its header block is whole, what the block is for, and [`Self::section`] has the fields.
+    /// Processes HEADERS. If its header block is complete, returns its header; [`Self::section`] has the fields.
     pub(super) fn headers(
         &mut self,
         frame: Headers<'_>,
@@ -272,13 +270,13 @@ impl Reader {
         Ok(Some(header))
     }
 
-    /// CONTINUATION: as [`Self::headers`].
+    /// Processes CONTINUATION, as [`Self::headers`] does HEADERS.
     pub(super) fn continuation(
         &mut self,
         frame: Continuation<'_>,
         config: &Config,
     ) -> Result<Option<BlockHeader>, ConnectionError> {
-        // `begin` has checked that it belongs to the block, if there is one.
+        // If there is a block, `begin` has checked that the frame belongs to it.
         let Some(mut block) = self.block.take() else {
             let error = "CONTINUATION without HEADERS";
             return Err(ConnectionError::protocol(error).on(frame.stream));
@@ -300,7 +298,8 @@ impl Reader {
         Ok(Some(header))
     }
 
-    /// Decodes a whole header block, whatever becomes of its stream: the dynamic table depends on it.
+    /// Decodes a complete header block. Blocks of refused streams are decoded too, because they change the dynamic
+    /// table.
     fn decode(&mut self, stream: StreamId, block: &[u8], config: &Config) -> Result<(), ConnectionError> {
         let limits = FieldLimits {
             max_bytes: config.max_header_list_size as usize,
@@ -315,12 +314,10 @@ impl Reader {
             })
     }
 
-    /// The field section of the last header block.
     pub(super) fn section(&self) -> &FieldSection {
         &self.section
     }
 
-    /// As [`Self::section`], to be taken out.
     pub(super) fn section_mut(&mut self) -> &mut FieldSection {
         &mut self.section
     }
@@ -330,7 +327,6 @@ impl Reader {
         self.decoder.set_max_table_size(octets as usize);
     }
 
-    /// Takes note of octets that were processed.
     pub(super) fn note_received(&mut self, octets: usize) {
         self.received_bytes += octets as u64;
     }
@@ -343,12 +339,10 @@ impl Reader {
         &self.received_frames
     }
 
-    /// Drops the header block that is arriving.
     pub(super) fn drop_block(&mut self) {
         self.block = None;
     }
 
-    /// Gives back memory that only a busy connection needs.
     pub(super) fn trim(&mut self) {
         self.section.trim();
     }

@@ -1,4 +1,4 @@
-//! From octets to frames, and from frames to what handles them.
+//! Receives bytes and passes frames to their handlers.
 
 use bytes::{Buf, Bytes};
 
@@ -11,12 +11,11 @@ use crate::id::StreamId;
 use crate::time::Time;
 
 impl Connection {
-    /// Takes in octets from the transport, in whatever pieces they come. A DATA payload is handed on as a slice of
-    /// `input`.
+    /// Receives bytes from the transport, in pieces of any size. DATA payloads become slices of `input`.
     ///
     /// # Errors
-    /// The connection has ended: the peer broke a rule, or a limit on it. GOAWAY waits to be transmitted; events that
-    /// came before are still there; nothing more is to be received.
+    /// The connection has failed. GOAWAY is queued, events from before the error are still there, and the connection
+    /// receives nothing more.
     pub fn receive(&mut self, mut input: Bytes, now: Time) -> Result<(), ConnectionError> {
         loop {
             self.receive_some(&mut input, now)?;
@@ -26,9 +25,9 @@ impl Connection {
         }
     }
 
-    /// As [`Self::receive`], for an owner that shares its thread with others: what is left in `input` then is to be received
-    /// by another call, after others have had their turn. That is so only behind 64 requests, and behind a frame that took much
-    /// work ([`Self::work`]): each takes less than a millisecond.
+    /// As [`Self::receive`], for an owner that shares its thread with other connections. The call stops after 64
+    /// requests, and after a frame that took much work ([`Self::work`]). Then `input` is not empty, and the owner
+    /// calls again after it has served the others. Each call takes less than a millisecond.
     ///
     /// # Errors
     /// As [`Self::receive`].
@@ -41,7 +40,7 @@ impl Connection {
         let work = self.work() + MUCH_WORK;
         self.pings.note_received(self.now);
         if let (Expected::Data(data), false) = (self.reader.expected(), input.is_empty()) {
-            // A slow link takes long for one frame, and data flows all the while.
+            // A frame takes long over a slow link, and data flows during that time.
             self.update_receiving_ledger();
             if let Some(mut stream) = data.key.and_then(|key| self.streams.get(key)) {
                 stream.settle_receiving(self.flow.window(), self.pings.minimum(), self.now);
@@ -49,7 +48,7 @@ impl Connection {
         }
         while !input.is_empty() && self.work() < work {
             if let Err(error) = self.step(input) {
-                // What follows the error counts as received too.
+                // The bytes after the error count as received too.
                 self.reader.note_received(before);
                 self.fail(error.clone());
                 return Err(error);
@@ -61,7 +60,7 @@ impl Connection {
         Ok(())
     }
 
-    /// One preface, frame header, payload or piece of one.
+    /// Processes a preface, a frame header, or a payload, or a part of one.
     fn step(&mut self, input: &mut Bytes) -> Result<(), ConnectionError> {
         match self.reader.expected() {
             Expected::Preface(seen) => self.reader.take_preface(seen, input),
@@ -115,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// An error that is confined to a stream; on a stream that is idle, which cannot be reset, it is the connection's.
+    /// An error of one stream. On an idle stream, which cannot be reset, it is an error of the connection.
     fn frame_fault(&self, stream: StreamId, code: ErrorCode, reason: &'static str) -> Result<(), Fault> {
         if self.streams.is_idle(stream) {
             return Err(ConnectionError::violation(code, reason).on(stream).into());
@@ -151,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Ends the stream that an error is confined to; passes on an error of the connection.
+    /// Resets the stream of a stream error. Returns an error of the connection.
     #[inline]
     pub(super) fn handle_result(&mut self, result: Result<(), Fault>) -> Result<(), ConnectionError> {
         match result {

@@ -1,4 +1,4 @@
-//! What the owner may ask of the connection at any time.
+//! Queries that the owner may make at any time.
 
 use super::Connection;
 use crate::config::Config;
@@ -12,23 +12,23 @@ use crate::stream::Stream;
 use crate::time::Time;
 
 impl Connection {
-    /// Which end this is.
+    /// The role of this endpoint.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// The settings that this end was made with.
+    /// The configuration of this endpoint.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The error that ended the connection, if one did. What [`Self::transmit`] still gives is its GOAWAY.
+    /// The error that ended the connection, if there is one. [`Self::transmit`] still writes its GOAWAY.
     pub fn error(&self) -> Option<&ConnectionError> {
         self.shutdown.error()
     }
 
-    /// Whether the owner should read from the transport: not behind its end, and not while the peer leaves replies that
-    /// it made us owe, or too many heads, unread, nor while frames and field sections take more memory than the budget has for them.
+    /// Whether the owner should read from the transport. It should not after the end of the transport, while too many
+    /// replies or frames wait to be sent, or while the budget has no memory for frames and field sections.
     pub fn wants_read(&self) -> bool {
         let (owed, waiting) = (self.writer.owed(), self.writer.len());
         let may_owe = owed <= self.config.max_owed_replies && waiting <= self.config.max_unsent_control;
@@ -38,12 +38,12 @@ impl Connection {
             && self.flow.overhead().is_leased()
     }
 
-    /// Whether a graceful shutdown has come to its end: nothing is under way and nothing waits to be written.
+    /// Whether a graceful shutdown is complete: no stream is stored and nothing waits to be written.
     pub fn is_drained(&self) -> bool {
         self.shutdown.is_final() && self.streams.is_empty() && self.writer.is_empty()
     }
 
-    /// Whether the peer has ended its half of the transport, by [`Self::end_of_transport`].
+    /// Whether the peer has closed its half of the transport: see [`Self::end_of_transport`].
     pub fn is_half_closed(&self) -> bool {
         self.shutdown.is_half_closed()
     }
@@ -53,42 +53,43 @@ impl Connection {
         self.shutdown.has_begun()
     }
 
-    /// Whether `open` may succeed: neither side has said GOAWAY, nothing failed, identifiers are left.
+    /// Whether `open` may succeed: neither side has sent GOAWAY, the connection has not failed, and identifiers are
+    /// left.
     pub fn takes_new_streams(&self) -> bool {
         self.shutdown.takes_new_streams() && self.streams.next_id().is_some()
     }
 
-    /// How many streams are under way or not released.
+    /// The number of streams that are open or not released.
     pub fn stream_count(&self) -> usize {
         self.streams.len()
     }
 
-    /// Whether a stream is under way, one that is only not released being none.
+    /// Whether a stream is not closed.
     pub fn has_unfinished_streams(&self) -> bool {
         self.streams.iter().any(|stream| !stream.state.is_closed())
     }
 
-    /// Whether a request of ours waits because the peer allows no more streams at once: nothing of it has been sent.
+    /// Whether a request waits until the peer allows more streams. Nothing of it has been sent.
     pub fn is_waiting(&self, stream: StreamId) -> bool {
         self.streams.view(stream).is_some_and(Stream::is_waiting)
     }
 
-    /// How many of our requests wait because the peer allows no more streams at once.
+    /// The number of requests that wait until the peer allows more streams.
     pub fn waiting_streams(&self) -> usize {
         self.streams.waiting()
     }
 
-    /// How many streams the peer lets us have open at once.
+    /// The number of streams that the peer allows at once.
     pub fn peer_max_concurrent_streams(&self) -> u32 {
         self.settings.max_concurrent_streams()
     }
 
-    /// Whether the peer takes extended CONNECT (RFC 8441 section 3).
+    /// Whether the peer accepts extended CONNECT (RFC 8441 section 3).
     pub fn peer_allows_extended_connect(&self) -> bool {
         self.settings.enable_connect_protocol()
     }
 
-    /// Whether the peer's SETTINGS have come.
+    /// Whether the peer's SETTINGS have arrived.
     pub fn peer_settings_received(&self) -> bool {
         self.settings.is_received()
     }
@@ -98,18 +99,18 @@ impl Connection {
         self.pings.round_trip()
     }
 
-    /// What the peer may make us hold by the credit that it has (law 5).
+    /// The memory that the peer can make this endpoint hold with its credit.
     pub fn promise(&self) -> Promise {
         self.flow.promise()
     }
 
-    /// What it has leased from the budget, in bytes, for windows and for what frames and field sections take beyond 16 KiB:
-    /// never less than it promises, unless that is nothing at all; see [`MemoryBudget`](crate::MemoryBudget).
+    /// The bytes that are leased from the [`MemoryBudget`](crate::MemoryBudget), for windows and for what frames and
+    /// field sections take beyond 16 KiB. Either nothing is leased, or at least [`Self::promise`].
     pub fn leased(&self) -> u64 {
         self.flow.leased()
     }
 
-    /// The connection as it is now.
+    /// The current state of the connection.
     pub fn report(&self, now: Time) -> Report {
         let initial = self.streams.initial_window();
         Report {
@@ -128,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// A stream and what it has waited for, up to `now`; none when it is gone.
+    /// The state of a stream, and what it has waited for up to `now`. None if it was removed.
     pub fn stream_report(&self, stream: StreamId, now: Time) -> Option<StreamReport> {
         let stream = self.streams.view(stream)?;
         let (window, round_trip) = (self.flow.window(), self.pings.minimum());
@@ -140,24 +141,23 @@ impl Connection {
         self.ledgers.sending(now)
     }
 
-    /// How much the connection has worked beyond what each frame and each call takes by itself: streams that it went through
-    /// for one frame, or at one look at its limits on time, and entries of its lists that were moved for others. A request counts
-    /// as 32, for its handler.
+    /// The work beyond the constant cost of frames and calls: streams that were visited for one frame or one check of
+    /// time limits, and list entries that were moved for others. A request counts as 32, for its handler.
     ///
-    /// It is counted where such a walk begins, and costs other frames nothing. A driver that shares its thread with others sees by it
-    /// that a batch was a heavy one, and the tests of the engine that no peer can have much of it for few octets.
+    /// A driver that shares its thread with other connections uses it to detect expensive batches. Tests use it to
+    /// show that no peer causes much work with few bytes.
     pub fn work(&self) -> u64 {
         self.streams.work()
     }
 
-    /// How many streams were looked up or gone through, in builds with debug assertions: for the tests of what a frame costs.
+    /// The number of stream lookups and visits, in builds with debug assertions, for the tests of what a frame costs.
     #[cfg(debug_assertions)]
     #[doc(hidden)]
     pub fn streams_touched(&self) -> u64 {
         self.streams.touched()
     }
 
-    /// What the connection has counted.
+    /// The counters of the connection.
     pub fn stats(&self) -> Stats {
         let sent_frames = *self.writer.sent_frames();
         let connection_refills = self.flow.refills();
@@ -174,38 +174,38 @@ impl Connection {
         }
     }
 
-    /// A measure of what the connection has got done: octets of DATA both ways, and 1 KiB for each head that was sent.
+    /// A measure of progress: the bytes of DATA both ways, and 1 KiB for each HEADERS that was sent.
     pub fn progress(&self) -> u64 {
         let heads = self.writer.sent_frames().of(FrameType::HEADERS);
         self.flow.credit().sent() + self.flow.window().received() + (heads << 10)
     }
 
-    /// The receive window of the connection, as refills restore it.
+    /// The size of the connection's receive window.
     pub fn receive_window_size(&self) -> WindowSize {
         self.flow.window().size()
     }
 
-    /// What the peer may still send on the connection, in bytes.
+    /// The bytes that the peer may still send on the connection.
     pub fn receive_window_remaining(&self) -> u64 {
         self.flow.window().remaining()
     }
 
-    /// What we may still send on the connection, in bytes.
+    /// The bytes that this endpoint may still send on the connection.
     pub fn send_window_remaining(&self) -> i64 {
         self.flow.credit().available()
     }
 
-    /// The receive window of a stream, as refills restore it; none when the stream is gone.
+    /// The size of a stream's receive window. None if the stream was removed.
     pub fn stream_receive_window_size(&self, stream: StreamId) -> Option<WindowSize> {
         Some(self.streams.view(stream)?.receive.window.size())
     }
 
-    /// What we may still send on a stream by its own window, in bytes; none when the stream is gone.
+    /// The bytes that the window of a stream still allows to send. None if the stream was removed.
     pub fn stream_send_window_remaining(&self, stream: StreamId) -> Option<i64> {
         Some(self.streams.view(stream)?.send.credit.available())
     }
 
-    /// How many bytes the owner has read and not released.
+    /// The bytes that the owner has read and not released.
     pub fn unreleased(&self) -> u64 {
         self.flow.unreleased()
     }

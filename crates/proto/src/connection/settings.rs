@@ -1,4 +1,4 @@
-//! SETTINGS (RFC 9113 section 6.5): what we have told the peer, and what it has told us.
+//! SETTINGS of both sides (RFC 9113 section 6.5).
 
 use super::writer::Writer;
 use crate::config::Config;
@@ -8,18 +8,17 @@ use crate::frame::{DEFAULT_MAX_FRAME_SIZE, Setting, SettingsEntries};
 use crate::role::Role;
 use crate::time::Time;
 
-/// The SETTINGS of both sides.
 #[derive(Debug)]
 pub(super) struct Settings {
     /// When ours were sent.
     sent: Time,
     acknowledged: bool,
-    /// Whether the peer's have come.
+    /// Whether the first SETTINGS of the peer have arrived and are in effect.
     received: bool,
     peer: PeerSettings,
 }
 
-/// The values of the peer, at first the defaults of RFC 9113 section 6.5.2.
+/// The values of the peer. They begin as the defaults of RFC 9113 section 6.5.2.
 #[derive(Debug)]
 struct PeerSettings {
     initial_window_size: u32,
@@ -30,14 +29,13 @@ struct PeerSettings {
 
 /// A change of SETTINGS_INITIAL_WINDOW_SIZE, which changes the send window of every stream (section 6.9.2).
 ///
-/// A frame may have the setting several times, and no other frame is processed between its values (section 6.5.3), so
-/// that only the last value takes effect. A larger value before it is an error all the same when it puts a window
-/// over the limit.
+/// A frame may contain the setting several times. No other frame is processed in between (section 6.5.3), so only the
+/// last value takes effect. A larger value before it is still an error if it raises a window above the limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WindowChange {
-    /// From the value before to the last one.
+    /// From the old value to the last one.
     pub(super) delta: i64,
-    /// From the value before to the largest one.
+    /// From the old value to the largest one.
     pub(super) rise: i64,
 }
 
@@ -50,15 +48,15 @@ impl Settings {
             peer: PeerSettings {
                 initial_window_size: DEFAULT_WINDOW.bytes(),
                 max_frame_size: DEFAULT_MAX_FRAME_SIZE,
-                // There is no limit by default, but section 6.5.2 recommends at least 100: no more are opened before the
-                // peer's SETTINGS come.
+                // The default is no limit, but section 6.5.2 recommends at least 100. No more are opened before the
+                // peer's SETTINGS arrive.
                 max_concurrent_streams: 100,
                 enable_connect_protocol: false,
             },
         }
     }
 
-    /// What we tell the peer.
+    /// The SETTINGS that this endpoint sends.
     pub(super) fn ours(role: Role, config: &Config, stream_window: WindowSize) -> Vec<Setting> {
         let mut settings = vec![
             Setting::InitialWindowSize(stream_window.bytes()),
@@ -84,12 +82,10 @@ impl Settings {
         self.sent
     }
 
-    /// Whether the peer has acknowledged ours.
     pub(super) fn is_acknowledged(&self) -> bool {
         self.acknowledged
     }
 
-    /// The peer acknowledges ours.
     pub(super) fn acknowledge(&mut self) -> Result<(), ConnectionError> {
         if self.acknowledged {
             return Err(ConnectionError::protocol(
@@ -100,8 +96,8 @@ impl Settings {
         Ok(())
     }
 
-    /// What a larger stream window than ours still allows the peer: 65,535 octets until it knows our SETTINGS
-    /// (section 6.9.3).
+    /// How far the peer may exceed a stream window below 65,535 bytes until it has acknowledged our SETTINGS (section
+    /// 6.9.3).
     #[inline]
     pub(super) fn window_grace(&self, stream_window: WindowSize) -> u64 {
         if self.acknowledged {
@@ -110,7 +106,7 @@ impl Settings {
         u64::from(DEFAULT_WINDOW.bytes().saturating_sub(stream_window.bytes()))
     }
 
-    /// Takes over the values of the peer. [`Self::receive`] is to follow once they are in effect.
+    /// Applies the values of the peer. The caller applies the window change, then calls [`Self::receive`].
     pub(super) fn apply(
         &mut self,
         entries: SettingsEntries<'_>,
@@ -119,7 +115,7 @@ impl Settings {
     ) -> Result<Option<WindowChange>, ConnectionError> {
         let peer = &mut self.peer;
         if !self.received {
-            // The peer's first SETTINGS say what it limits: what they leave out has no limit.
+            // The first SETTINGS of the peer name its limits. What they leave out has no limit.
             peer.max_concurrent_streams = u32::MAX;
         }
         let (mut last, mut largest) = (None, 0);
@@ -158,32 +154,26 @@ impl Settings {
         Ok((change.delta != 0 || change.rise > 0).then_some(change))
     }
 
-    /// The peer's SETTINGS have come, and are in effect.
     pub(super) fn receive(&mut self) {
         self.received = true;
     }
 
-    /// Whether the peer's SETTINGS have come.
     pub(super) fn is_received(&self) -> bool {
         self.received
     }
 
-    /// The window that the peer gives each stream.
     pub(super) fn initial_window_size(&self) -> u32 {
         self.peer.initial_window_size
     }
 
-    /// The largest payload that the peer accepts.
     pub(super) fn max_frame_size(&self) -> u32 {
         self.peer.max_frame_size
     }
 
-    /// How many streams the peer lets us have open at once.
     pub(super) fn max_concurrent_streams(&self) -> u32 {
         self.peer.max_concurrent_streams
     }
 
-    /// Whether the peer accepts extended CONNECT.
     pub(super) fn enable_connect_protocol(&self) -> bool {
         self.peer.enable_connect_protocol
     }

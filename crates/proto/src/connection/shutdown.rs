@@ -1,5 +1,5 @@
-//! How far the end of the connection has come: GOAWAY of either side, the end of the transport, and failure
-//! (RFC 9113 sections 5.4.1 and 6.8).
+//! The progress of a shutdown: GOAWAY of either side, the end of the transport, and failure (RFC 9113 sections 5.4.1
+//! and 6.8).
 
 use core::time::Duration;
 
@@ -7,17 +7,15 @@ use crate::error::ConnectionError;
 use crate::id::StreamId;
 use crate::time::Time;
 
-/// The end of the connection.
 #[derive(Debug, Default)]
 pub(super) struct Shutdown {
     stage: Stage,
-    /// Whether the peer has sent GOAWAY, and the last stream that it named.
+    /// Whether the peer has sent GOAWAY, and its last stream.
     peer_goes: bool,
     peer_last_stream: Option<u32>,
-    /// Since when the last stream is named, or the peer has ended its half of the transport.
+    /// When the final GOAWAY was sent, or the peer closed its half of the transport.
     final_since: Option<Time>,
     half_closed: bool,
-    /// The error that ended the connection.
     error: Option<ConnectionError>,
 }
 
@@ -25,53 +23,48 @@ pub(super) struct Shutdown {
 enum Stage {
     #[default]
     None,
-    /// The peer has been told that the connection ends, and streams that it opens before it knows are still accepted.
+    /// The first GOAWAY was sent. Streams that the peer opens before it receives it are accepted.
     Announced { until: Time },
-    /// The peer knows the last stream.
+    /// The GOAWAY with the last stream was sent.
     Final { last_stream: u32 },
 }
 
-/// What a GOAWAY of the peer changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GoAwayEffect {
-    /// Streams beyond the last one that it names are over.
+    /// Streams above its last stream end.
     EndsStreams,
-    /// Nothing that one before has not: no stream has been opened since.
+    /// It repeats an earlier GOAWAY. No stream has been opened since.
     None,
 }
 
 impl Shutdown {
-    /// Whether a graceful shutdown of ours has begun.
     pub(super) fn has_begun(&self) -> bool {
         self.stage != Stage::None
     }
 
-    /// Whether it has begun, and the peer does not know the last stream yet.
     pub(super) fn is_announced(&self) -> bool {
         matches!(self.stage, Stage::Announced { .. })
     }
 
-    /// Whether the last stream is named.
     pub(super) fn is_final(&self) -> bool {
         matches!(self.stage, Stage::Final { .. })
     }
 
-    /// Whether a new stream of the peer is beyond the last one that we named.
+    /// Whether a new stream of the peer is above the last stream of our GOAWAY.
     pub(super) fn refuses(&self, id: StreamId) -> bool {
         matches!(self.stage, Stage::Final { last_stream } if id.value() > last_stream)
     }
 
-    /// Whether neither side has said GOAWAY, and nothing has failed.
     pub(super) fn takes_new_streams(&self) -> bool {
         self.stage == Stage::None && !self.peer_goes && self.error.is_none()
     }
 
-    /// The graceful shutdown begins. Its last stream is named at `until` at the latest.
+    /// The first GOAWAY was sent. The final one follows at `until` at the latest.
     pub(super) fn announce(&mut self, until: Time) {
         self.stage = Stage::Announced { until };
     }
 
-    /// When the last stream is to be named.
+    /// When to send the final GOAWAY.
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.stage {
             Stage::Announced { until } => Some(until),
@@ -79,13 +72,12 @@ impl Shutdown {
         }
     }
 
-    /// The last stream is named.
     pub(super) fn finish(&mut self, last_stream: u32, now: Time) {
         self.stage = Stage::Final { last_stream };
         self.final_since = Some(now);
     }
 
-    /// The last stream that was named, or `highest` when none was: that of a GOAWAY never grows (section 6.8).
+    /// The last stream of our GOAWAY, or `highest` if none was sent. It must never grow (section 6.8).
     pub(super) fn last_stream(&self, highest: u32) -> u32 {
         match self.stage {
             Stage::Final { last_stream } => last_stream,
@@ -93,36 +85,33 @@ impl Shutdown {
         }
     }
 
-    /// Whether the peer has ended its half of the transport.
     pub(super) fn is_half_closed(&self) -> bool {
         self.half_closed
     }
 
-    /// The peer has ended its half of the transport.
     pub(super) fn half_close(&mut self) {
         self.half_closed = true;
     }
 
-    /// What is under way has its full time from now on.
+    /// The time limits of the shutdown start again.
     pub(super) fn restart(&mut self, now: Time) {
         self.final_since = Some(now);
     }
 
-    /// Until when streams under way may take.
+    /// When a graceful shutdown has to be complete.
     pub(super) fn drain_deadline(&self, timeout: Option<Duration>) -> Option<Time> {
         Some(self.final_since? + timeout?)
     }
 
-    /// Until when the responses to a client may take that has ended its half of the transport.
+    /// When the responses to a client that closed its half of the transport have to be complete.
     pub(super) fn half_close_deadline(&self, timeout: Duration) -> Option<Time> {
         let since = self.final_since.filter(|_| self.half_closed)?;
         Some(since + timeout)
     }
 
-    /// GOAWAY of the peer.
     pub(super) fn receive_go_away(&mut self, last_stream: u32) -> Result<GoAwayEffect, ConnectionError> {
         if self.peer_last_stream.is_some_and(|last| last_stream > last) {
-            // Section 6.8: requests beyond the first last stream may have been sent again elsewhere.
+            // Section 6.8: the client may have repeated requests above the first last stream on another connection.
             return Err(ConnectionError::protocol(
                 "GOAWAY with a higher last stream than an earlier one",
             ));
@@ -135,12 +124,10 @@ impl Shutdown {
         })
     }
 
-    /// Whether the peer has sent GOAWAY.
     pub(super) fn peer_goes(&self) -> bool {
         self.peer_goes
     }
 
-    /// The error that ended the connection, if one did.
     pub(super) fn error(&self) -> Option<&ConnectionError> {
         self.error.as_ref()
     }
@@ -150,7 +137,6 @@ impl Shutdown {
         self.error.is_some()
     }
 
-    /// The connection has failed.
     pub(super) fn fail(&mut self, error: ConnectionError) {
         self.error = Some(error);
     }

@@ -1,7 +1,8 @@
-//! How long the peer may take, and what happens when it takes longer: SETTINGS acknowledged, header blocks whole, bodies
-//! that go on, output that is read, a connection that is used, and a peer that is there at all.
+//! Time limits: the SETTINGS acknowledgement, header blocks, responses, bodies, sending, idle connections, keep-alive
+//! and shutdown.
 //!
-//! A look compares counters with what they were at the last one, so that a limit acts up to a quarter later than it says.
+//! A check compares counters with their values at the previous check, so a limit may act up to a quarter of its time
+//! late.
 
 use core::time::Duration;
 
@@ -13,12 +14,12 @@ use crate::role::Role;
 use crate::stream::{Phase, Stream, StreamState};
 use crate::time::Time;
 
-/// How often a PING is written to a client that has ended its half of the transport.
+/// The interval of PING frames to a client that has closed its half of the transport.
 const HALF_CLOSE_PROBE: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// How many octets of what [`Self::transmit`] gave the transport has not taken yet. An owner that says it, whenever
-    /// a write was cut short, has a peer that does not read ended by [`crate::Config::send_timeout`].
+    /// Says how many bytes of the last [`Self::transmit`] the transport has not taken. An owner that calls this after
+    /// each partial write has [`crate::Config::send_timeout`] end connections whose peer does not read.
     pub fn socket_holds(&mut self, octets: usize, now: Time) {
         self.advance_time(now);
         self.deadlines.hold(octets as u64);
@@ -27,10 +28,11 @@ impl Connection {
         }
     }
 
-    /// Sends a PING by which [`Self::round_trip`] is measured anew (RFC 9113 section 6.7); whether it did: not while one is under
-    /// way, before the peer's SETTINGS have come, or once the connection has failed.
+    /// Sends a PING to measure [`Self::round_trip`] again (RFC 9113 section 6.7). Returns whether it did: it does not
+    /// while another is unanswered, before the peer's SETTINGS have arrived, or after the connection has failed.
     ///
-    /// A connection whose windows are used does so by itself each ten seconds; this is for whoever has more to decide by it.
+    /// A connection that refills its windows measures every ten seconds by itself. This call is for owners that need
+    /// more samples.
     pub fn measure_round_trip(&mut self, now: Time) -> bool {
         self.advance_time(now);
         if self.shutdown.has_failed() || !self.settings.is_received() {
@@ -39,7 +41,7 @@ impl Connection {
         self.pings.measure(&mut self.writer, self.now)
     }
 
-    /// A frame or a header block is whole.
+    /// A frame or header block is complete.
     #[inline]
     pub(super) fn note_whole(&mut self) {
         if !self.reader.is_within_block() {
@@ -47,7 +49,7 @@ impl Connection {
         }
     }
 
-    /// A batch of octets ends here, within a frame other than DATA or a header block, or not.
+    /// The end of a batch of bytes, which may be within a frame or header block.
     pub(super) fn note_batch_end(&mut self) {
         match self.reader.is_within_frame() {
             true => self
@@ -57,7 +59,7 @@ impl Connection {
         }
     }
 
-    /// A stream is about to be stored: its time limits start now.
+    /// A stream is about to be stored. Its time limits start now.
     pub(super) fn note_new_stream(&mut self) {
         self.deadlines.note_use(self.now);
         if self.streams.is_empty() {
@@ -75,26 +77,26 @@ impl Connection {
         }
     }
 
-    /// Says when to look first, as things stand now.
+    /// Sets the time of the next check anew.
     pub(super) fn schedule_checks(&mut self) {
         self.deadlines.set_next_check(self.next_check());
     }
 
-    /// A graceful shutdown has named the last stream.
+    /// The final GOAWAY of a graceful shutdown was sent.
     pub(super) fn schedule_drain_check(&mut self) {
         if let Some(until) = self.drain_deadline() {
             self.deadlines.check_by(until);
         }
     }
 
-    /// The peer has ended its half of the transport.
+    /// The peer has closed its half of the transport.
     pub(super) fn schedule_half_close_check(&mut self) {
         if let Some(until) = self.half_close_deadline() {
             self.deadlines.check_by(until.min(self.now + HALF_CLOSE_PROBE));
         }
     }
 
-    /// A request waits for the peer to allow another stream.
+    /// A request waits until the peer allows more streams.
     pub(super) fn schedule_wait_check(&mut self) {
         if let Some(until) = self.note_denied() {
             self.deadlines.check_by(until);
@@ -105,7 +107,7 @@ impl Connection {
         self.config.keep_alive.resolve(self.role == Role::Server)
     }
 
-    /// How often streams are looked at.
+    /// The interval of the checks of all streams.
     fn stream_check_interval(&self) -> Option<Duration> {
         let limits = [
             self.config.body_timeout,
@@ -115,28 +117,24 @@ impl Connection {
         limits.into_iter().flatten().min().map(|limit| limit / 4)
     }
 
-    /// How long a server may take for the head of a response.
     fn response_limit(&self) -> Option<Duration> {
         self.config.response_timeout.filter(|_| self.role == Role::Client)
     }
 
-    /// How long a client may leave its connection unused.
     fn idle_limit(&self) -> Option<Duration> {
         let ours = self.role == Role::Server && !self.shutdown.has_begun();
         self.config.idle_timeout.filter(|_| ours)
     }
 
-    /// Until when streams under way may take.
     fn drain_deadline(&self) -> Option<Time> {
         self.shutdown.drain_deadline(self.config.drain_timeout)
     }
 
-    /// Until when the responses to a client may take that has ended its half of the transport.
     fn half_close_deadline(&self) -> Option<Time> {
         self.shutdown.half_close_deadline(self.config.half_close_timeout)
     }
 
-    /// Until when the peer's SETTINGS have to come.
+    /// When the peer's SETTINGS have to arrive.
     pub(super) fn preface_deadline(&self) -> Option<Time> {
         let waits = !self.settings.is_received() && !self.shutdown.has_failed();
         waits.then(|| self.settings.sent() + self.config.preface_timeout)
@@ -148,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Takes note whether requests wait although no stream is open; until when they may.
+    /// Updates since when requests wait while no stream is open. Returns until when they may.
     fn note_denied(&mut self) -> Option<Time> {
         if self.streams.waiting() == 0 || self.streams.active() > 0 {
             self.deadlines.allow();
@@ -158,7 +156,7 @@ impl Connection {
         Some(since + self.config.stream_wait_timeout?)
     }
 
-    /// When the first limit could pass, as things stand; conditions that begin later look for themselves.
+    /// When the first limit could expire. Conditions that start later schedule their own check.
     fn next_check(&self) -> Option<Time> {
         let (now, config) = (self.now, &self.config);
         let used = !self.streams.is_empty();
@@ -195,7 +193,7 @@ impl Connection {
         .min()
     }
 
-    /// Looks whether a limit has passed, when it is time to look.
+    /// Checks all limits if it is time to.
     pub(super) fn check_deadlines(&mut self) {
         if !self.deadlines.is_due(self.now) {
             return;
@@ -216,7 +214,7 @@ impl Connection {
         self.end_halted_streams();
         self.end_denied_streams();
         self.end_unused();
-        // Never at once again: what is due and was not acted on has to wait for something else.
+        // At least 1 ms from now: a limit that is due and had no effect waits for something else.
         let next = self.next_check();
         let least = self.now + Duration::from_millis(1);
         self.deadlines.set_next_check(next.map(|next| next.max(least)));
@@ -234,12 +232,12 @@ impl Connection {
         overdue.then(|| ConnectionError::timeout(ConnectionErrorKind::HeaderTimeout))
     }
 
-    /// Asks a silent peer by PING; ends the connection when it stays silent.
+    /// Sends PING to a silent peer, and ends the connection if it does not answer.
     fn peer_is_gone(&mut self) -> Option<ConnectionError> {
         let (silence, always) = self.keep_alive()?;
         if let Some((asked, taken)) = self.pings.unanswered() {
             if self.taken() >= taken + LEAST_PROGRESS {
-                // Over a slow link the PING stands behind what the transport still takes: so long the peer is there.
+                // Over a slow link the PING waits behind bytes that the transport still takes: the peer is alive.
                 self.pings.start_probe(self.now, self.taken());
                 return None;
             }
@@ -247,7 +245,7 @@ impl Connection {
             return gone.then(|| ConnectionError::timeout(ConnectionErrorKind::KeepAliveTimeout));
         }
         let used = !self.streams.is_empty() || always;
-        // Unless we read, it may have spoken.
+        // While we do not read, bytes of the peer may wait.
         if used && self.pings.last_received() + silence <= self.now && self.wants_read() {
             Pings::keep_alive(&mut self.writer);
             self.pings.start_probe(self.now, self.taken());
@@ -255,7 +253,7 @@ impl Connection {
         None
     }
 
-    /// Everything waits for the peer, by the transport or by the connection's window, and it takes too little.
+    /// All output waits for the transport or for the connection's window, and the peer takes too little.
     fn output_is_stuck(&mut self) -> Option<ConnectionError> {
         let limit = self.config.send_timeout?;
         let closed = !self.streams.has_nothing_to_send() && self.flow.credit().usable() == 0;
@@ -264,12 +262,11 @@ impl Connection {
         (since + limit <= self.now).then(|| ConnectionError::timeout(ConnectionErrorKind::SendTimeout))
     }
 
-    /// The octets that the transport has taken.
     fn taken(&self) -> u64 {
         self.writer.sent_bytes().saturating_sub(self.deadlines.unsent())
     }
 
-    /// Writes to a peer that has ended its half of the transport: one that is gone altogether makes a write fail.
+    /// Sends PING to a peer that has closed its half of the transport: if the peer is gone, the write fails.
     fn half_close_overdue(&mut self) -> Option<ConnectionError> {
         if self.half_close_deadline()? <= self.now {
             return Some(ConnectionError::timeout(ConnectionErrorKind::HalfCloseTimeout));
@@ -285,13 +282,13 @@ impl Connection {
         overdue.then(|| ConnectionError::timeout(ConnectionErrorKind::DrainTimeout))
     }
 
-    /// Resets streams whose heads or bodies do not come, or whose windows stay closed.
+    /// Resets streams whose response or body does not arrive, or whose window stays closed.
     fn end_halted_streams(&mut self) {
         if self.stream_check_interval().is_none() {
             return;
         }
         let now = self.now;
-        // While the connection's window is closed, a reader of another stream may be what everybody waits for.
+        // While the connection's window is closed, all streams may wait for the reader of one.
         let reads = self.wants_read() && self.flow.window().remaining() > 0;
         let least = self.config.least_body_bytes();
         let (body, send) = (self.config.body_timeout, self.config.send_timeout);
@@ -301,7 +298,7 @@ impl Connection {
             let late = |since: Time, limit: Option<Duration>| limit.is_some_and(|limit| since + limit <= now);
             let (awaits_head, awaits_body) = (awaits_head(stream), awaits_body(stream));
             let received = stream.receive.window.received();
-            // More than its window at once is asked of nobody.
+            // No more progress than the size of the window is required.
             let least = least.min(u64::from(stream.receive.window.size().bytes())).max(1);
             let waits = reads && (awaits_body || awaits_head);
             let since = stream.receive.mark.waiting_since(waits, received, least, now);
@@ -323,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// Resets the requests that wait at a peer that allows no stream.
+    /// Resets the requests that wait if the peer allows no stream.
     fn end_denied_streams(&mut self) {
         if self.note_denied().is_none_or(|until| until > self.now) {
             return;
@@ -334,7 +331,7 @@ impl Connection {
         }
     }
 
-    /// Ends a server's connection that nobody uses.
+    /// Shuts an idle connection of a server down.
     fn end_unused(&mut self) {
         let now = self.now;
         let overdue = |limit| self.deadlines.idle_deadline(limit) <= now;
@@ -343,7 +340,7 @@ impl Connection {
         }
     }
 
-    /// Frames that were held back long enough leave as they are.
+    /// Releases frames that were held back long enough.
     pub(super) fn release_held_frames(&mut self) {
         let wait = self.config.tiny_frame_wait;
         while let Some(since) = self.streams.held_since() {
@@ -357,12 +354,12 @@ impl Connection {
     }
 }
 
-/// Whether it is the server's turn to answer: the whole request has left.
+/// Whether the whole request was sent and the response has not arrived.
 fn awaits_head(stream: &Stream) -> bool {
     stream.receive.phase == Phase::Headers && stream.state == StreamState::HalfClosedLocal
 }
 
-/// Whether it is the peer's turn to go on with a body.
+/// Whether the peer has to send more of a body.
 fn awaits_body(stream: &Stream) -> bool {
     let half = &stream.receive;
     half.phase == Phase::Body

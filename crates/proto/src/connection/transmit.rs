@@ -1,5 +1,5 @@
-//! Building a write: WINDOW_UPDATEs, control frames and field blocks, then DATA in the order of the schedule, until the list is
-//! full.
+//! Builds a write list: WINDOW_UPDATE, control frames and field blocks, then DATA in the order of the schedule, until
+//! the list is full.
 
 use bytes::Buf;
 
@@ -15,38 +15,38 @@ use crate::stream::{Phase, RefillListing, SendHalf};
 use crate::time::Time;
 use crate::transmit::Transmit;
 
-/// The most slices of one write: what a driver passes to the kernel at once.
+/// The most slices of one write list.
 pub(super) const MAX_SLICES: usize = 64;
 
-/// The most streams that have their turn in one list: a peer that opens ten thousand windows by an octet each has as many
-/// frames built, and others have their turn between.
+/// The most turns of one write list. A peer that opens ten thousand windows by one byte each causes as many frames;
+/// other connections are served in between.
 const MAX_TURNS: usize = 1_024;
 
-/// A list shorter than so many records ends where it ends: it is no part of a long transfer.
+/// Shorter lists are not aligned to records: they are no part of a long transfer.
 const LEAST_RECORDS: usize = 4;
 
-/// The frame header of a DATA frame, and its payload.
+/// A frame header and a payload.
 const SLICES_OF_A_FRAME: usize = 2;
 
-/// A frame below this that the window, not the data, would make so small is held back for a while (law 6).
+/// A frame that the window, not the data, would make smaller than this is held back (law 6).
 const TINY_FRAME: usize = 2_048;
 
-/// What became of the stream whose turn it was.
+/// The outcome of a stream's turn.
 enum Served {
-    /// A frame left, and perhaps the end of the message with it.
+    /// A frame was built, perhaps with the end of the message.
     Framed(AfterEnd),
-    /// As [`Self::Framed`], and the list ends there, with the record.
+    /// As [`Self::Framed`], and the list ends with the record.
     Last(AfterEnd),
-    /// Its frame is held back.
+    /// The frame is held back.
     Held,
-    /// The list ends before the frame: with the record, or since nothing can leave before the connection's window opens.
+    /// The list ends before the frame: with the record, or because the connection's window is closed.
     Full,
-    /// No stream has anything to send.
+    /// No stream has both data and window.
     None,
 }
 
 impl Connection {
-    /// Whether [`Self::transmit`] has something to give.
+    /// Whether [`Self::transmit`] has something to write.
     pub fn wants_transmit(&self) -> bool {
         !self.writer.is_empty()
             || self.streams.has_ends()
@@ -55,23 +55,23 @@ impl Connection {
             || (self.has_data() && !self.connection_holds())
     }
 
-    /// Whether DATA can leave by the windows.
+    /// Whether a stream has data that all windows allow.
     fn has_data(&self) -> bool {
         !self.streams.has_nothing_to_send() && self.flow.credit().usable() > 0
     }
 
-    /// Whether a frame is held back that the connection's window would cut tiny.
+    /// Whether a frame is held back because of the connection's window.
     fn connection_holds(&self) -> bool {
         self.flow
             .held_until(&self.config)
             .is_some_and(|until| until > self.now)
     }
 
-    /// Appends to `out` what is to be written, up to about [`Config::write_size`] and 64 slices. Credit is spent here, frame by
-    /// frame (law 7). Call it again once `out` is written, while [`Self::wants_transmit`].
+    /// Appends what is to be written to `out`, up to about [`Config::write_size`] and 64 slices. Each DATA frame
+    /// spends its credit here (law 7). Write `out` completely, then call again while [`Self::wants_transmit`].
     pub fn transmit(&mut self, out: &mut Transmit, now: Time) {
         self.advance_time(now);
-        // The list before this one has been written.
+        // The previous list has been written.
         self.deadlines.hold(0);
         let before = out.remaining();
         let data_before = self.flow.credit().sent();
@@ -87,7 +87,7 @@ impl Connection {
             match self.write_data(out) {
                 Served::Framed(after) => {
                     self.follow_up(after);
-                    // The end of a stream may have let a waiting request out, whose head must not come behind its body.
+                    // The end of a stream may have opened a waiting request. Its HEADERS must precede its DATA.
                     self.writer.drain_into(out);
                 }
                 Served::Last(after) => {
@@ -100,13 +100,13 @@ impl Connection {
         }
         self.writer.note_sent(out.remaining() - before);
         if self.streams.waiting() > 0 {
-            // Their heads leave with the next list, before their bodies.
+            // Their HEADERS leave with the next list, before their DATA.
             self.open_waiting();
         }
         self.update_sending_ledger(self.flow.credit().sent() > data_before);
     }
 
-    /// WINDOW_UPDATEs, at most one a stream and one for the connection (law 2).
+    /// Writes WINDOW_UPDATE frames: at most one for each stream and one for the connection (law 2).
     fn write_refills(&mut self) {
         if self.shutdown.has_failed() {
             return;
@@ -126,12 +126,12 @@ impl Connection {
             return;
         }
         for key in self.streams.take_refills() {
-            // It may have been removed since it was listed.
+            // The stream may have been removed since it was listed.
             let Some(mut stream) = self.streams.get(key) else {
                 continue;
             };
             stream.receive.refill = RefillListing::None;
-            // Silent once the peer has ended its half.
+            // None after END_STREAM of the peer.
             let ended = stream.receive.phase == Phase::Done || !stream.state.can_receive();
             if ended || !stream.receive.window.refill_due(true) {
                 continue;
@@ -153,11 +153,11 @@ impl Connection {
         }
     }
 
-    /// END_STREAM and trailers of streams whose data has left: they need no credit.
+    /// Writes END_STREAM or trailers of streams whose DATA was sent. They need no credit.
     fn write_ends(&mut self, out: &mut Transmit) {
         let max_frame_size = self.settings.max_frame_size();
         for key in self.streams.take_ends() {
-            // It may have been closed or removed since it was listed.
+            // The stream may have been closed or removed since it was listed.
             let Some(mut stream) = self.streams.get(key) else {
                 continue;
             };
@@ -171,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// One DATA frame of the stream whose turn it is.
+    /// Builds one DATA frame of the stream whose turn it is.
     fn write_data(&mut self, out: &mut Transmit) -> Served {
         let connection_window = self.flow.credit().usable();
         let max_frame_size = self.settings.max_frame_size();
@@ -239,7 +239,6 @@ impl Connection {
     }
 }
 
-/// Writes the end of a message: trailers, or an empty DATA frame with END_STREAM.
 fn write_end(stream: &mut Entry<'_>, writer: &mut Writer, out: &mut Transmit, max_frame_size: u32) {
     match stream.send.trailers.take() {
         None => writer.data_header(out, stream.id, 0, true),
@@ -247,8 +246,8 @@ fn write_end(stream: &mut Entry<'_>, writer: &mut Writer, out: &mut Transmit, ma
     }
 }
 
-/// How long the next frame may be, when the list should end with it at the end of a record: because it is full then, or
-/// because there is no more for now and the body goes on. None when that is not so, or the list is short.
+/// The length of the next frame if the list is to end with it at the end of a TLS record: because the list is full
+/// then, or because the body continues and has no more data now. None otherwise, and for short lists.
 fn within_record(out: &Transmit, length: usize, half: &SendHalf, config: &Config) -> Option<usize> {
     let record = config.record_size;
     let before = out.remaining();

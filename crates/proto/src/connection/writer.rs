@@ -1,7 +1,7 @@
-//! The frames that wait to be sent: control frames and field blocks, encoded in the order in which they were written.
+//! The frames that wait to be sent, DATA excepted.
 //!
-//! Every frame except DATA goes into one buffer, so that field blocks leave in the order in which HPACK encoded them. A
-//! write takes the whole buffer and appends DATA behind it. All frames that this endpoint sends are counted here.
+//! They share one buffer, so that field blocks are sent in the order in which HPACK encoded them. A write takes the
+//! whole buffer and appends DATA. This module counts all sent frames.
 
 use http::{HeaderMap, HeaderValue, Response};
 
@@ -17,21 +17,18 @@ use crate::role::Role;
 use crate::stats::FrameCounts;
 use crate::transmit::Transmit;
 
-/// The length of a PING frame's payload, in octets.
 const PING_LENGTH: usize = 8;
 
-/// The length of an RST_STREAM frame, in octets.
 const RESET_LENGTH: usize = FRAME_HEADER_LENGTH + 4;
 
-/// The frames that wait to be sent, and the state that encoding them needs.
 #[derive(Debug)]
 pub(super) struct Writer {
     encoder: Encoder,
-    /// The `date` field of responses that have none.
+    /// The `date` field of responses without one.
     date: Option<HeaderValue>,
-    /// All frames that leave before DATA, in order.
+    /// The frames that are sent before DATA, in order.
     control: Vec<u8>,
-    /// How many octets of `control` are replies that the peer caused.
+    /// How many bytes of `control` are replies to the peer.
     owed: usize,
     sent_frames: FrameCounts,
     sent_bytes: u64,
@@ -49,7 +46,7 @@ impl Writer {
         }
     }
 
-    /// What an endpoint sends first (RFC 9113 section 3.4).
+    /// The preface (RFC 9113 section 3.4).
     pub(super) fn preface(&mut self, role: Role, settings: &[Setting]) {
         if role == Role::Client {
             self.control.extend_from_slice(PREFACE);
@@ -58,7 +55,6 @@ impl Writer {
         self.sent_frames.add(FrameType::SETTINGS);
     }
 
-    /// The acknowledgement of the peer's SETTINGS.
     pub(super) fn settings_ack(&mut self) {
         Setting::write_ack(&mut self.control);
         self.owed += FRAME_HEADER_LENGTH;
@@ -71,7 +67,6 @@ impl Writer {
         self.sent_frames.add(FrameType::PING);
     }
 
-    /// The acknowledgement of a PING of the peer.
     pub(super) fn ping_ack(&mut self, ping: Ping) {
         let reply = Ping { ack: true, ..ping };
         reply.write(&mut self.control);
@@ -79,7 +74,7 @@ impl Writer {
         self.sent_frames.add(FrameType::PING);
     }
 
-    /// A WINDOW_UPDATE, of the connection when there is no stream.
+    /// WINDOW_UPDATE of a stream, or of the connection if there is none.
     pub(super) fn window_update(&mut self, stream: Option<StreamId>, increment: u32) {
         let frame = WindowUpdate { stream, increment };
         frame.write(&mut self.control);
@@ -108,7 +103,7 @@ impl Writer {
         self.sent_frames.add(FrameType::PRIORITY_UPDATE);
     }
 
-    /// A field block, in frames of `max_frame_size` octets at most.
+    /// HEADERS and CONTINUATION, each with at most `max_frame_size` bytes of payload.
     pub(super) fn head(
         &mut self,
         stream: StreamId,
@@ -123,7 +118,7 @@ impl Writer {
         self.sent_frames.add(FrameType::HEADERS);
     }
 
-    /// The field block of a final response, with a `date`.
+    /// The HEADERS of a final response, with a `date`.
     pub(super) fn response(
         &mut self,
         stream: StreamId,
@@ -138,13 +133,13 @@ impl Writer {
         self.date = date;
     }
 
-    /// The frame header of a DATA frame, straight onto the list: its payload follows there.
+    /// The header of a DATA frame, directly on the write list. The caller appends the payload.
     pub(super) fn data_header(&mut self, out: &mut Transmit, stream: StreamId, length: usize, end: bool) {
         out.put(|arena| write_data_header(arena, stream, length, end));
         self.sent_frames.add(FrameType::DATA);
     }
 
-    /// Trailers, straight onto the list: they follow the DATA that is on it.
+    /// Trailers, directly on the write list, after the DATA that is on it.
     pub(super) fn trailers(
         &mut self,
         out: &mut Transmit,
@@ -161,7 +156,7 @@ impl Writer {
         self.sent_frames.add(FrameType::HEADERS);
     }
 
-    /// Moves everything that waits onto the list.
+    /// Moves all waiting frames to the write list.
     pub(super) fn drain_into(&mut self, out: &mut Transmit) {
         if !self.control.is_empty() {
             out.put_drained(&mut self.control);
@@ -169,7 +164,7 @@ impl Writer {
         }
     }
 
-    /// How many octets wait.
+    /// The number of waiting bytes.
     pub(super) fn len(&self) -> usize {
         self.control.len()
     }
@@ -178,32 +173,29 @@ impl Writer {
         self.control.is_empty()
     }
 
-    /// How many of them are replies that the peer caused.
+    /// How many of them are replies to the peer.
     pub(super) fn owed(&self) -> usize {
         self.owed
     }
 
-    /// The next RST_STREAM counts as a reply that the peer caused.
+    /// The next RST_STREAM counts as a reply to the peer.
     pub(super) fn owe_reset(&mut self) {
         self.owed += RESET_LENGTH;
     }
 
-    /// Takes note of octets that were put onto a list, DATA among them.
+    /// Counts bytes that were put on a write list, DATA included.
     pub(super) fn note_sent(&mut self, octets: usize) {
         self.sent_bytes += octets as u64;
     }
 
-    /// All octets that were put onto lists.
     pub(super) fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
 
-    /// All frames that were written.
     pub(super) fn sent_frames(&self) -> &FrameCounts {
         &self.sent_frames
     }
 
-    /// The peer's SETTINGS_HEADER_TABLE_SIZE.
     pub(super) fn set_table_size(&mut self, octets: u32) {
         self.encoder.set_max_table_size(octets as usize);
     }
@@ -212,7 +204,6 @@ impl Writer {
         self.date = Some(date);
     }
 
-    /// Gives back memory that only a busy connection needs.
     pub(super) fn trim(&mut self) {
         self.encoder.trim();
         self.date = None;

@@ -39,6 +39,7 @@ impl SendQueue {
 
     /// Hands the next `count` bytes to `sink`, cut from the front chunk by chunk. The caller asks for no more than
     /// [`Self::bytes`].
+    #[inline]
     pub(crate) fn take(&mut self, mut count: usize, mut sink: impl FnMut(Payload)) {
         while count > 0 && !self.first.is_empty() {
             let chunk = if self.first.len() > count {

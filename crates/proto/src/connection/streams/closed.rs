@@ -1,4 +1,4 @@
-//! What is remembered of streams that are closed and not stored any more.
+//! How streams were closed that are no longer stored.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::error::Side;
 use crate::id::StreamId;
 
-/// How a stream was closed that is not stored any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::connection) enum ClosedBy {
     /// Both sides sent END_STREAM.
@@ -19,14 +18,13 @@ pub(in crate::connection) enum ClosedBy {
     Unknown,
 }
 
-/// How streams were closed that are not stored any more.
+/// The closed streams.
 ///
-/// A stream that we reset may still get frames that the peer sent before it knew, and they are no error (RFC 9113
-/// section 5.1, closed). The memory is bounded: [`ClosedLog::RESETS`] streams of eight octets and
-/// [`ClosedLog::GAPS`] gaps, the oldest being forgotten.
+/// Frames may still arrive on a stream that this endpoint has reset, and are no error (RFC 9113 section 5.1, closed).
+/// The log is bounded: it keeps the last [`ClosedLog::RESETS`] resets and the last [`ClosedLog::GAPS`] gaps.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct ClosedLog {
-    /// None before the first reset or gap: most connections have neither.
+    /// None before the first reset or gap. Most connections have neither.
     log: Option<Box<Log>>,
 }
 
@@ -34,12 +32,11 @@ pub(in crate::connection) struct ClosedLog {
 struct Log {
     /// Oldest first.
     resets: VecDeque<StreamId>,
-    /// By which side each of them was reset last, and how often it stands among them. A frame on such a stream is looked
-    /// up here, not searched for.
+    /// The side that reset each of them last, and how often it is among them.
     sides: BTreeMap<StreamId, (Side, u32)>,
-    /// The first and the last identifier of each run that was left out, in the order of identifiers.
+    /// The first and the last identifier of each gap: identifiers that the peer skipped. In order.
     gaps: VecDeque<(u32, u32)>,
-    /// The highest stream whose reset was forgotten; 0 for none.
+    /// The highest stream whose reset was dropped from the log; 0 for none.
     forgotten: u32,
 }
 
@@ -60,7 +57,7 @@ impl ClosedLog {
         *count += 1;
     }
 
-    /// The peer opened `id` after `highest` (0 for none) and left out what is between.
+    /// The peer opened `id` after `highest` (0 for none), and skipped the identifiers between them.
     #[inline]
     pub(in crate::connection) fn open(&mut self, highest: u32, id: StreamId) {
         let next = if highest == 0 { 1 } else { highest + 2 };
@@ -74,7 +71,6 @@ impl ClosedLog {
         log.gaps.push_back((next, id.value() - 2));
     }
 
-    /// What became of a stream that is not stored and not idle.
     pub(in crate::connection) fn closed_by(&self, id: StreamId) -> ClosedBy {
         let Some(log) = &self.log else {
             return ClosedBy::EndStream;

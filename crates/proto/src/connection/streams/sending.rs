@@ -1,5 +1,5 @@
-//! Which streams have something to send: those that have their turn by the schedule, those whose next frame is held back, and
-//! those that lack only END_STREAM or trailers.
+//! The streams that have something to send: scheduled streams, streams with a held-back frame, and streams that have
+//! only END_STREAM or trailers left.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use crate::schedule::{Schedule, Scheduling};
 use crate::stream::{Stream, StreamState};
 use crate::time::Time;
 
-/// The streams that have something to send.
 #[derive(Debug)]
 pub(super) struct Sending {
     schedule: Schedule,
-    /// Streams that lack only END_STREAM or trailers, which need no credit.
+    /// Streams that have only END_STREAM or trailers left, which need no credit.
     ends: Vec<Key>,
-    /// Streams whose next frame is held back because their window would cut it tiny (law 6), by since when.
+    /// Streams whose next frame is held back because their window would make it tiny (law 6), by the time when that
+    /// began.
     held: BTreeSet<(Time, Key)>,
-    /// How many streams have data that waits for their own windows.
+    /// The number of streams that have data and no window.
     blocked: usize,
 }
 
@@ -31,30 +31,26 @@ impl Sending {
         }
     }
 
-    /// Whether no stream has data that its own window allows.
+    /// Whether no stream has both data and window.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.schedule.is_empty()
     }
 
-    /// The stream whose frame is next.
     #[inline]
     pub(super) fn first(&self) -> Option<Key> {
         self.schedule.peek()
     }
 
-    /// Takes the first stream out of the schedule.
     pub(super) fn skip(&mut self) {
         self.schedule.served(false);
     }
 
-    /// How many entries of the schedule were moved for others.
     #[inline]
     pub(super) fn moved(&self) -> u64 {
         self.schedule.moved()
     }
 
-    /// Whether data waits for windows of streams.
     pub(super) fn is_blocked(&self) -> bool {
         self.blocked > 0 || !self.held.is_empty()
     }
@@ -64,12 +60,11 @@ impl Sending {
         !self.ends.is_empty()
     }
 
-    /// The streams that lack only END_STREAM or trailers. A stream that was closed meanwhile may be among them.
     pub(super) fn take_ends(&mut self) -> Vec<Key> {
         core::mem::take(&mut self.ends)
     }
 
-    /// Puts a stream where it belongs after its queue, its window or its state changed.
+    /// Updates the lists after the queue, the window or the state of a stream changed.
     pub(super) fn reschedule(&mut self, key: Key, stream: &mut Stream) {
         if stream.state == StreamState::Waiting || stream.state.is_closed() {
             return;
@@ -93,7 +88,7 @@ impl Sending {
             _ => {}
         }
         if let Some(since) = half.held_since.filter(|_| ready) {
-            // More credit or data has come: whether the frame is tiny is judged again, but its time goes on.
+            // There is more credit or data: the frame is checked again, but its waiting time continues.
             self.held.remove(&(since, key));
         }
         if stream.only_end_is_missing() {
@@ -101,7 +96,6 @@ impl Sending {
         }
     }
 
-    /// A stream is scheduled by another priority from now on.
     pub(super) fn set_priority(&mut self, key: Key, stream: &mut Stream, priority: Priority) {
         let old = core::mem::replace(&mut stream.priority, priority);
         if let Some(turn) = stream.send.scheduled {
@@ -110,23 +104,20 @@ impl Sending {
         }
     }
 
-    /// The frame of the first stream is held back.
     pub(super) fn hold(&mut self, key: Key, stream: &mut Stream, since: Time) {
         stream.send.scheduled = self.schedule.served(false);
         self.held.insert((since, key));
     }
 
-    /// Since when the first of the frames has been held back.
     pub(super) fn held_since(&self) -> Option<Time> {
         self.held.first().map(|&(since, _)| since)
     }
 
-    /// The first stream whose frame is held back.
     pub(super) fn pop_held(&mut self) -> Option<Key> {
         self.held.pop_first().map(|(_, key)| key)
     }
 
-    /// A frame of the first stream has left. Whether the stream has more that its window allows.
+    /// A frame of the first stream has left. Returns whether the stream still has both data and window.
     #[inline]
     pub(super) fn served(&mut self, stream: &mut Stream) -> bool {
         let half = &mut stream.send;
@@ -137,7 +128,7 @@ impl Sending {
         ready
     }
 
-    /// Takes out a stream that is closed. Whether the schedule has become empty by that.
+    /// Removes a closed stream. Returns whether the schedule became empty.
     pub(super) fn remove(&mut self, key: Key, stream: &mut Stream) -> bool {
         let mut emptied = false;
         if let Some(turn) = stream.send.scheduled.take() {
@@ -151,14 +142,13 @@ impl Sending {
         emptied
     }
 
-    /// Takes out all streams. What was to end may still be listed: those streams are not found any more.
+    /// Removes all streams. `ends` may still list some; a lookup of these fails.
     pub(super) fn clear(&mut self) {
         self.schedule.clear();
         self.held.clear();
         self.blocked = 0;
     }
 
-    /// Gives back memory that only a busy connection needs.
     pub(super) fn trim(&mut self) {
         self.schedule.trim();
         self.ends.shrink_to_fit();

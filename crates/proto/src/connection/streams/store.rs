@@ -12,17 +12,16 @@ use crate::stream::Stream;
 /// Why a lookup by [`Store::taken`] cannot fail.
 const TAKEN: &str = "each slot of `taken` has a stream";
 
-/// All streams that are not removed.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    /// In boxes: a stream of some hundred octets is moved once.
+    /// Boxed, so that a stream of several hundred bytes is moved once.
     slots: Slab<Box<Stream>>,
-    /// The slots that are taken, in no order. An iteration passes no free slots, of which a peer may have left thousands.
+    /// The occupied slots, in no order. An iteration skips no free slots, of which a peer may have left thousands.
     taken: Vec<u32>,
     by_id: StreamMap<u32>,
-    /// The stream that was inserted or looked up last. The next frame is mostly on it, and needs no hash.
+    /// The stream that was inserted or looked up last. The next frame is usually on it, and needs no hash.
     last: Option<Key>,
-    /// How many streams were looked up or gone through, for the tests of what a frame costs.
+    /// The number of lookups and visits, for the tests of what a frame costs.
     #[cfg(debug_assertions)]
     touched: AtomicU64,
 }
@@ -37,14 +36,12 @@ impl Store {
         self.touched.load(Ordering::Relaxed)
     }
 
-    /// A stream is looked up or passed.
     #[inline]
     fn touch(&self) {
         #[cfg(debug_assertions)]
         self.touched.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes all streams.
     pub(super) fn clear(&mut self) {
         *self = Store {
             #[cfg(debug_assertions)]
@@ -92,7 +89,7 @@ impl Store {
         self.get_mut(key).map(|stream| (key, stream))
     }
 
-    /// The stream of this identifier, without a note that it was looked up.
+    /// As [`Self::by_id`], read-only; `last` stays.
     pub(super) fn view(&self, id: StreamId) -> Option<&Stream> {
         let key = self.find(id)?;
         infallible(self.slots.get(key.slot()), "an identifier has a slot").map(|stream| &**stream)
@@ -105,7 +102,7 @@ impl Store {
         self.last = self.last.filter(|&last| last != key);
         let index = stream.index;
         self.taken.swap_remove(index as usize);
-        // The last one has this index now.
+        // The last one has moved to this index.
         let moved = self.taken.get(index as usize);
         if let Some(stream) = moved.and_then(|&slot| self.slots.get_mut(slot as usize)) {
             stream.index = index;
@@ -113,7 +110,6 @@ impl Store {
         Some(stream)
     }
 
-    /// Gives back the memory of streams that are gone.
     pub(super) fn trim(&mut self) {
         self.slots.shrink_to_fit();
         self.taken.shrink_to_fit();
@@ -131,7 +127,6 @@ impl Store {
         self.slots.iter_mut().map(|(_, stream)| &mut **stream)
     }
 
-    /// The stream at this index of the iteration.
     pub(super) fn at(&mut self, index: usize) -> Option<(Key, &mut Stream)> {
         self.touch();
         let slot = *self.taken.get(index)?;
