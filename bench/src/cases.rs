@@ -1,5 +1,5 @@
 //! The published cases, one file each, and what their sections have in common: the tables, what failed, the machine,
-//! the versions and the command that makes the section again. `main` calls `run`.
+//! the versions and the command that makes the section again. `run_program` calls `run`.
 
 mod attacks;
 mod budget;
@@ -23,6 +23,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::markdown::Table;
 use crate::peers;
+use crate::peers::servers::Kind;
 use crate::program;
 
 const MIB: u64 = 1 << 20;
@@ -181,6 +182,20 @@ impl Report {
         }
     }
 
+    /// A figure that is taken once; `None` when it could not be, which a note says.
+    fn record<T>(&mut self, row: &str, kind: Kind, taken: Result<T, Error>) -> Option<T> {
+        let error = match taken {
+            Ok(figure) => return Some(figure),
+            Err(error) => error,
+        };
+        // The line of versions names the programs that are not installed.
+        if !matches!(error, Error::Missing(_)) {
+            self.ok &= !kind.ours();
+            self.warn(format!("{row}: {}: {error}.", kind.name()));
+        }
+        None
+    }
+
     fn finish(mut self, cx: &Context, programs: &[&str]) -> Result<Section, Error> {
         let name = self.case.name();
         let runs = cx.options.runs;
@@ -219,7 +234,7 @@ fn series<'a, T>(all: &'a [Series<T>], name: &str) -> Option<&'a Series<T>> {
     all.iter().find(|series| series.name == name)
 }
 
-/// The head of a table: the columns of the row's own, then a column for each candidate.
+/// The head of a table: the columns of the row itself, then a column for each candidate.
 fn head<T>(own: &[&str], all: &[Series<T>]) -> Vec<String> {
     own.iter()
         .map(|&name| name.to_owned())

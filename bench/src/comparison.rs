@@ -1,4 +1,4 @@
-//! Programs measured in turn, so that whatever else the machine does falls on all alike. Knows samples and errors,
+//! Programs measured in turn, so that other load on the machine falls on all of them alike. Knows samples and errors,
 //! not what was measured; the cases call it.
 
 use crate::error::Error;
@@ -12,22 +12,27 @@ pub(crate) struct Candidate<'a, T> {
 }
 
 impl<'a, T> Candidate<'a, T> {
-    /// fullbore: its failure makes the whole run fail.
-    pub(crate) fn ours(name: impl Into<String>, measure: impl FnMut() -> Result<T, Error> + 'a) -> Self {
+    /// fullbore, whose failure makes the whole run fail, or a peer, whose failure is told beside the table.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        ours: bool,
+        measure: impl FnMut() -> Result<T, Error> + 'a,
+    ) -> Self {
         Self {
             name: name.into(),
-            ours: true,
+            ours,
             measure: Box::new(measure),
         }
     }
 
-    /// A peer: its failure is told beside the table.
+    /// fullbore.
+    pub(crate) fn ours(name: impl Into<String>, measure: impl FnMut() -> Result<T, Error> + 'a) -> Self {
+        Self::new(name, true, measure)
+    }
+
+    /// A peer.
     pub(crate) fn peer(name: impl Into<String>, measure: impl FnMut() -> Result<T, Error> + 'a) -> Self {
-        Self {
-            name: name.into(),
-            ours: false,
-            measure: Box::new(measure),
-        }
+        Self::new(name, false, measure)
     }
 }
 

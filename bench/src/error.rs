@@ -11,7 +11,7 @@ pub(crate) enum Error {
     Missing(String),
     /// A program could not be started.
     Start(String, std::io::Error),
-    /// A program ended with a failure; the text is the end of what it output.
+    /// A program ended with a failure; the text is the last line that it printed.
     Failed(String, String),
     /// A program did not end in time.
     Slow(String, Duration),

@@ -1,5 +1,5 @@
 //! Starting other programs, waiting for them no longer than told, and ending them by their id. Knows no program by
-//! name; `fullbore` and `peers` call it, `cx` holds the reaper.
+//! name. `program` and `peers` call it; `context` holds the reaper.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,17 +19,17 @@ use nix::unistd::Pid;
 
 use crate::error::Error;
 
-/// A server starts at once, but under valgrind.
+/// Servers start at once, except under valgrind.
 const LONGEST_START: Duration = Duration::from_secs(20);
-/// For what a program that was asked to end still has to write.
+/// How long a program may take to end after SIGTERM.
 const LAST_LINES: Duration = Duration::from_secs(10);
 
-/// What a program that ended had output, and how long it ran.
+/// What a program printed, and how long it ran.
 pub(crate) struct Output {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) wall: Duration,
-    /// What it had of the processors, its own and the kernel's work for it.
+    /// Its processor time, the kernel's work for it included.
     pub(crate) cpu: Duration,
 }
 
@@ -136,7 +136,7 @@ fn last_line(output: &Output) -> String {
         .lines()
         .rev()
         .find(|line| !line.trim().is_empty())
-        .unwrap_or("it output nothing");
+        .unwrap_or("it printed nothing");
     line.trim().chars().take(300).collect()
 }
 
@@ -289,7 +289,7 @@ impl Lines {
                 },
                 Err(RecvTimeoutError::Timeout) => return Err(Error::Slow(self.name.clone(), limit)),
                 Err(RecvTimeoutError::Disconnected) => {
-                    let last = seen.pop_back().unwrap_or_else(|| "it output nothing".to_owned());
+                    let last = seen.pop_back().unwrap_or_else(|| "it printed nothing".to_owned());
                     return Err(Error::Failed(
                         self.name.clone(),
                         format!("no line `{prefix}`; {last}"),
@@ -352,7 +352,7 @@ impl Reaper {
     fn tell(&self, sign: char, id: u32) {
         if let Ok(mut told) = self.told.lock() {
             if let Some(pipe) = told.as_mut() {
-                // Without its reaper the bench still ends its processes itself.
+                // Without the reaper this program still ends its processes itself.
                 let _ = writeln!(pipe, "{sign} {id}");
             }
         }

@@ -69,10 +69,10 @@ impl Sample {
         self.attacked.cpu.as_secs_f64() / self.attacked.seconds
     }
 
-    /// The other client's p99 beside the attackers of that place in [`CONNECTIONS`], divided by its p99 alone.
-    fn p99_ratio(&self, place: usize) -> f64 {
+    /// The other client's p99 beside the attackers at that index of [`CONNECTIONS`], divided by its p99 alone.
+    fn p99_ratio(&self, index: usize) -> f64 {
         self.beside_many
-            .get(place)
+            .get(index)
             .map_or(0.0, |beside| beside.p99 / self.alone.p99)
     }
 
@@ -227,10 +227,10 @@ fn beyond(series: &Series<Sample>) -> Vec<String> {
         median(&|sample| sample.beside.median / sample.alone.median),
         MOST_LATENCY,
     );
-    for (place, (connections, most)) in CONNECTIONS.into_iter().enumerate() {
+    for (index, (connections, most)) in CONNECTIONS.into_iter().enumerate() {
         judge(
             &format!("p99 by {connections} ÷ alone"),
-            median(&|sample| sample.p99_ratio(place)),
+            median(&|sample| sample.p99_ratio(index)),
             most,
         );
     }

@@ -244,10 +244,7 @@ fn measure_all(
             server = Some(started);
             Ok(sample)
         };
-        match program.ours() {
-            true => Candidate::ours(program.name(), measure),
-            false => Candidate::peer(program.name(), measure),
-        }
+        Candidate::new(program.name(), program.ours(), measure)
     });
     let all = compare(testbed.cx.options.runs, candidates.collect());
     let tried = all

@@ -104,7 +104,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     report.finish(cx, &["valgrind", "rustc"])
 }
 
-/// What one run of the part printed.
+/// What one run of the worker printed.
 struct Ran {
     seconds: f64,
     /// The client's allocations and their bytes, then the server's.
@@ -160,7 +160,7 @@ fn rate(cx: &Context, shape: &Shape, report: &mut Report) -> Rate {
     };
     let all = compare(cx.options.runs, vec![Candidate::ours("engine", measure)]);
     report.note_errors(shape.name, &all);
-    // `hold` gives a series for each candidate.
+    // `compare` gives a series for each candidate.
     Rate(
         all.into_iter()
             .next()

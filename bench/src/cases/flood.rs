@@ -29,7 +29,7 @@ struct Whole {
     cpu: Duration,
 }
 
-/// What came of one response: whole, or what the client output when it ended it.
+/// What came of one response: whole, or what the client printed when it ended it.
 type Sample = Result<Whole, String>;
 
 /// The flooding server, until it is dropped.
@@ -57,10 +57,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
         let candidates = CLIENTS.map(|name| {
             let server = &server;
             let measure = move || measure(cx, server, name);
-            match name.starts_with("fullbore") {
-                true => Candidate::ours(name, measure),
-                false => Candidate::peer(name, measure),
-            }
+            Candidate::new(name, name.starts_with("fullbore"), measure)
         });
         let all = compare(cx.options.runs, candidates.into());
         report.note_errors(writes, &all);
@@ -153,7 +150,7 @@ fn measure(cx: &Context, server: &Server<'_>, client: &str) -> Result<Sample, Er
                 cpu: output.cpu,
             }));
         }
-        Ok(_) => format!("it took {} frames and output nothing", flooded.sent),
+        Ok(_) => format!("it took {} frames and printed nothing", flooded.sent),
         Err(Error::Failed(_, why)) => why,
         Err(error) => return Err(error),
     };

@@ -75,7 +75,7 @@ fn growth(report: &mut Report, testbed: &Testbed<'_>) {
                 };
                 let transport = if secure { "TLS" } else { "cleartext" };
                 let row = format!("{way}, {transport}");
-                if let Some(grown) = told(report, &row, kind, grown(testbed, kind, secure, upload, marks)) {
+                if let Some(grown) = report.record(&row, kind, grown(testbed, kind, secure, upload, marks)) {
                     judge(
                         report,
                         kind,
@@ -156,7 +156,7 @@ fn idle(report: &mut Report, testbed: &Testbed<'_>) {
     };
     let mut table = Table::new(["server", "RSS a connection, KiB", "live heap a connection, KiB"]);
     for kind in Kind::SERVERS {
-        let Some(idle) = told(report, "idle", kind, rested(testbed, kind, connections)) else {
+        let Some(idle) = report.record("idle", kind, rested(testbed, kind, connections)) else {
             continue;
         };
         judge(report, kind, "an idle connection takes", idle.rss, MOST_IDLE_KIB);
@@ -219,7 +219,7 @@ fn allocations(report: &mut Report, testbed: &Testbed<'_>) {
             let transport = if secure { "TLS" } else { "cleartext" };
             for kind in [Kind::Files, Kind::Memory, Kind::Hyper] {
                 let allocated = allocated(testbed, kind, secure, bytes, requests);
-                if let Some(heap) = told(report, &format!("allocations, {name}"), kind, allocated) {
+                if let Some(heap) = report.record(&format!("allocations, {name}"), kind, allocated) {
                     table.row([
                         name.to_owned(),
                         transport.to_owned(),
@@ -288,21 +288,6 @@ fn live(server: &Server<'_>) -> Result<f64, Error> {
 
 fn difference([first, last]: [f64; 2]) -> f64 {
     last - first
-}
-
-/// What was measured; a note where it was not.
-fn told<T>(report: &mut Report, row: &str, kind: Kind, taken: Result<T, Error>) -> Option<T> {
-    match taken {
-        Ok(figure) => Some(figure),
-        Err(error) => {
-            // Of those that are not installed the line of versions says so.
-            if !matches!(error, Error::Missing(_)) {
-                report.ok &= !kind.ours();
-                report.warn(format!("{row}: {}: {error}.", kind.name()));
-            }
-            None
-        }
-    }
 }
 
 /// Says when fullbore does not do what is asked of it.

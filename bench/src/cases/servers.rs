@@ -117,9 +117,10 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     calls::run(&mut report, &testbed);
     records::run(&mut report, &testbed);
     instructions::run(&mut report, &testbed);
-    report.note("fullbore from memory and hyper run the same handler, on tokio's current thread where nothing else is output, and over TLS with the same rustls configuration; all others send files. hyper's second runtime is tokio's multi-thread one with one worker. Go runs with GOMAXPROCS=1 and its own limit of 250 streams; all others allow 1,000.");
-    report
-        .note("TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256; cx resumption plays no part.");
+    report.note("fullbore from memory and hyper run the same handler, on tokio's current thread where nothing else is named, and over TLS with the same rustls configuration; all others send files. hyper's second runtime is tokio's multi-thread one with one worker. Go runs with GOMAXPROCS=1 and its own limit of 250 streams; all others allow 1,000.");
+    report.note(
+        "TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256; session resumption plays no part.",
+    );
     report.note("`plain writes` is the floor: a program that writes as many bytes in 256 KiB writes to one socket, whose reader throws them away; `from a file`, it reads them 256 KiB at a time. hyper with `the same files` runs the service behind `fullbore serve`.");
     report.finish(
         cx,
@@ -129,25 +130,6 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
 
 fn transport(secure: bool) -> &'static str {
     if secure { "TLS" } else { "cleartext" }
-}
-
-/// A figure that is taken once: `None` when it could not be, which the section says then.
-fn each<T>(report: &mut Report, name: &str, kind: Kind, secure: bool, taken: Result<T, Error>) -> Option<T> {
-    match taken {
-        Ok(figure) => Some(figure),
-        Err(error) => {
-            // Of those that are not installed the line of versions says so.
-            if !matches!(error, Error::Missing(_)) {
-                report.ok &= !kind.ours();
-                report.warn(format!(
-                    "{name}, {}: {}: {error}.",
-                    transport(secure),
-                    kind.name()
-                ));
-            }
-            None
-        }
-    }
 }
 
 /// One figure of every server, taken in turn, once a run.
@@ -175,10 +157,7 @@ impl<T> Rows<T> {
                 started = Some(server);
                 Ok(taken)
             };
-            match kind.ours() {
-                true => Candidate::ours(kind.name(), measure),
-                false => Candidate::peer(kind.name(), measure),
-            }
+            Candidate::new(kind.name(), kind.ours(), measure)
         });
         let all = compare(testbed.cx.options.runs, candidates.collect());
         let tried = all
@@ -222,10 +201,7 @@ fn measure_all(report: &mut Report, testbed: &Testbed<'_>, shape: &Shape, secure
             load: shape.load,
             server: None,
         };
-        match kind.ours() {
-            true => Candidate::ours(kind.name(), move || trial.measure()),
-            false => Candidate::peer(kind.name(), move || trial.measure()),
-        }
+        Candidate::new(kind.name(), kind.ours(), move || trial.measure())
     });
     let all = compare(testbed.cx.options.runs, candidates.collect());
     // Of those that are not installed the rows say so, and the line of versions.

@@ -24,7 +24,7 @@ pub(crate) struct Go {
 }
 
 impl Go {
-    /// Compiles it into the cx's folder.
+    /// Compiles it into the run's folder.
     pub(crate) fn build(cx: &Context) -> Result<Self, Error> {
         let build = |name: &str, sources: &str| {
             let program = cx.folder("go")?.join(name);

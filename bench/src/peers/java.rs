@@ -76,7 +76,7 @@ pub(crate) struct Java {
 }
 
 impl Java {
-    /// Compiles it into the cx's folder.
+    /// Compiles it into the run's folder.
     ///
     /// # Errors
     /// When there is no Maven or Java, or what it needs cannot be fetched.

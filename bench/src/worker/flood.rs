@@ -123,7 +123,7 @@ impl Flood {
     }
 }
 
-/// What the client has output so far.
+/// What the client has sent so far.
 #[derive(Default)]
 struct Heard {
     state: Mutex<State>,

@@ -1,6 +1,6 @@
 //! How many system calls each server makes for a request and for a MB, under strace; a short run of its own.
 
-use super::{GIB, KIB_64, Shape, each};
+use super::{GIB, KIB_64, Shape};
 use crate::cases::Report;
 use crate::error::Error;
 use crate::markdown::Table;
@@ -37,7 +37,9 @@ pub(super) fn run(report: &mut Report, testbed: &Testbed<'_>) {
         for secure in [false, true] {
             for kind in Kind::SERVERS {
                 let calls = measure(testbed, kind, secure, shape);
-                let Some(calls) = each(report, &name, kind, secure, calls) else {
+                let Some(calls) =
+                    report.record(&format!("{name}, {}", super::transport(secure)), kind, calls)
+                else {
                     continue;
                 };
                 table.row(row(shape, kind, secure, calls));

@@ -1,7 +1,7 @@
 //! How many instructions each server takes for a request in its own process, counted by callgrind: the kernel's are not
 //! among them. Unlike times they are nearly the same on a machine that is busy.
 
-use super::{KIB_64, Shape, each};
+use super::{KIB_64, Shape};
 use crate::cases::Report;
 use crate::error::Error;
 use crate::markdown::Table;
@@ -26,7 +26,11 @@ pub(super) fn run(report: &mut Report, testbed: &Testbed<'_>) {
             continue;
         }
         for kind in KINDS {
-            let Some(count) = each(report, &name, kind, false, measure(testbed, kind, shape.load)) else {
+            let Some(count) = report.record(
+                &format!("{name}, {}", super::transport(false)),
+                kind,
+                measure(testbed, kind, shape.load),
+            ) else {
                 continue;
             };
             table.row([

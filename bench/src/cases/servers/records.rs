@@ -1,6 +1,6 @@
 //! How many TLS records each server's answers make, counted by a relay between it and h2load.
 
-use super::{GIB, KIB_64, Shape, each};
+use super::{GIB, KIB_64, Shape};
 use crate::cases::Report;
 use crate::error::Error;
 use crate::markdown::Table;
@@ -31,7 +31,8 @@ pub(super) fn run(report: &mut Report, testbed: &Testbed<'_>) {
         }
         for kind in Kind::SERVERS {
             let records = measure(testbed, kind, shape.load);
-            let Some(records) = each(report, &name, kind, true, records) else {
+            let Some(records) = report.record(&format!("{name}, {}", super::transport(true)), kind, records)
+            else {
                 continue;
             };
             table.row(row(shape, kind, records));
