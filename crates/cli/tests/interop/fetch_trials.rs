@@ -6,7 +6,7 @@ use libtest_mimic::Trial;
 
 use crate::files::{Payload, gigabyte, one_at_a_time, small};
 use crate::fullbore::{self, Transport};
-use crate::peers::{Peer, trial};
+use crate::peers::{Peer, trial, trial_of_a_gigabyte};
 use crate::process::Outcome;
 use crate::servers::{Foreign, SERVERS, needs};
 
@@ -22,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 format!("get: files of every size from {name} over {transport}"),
                 move || get(server, transport, small()),
             ));
-            trials.push(trial(
+            trials.push(trial_of_a_gigabyte(
                 &needs,
                 format!("get: 1 GiB from {name} over {transport}"),
                 move || {
@@ -35,7 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 format!("put: files of every size to {name} over {transport}"),
                 move || put(server, transport, small()),
             ));
-            trials.push(trial(
+            trials.push(trial_of_a_gigabyte(
                 &needs,
                 format!("put: 1 GiB to {name} over {transport}"),
                 move || {

@@ -7,13 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
+use fullbore_testing::random::Random;
 use sha2::{Digest, Sha256};
 
+use crate::peers::required;
 use crate::process::{Outcome, ensure, lock};
 
 /// Both sides of each boundary that HTTP/2 has: nothing at all, one byte, the default frame size 16,384 (RFC 9113,
 /// section 6.5.2), the default window 65,535 (section 6.9.2), and a body of many frames that ends in a short one.
-pub(crate) const SIZES: [u64; 9] = [0, 1, 9, 16_383, 16_384, 16_385, 65_535, 65_536, 1_048_577];
+const SIZES: [u64; 9] = [0, 1, 9, 16_383, 16_384, 16_385, 65_535, 65_536, 1_048_577];
+
+/// Those that a run without `FULLBORE_PEERS=required` takes.
+const FEWER_SIZES: [u64; 5] = [0, 1, 16_385, 65_535, 1_048_577];
 
 /// The size at which anything that keeps a body in memory shows.
 pub(crate) const GIGABYTE: u64 = 1 << 30;
@@ -93,10 +98,13 @@ pub(crate) fn site() -> &'static Path {
     })
 }
 
-/// The files of [`SIZES`].
+/// The files of [`SIZES`], or of [`FEWER_SIZES`].
 pub(crate) fn small() -> &'static [Payload] {
     static SMALL: OnceLock<Vec<Payload>> = OnceLock::new();
-    SMALL.get_or_init(|| SIZES.iter().map(|&bytes| make(bytes)).collect())
+    SMALL.get_or_init(|| {
+        let sizes: &[u64] = if required() { &SIZES } else { &FEWER_SIZES };
+        sizes.iter().map(|&bytes| make(bytes)).collect()
+    })
 }
 
 /// The file of a GiB. It holds no zeros and does not repeat: a block that is lost, doubled or moved changes its hash.
@@ -174,17 +182,14 @@ pub(crate) fn clean_up() {
     }
 }
 
-/// Writes `bytes` pseudo-random bytes (xorshift64*, seeded by `seed`) to `sink`.
+/// Writes `bytes` pseudo-random bytes (seeded by `seed`) to `sink`.
 pub(crate) fn write_noise(seed: u64, bytes: u64, mut sink: impl Write) -> io::Result<()> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = Random::new(seed);
     let mut block = vec![0_u8; 64 * 1024];
     let mut left = bytes;
     while left > 0 {
         for word in block.chunks_exact_mut(8) {
-            state ^= state >> 12;
-            state ^= state << 25;
-            state ^= state >> 27;
-            word.copy_from_slice(&state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
+            word.copy_from_slice(&random.next().to_le_bytes());
         }
         let count = left.min(block.len() as u64);
         sink.write_all(&block[..count as usize])?;

@@ -112,7 +112,6 @@ pub(crate) fn trial(
     run: impl FnOnce() -> Outcome + Send + 'static,
 ) -> Trial {
     let name = name.into();
-    let required = env::var_os("FULLBORE_PEERS").is_some_and(|value| value == "required");
     match peers.iter().find_map(|peer| reason(*peer)) {
         None => {
             let names: Vec<&str> = peers.iter().map(|peer| peer.name()).collect();
@@ -127,8 +126,26 @@ pub(crate) fn trial(
             let failure = reason.clone();
             Trial::test(name, move || Err(Failed::from(failure)))
                 .with_kind(reason)
-                .with_ignored_flag(!required)
+                .with_ignored_flag(!required())
         }
+    }
+}
+
+/// Whether no peer may be missing, and each gets files of every size and a GiB.
+pub(crate) fn required() -> bool {
+    env::var_os("FULLBORE_PEERS").is_some_and(|value| value == "required")
+}
+
+/// A trial that moves a GiB, by default ignored.
+pub(crate) fn trial_of_a_gigabyte(
+    peers: &[Peer],
+    name: String,
+    run: impl FnOnce() -> Outcome + Send + 'static,
+) -> Trial {
+    let trial = trial(peers, name, run);
+    match required() {
+        true => trial,
+        false => trial.with_kind("FULLBORE_PEERS=required").with_ignored_flag(true),
     }
 }
 

@@ -9,7 +9,7 @@ use libtest_mimic::Trial;
 use crate::clients::{self, CLIENTS};
 use crate::files::{Hasher, Payload, Scratch, gigabyte, one_at_a_time, site, small};
 use crate::fullbore::{Server, Transport, UPLOAD_WINDOW, Uploads};
-use crate::peers::{Peer, trial};
+use crate::peers::{Peer, trial, trial_of_a_gigabyte};
 use crate::process::{DEADLINE, Outcome, ensure, run_into, run_text};
 use crate::servers::haproxy;
 
@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 format!("{name} fetches files of every size over {transport}"),
                 move || download(client, transport, small()),
             ));
-            trials.push(trial(
+            trials.push(trial_of_a_gigabyte(
                 &[client],
                 format!("{name} fetches 1 GiB over {transport}"),
                 move || {
@@ -40,7 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 format!("{name} uploads files of every size over {transport}"),
                 move || upload(client, transport, small()),
             ));
-            trials.push(trial(
+            trials.push(trial_of_a_gigabyte(
                 &[client],
                 format!("{name} uploads 1 GiB over {transport}"),
                 move || {

@@ -7,11 +7,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use super::frames;
+use fullbore_testing::frames::HEADERS;
+use fullbore_testing::peer::BlockingPeer;
 
 /// A peer waits no longer than this for anything, so that no test leaves a thread behind.
 const PATIENCE: Duration = Duration::from_secs(30);
-const PREFACE: usize = 24;
 
 /// Listens on a free port and hands each connection to `talk`. Returns the address.
 pub(crate) fn listen(
@@ -64,34 +64,17 @@ pub(crate) fn http2(
     then: Then,
 ) -> io::Result<String> {
     listen(move |stream| {
-        stream.read_exact(&mut [0; PREFACE])?;
-        stream.write_all(&frames::settings())?;
+        let mut peer = BlockingPeer::server(stream)?;
         loop {
-            let (kind, flags, id) = receive_frame(stream)?;
-            match kind {
-                frames::SETTINGS if flags & frames::ACK == 0 => {
-                    stream.write_all(&frames::settings_ack())?;
+            let frame = peer.receive()?;
+            if frame.kind == HEADERS {
+                peer.send(&script(frame.stream))?;
+                if matches!(then, Then::Close) {
+                    return close(peer.0);
                 }
-                frames::HEADERS => {
-                    stream.write_all(&script(id))?;
-                    if matches!(then, Then::Close) {
-                        return close(stream);
-                    }
-                }
-                _ => {}
             }
         }
     })
-}
-
-/// A frame's type, flags and stream; its payload is read and forgotten.
-pub(crate) fn receive_frame(stream: &mut TcpStream) -> io::Result<(u8, u8, u32)> {
-    let mut head = [0; 9];
-    stream.read_exact(&mut head)?;
-    let [a, b, c, kind, flags, s0, s1, s2, s3] = head;
-    let length = u64::from(u32::from_be_bytes([0, a, b, c]));
-    io::copy(&mut Read::by_ref(stream).take(length), &mut io::sink())?;
-    Ok((kind, flags, u32::from_be_bytes([s0, s1, s2, s3]) & 0x7fff_ffff))
 }
 
 /// Ends this side, and reads on: a socket closed with octets unread resets the connection, and with it what was sent.

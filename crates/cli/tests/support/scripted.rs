@@ -1,12 +1,14 @@
 //! A server that answers each request by a script, and bodies and heads to answer with.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fullbore_proto::hpack::{Decoder, FieldLimits, FieldSection};
+
+use fullbore_testing::peer::BlockingPeer;
 
 use super::frames::{self, END_STREAM};
 use super::{TestResult, names, peer};
@@ -122,31 +124,24 @@ fn talk(
     count: &Mutex<usize>,
     body: &Mutex<Vec<u8>>,
 ) -> io::Result<()> {
-    stream.read_exact(&mut [0; 24])?;
-    stream.write_all(&frames::settings())?;
-    stream.write_all(&frames::settings_ack())?;
+    let mut peer = BlockingPeer::server(stream)?;
     let mut decoder = Decoder::new(4_096);
     let mut asked: Option<Asked> = None;
     loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head)?;
-        let [a, b, c, kind, flags, s0, s1, s2, s3] = head;
-        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
-        stream.read_exact(&mut payload)?;
-        match kind {
+        let frame = peer.receive()?;
+        match frame.kind {
             frames::HEADERS => {
-                let id = u32::from_be_bytes([s0, s1, s2, s3]);
-                asked = Some(Asked::read(id, &mut decoder, &payload)?);
+                asked = Some(Asked::read(frame.stream, &mut decoder, &frame.payload)?);
                 body.lock().unwrap_or_else(PoisonError::into_inner).clear();
             }
             frames::DATA => {
                 body.lock()
                     .unwrap_or_else(PoisonError::into_inner)
-                    .extend(&payload);
+                    .extend(&frame.payload);
             }
             _ => continue,
         }
-        if whole && flags & END_STREAM == 0 {
+        if whole && !frame.ends_stream() {
             continue;
         }
         let Some(asked) = asked.take() else { continue };
@@ -156,40 +151,17 @@ fn talk(
             *count
         };
         let (octets, then) = script(number, &asked);
-        stream.write_all(&octets)?;
+        peer.send(&octets)?;
         if then == Then::Close {
-            stream.shutdown(Shutdown::Write)?;
-            return io::copy(stream, &mut io::sink()).map(|_| ());
+            peer.0.shutdown(Shutdown::Write)?;
+            return io::copy(&mut peer.0, &mut io::sink()).map(|_| ());
         }
     }
 }
 
 /// A head of literals without indexing.
 pub(crate) fn head(stream: u32, flags: u8, fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut block = Vec::new();
-    for (name, value) in fields {
-        block.push(0);
-        for text in [name, value] {
-            block.extend(length(text.len()));
-            block.extend(text.as_bytes());
-        }
-    }
-    frames::frame(frames::HEADERS, frames::END_HEADERS | flags, stream, &block)
-}
-
-/// An integer with a prefix of 7 bits (RFC 7541 section 5.1).
-fn length(value: usize) -> Vec<u8> {
-    if value < 127 {
-        return vec![value as u8];
-    }
-    let mut octets = vec![127];
-    let mut rest = value - 127;
-    while rest >= 128 {
-        octets.push((rest % 128) as u8 | 0x80);
-        rest /= 128;
-    }
-    octets.push(rest as u8);
-    octets
+    frames::headers(stream, frames::END_HEADERS | flags, &frames::block(fields))
 }
 
 pub(crate) fn data(stream: u32, octets: &[u8], end: bool) -> Vec<u8> {

@@ -1,12 +1,10 @@
 //! A 206 response counts only as far as it proves: where its range begins and ends, of what whole, of which version.
 
-mod support;
-
 use std::sync::Arc;
 
-use support::frames::END_STREAM;
-use support::scripted::{Asked, HALF, SIZE, Server, Then, V1, body, data, half, head, holds, whole};
-use support::{TestResult, names, run};
+use crate::support::frames::END_STREAM;
+use crate::support::scripted::{Asked, HALF, SIZE, Server, Then, V1, body, data, half, head, holds, whole};
+use crate::support::{TestResult, names, run};
 
 type Fields = Vec<(&'static str, String)>;
 

@@ -1,7 +1,5 @@
 //! What the program is for: bodies arrive whole, in their place, many at once, and uploads as well.
 
-mod support;
-
 use std::convert::Infallible;
 use std::fs;
 use std::io::Write;
@@ -10,26 +8,19 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::task::{Context, Poll};
 
+use crate::support::frames::END_STREAM;
+use crate::support::scripted::{Server as Scripted, Then, V1, body, head, whole};
+use crate::support::{Serving, Signal, TestResult, names, program, run, signal};
 use bytes::Bytes;
 use fullbore::{Incoming, Server};
+use fullbore_testing::random::Random;
 use http::{Request, Response};
 use http_body_util::Full;
-use support::frames::END_STREAM;
-use support::scripted::{Server as Scripted, Then, V1, body, head, whole};
-use support::{Serving, Signal, TestResult, names, program, run, signal};
 use tower_service::Service;
 
 /// Bytes in which a lost, doubled or moved part shows.
 fn content(length: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_u32;
-    let mut content = Vec::with_capacity(length);
-    for _ in 0..length {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        content.push(state.to_le_bytes()[0]);
-    }
-    content
+    Random::new(1).bytes(length)
 }
 
 fn json(text: &[u8]) -> TestResult<serde_json::Value> {
@@ -274,7 +265,7 @@ fn an_upload_arrives_whole_from_a_file_and_from_a_pipe() -> TestResult {
 
     let file = fs::File::open(folder.path().join("file"))?;
     let url = format!("{}/two", serving.origin);
-    let ended = support::ended(
+    let ended = crate::support::ended(
         std::process::Command::new("cat")
             .stdin(file)
             .stdout(Stdio::piped())

@@ -1,14 +1,12 @@
 //! Downloads that break off: what is tried again, what is gone on with, and what a run that was killed leaves behind.
 
-mod support;
-
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use support::frames::END_STREAM;
-use support::scripted::{HALF, SIZE, Server, Then, V1, body, data, half, head, holds, rest, whole};
-use support::{TestResult, names, program, run};
+use crate::support::frames::END_STREAM;
+use crate::support::scripted::{HALF, SIZE, Server, Then, V1, body, data, half, head, holds, rest, whole};
+use crate::support::{TestResult, names, program, run};
 
 #[test]
 fn a_download_that_breaks_off_goes_on_where_it_was() -> TestResult {
@@ -290,7 +288,7 @@ fn whoever_is_killed_in_the_middle_nothing_is_lost_and_no_name_stands_for_a_part
         }
         complete()?;
     }
-    let ended = support::ended(&mut get());
+    let ended = crate::support::ended(&mut get());
     server.kill()?;
     server.wait()?;
     ended?.succeeded();

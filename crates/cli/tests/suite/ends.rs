@@ -1,64 +1,47 @@
 //! How `fullbore serve` ends: what a signal, the time that it allows, and a sudden death make of an upload under way.
-#![cfg(unix)]
 
-mod support;
-
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use support::frames::{self, END_STREAM};
-use support::{Ended, Serving, Signal, TestResult, names, signal};
+use fullbore_testing::peer::BlockingPeer;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+use crate::support::frames::{self, END_STREAM};
+use crate::support::{Ended, Serving, Signal, TestResult, names, signal};
+
 /// Nothing that a test waits for takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that takes uploads into the folder it serves, and an upload of which `first` has come.
 struct Upload {
     serving: Serving,
-    stream: TcpStream,
+    peer: BlockingPeer<TcpStream>,
 }
 
 impl Upload {
     fn begin(root: &Path, args: &[&str], first: &[u8]) -> TestResult<Self> {
         let serving = Serving::start(root, &[&["--plaintext", "--uploads", "."], args].concat())?;
         let address = serving.origin.strip_prefix("http://").ok_or("no address")?;
-        let mut stream = TcpStream::connect(address)?;
+        let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(PREFACE)?;
-        stream.write_all(&frames::settings())?;
-        stream.write_all(&frames::settings_ack())?;
-        stream.write_all(&frames::put(1, "/up"))?;
-        stream.write_all(&frames::data(1, 0, first))?;
-        let mut upload = Self { serving, stream };
+        let mut peer = BlockingPeer::client(stream)?;
+        peer.send(&[frames::put(1, "/up"), frames::data(1, 0, first)].concat())?;
+        let mut upload = Self { serving, peer };
         upload.is_taken_in()?;
         Ok(upload)
     }
 
     /// Waits for the answer to a PING, before which all that was said before has been read.
     fn is_taken_in(&mut self) -> TestResult {
-        self.stream
-            .write_all(&frames::frame(frames::PING, 0, 0, b"12345678"))?;
+        self.peer.send(&frames::ping(0, b"12345678"))?;
         self.hear(frames::PING)
     }
 
-    /// Reads to the next frame of this kind, and answers each PING on the way.
+    /// Reads to the next frame of this type, and answers each PING on the way.
     fn hear(&mut self, kind: u8) -> TestResult {
-        loop {
-            let mut head = [0; 9];
-            self.stream.read_exact(&mut head)?;
-            let [a, b, c, heard, flags, ..] = head;
-            let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
-            self.stream.read_exact(&mut payload)?;
-            if heard == frames::PING && flags & frames::ACK == 0 {
-                let answer = frames::frame(frames::PING, frames::ACK, 0, &payload);
-                self.stream.write_all(&answer)?;
-            } else if heard == kind {
-                return Ok(());
-            }
-        }
+        self.peer.expect(kind)?;
+        Ok(())
     }
 
     /// How the server ended.
@@ -100,9 +83,7 @@ fn an_upload_may_end_within_the_drain_timeout_and_0_is_none() -> TestResult {
         signal(&upload.serving.child, Signal::Terminate)?;
         upload.hear(frames::GOAWAY)?;
         upload.is_taken_in()?;
-        upload
-            .stream
-            .write_all(&frames::data(1, END_STREAM, b" and half"))?;
+        upload.peer.send(&frames::data(1, END_STREAM, b" and half"))?;
         let ended = upload.ended()?;
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert_eq!(names(root.path())?, ["up"]);

@@ -1,7 +1,5 @@
 //! The closing line names what a transfer waited for, in text and in JSON: each cause staged over an emulated path.
 
-mod support;
-
 use std::convert::Infallible;
 use std::fs;
 use std::io::{Read, Write};
@@ -12,11 +10,11 @@ use std::task::{Context, Poll, ready};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::{Ended, Linked, Serving, TestResult, program, run};
 use bytes::Bytes;
 use fullbore::{Incoming, Server};
 use http::{Request, Response};
 use http_body::{Body, Frame};
-use support::{Ended, Linked, Serving, TestResult, program, run};
 use tempfile::TempDir;
 use tokio::time::Sleep;
 use tower_service::Service;

@@ -1,15 +1,12 @@
 //! Downloads into folders that others can write to: nothing of theirs is taken for ours, and nothing of ours is overwritten.
-#![cfg(unix)]
-
-mod support;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::scripted::{HALF, Server, Then, V1, body, half, rest, whole};
-use support::{Ended, TestResult, ended, names, program, run};
+use crate::support::scripted::{HALF, Server, Then, V1, body, half, rest, whole};
+use crate::support::{Ended, TestResult, ended, names, program, run};
 
 /// Breaks off after half of a body, then sends the rest to whoever asks for it, or else the whole.
 fn server() -> TestResult<Server> {

@@ -1,52 +1,37 @@
 //! What uploads may take of a server, over raw sockets: descriptors, sizes and the disk have bounds, and others are
 //! served beside one who uploads all that he can.
-#![cfg(unix)]
 
-mod support;
-
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use support::frames::{self, END_HEADERS, END_STREAM};
-use support::{Serving, TestResult, names, run};
+use fullbore_testing::peer::BlockingPeer;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+use crate::support::frames::{self, END_HEADERS, END_STREAM};
+use crate::support::{Serving, TestResult, names, run};
+
 /// Nothing that a test waits for takes so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection to a server, greeted.
-struct Peer(TcpStream);
+struct Peer(BlockingPeer<TcpStream>);
 
 impl Peer {
     fn connect(serving: &Serving) -> TestResult<Self> {
         let address = serving.origin.strip_prefix("http://").ok_or("no address")?;
-        let mut stream = TcpStream::connect(address)?;
+        let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(&[PREFACE, &frames::settings(), &frames::settings_ack()].concat())?;
-        Ok(Self(stream))
+        Ok(Self(BlockingPeer::client(stream)?))
     }
 
     fn say(&mut self, octets: &[u8]) -> TestResult {
-        Ok(self.0.write_all(octets)?)
+        Ok(self.0.send(octets)?)
     }
 
-    /// Reads to the next frame of this kind; its stream. Each PING on the way is answered.
+    /// Reads to the next frame of this type; its stream. Each PING on the way is answered.
     fn hear(&mut self, kind: u8) -> TestResult<u32> {
-        loop {
-            let mut head = [0; 9];
-            self.0.read_exact(&mut head)?;
-            let [a, b, c, heard, flags, s0, s1, s2, s3] = head;
-            let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
-            self.0.read_exact(&mut payload)?;
-            if heard == frames::PING && flags & frames::ACK == 0 {
-                self.say(&frames::frame(frames::PING, frames::ACK, 0, &payload))?;
-            } else if heard == kind {
-                return Ok(u32::from_be_bytes([s0, s1, s2, s3]));
-            }
-        }
+        Ok(self.0.expect(kind)?.stream)
     }
 
     /// Asks for `/` and waits for the head of the answer.

@@ -1,21 +1,19 @@
 //! What only the user and the origin that the user named are to know: where it is sent, and where it is shown; and how
 //! much is shown of what a server names.
 
-mod support;
-
 use std::convert::Infallible;
 use std::fs;
 use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use crate::support::frames::END_STREAM;
+use crate::support::scripted::{Server, Then, data, head};
+use crate::support::{TestResult, run};
 use bytes::Bytes;
 use fullbore::Incoming;
 use http::{Request, Response};
 use http_body_util::Full;
-use support::frames::END_STREAM;
-use support::scripted::{Server, Then, data, head};
-use support::{TestResult, run};
 use tower_service::Service;
 
 /// The keys that came, one for each request.

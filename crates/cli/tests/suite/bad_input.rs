@@ -1,14 +1,12 @@
 //! For everything that can go wrong with a download: its exit code, one sentence, and nothing left in the folder.
 
-mod support;
-
 use std::fs;
 use std::net::TcpListener;
 use std::process::Command;
 
-use support::frames::{self, END_STREAM};
-use support::peer::{self, Then};
-use support::{Ended, Serving, TestResult, names, program, run};
+use crate::support::frames::{self, END_STREAM};
+use crate::support::peer::{self, Then};
+use crate::support::{Ended, Serving, TestResult, names, program, run};
 
 /// Downloads `url` to `out` in an empty folder; asserts that a failure leaves the folder empty.
 fn get(url: &str, more: &[&str]) -> TestResult<Ended> {
@@ -209,7 +207,7 @@ fn a_file_that_cannot_grow_exits_with_16_and_is_removed() -> TestResult {
     };
     let folder = tempfile::tempdir()?;
     // Blocks of 512 bytes, in POSIX; of 1,024 in some shells: less than the body in both.
-    let ended = support::ended(
+    let ended = crate::support::ended(
         Command::new("sh")
             .current_dir(folder.path())
             .args(["-c", "ulimit -f 8; exec \"$0\" get -o out \"$1\""])
@@ -285,7 +283,10 @@ fn a_wrong_command_line_exits_with_2() -> TestResult {
 #[test]
 fn an_interrupt_mid_body_exits_with_130_and_removes_the_file() -> TestResult {
     use std::time::{Duration, Instant};
-    for told in [support::Signal::Terminate, support::Signal::Interrupt] {
+    for told in [
+        crate::support::Signal::Terminate,
+        crate::support::Signal::Interrupt,
+    ] {
         let script = |id| {
             let mut octets = frames::ok(id, Some(1_000_000));
             // More than is gathered before a file is begun.
@@ -307,7 +308,7 @@ fn an_interrupt_mid_body_exits_with_130_and_removes_the_file() -> TestResult {
             std::thread::sleep(Duration::from_millis(5));
         }
         let before = names(folder.path())?;
-        support::signal(&child, told)?;
+        crate::support::signal(&child, told)?;
         let output = child.wait_with_output()?;
         assert!(
             matches!(before.as_slice(), [name] if name.starts_with(".out.") && name.ends_with(".part")),
@@ -340,7 +341,7 @@ fn answering(body: &'static str) -> std::io::Result<String> {
 #[cfg(target_os = "linux")]
 fn threads_that_cannot_all_listen_end_serve() -> TestResult {
     let folder = tempfile::tempdir()?;
-    let ended = support::ended(Command::new("sh").current_dir(folder.path()).args([
+    let ended = crate::support::ended(Command::new("sh").current_dir(folder.path()).args([
         "-c",
         "ulimit -n 64 && exec \"$0\" serve . --plaintext --threads 200 --listen 127.0.0.1:0",
         env!("CARGO_BIN_EXE_fullbore"),

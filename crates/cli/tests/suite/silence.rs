@@ -1,14 +1,12 @@
 //! Servers that say nothing, or too little: what is waited for, how long, and with what words it ends.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::frames::{self, END_STREAM};
+use crate::support::peer::{self, Then as After};
+use crate::support::scripted::{HALF, Server, Then, V1, body, half, holds, rest};
+use crate::support::{TestResult, names, run};
 use fullbore_testing::peer::BlockingPeer;
-use support::frames::{self, END_STREAM};
-use support::peer::{self, Then as After};
-use support::scripted::{HALF, Server, Then, V1, body, half, holds, rest};
-use support::{TestResult, names, run};
 
 fn url(address: &str) -> String {
     format!("http://{address}/file")

@@ -1,12 +1,10 @@
 //! Uploads that fail: which are sent again, and with what.
 
-mod support;
-
 use std::fs;
 
-use support::frames::{self, END_STREAM};
-use support::scripted::{Asked, Server, Then, head};
-use support::{TestResult, program, run};
+use crate::support::frames::{self, END_STREAM};
+use crate::support::scripted::{Asked, Server, Then, head};
+use crate::support::{TestResult, program, run};
 
 /// Three times as much fits into the window that a connection begins with.
 const CONTENT: &[u8] = &[7; 20_000];
@@ -97,7 +95,7 @@ fn a_status_that_does_not_pass_and_a_try_that_was_not_asked_for_are_not_repeated
 fn what_was_read_from_a_pipe_is_not_sent_again() -> TestResult {
     let server = Server::of_uploads(|_, asked| (status(asked, "503"), Then::Go))?;
     let folder = folder()?;
-    let ended = support::ended(
+    let ended = crate::support::ended(
         program(folder.path())
             .args(["put", "--retry", "5", "-", &server.url()])
             .stdin(fs::File::open(folder.path().join("file"))?),

@@ -1,14 +1,11 @@
 //! `fullbore link`: what goes in comes out, frames are counted, and a signal ends it well.
-#![cfg(unix)]
-
-mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
-use support::{Signal, TestResult, program, run, signal};
+use crate::support::{Signal, TestResult, program, run, signal};
 
 /// The client's preface, an empty SETTINGS, a WINDOW_UPDATE for the connection, and 5 bytes of DATA.
 const REQUEST: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\

@@ -1,0 +1,22 @@
+//! The program as a user runs it, in one test program because one is linked faster than twelve. Foreign peers, denied system
+//! calls and long runs have programs of their own.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod causes;
+#[cfg(unix)]
+mod ends;
+mod good_input;
+#[cfg(unix)]
+mod link;
+mod partial;
+mod resume;
+mod secrets;
+#[cfg(unix)]
+mod shared_folder;
+mod silence;
+#[cfg(unix)]
+mod uploads;
+mod uploads_again;
