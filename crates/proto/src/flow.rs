@@ -1,7 +1,8 @@
-//! Flow control (RFC 9113 section 5.2): the credit to send, the window that is advertised, and when it is refilled.
+//! Flow control (RFC 9113 section 5.2): send credit, receive windows, and when they are refilled.
+//! `docs/design/flow-control.md` states the laws that comments cite by number.
 //!
-//! All of it is arithmetic on absolute 64-bit offsets since the stream or connection began, so that no sequence of
-//! updates, settings and resets can make two counters drift apart. `connection` calls it; it knows no frames.
+//! The arithmetic uses absolute 64-bit offsets since the start of the stream or connection, so no sequence of
+//! updates, SETTINGS and resets makes two counters drift apart.
 
 mod budget;
 mod credit;

@@ -1,7 +1,7 @@
-//! Frames: their nine-octet header and the payload of each type (RFC 9113 sections 4 and 6, RFC 9218 section 7.1).
+//! Frames: the nine-octet header and the payload of each type (RFC 9113 sections 4 and 6, RFC 9218 section 7.1).
 //!
-//! Parsing borrows the payload and copies nothing; writing appends to a byte vector. What a frame *means* is decided
-//! above, in `connection`. DATA has no parser here, because its payload is delivered piece by piece while it arrives.
+//! Parsing borrows the payload and copies nothing. Writing appends to a byte vector. `connection` acts on frames.
+//! DATA has no parser here: the connection passes its payload on as it arrives.
 
 mod data;
 mod error;

@@ -1,22 +1,23 @@
-//! Limits on what a peer may make us do, as one small primitive: a bucket of tokens that refills with time.
+//! Rate limits on the peer: token buckets.
 //!
-//! `connection` takes a token for each event that costs us more than the peer; when none is left the connection ends
-//! with ENHANCE_YOUR_CALM. The limits are settings of [`crate::Config`], each with its default and its reason.
+//! The connection takes a token for each event that costs this endpoint more than the peer. When none is left, the
+//! connection ends with ENHANCE_YOUR_CALM. The limits are settings of [`crate::Config`], with their defaults and
+//! reasons.
 
 use crate::error::ConnectionError;
 use crate::time::Time;
 
-/// How many events are allowed at once, and how many a second in the long run.
+/// A rate limit: how many events are allowed at once, and how many per second in the long run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// Events that may come at once.
+    /// The events allowed at once.
     pub burst: u32,
-    /// Events a second that are allowed on and on.
+    /// The events allowed per second in the long run.
     pub per_second: u32,
 }
 
 impl Limit {
-    /// A limit of `burst` at once and `per_second` on and on.
+    /// A limit of `burst` at once and `per_second` in the long run.
     pub const fn new(burst: u32, per_second: u32) -> Self {
         Limit { burst, per_second }
     }
@@ -26,7 +27,7 @@ impl Limit {
 #[derive(Debug, Clone)]
 pub(crate) struct Bucket {
     limit: Limit,
-    /// Billionths of a token, so that a refill loses nothing to rounding.
+    /// In billionths of a token, so that a refill loses nothing to rounding.
     tokens: u128,
     updated: Time,
 }
@@ -47,7 +48,7 @@ impl Bucket {
         self.charge_many(1, now, detail)
     }
 
-    /// Takes so many tokens, or ends the connection with ENHANCE_YOUR_CALM.
+    /// Takes tokens, or ends the connection with ENHANCE_YOUR_CALM.
     pub(crate) fn charge_many(
         &mut self,
         tokens: usize,
@@ -60,13 +61,13 @@ impl Bucket {
         }
     }
 
-    /// Adds tokens that something else has earned the peer, never beyond the burst.
+    /// Adds tokens that another event has earned, never beyond the burst.
     pub(crate) fn earn(&mut self, tokens: usize) {
         let most = u128::from(self.limit.burst) * TOKEN;
         self.tokens = (self.tokens + tokens as u128 * TOKEN).min(most);
     }
 
-    /// Takes so many tokens; none, and false, when there are fewer.
+    /// Takes tokens. Returns false, and takes none, if there are too few.
     #[must_use]
     fn take(&mut self, tokens: usize, now: Time) -> bool {
         let nanos = now.since(self.updated).as_nanos();

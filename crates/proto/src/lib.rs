@@ -1,13 +1,12 @@
-//! HTTP/2 (RFC 9113) as a pure state machine, for client and server: octets and the time go in; octets, events and the
-//! next deadline come out. There are no sockets here, no clock, no threads, no async and no `unsafe`.
+//! HTTP/2 (RFC 9113) for clients and servers as a pure state machine. Bytes and the time go in; bytes, events and the next
+//! deadline come out. The crate has no sockets, clock, threads, async or `unsafe`.
 //!
 //! # The contract
 //! Change one thing, drain, repeat:
-//! 1. hand octets to [`Connection::receive`], or call a method that sends, or [`Connection::handle_timeout`];
-//! 2. take events from [`Connection::poll_event`] until there are none, and [`Connection::read`] streams that became
-//!    readable;
-//! 3. while [`Connection::wants_transmit`], have [`Connection::transmit`] fill a [`Transmit`] and write all of it;
-//! 4. wait for the socket, for a wish of the application, or for [`Connection::next_deadline`].
+//! 1. pass bytes to [`Connection::receive`], call a method that sends, or call [`Connection::handle_timeout`];
+//! 2. take all events from [`Connection::poll_event`], and [`Connection::read`] streams that became readable;
+//! 3. while [`Connection::wants_transmit`], call [`Connection::transmit`] and write the whole [`Transmit`];
+//! 4. wait for the socket, the application, or [`Connection::next_deadline`].
 //!
 //! ```
 //! use std::collections::VecDeque;
@@ -15,7 +14,7 @@
 //! use fullbore_proto::{Config, Connection, Event, ReadState, Time, Transmit};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! /// Everything that `from` has to say, into `to`.
+//! /// Carries everything that `from` has to transmit to `to`.
 //! fn carry(from: &mut Connection, to: &mut Connection) {
 //!     while from.wants_transmit() {
 //!         let mut out = Transmit::new();

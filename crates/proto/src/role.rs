@@ -1,10 +1,10 @@
 //! The two roles of an endpoint.
 
-/// Which end of the connection this is.
+/// The role of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It opens streams.
+    /// The endpoint opens streams.
     Client,
-    /// It answers them.
+    /// The endpoint answers streams.
     Server,
 }

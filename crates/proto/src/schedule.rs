@@ -1,7 +1,6 @@
-//! Which stream sends next: the urgency and increment of RFC 9218, or plain order and fairness where nobody asked.
+//! Which stream sends next, by the urgency and incremental parameters of RFC 9218.
 //!
-//! The schedule holds the streams that have DATA queued and stream window to send it; `connection::send` puts them in,
-//! asks for the next one frame by frame, and takes them out. It knows no windows and no frames.
+//! The schedule holds the streams that have both DATA and stream window.
 
 mod ranked;
 
@@ -13,31 +12,31 @@ use crate::priority::Priority;
 
 pub(crate) use self::ranked::Ranked;
 
-/// How streams of one urgency share the connection when the peer did not ask for anything.
+/// How streams of one urgency that are not incremental share the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheduling {
-    /// One after the other in the order of their identifiers, as RFC 9218 section 10 has it for streams that are not
-    /// incremental: every body is whole as early as it can be.
+    /// One after the other, in the order of their identifiers, as RFC 9218 section 10 recommends: each body is
+    /// complete as early as possible.
     #[default]
     InOrder,
-    /// A frame each in turn, whatever the peer said of increments: none waits for another's end.
+    /// One frame each in turn, as if all were incremental: no stream waits for the end of another.
     Fair,
 }
 
 /// Urgencies of RFC 9218: 0 to 7, most urgent first.
 const URGENCIES: usize = 8;
 
-/// Where a stream stands in the schedule. The stream keeps it, so that it is found without a search.
+/// The position of a stream in the schedule. The stream keeps it, so that it is found without a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn(NonZeroU64);
 
 #[derive(Debug, Default)]
 struct Level {
-    /// By their identifiers. A new stream comes behind all others, and the first is the one that leaves.
+    /// Ordered by identifier. A new stream is the last, and the first one leaves first.
     in_order: Ranked,
-    /// By the numbers of their turns. Who has had one comes behind all others.
+    /// Ordered by turn. A stream that has had its turn is the last.
     in_turn: Ranked,
-    /// Whose turn it is when both kinds are there.
+    /// Whether it is the turn of `in_turn`, when there are both kinds.
     turn: bool,
 }
 
@@ -51,13 +50,13 @@ impl Level {
 #[derive(Debug)]
 pub(crate) struct Schedule {
     scheduling: Scheduling,
-    /// From the first stream until [`Self::trim`]: an idle connection has none.
+    /// Empty before the first stream and after [`Self::trim`].
     levels: Vec<Level>,
     /// A bit for each level that holds a stream.
     occupied: u8,
     /// The number of the next turn.
     next_turn: NonZeroU64,
-    /// How many entries were moved for others that came or went.
+    /// How many entries were moved for others that were inserted or removed.
     moved: u64,
 }
 
@@ -76,25 +75,22 @@ impl Schedule {
         self.occupied == 0
     }
 
-    /// How many entries were moved for others that came or went, since the connection began.
     pub(crate) fn moved(&self) -> u64 {
         self.moved
     }
 
-    /// Lets all streams go.
     pub(crate) fn clear(&mut self) {
         self.levels = Vec::new();
         self.occupied = 0;
     }
 
-    /// Gives back the room for streams while there are none.
     pub(crate) fn trim(&mut self) {
         if self.is_empty() {
             self.levels = Vec::new();
         }
     }
 
-    /// Puts a stream in; the caller knows that it is not in yet, and keeps its turn.
+    /// Inserts a stream that is not in the schedule. The caller keeps the turn.
     pub(crate) fn insert(&mut self, key: Key, priority: Priority) -> Turn {
         let (index, in_turn) = self.place(priority);
         if self.levels.is_empty() {
@@ -114,7 +110,6 @@ impl Schedule {
         turn
     }
 
-    /// Takes a stream out, wherever it stands.
     pub(crate) fn remove(&mut self, turn: Turn, priority: Priority) {
         let (index, in_turn) = self.place(priority);
         let Some(level) = infallible(self.levels.get_mut(index), "a stream with a turn has a level") else {
@@ -130,7 +125,7 @@ impl Schedule {
         }
     }
 
-    /// The stream whose frame is next; it stays in.
+    /// The stream whose frame is next.
     #[inline]
     pub(crate) fn peek(&self) -> Option<Key> {
         let level = self.levels.get(self.occupied.trailing_zeros() as usize)?;
@@ -146,8 +141,8 @@ impl Schedule {
         }
     }
 
-    /// A frame of the stream that [`Self::peek`] named has left: others of its level have their turn. It stays in only
-    /// when it is `ready` for another, and by what is returned then.
+    /// A frame of the stream that [`Self::peek`] returned was built, and other streams of its level follow. The
+    /// stream stays only if it is `ready` for another frame; then this returns its new turn.
     #[inline]
     pub(crate) fn served(&mut self, ready: bool) -> Option<Turn> {
         let index = self.occupied.trailing_zeros() as usize;
@@ -181,7 +176,7 @@ impl Schedule {
 
     fn take_turn(&mut self) -> Turn {
         let turn = Turn(self.next_turn);
-        // 2^64 frames do not leave in the life of any connection.
+        // No connection sends 2^64 frames.
         self.next_turn = self.next_turn.saturating_add(1);
         turn
     }

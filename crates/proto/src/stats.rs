@@ -1,4 +1,4 @@
-//! What a connection has counted.
+//! Counters and reports of a connection.
 
 use crate::flow::{Ledger, Promise, RoundTrip};
 use crate::frame::FrameType;
@@ -11,12 +11,12 @@ pub struct FrameCounts {
 }
 
 impl FrameCounts {
-    /// How many frames of this type; types that the engine does not know are counted together.
+    /// The number of frames of this type. Unknown types share one count.
     pub fn of(&self, frame_type: FrameType) -> u64 {
         self.counts[Self::slot(frame_type)]
     }
 
-    /// How many frames of all types.
+    /// The number of frames of all types.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -34,31 +34,31 @@ impl FrameCounts {
     }
 }
 
-/// The counters of a connection since it began.
+/// The counters of a connection.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Octets that came in, all of them.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Octets of DATA payload that came in, padding counted.
+    /// Bytes of DATA payload received, padding included.
     pub received_data_bytes: u64,
-    /// Frames that came in.
+    /// Frames received.
     pub received_frames: FrameCounts,
-    /// Octets that went out, all of them.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// Octets of DATA payload that went out.
+    /// Bytes of DATA payload sent.
     pub sent_data_bytes: u64,
-    /// Frames that went out. HEADERS and their CONTINUATION count as one HEADERS.
+    /// Frames sent. HEADERS and its CONTINUATION count as one HEADERS.
     pub sent_frames: FrameCounts,
-    /// WINDOW_UPDATE frames for the connection that went out.
+    /// WINDOW_UPDATE frames sent for the connection.
     pub connection_refills: u64,
-    /// WINDOW_UPDATE frames for streams that went out.
+    /// WINDOW_UPDATE frames sent for streams.
     pub stream_refills: u64,
     /// The round trip to the peer.
     pub round_trip: RoundTrip,
 }
 
-/// A connection at one moment: its counters, its windows by the side that they belong to, and its ledgers.
+/// The state of a connection: its counters, windows and ledgers.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Report {
@@ -68,46 +68,46 @@ pub struct Report {
     pub sending: Ledger,
     /// What receiving has waited for.
     pub receiving: Ledger,
-    /// The receive window of the connection, in bytes, as refills restore it.
+    /// The size of the connection's receive window, in bytes.
     pub receive_window: u32,
-    /// The receive window that streams begin with, in bytes.
+    /// The initial receive window of streams, in bytes.
     pub stream_receive_window: u32,
-    /// The largest receive window that a stream had come to when it ended or now, in bytes.
+    /// The largest receive window of any stream so far, in bytes.
     pub largest_stream_receive_window: u32,
-    /// What we may still send on the connection, in bytes.
+    /// The bytes that this endpoint may still send on the connection.
     pub send_window: i64,
-    /// The send window that streams begin with, in bytes: the peer's SETTINGS_INITIAL_WINDOW_SIZE.
+    /// The initial send window of streams, in bytes: the peer's SETTINGS_INITIAL_WINDOW_SIZE.
     pub stream_send_window: u32,
-    /// What the peer may make us hold.
+    /// The memory that the peer can make this endpoint hold.
     pub promise: Promise,
     /// Streams that are not released.
     pub streams: usize,
-    /// Requests that wait for the peer to allow more streams.
+    /// Requests that wait until the peer allows more streams.
     pub waiting_streams: usize,
-    /// How many streams the peer allows.
+    /// The number of streams that the peer allows at once.
     pub peer_max_concurrent_streams: u32,
 }
 
-/// One stream at one moment: its windows by the side that they belong to, what lies in its queues, and its ledgers.
+/// The state of a stream: its windows, queues and ledgers.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct StreamReport {
-    /// What sending has waited for since the stream began: data in its queue, or none where some is to come.
+    /// What sending has waited for since the stream opened.
     pub sending: Ledger,
-    /// What receiving has waited for since the stream began.
+    /// What receiving has waited for since the stream opened.
     pub receiving: Ledger,
-    /// Octets of DATA that it has sent.
+    /// Bytes of DATA sent.
     pub sent_bytes: u64,
-    /// Octets of DATA that it has received, padding counted.
+    /// Bytes of DATA received, padding included.
     pub received_bytes: u64,
-    /// What it may still send by its own window, in bytes.
+    /// The bytes that its window still allows to send.
     pub send_window: i64,
-    /// Its receive window, in bytes, as refills restore it.
+    /// The size of its receive window, in bytes.
     pub receive_window: u32,
-    /// What the peer may still send on it, in bytes.
+    /// The bytes that the peer may still send on it.
     pub receive_window_remaining: u64,
-    /// Bytes that wait to be sent.
+    /// Bytes in its send queue.
     pub queued: usize,
-    /// Bytes that were received and not consumed.
+    /// Bytes received and not consumed.
     pub unread: u64,
 }

@@ -1,5 +1,4 @@
-//! One stream: its identifier, its state (RFC 9113 section 5.1), what it has received and not handed on, and what it has to
-//! send.
+//! A stream: its identifier, its state (RFC 9113 section 5.1), what it has received, and what it has to send.
 
 mod receive_queue;
 mod send_queue;
@@ -18,85 +17,80 @@ use crate::priority::Priority;
 use crate::schedule::Turn;
 use crate::time::{ProgressMark, Time};
 
-/// A stream of the connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
-    /// Its place among the streams of the store, which keeps it.
+    /// Its index in the list of the store.
     pub(crate) index: u32,
     pub(crate) state: StreamState,
-    /// Whether the owner above has let go of it. A stream lives until it is closed and released.
+    /// Whether the owner has released it. A stream is stored until it is closed and released.
     pub(crate) released: bool,
     pub(crate) receive: ReceiveHalf,
     pub(crate) send: SendHalf,
     pub(crate) priority: Priority,
-    /// How much memory its field sections take beyond what is free, in octets.
+    /// The memory of its field sections beyond the free part, in bytes.
     pub(crate) header_memory: usize,
-    /// Where the event that tells of its request stands, of a server's.
+    /// The event of its request, on a server.
     pub(crate) request_event: Option<EventId>,
 }
 
-/// The receiving half.
 #[derive(Debug)]
 pub(crate) struct ReceiveHalf {
     pub(crate) window: ReceiveWindow,
-    /// How fast it is used up.
+    /// How fast the peer uses the window.
     pub(crate) pace: Pace,
-    /// What had come when it was looked at last.
+    /// The received bytes at the last check of time limits.
     pub(crate) mark: ProgressMark,
     pub(crate) queue: ReceiveQueue,
     pub(crate) phase: Phase,
-    /// What `content-length` promised and has not come yet.
+    /// The bytes that `content-length` announced and that have not arrived.
     pub(crate) expected: Option<u64>,
     pub(crate) trailers: Option<Box<HeaderMap>>,
-    /// Nobody reads any more: what comes is credited and dropped.
+    /// What arrives is discarded, and its credit is returned.
     pub(crate) discard: bool,
-    /// How much more is dropped before the stream is reset, the response being whole.
+    /// The response is complete, and this many more bytes are discarded before the stream is reset.
     pub(crate) early_bytes_left: Option<u64>,
-    /// An event that says there is something to read is under way.
+    /// A `Readable` event is queued, or the owner has not read since it took one.
     pub(crate) announced: bool,
-    /// Where it stands with the list of windows to refill.
+    /// Whether it is on the list of windows to refill.
     pub(crate) refill: RefillListing,
     /// The request was HEAD, or the response cannot have a body (RFC 9110 section 6.4.1).
     pub(crate) bodiless: bool,
-    /// The request was CONNECT: what comes is a tunnel's, and `content-length` says nothing of it.
+    /// The request was CONNECT: DATA is that of a tunnel, and `content-length` does not apply.
     pub(crate) tunnel: bool,
-    /// What it has waited for.
     pub(crate) ledger: Ledger,
 }
 
-/// Whether a window stands on the list of those to refill.
+/// Whether a window is on the list of those to refill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefillListing {
     None,
-    /// It is refilled when a write is leaving anyway.
+    /// It is refilled with the next write.
     InCompany,
-    /// It is due.
+    /// It is due, even without another write.
     Due,
 }
 
-/// The sending half.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
     pub(crate) credit: SendCredit,
-    /// What had left when it was looked at last.
+    /// The sent bytes at the last check of time limits.
     pub(crate) mark: ProgressMark,
     pub(crate) queue: SendQueue,
     pub(crate) phase: Phase,
-    /// The request of a stream that waits for the peer to allow it.
+    /// The request, while the stream waits until the peer allows it.
     pub(crate) waiting: Option<Box<http::Request<()>>>,
     pub(crate) trailers: Option<Box<HeaderMap>>,
-    /// Its turn, when the schedule knows it as ready.
+    /// Its turn, if it is in the schedule.
     pub(crate) scheduled: Option<Turn>,
     /// Whether data waits for the stream's own window.
     pub(crate) window_blocked: bool,
-    /// Whether END_STREAM has left.
+    /// Whether END_STREAM was sent.
     pub(crate) ended: bool,
-    /// The owner waits for the queue to fall to this many bytes.
+    /// The owner waits until the queue has fallen to this many bytes.
     pub(crate) wants_room: Option<usize>,
-    /// Since when a frame is held back because the window would cut it tiny (law 6).
+    /// Since when a frame is held back because the window would make it tiny (law 6).
     pub(crate) held_since: Option<Time>,
-    /// What it has waited for.
     pub(crate) ledger: SendingLedger,
 }
 
@@ -149,11 +143,11 @@ impl Stream {
         }
     }
 
-    /// Whether all that was queued has left and only END_STREAM or trailers are missing, which need no credit.
+    /// Whether only END_STREAM or trailers are left to send, which need no credit.
     pub(crate) fn only_end_is_missing(&self) -> bool {
         self.send.phase == Phase::Done && self.send.queue.is_empty() && !self.send.ended
     }
 }
 
-/// What it costs that a stream is there at all, and ten thousand may be.
+/// The memory of an idle stream, of which a connection may have ten thousand.
 const _: () = assert!(size_of::<Stream>() <= 680);

@@ -51,7 +51,7 @@ impl core::ops::Add<Duration> for Time {
     }
 }
 
-/// A counter as it was, and since when it has not moved enough.
+/// The value of a counter, and since when it has made too little progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProgressMark {
     count: u64,
@@ -63,8 +63,7 @@ impl ProgressMark {
         ProgressMark { count: 0, since: now }
     }
 
-    /// Looks at the counter: since when it has been waited for in vain. Nothing is waited for, or there is progress of
-    /// `least`: since now.
+    /// Checks the counter. Returns since when there was no progress of `least`, or `now` if nothing `waits`.
     pub(crate) fn waiting_since(&mut self, waits: bool, count: u64, least: u64, now: Time) -> Time {
         if !waits || count >= self.count.saturating_add(least) {
             *self = ProgressMark { count, since: now };

@@ -26,17 +26,17 @@ const INLINE_PAYLOAD: usize = 1_024;
 /// ```
 #[derive(Debug, Default)]
 pub struct Transmit {
-    /// Heads, control frames and short payloads.
+    /// Frame headers, control frames and short payloads.
     arena: Vec<u8>,
-    /// The segments, in the order in which they leave. The last run of the arena is not among them until it is sealed.
+    /// The segments, in order. The last run of the arena is added when it is sealed.
     segments: Vec<Stored>,
     /// The octets of external payloads that [`Self::fetch`] has read. It keeps its length, so it is zeroed only once.
     fetched: Vec<u8>,
     /// Where the unsealed run of the arena begins.
     sealed: usize,
-    /// The first segment not wholly written.
+    /// The first segment that is not completely written.
     first: usize,
-    /// Octets left to write.
+    /// The bytes left to write.
     remaining: usize,
 }
 
@@ -50,7 +50,7 @@ pub enum Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// How many octets it has.
+    /// The number of octets.
     pub fn len(&self) -> usize {
         match self {
             Segment::Memory(octets) => octets.len(),
@@ -58,7 +58,7 @@ impl Segment<'_> {
         }
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -70,7 +70,7 @@ enum Stored {
         start: usize,
         end: usize,
     },
-    /// And where they came from.
+    /// Octets of an external payload that was read, and its range.
     Fetched {
         start: usize,
         end: usize,
@@ -85,12 +85,12 @@ impl Transmit {
         Self::default()
     }
 
-    /// How many slices a vectored write of all of it would take.
+    /// The number of slices of the whole list.
     pub fn slices(&self) -> usize {
         self.segments.len() - self.first + usize::from(self.sealed < self.arena.len())
     }
 
-    /// As [`Buf::chunks_vectored`], but `most` octets at most.
+    /// As [`Buf::chunks_vectored`], but at most `most` octets.
     pub fn first_chunks<'a>(&'a self, most: usize, slices: &mut [IoSlice<'a>]) -> usize {
         let mut left = most;
         let mut count = 0;
@@ -144,7 +144,7 @@ impl Transmit {
             self.fetched.resize(most, 0);
         }
         let (mut left, mut end, mut index) = (most, 0, self.first);
-        // What is to be read next, which goes to the end of what was read.
+        // Adjacent ranges that are to be read at once.
         let mut run: Option<External> = None;
         while left > 0 {
             let Some(segment) = self.segments.get_mut(index) else {
@@ -189,8 +189,7 @@ impl Transmit {
         }
     }
 
-    /// Forgets what [`Self::fetch`] has read and nobody has written yet, and returns the room it was read into, if there is
-    /// any. It is read again when it is next to be written.
+    /// Drops unwritten octets that [`Self::fetch`] has read, and returns its buffer. They are read again later.
     pub fn unfetch(&mut self) -> Vec<u8> {
         for segment in &mut self.segments[self.first..] {
             if let Stored::Fetched { from, .. } = segment {
@@ -200,20 +199,20 @@ impl Transmit {
         core::mem::take(&mut self.fetched)
     }
 
-    /// Lends the list room for [`Self::fetch`], which [`Self::unfetch`] of any list has returned. A list that has room keeps its
-    /// own.
+    /// Gives the list a buffer for [`Self::fetch`], which [`Self::unfetch`] of any list has returned, unless it has
+    /// one.
     pub fn lend_room(&mut self, room: Vec<u8>) {
         if self.fetched.is_empty() {
             self.fetched = room;
         }
     }
 
-    /// How many octets of memory the list has for [`Self::fetch`].
+    /// The capacity of the buffer for [`Self::fetch`], in bytes.
     pub fn room(&self) -> usize {
         self.fetched.capacity()
     }
 
-    /// Whether something that [`Self::fetch`] has read is still to be written.
+    /// Whether octets that [`Self::fetch`] has read are unwritten.
     pub fn has_fetched(&self) -> bool {
         let unwritten = &self.segments[self.first..];
         unwritten
@@ -228,7 +227,7 @@ impl Transmit {
         self.remaining += self.arena.len() - before;
     }
 
-    /// Appends octets that something else wrote, and empties that.
+    /// Moves `octets` to the arena.
     pub(crate) fn put_drained(&mut self, octets: &mut Vec<u8>) {
         self.put(|arena| arena.append(octets));
     }
@@ -247,7 +246,7 @@ impl Transmit {
         self.segments.push(Stored::Payload(payload));
     }
 
-    /// Closes the run of arena octets, so that what follows stands behind it.
+    /// Ends the current run of the arena with a segment.
     fn seal(&mut self) {
         if self.sealed < self.arena.len() {
             self.segments.push(Stored::Arena {
@@ -268,7 +267,7 @@ impl Transmit {
 }
 
 impl Stored {
-    /// The octets, as far as they are here.
+    /// The octets in memory.
     fn slice<'a>(&'a self, list: &'a Transmit) -> &'a [u8] {
         match self {
             Stored::Arena { start, end } => &list.arena[*start..*end],
@@ -319,7 +318,7 @@ impl Buf for Transmit {
     }
 
     /// # Panics
-    /// When `count` is more than remains, as [`Buf::advance`] asks.
+    /// If `count` exceeds what remains, as [`Buf::advance`] requires.
     fn advance(&mut self, mut count: usize) {
         assert!(count <= self.remaining, "advanced past the end of the list");
         if count == self.remaining {
@@ -336,7 +335,7 @@ impl Buf for Transmit {
                 return;
             }
             count -= length;
-            // Let go of the payload at once: its memory may be a whole slab.
+            // Drop the payload at once: it may keep a whole slab.
             *segment = Stored::Arena { start: 0, end: 0 };
             self.first += 1;
         }

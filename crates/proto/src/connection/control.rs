@@ -1,4 +1,4 @@
-//! The frames of the peer that carry no message: SETTINGS, PING, WINDOW_UPDATE, RST_STREAM, GOAWAY and PRIORITY_UPDATE.
+//! Received frames that carry no message: SETTINGS, PING, WINDOW_UPDATE, RST_STREAM, GOAWAY and PRIORITY_UPDATE.
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ use crate::invariant::infallible;
 use crate::priority::Priority;
 use crate::role::Role;
 
-/// How much of the debug data of a GOAWAY the owner is told, in octets.
+/// The most bytes of GOAWAY debug data that an event carries.
 const DEBUG_DATA: usize = 256;
 
 impl Connection {
@@ -60,7 +60,7 @@ impl Connection {
                 let error = "SETTINGS_INITIAL_WINDOW_SIZE raises the window of a stream above 2^31-1";
                 return Err(ConnectionError::violation(ErrorCode::FLOW_CONTROL_ERROR, error).on(stream.id));
             }
-            // Without data it waits for no window.
+            // A stream without data waits for no window.
             if !stream.send.queue.is_empty() {
                 stream.reschedule(&self.ledgers, self.now);
             }
@@ -68,7 +68,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A frame has the connection go through all of its streams: that is counted, and the peer pays for it.
+    /// Counts a visit of all streams for one frame, and charges the peer for it.
     fn charge_walk(&mut self) -> Result<(), ConnectionError> {
         self.streams.note_walk();
         self.guards.walk(self.streams.len(), self.now)
@@ -133,7 +133,7 @@ impl Connection {
         Ok(())
     }
 
-    /// GOAWAY (section 6.8). Requests that the peer will not process end with REFUSED_STREAM: they may be repeated.
+    /// GOAWAY (section 6.8). Requests that the peer did not process end with REFUSED_STREAM: they may be repeated.
     pub(super) fn on_go_away(&mut self, frame: GoAway<'_>) -> Result<(), ConnectionError> {
         self.guards.go_away(self.now)?;
         let effect = self.shutdown.receive_go_away(frame.last_stream)?;
@@ -166,7 +166,7 @@ impl Connection {
             let error = "PRIORITY_UPDATE for a stream that a client cannot open";
             return Err(ConnectionError::protocol(error).on(id).into());
         }
-        // One that comes before its stream is dropped, as section 7 allows: keeping it would cost memory for nothing.
+        // An update that precedes its stream is dropped, as section 7 allows, because keeping it would cost memory.
         if let Some(mut stream) = self.streams.by_id(id) {
             stream.set_priority(Priority::parse(update.value));
         }

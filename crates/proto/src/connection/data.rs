@@ -1,4 +1,4 @@
-//! DATA of the peer (RFC 9113 section 6.1), piece by piece while it arrives, and the end of a message.
+//! DATA (RFC 9113 section 6.1), processed as it arrives, and the end of a message.
 
 use core::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::stream::{Cause, Phase, StreamState};
 use crate::time::Time;
 
 impl Connection {
-    /// A DATA frame begins. Its whole length counts for flow control at once. What has come of its payload follows in the
-    /// same step.
+    /// A DATA frame begins. Its whole length counts for flow control at once. Then processes what has arrived of its
+    /// payload.
     pub(super) fn on_data_header(
         &mut self,
         header: FrameHeader,
@@ -58,12 +58,12 @@ impl Connection {
             padding: pad_length.unwrap_or(0),
             end_stream,
         };
-        // Padding and its length are consumed as they come; the payload by who reads or discards it.
+        // Padding is consumed on arrival, the payload when it is read or discarded.
         self.flow.consume(framing as u64);
         self.step_data(data, input)
     }
 
-    /// Whether the stream takes this DATA; none when it is to be dropped without a word.
+    /// The stream that receives the DATA. None if it is to be discarded silently.
     fn admit_data(
         &mut self,
         id: StreamId,
@@ -115,13 +115,13 @@ impl Connection {
         half.window.consume(framing as u64);
         stream.list_refill();
         if framing > 0 {
-            // An owner that counts released bytes by `stream_release_until_due` has to ask it again.
+            // The owner has to call `stream_release_until_due` again.
             stream.announce(&mut self.events);
         }
         Ok(Some(stream.key()))
     }
 
-    /// As much of a DATA frame as has come.
+    /// Processes what has arrived of a DATA frame.
     pub(super) fn step_data(
         &mut self,
         mut data: DataFrame,
@@ -144,7 +144,7 @@ impl Connection {
                 stream.receive.queue.push(piece);
                 stream.announce(&mut self.events);
             } else {
-                // Nobody will read it, so that it is consumed here (law 3).
+                // Nobody will read it, so it is consumed here (law 3).
                 let bytes = piece.len() as u64;
                 let id = stream.id;
                 if drop_data(&mut stream, bytes) {
@@ -169,7 +169,7 @@ impl Connection {
     }
 }
 
-/// The stream of a DATA frame, and how many octets of its payload are padding and the pad length.
+/// The stream of a DATA frame, and how many bytes of its payload are padding and pad length.
 fn check_framing(
     header: FrameHeader,
     pad_length: Option<usize>,
@@ -189,7 +189,8 @@ fn check_framing(
     Ok((stream, framing))
 }
 
-/// Drops octets of a message that nobody reads. Whether they are more than is accepted behind the whole response.
+/// Discards bytes of a message that nobody reads. Returns whether they exceed the limit for the rest of an answered
+/// request.
 fn drop_data(stream: &mut Entry<'_>, bytes: u64) -> bool {
     stream.receive.window.consume(bytes);
     stream.list_refill();
@@ -205,7 +206,7 @@ fn drop_data(stream: &mut Entry<'_>, bytes: u64) -> bool {
     }
 }
 
-/// END_STREAM came, with DATA, trailers or a response.
+/// END_STREAM arrived with DATA, trailers or a response.
 pub(super) fn end_receiving(
     stream: &mut Entry<'_>,
     flow: &FlowControl,

@@ -1,4 +1,4 @@
-//! HEADERS and CONTINUATION: from header blocks to messages (RFC 9113 sections 6.2, 6.10 and 8).
+//! HEADERS and CONTINUATION: header blocks become messages (RFC 9113 sections 6.2, 6.10 and 8).
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
@@ -17,13 +17,12 @@ use crate::role::Role;
 use crate::stream::{Cause, Phase, StreamState};
 use crate::time::ProgressMark;
 
-/// What a field takes of memory beside its size by RFC 9113 section 6.5.2, in octets: a map's entry takes about that.
+/// The memory of a field besides its size by RFC 9113 section 6.5.2, in bytes: about that of a map entry.
 const FIELD_COST: usize = 64;
 
-/// The field of RFC 9218.
 static PRIORITY: HeaderName = HeaderName::from_static("priority");
 
-/// What the field sections of a stream take without being counted, in octets: an ordinary request.
+/// The memory of a stream's field sections that is not counted, in bytes: enough for an ordinary request.
 const FREE_HEADERS: usize = 2 << 10;
 
 impl Connection {
@@ -86,7 +85,7 @@ impl Connection {
         self.streams.open_by_peer(id);
         if self.shutdown.refuses(id) {
             self.guards.refused_block(self.now)?;
-            // Sent before the peer knew of our GOAWAY, which tells it that this stream may be repeated elsewhere.
+            // The peer sent it before it received our GOAWAY, which tells it that it may repeat the request.
             self.streams.remember_reset(id, Side::Local);
             return Ok(());
         }
@@ -108,7 +107,7 @@ impl Connection {
         if !self.can_hold_headers(memory) {
             return refused("the memory budget has no room for the fields of a request");
         }
-        // Looked up where they are cheap to find: few requests have them.
+        // Looked up in the section, where that is cheap: few requests have them.
         let has = |name: &HeaderName| self.reader.section().has(name);
         let (has_length, has_priority) = (has(&header::CONTENT_LENGTH), has(&PRIORITY));
         let allows_connect = self.config.enable_connect_protocol;
@@ -156,7 +155,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A field section over the limit: the client is told by 431 (RFC 6585 section 5), and no handler sees it.
+    /// Answers a field section over the limit with 431 (RFC 6585 section 5). No handler sees the request.
     fn answer_431(&mut self, id: StreamId, end_stream: bool) -> Result<(), Fault> {
         self.guards.oversized_section(self.now)?;
         let mut stream = self.new_stream(id, StreamState::Open);
@@ -171,7 +170,8 @@ impl Connection {
         Ok(())
     }
 
-    /// A section of many times the limit counts as so many, whatever becomes of its stream, which is for the first of them.
+    /// Charges a section for each time that it exceeds the limit beyond the first, which its stream error is charged
+    /// for.
     fn charge_excess(&mut self) -> Result<(), ConnectionError> {
         let section = self.reader.section();
         let bytes = section.size() / (self.config.max_header_list_size as usize).max(1);
@@ -180,7 +180,7 @@ impl Connection {
         self.guards.excess_section(excess, self.now)
     }
 
-    /// What the section that was decoded takes of memory beyond what is free to a stream, in octets.
+    /// The memory of the decoded section beyond the free part of a stream, in bytes.
     fn section_memory(&self) -> usize {
         let section = self.reader.section();
         let octets = section.size() + section.lines() * FIELD_COST;
@@ -267,7 +267,7 @@ impl Connection {
         }
         let half = &mut stream.receive;
         half.phase = Phase::Body;
-        // The time for the body begins here.
+        // The time limit of the body starts now.
         half.mark = ProgressMark::new(self.now);
         half.bodiless |= matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         if !half.bodiless {
@@ -302,7 +302,7 @@ fn headers_on_closed(id: StreamId) -> ConnectionError {
     ConnectionError::violation(ErrorCode::STREAM_CLOSED, "HEADERS on a closed stream").on(id)
 }
 
-/// What `content-length` says of a body; nothing for a tunnel, whose DATA is no body.
+/// The length of the body by `content-length`. None for a tunnel, whose DATA is no body.
 fn expected_length(headers: &HeaderMap, tunnel: bool) -> Result<Option<u64>, Malformed> {
     if tunnel {
         return Ok(None);
@@ -310,7 +310,7 @@ fn expected_length(headers: &HeaderMap, tunnel: bool) -> Result<Option<u64>, Mal
     message::content_length(headers)
 }
 
-/// The `priority` field (RFC 9218 section 5); several lines are one list.
+/// The `priority` field (RFC 9218 section 5). Several lines form one list.
 pub(super) fn priority_of(headers: &HeaderMap) -> Priority {
     let mut values = headers.get_all(&PRIORITY).iter();
     let Some(first) = values.next() else {

@@ -66,18 +66,18 @@ pub(super) enum Begun {
 
 /// A complete payload, in place or copied together.
 #[derive(Debug)]
-pub(super) enum Payload {
+pub(super) enum FramePayload {
     Slice(Bytes),
     Gathered(Vec<u8>),
 }
 
-impl Deref for Payload {
+impl Deref for FramePayload {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Payload::Slice(octets) => octets,
-            Payload::Gathered(octets) => octets,
+            FramePayload::Slice(octets) => octets,
+            FramePayload::Gathered(octets) => octets,
         }
     }
 }
@@ -212,11 +212,11 @@ impl Reader {
     }
 
     /// The payload of a frame other than DATA, if it is complete.
-    pub(super) fn take_payload(&mut self, header: FrameHeader, input: &mut Bytes) -> Option<Payload> {
+    pub(super) fn take_payload(&mut self, header: FrameHeader, input: &mut Bytes) -> Option<FramePayload> {
         let length = header.length as usize;
         if self.partial.is_empty() && input.len() >= length {
             self.expected = Expected::FrameHeader;
-            return Some(Payload::Slice(input.split_to(length)));
+            return Some(FramePayload::Slice(input.split_to(length)));
         }
         let count = input.len().min(length - self.partial.len());
         self.partial.extend_from_slice(&input[..count]);
@@ -225,13 +225,13 @@ impl Reader {
             return None;
         }
         self.expected = Expected::FrameHeader;
-        Some(Payload::Gathered(core::mem::take(&mut self.partial)))
+        Some(FramePayload::Gathered(core::mem::take(&mut self.partial)))
     }
 
     /// Keeps the buffer of a processed payload.
     #[inline]
-    pub(super) fn recycle(&mut self, payload: Payload) {
-        if let Payload::Gathered(mut octets) = payload {
+    pub(super) fn recycle(&mut self, payload: FramePayload) {
+        if let FramePayload::Gathered(mut octets) = payload {
             octets.clear();
             self.partial = octets;
         }

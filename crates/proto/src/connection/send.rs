@@ -1,5 +1,5 @@
-//! What the owner sends: requests, responses, bodies, trailers. Field blocks become frames at once, in the order in which
-//! HPACK encodes them; bodies wait by reference until a write takes them.
+//! Sending: requests, responses, bodies and trailers. Field blocks become frames at once, in the order in which HPACK
+//! encodes them. Bodies are queued by reference until a write takes them.
 
 use core::time::Duration;
 
@@ -23,17 +23,17 @@ use crate::time::Time;
 const MAX_OPENED_AT_ONCE: u32 = 512;
 
 impl Connection {
-    /// A client's request. It leaves with the next write, or when the peer allows another stream. With `end` it is
-    /// whole: no body follows.
+    /// Opens a stream with a client's request. The request is sent with the next write, or when the peer allows
+    /// another stream. With `end` no body follows.
     ///
     /// # Errors
-    /// [`UsageError::NoNewStreams`] when the connection is closing, has failed, is out of identifiers, or too many
+    /// [`UsageError::NoNewStreams`] if the connection is closing, has failed, is out of identifiers, or too many
     /// requests wait; [`UsageError::BudgetExhausted`]; [`UsageError::InvalidMessage`]; [`UsageError::WrongRole`].
     pub fn open(&mut self, request: Request<()>, end: bool) -> Result<StreamId, UsageError> {
         self.open_from(&request, end)
     }
 
-    /// As [`Self::open`], with a request that the owner keeps: it is cloned only when it has to wait.
+    /// As [`Self::open`], but clones the request only if it has to wait.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -88,8 +88,8 @@ impl Connection {
         self.streams.insert(stream);
     }
 
-    /// Opens requests that waited, as many as the peer's limit allows now and as take about a millisecond. The next write opens
-    /// more.
+    /// Opens waiting requests: as many as the peer allows, but for no longer than about a millisecond. The next write
+    /// opens more.
     pub(super) fn open_waiting(&mut self) {
         // A peer that has sent GOAWAY would not process them. `on_go_away` ends them.
         if self.shutdown.peer_goes() || self.shutdown.has_failed() {
@@ -118,13 +118,13 @@ impl Connection {
         self.schedule_wait_check();
     }
 
-    /// A stream of these settings, which the caller stores after [`Self::note_new_stream`].
+    /// A new stream. The caller calls [`Self::note_new_stream`] and stores it.
     pub(super) fn new_stream(&self, id: StreamId, state: StreamState) -> Box<Stream> {
         let credit = self.settings.initial_window_size();
         self.streams.create(id, state, credit, &self.config, self.now)
     }
 
-    /// A server's final response. With `end` it is whole: no body follows.
+    /// Sends a server's final response. With `end` no body follows.
     ///
     /// # Errors
     /// [`UsageError::UnknownStream`], [`UsageError::HeadOrder`], [`UsageError::InvalidMessage`],
@@ -150,7 +150,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A server's informational response (1xx, but not 101), before the final one.
+    /// Sends a server's informational response (1xx, but not 101), before the final one.
     ///
     /// # Errors
     /// As [`Self::send_response`].
@@ -167,7 +167,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A response of the engine's own to a request that no handler sees: a status, no body.
+    /// Answers a request, which no handler sees, with a status and no body.
     pub(super) fn answer(&mut self, mut stream: Box<Stream>, status: StatusCode) {
         let mut response = Response::new(());
         *response.status_mut() = status;
@@ -180,18 +180,18 @@ impl Connection {
         self.follow_up(after);
     }
 
-    /// The `date` of final responses that have none, from now on (RFC 9110 section 6.6.1): the engine has no clock of its
-    /// own. Without one they go without, and so they do again after [`Self::trim`].
+    /// Sets the `date` of final responses that have none (RFC 9110 section 6.6.1): the engine has no clock.
+    /// [`Self::trim`] removes it again.
     pub fn set_date(&mut self, date: HeaderValue) {
         self.writer.set_date(date);
     }
 
-    /// More of a body, by reference; with `end` the last of it. How much may be queued is for the owner to decide: see
+    /// Queues a part of a body, by reference; with `end` it is the last. The owner decides how much to queue: see
     /// [`Self::want_room`]. [`Payload::External`] is for an owner that knows how to write it.
     ///
     /// # Errors
-    /// [`UsageError::UnknownStream`] when the stream has ended, [`UsageError::HeadOrder`] before the head,
-    /// [`UsageError::SendFinished`] after the end.
+    /// [`UsageError::UnknownStream`] if the stream has ended, [`UsageError::HeadOrder`] before the request or
+    /// response, [`UsageError::SendFinished`] after the end.
     pub fn send_data(&mut self, id: StreamId, data: impl Into<Payload>, end: bool) -> Result<(), UsageError> {
         let mut stream = sendable(self.streams.by_id(id))?;
         stream.send.queue.push(data.into());
@@ -202,7 +202,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The trailers, which end the message; they leave behind all data.
+    /// Queues the trailers, which end the message after all data.
     ///
     /// # Errors
     /// As [`Self::send_data`], and [`UsageError::InvalidMessage`].
@@ -215,13 +215,13 @@ impl Connection {
         Ok(())
     }
 
-    /// How many bytes of the stream's body wait. When they are more than [`crate::Config::send_low_water`], an
-    /// [`crate::Event::Writable`] comes once they are not.
+    /// The bytes in the stream's send queue. If they exceed [`crate::Config::send_low_water`], an
+    /// [`crate::Event::Writable`] follows once they do not.
     pub fn want_room(&mut self, id: StreamId) -> usize {
         self.want_room_at(id, self.config.send_low_water)
     }
 
-    /// As [`Self::want_room`], with another low-water mark in bytes: for an owner that divides its memory among streams.
+    /// As [`Self::want_room`], with another low-water mark in bytes.
     pub fn want_room_at(&mut self, id: StreamId, low_water: usize) -> usize {
         let Some(mut stream) = self.streams.by_id(id) else {
             return 0;
@@ -231,7 +231,7 @@ impl Connection {
         queued
     }
 
-    /// The priority by which we schedule the stream (RFC 9218); a server may override what the client asked for.
+    /// Sets the priority that schedules the stream (RFC 9218). A server may override the client's.
     ///
     /// # Errors
     /// [`UsageError::UnknownStream`].
@@ -241,7 +241,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the server the priority of a stream of ours anew (RFC 9218 section 7.1).
+    /// Sends PRIORITY_UPDATE with a new priority of a stream (RFC 9218 section 7.1).
     ///
     /// # Errors
     /// [`UsageError::UnknownStream`], [`UsageError::WrongRole`].
@@ -260,7 +260,7 @@ impl Connection {
     }
 }
 
-/// The stream of a request that has no final response yet.
+/// Checks that the final response has not been sent.
 fn answerable(role: Role, stream: Option<Entry<'_>>) -> Result<Entry<'_>, UsageError> {
     if role != Role::Server {
         return Err(UsageError::WrongRole);
@@ -275,7 +275,7 @@ fn answerable(role: Role, stream: Option<Entry<'_>>) -> Result<Entry<'_>, UsageE
     }
 }
 
-/// A stream whose head was sent, and whose body was not finished.
+/// Checks that the body of the message has begun and has not ended.
 fn sendable(stream: Option<Entry<'_>>) -> Result<Entry<'_>, UsageError> {
     let stream = stream.ok_or(UsageError::UnknownStream)?;
     if stream.state.is_closed() {
@@ -307,7 +307,7 @@ fn write_request(
     });
     stream.refill(writer, now, round_trip);
     match end {
-        // The response is still to come, so this does not close the stream.
+        // The response has not arrived, so this does not close the stream.
         true => stream.note_end_sent(ledgers, now),
         false => ledgers.note_stream_sending(stream, now),
     }

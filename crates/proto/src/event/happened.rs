@@ -1,4 +1,4 @@
-//! What a connection tells its owner.
+//! The events of a connection.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -6,66 +6,66 @@ use http::{HeaderMap, Request, Response};
 use crate::error::{ErrorCode, StreamError};
 use crate::id::StreamId;
 
-/// Something that happened, in the order in which it did.
+/// An event. Events are queued in order.
 ///
-/// The owner takes events after every [`crate::Connection::receive`] and
-/// [`crate::Connection::handle_timeout`] until there are no more.
+/// The owner takes all events after each [`crate::Connection::receive`] and [`crate::Connection::handle_timeout`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A server has a request. When `end` is set neither body nor trailers follow.
+    /// A server has received a request.
     Request {
-        /// The stream, to be answered by `send_response` and let go of by `release`.
+        /// The stream. Answer it with `send_response`, and release it with `release`.
         stream: StreamId,
-        /// The head of the request.
+        /// The request without its body.
         request: Request<()>,
-        /// Whether the message is whole.
+        /// Whether the message is complete: neither body nor trailers follow.
         end: bool,
     },
-    /// A client has the final response.
+    /// A client has received the final response.
     Response {
         /// The stream.
         stream: StreamId,
-        /// The head of the response.
+        /// The response without its body.
         response: Response<()>,
-        /// Whether the message is whole.
+        /// Whether the message is complete: neither body nor trailers follow.
         end: bool,
     },
-    /// A client has an informational response (1xx); the final one is still to come.
+    /// A client has received an informational response (1xx). The final one follows.
     Informational {
         /// The stream.
         stream: StreamId,
-        /// The head of the response.
+        /// The response without its body.
         response: Response<()>,
     },
-    /// There is something for [`crate::Connection::read`]: data, trailers or the end. At most once a batch a stream.
+    /// [`crate::Connection::read`] has something to return: data, trailers or the end. Sent at most once for each
+    /// stream until the owner reads.
     Readable(StreamId),
-    /// The stream's queue is below the low-water mark after [`crate::Connection::want_room`] had found it above.
+    /// The send queue of the stream has fallen to the low-water mark that [`crate::Connection::want_room`] set.
     Writable(StreamId),
-    /// The stream ended before its time. What the peer had sent before it reset the stream can still be read.
+    /// The stream ended with an error. What the peer sent before it reset the stream can still be read.
     Reset(StreamError),
-    /// The peer's SETTINGS came or changed: limits of its are other ones now.
+    /// The SETTINGS of the peer arrived: its limits may have changed.
     PeerSettings,
-    /// The peer ends the connection: no new streams, and those above `last_stream` were not processed.
+    /// The peer sent GOAWAY: it accepts no new streams, and did not process streams above `last_stream`.
     GoAway {
-        /// The highest stream that the peer will see to; 0 for none.
+        /// The highest stream that the peer may process; 0 for none.
         last_stream: u32,
-        /// Why.
+        /// The error code.
         code: ErrorCode,
-        /// The first 256 octets of what the peer adds for people to read (RFC 9113 section 6.8). They may be anything.
+        /// The first 256 bytes of the debug data (RFC 9113 section 6.8). They may be any bytes.
         debug: Bytes,
     },
 }
 
-/// What [`Connection::read`](crate::Connection::read) found behind the data.
+/// What follows the data that [`Connection::read`](crate::Connection::read) returned.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReadState {
-    /// More may come.
+    /// More may arrive.
     Open,
-    /// The message is whole.
+    /// The message is complete.
     End,
-    /// The message is whole, and these are its trailers.
+    /// The message is complete, with these trailers.
     Trailers(HeaderMap),
-    /// The stream was reset; what was received before is what there is.
+    /// The stream was reset. No more data follows.
     Reset,
 }

@@ -1,20 +1,19 @@
-//! The events that the owner has not taken yet. The connection pushes them. A request whose stream is reset before the owner
-//! took its event is withdrawn, so that rapid reset (CVE-2023-44487) makes no work above this crate.
+//! The events that the owner has not taken. If a stream is reset before the owner takes the event of its request, the
+//! event is withdrawn, so that rapid reset (CVE-2023-44487) causes no work above this crate.
 
 use std::collections::VecDeque;
 
 use super::happened::Event;
 
-/// Events in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    /// None is one that was taken back.
+    /// None for a withdrawn event.
     queue: VecDeque<Option<Event>>,
-    /// How many have left at the front.
+    /// The number of events that the owner has taken.
     left: u64,
 }
 
-/// Where an event stands, as long as it does.
+/// The number of an event in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventId(u64);
 
@@ -35,12 +34,11 @@ impl Events {
         None
     }
 
-    /// Gives back the room of events that have left.
     pub(crate) fn trim(&mut self) {
         self.queue.shrink_to_fit();
     }
 
-    /// Takes an event back; false when the owner has it already. Each id is to be given once.
+    /// Withdraws an event. Returns false if the owner has taken it. Each id may be passed once.
     pub(crate) fn withdraw(&mut self, id: EventId) -> bool {
         let index = id.0.checked_sub(self.left).map(usize::try_from);
         let Some(Ok(index)) = index else { return false };

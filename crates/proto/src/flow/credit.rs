@@ -1,11 +1,11 @@
-//! The credit that the peer has given us to send DATA, for one stream or for the connection.
+//! The send window of a stream or of the connection.
 
 /// The most that a window may hold (RFC 9113 section 6.9.1).
 const MAX_WINDOW: i64 = (1 << 31) - 1;
 
-/// What the peer lets us send, as offsets: bytes allowed and bytes sent since the beginning.
+/// A send window, as offsets: bytes allowed and bytes sent.
 ///
-/// The difference may be negative, after the peer lowered SETTINGS_INITIAL_WINDOW_SIZE (section 6.9.2).
+/// The difference may be negative after the peer lowered SETTINGS_INITIAL_WINDOW_SIZE (section 6.9.2).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendCredit {
     allowed: i64,
@@ -26,22 +26,21 @@ impl SendCredit {
         }
     }
 
-    /// The send window: how many bytes may leave now. Negative or zero means none.
+    /// The send window, in bytes. It may be negative.
     pub(crate) fn available(&self) -> i64 {
         self.allowed - self.sent
     }
 
-    /// How many bytes may leave now, as a count.
+    /// The bytes that may be sent now.
     pub(crate) fn usable(&self) -> usize {
         usize::try_from(self.available()).unwrap_or(0)
     }
 
-    /// Bytes sent since the beginning.
     pub(crate) fn sent(&self) -> u64 {
         u64::try_from(self.sent).unwrap_or(0)
     }
 
-    /// The largest window that there has been: what the peer's small ones are measured by.
+    /// The largest window so far.
     pub(crate) fn largest(&self) -> usize {
         usize::try_from(self.largest).unwrap_or(0)
     }
@@ -51,7 +50,7 @@ impl SendCredit {
         self.adjust(i64::from(increment))
     }
 
-    /// Whether the window stays within the limit when it grows by `rise`.
+    /// Whether the window may grow by `rise`.
     pub(crate) fn has_room_for(&self, rise: i64) -> bool {
         self.available() + rise <= MAX_WINDOW
     }
@@ -68,7 +67,7 @@ impl SendCredit {
         Ok(())
     }
 
-    /// A frame of `bytes` was built. The caller stayed within [`Self::usable`].
+    /// A frame was built, with at most [`Self::usable`] bytes.
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.sent += bytes as i64;
         debug_assert!(bytes == 0 || self.available() >= 0);

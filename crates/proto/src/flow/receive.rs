@@ -1,4 +1,4 @@
-//! The window that we advertise, for one stream or for the connection, and when it is refilled.
+//! The receive window of a stream or of the connection, and when it is refilled (laws 1 to 3).
 
 use core::time::Duration;
 
@@ -6,29 +6,30 @@ use super::budget::Promise;
 use super::size::WindowSize;
 use crate::time::Time;
 
-/// No WINDOW_UPDATE is smaller than this, or than a quarter of a window smaller than 64 KiB: law 2.
+/// The smallest WINDOW_UPDATE, unless a quarter of the window is smaller (law 2).
 const SMALLEST_UPDATE: u64 = 16_384;
 
-/// A fixed window that is what the path waits for is refilled at this fraction instead of a quarter: its rate is
-/// W / (RTT + q / rate of the link), and with q = W/4 a window of just the path's need reaches 80 % of the link.
+/// A fixed window that limits the path is refilled at this fraction instead of a quarter. Its rate is W / (RTT + q /
+/// link rate): with q = W/4, a window of one bandwidth-delay product reaches 80 % of the link (law 1).
 const LIMITING_DIVISOR: u64 = 32;
 
-/// The smallest WINDOW_UPDATE of such a window. At a gigabit 16,384 bytes take 0.13 ms, an eighth of a path of 1 ms; an
-/// eighth of that costs 2 % there.
+/// The smallest WINDOW_UPDATE of a window that limits the path. At 1 Gbit/s, 16,384 bytes take 0.13 ms, an eighth of
+/// a path of 1 ms; an eighth of that costs 2 % there.
 const SMALLEST_LIMITING_UPDATE: u64 = 2_048;
 
-/// Fixed windows from this on begin as if the path waited for them, in bytes: few frames, and much to lose.
+/// Fixed windows of at least this size start as if they limited the path: that costs few frames, and a gap is
+/// expensive.
 const LARGE_WINDOW: u32 = 2 << 20;
 
-/// Offsets that small windows advertise are multiples of this. A sender whose buffer is 65,536 bytes would otherwise be
-/// left, by a window of 65,535, with a frame of one byte from every buffer (nghttp2 issue 1722). Of that window it takes
-/// 255 bytes at most, 0.4 %.
+/// Offsets that small windows advertise are multiples of this. Otherwise a sender with a buffer of 65,536 bytes and a
+/// window of 65,535 bytes sends a frame of one byte from each buffer (nghttp2 issue 1722). It costs at most 255
+/// bytes, 0.4 % of that window.
 const ALIGNMENT: u64 = 256;
 
-/// The smallest WINDOW_UPDATE of a fixed window of which the peer has used up what it knew.
+/// The smallest WINDOW_UPDATE of a fixed window whose credit the peer has used up.
 const SMALLEST_REST: u64 = 1_024;
 
-/// The windows for which that matters: what larger ones would cut off is no part of theirs.
+/// The window sizes that are aligned. Larger windows gain nothing from it.
 const ALIGNED_SIZES: core::ops::Range<u64> = 16_384..1 << 20;
 
 /// When a receive window is refilled.
@@ -43,13 +44,13 @@ const ALIGNED_SIZES: core::ops::Range<u64> = 16_384..1 << 20;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refill {
-    /// Once `1/divisor` of the window has been consumed; half of that when a write is leaving anyway. A quarter, the
-    /// default, becomes a thirty-second while a window of fixed size is what the path waits for.
+    /// Once `1/divisor` of the window has been consumed, or half of that if a write is leaving anyway. The default of
+    /// a quarter becomes a thirty-second while a fixed window limits the path.
     Fraction {
         /// 1 refills an empty window, 4 (the default) one that is three quarters full.
         divisor: u32,
     },
-    /// Once no more than this many bytes of the window remain to the peer.
+    /// Once the peer has no more than this many bytes of credit.
     Remaining(u32),
 }
 
@@ -59,41 +60,42 @@ impl Default for Refill {
     }
 }
 
-/// The offsets of a receive window: bytes received, consumed by the application, and advertised to the peer.
+/// A receive window, as offsets: bytes received, consumed by the application, and advertised to the peer.
 ///
-/// The peer's window is `advertised - received`; memory that it can make us hold is `advertised - consumed`.
+/// The peer's credit is `advertised - received`. The memory that it can make this endpoint hold is `advertised -
+/// consumed`.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceiveWindow {
     received: u64,
     consumed: u64,
     advertised: u64,
     size: u32,
-    /// What `advertised - consumed` may come to. That is `size`, unless memory was leased for bytes that readers are
-    /// slow to take: then credit for others goes on while those lie there.
+    /// The most that `advertised - consumed` may be: `size`, unless more memory is leased for slow readers, so that
+    /// other streams keep their credit.
     limit: u64,
     refill: Refill,
-    /// Whether this window is to stay as it is.
+    /// Whether the size of the window is fixed.
     fixed: bool,
-    /// Whether the path waits for it then.
+    /// Whether a fixed window limits the path.
     limiting: bool,
     round: Round,
-    /// None before the first refill: most streams are too short for one.
+    /// None before the first refill. Most streams are too short for one.
     recent: Option<Box<Recent>>,
 }
 
-/// A round trip: once all that was advertised before it began has come, nothing more comes before it is over.
+/// A round trip. When all credit from before it is used up, nothing more arrives until it is over.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     since: Time,
-    /// What was advertised before.
+    /// What was advertised before it.
     until: u64,
 }
 
-/// What was advertised lately: what a refill allows arrives a round trip after it left.
+/// The latest refills. DATA that a refill allows arrives a round trip later.
 #[derive(Debug, Clone, Copy, Default)]
 struct Recent {
-    /// The newest refills, oldest first: when each left, and what was advertised before it. At a quarter of a window each
-    /// there are four or five in a round trip.
+    /// The latest refills, oldest first: when each was sent, and what was advertised before it. At a quarter of the
+    /// window each, a round trip has four or five.
     before: [(Time, u64); 8],
     count: usize,
 }
@@ -103,7 +105,7 @@ struct Recent {
 pub(crate) struct Overrun;
 
 impl ReceiveWindow {
-    /// A window of which the peer knows `advertised` bytes, and which is to hold `size`.
+    /// A window of `size`, of which the peer knows `advertised` bytes.
     pub(crate) fn new(advertised: u32, size: WindowSize, refill: Refill) -> Self {
         ReceiveWindow {
             received: 0,
@@ -122,27 +124,24 @@ impl ReceiveWindow {
         }
     }
 
-    /// Bytes received since the beginning.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Bytes consumed since the beginning.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// The size that refills restore.
     pub(crate) fn size(&self) -> WindowSize {
         WindowSize::new(self.size).unwrap_or(WindowSize::MAX)
     }
 
-    /// What the peer may still send.
+    /// The peer's credit, in bytes.
     pub(crate) fn remaining(&self) -> u64 {
         self.advertised.saturating_sub(self.received)
     }
 
-    /// What the window may cost: law 5.
+    /// The memory that the window may cost (law 5).
     pub(crate) fn promise(&self) -> Promise {
         Promise {
             outstanding: self.remaining(),
@@ -150,13 +149,12 @@ impl ReceiveWindow {
         }
     }
 
-    /// Bytes received and not consumed.
     pub(crate) fn unconsumed(&self) -> u64 {
         self.received - self.consumed
     }
 
-    /// Takes note of `bytes` that arrived, padding included. `grace` is what an older, larger window still allows,
-    /// until the peer has acknowledged the newer one (RFC 9113 section 6.9.3).
+    /// Counts `bytes` that arrived, padding included. `grace` is what an older, larger window still allows until the
+    /// peer has acknowledged the newer one (RFC 9113 section 6.9.3).
     pub(crate) fn receive(&mut self, bytes: u32, grace: u64) -> Result<(), Overrun> {
         let received = self.received + u64::from(bytes);
         if received > self.advertised + grace {
@@ -166,42 +164,40 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// The application, or a rule that discards them, is done with `bytes`.
+    /// The application has read `bytes`, or they were discarded.
     pub(crate) fn consume(&mut self, bytes: u64) {
         self.consumed = (self.consumed + bytes).min(self.received);
     }
 
-    /// Restores to `size` from now on, and may cost as much. When that is less than before, credit is withheld until it
-    /// is true.
+    /// Changes the size, and the limit with it. To shrink, credit is withheld until the window has the new size.
     pub(crate) fn resize(&mut self, size: WindowSize) {
         self.size = size.bytes();
         self.limit = u64::from(size.bytes());
     }
 
-    /// What the window may cost, not less than its size.
+    /// Sets the memory that the window may cost, at least its size.
     pub(crate) fn set_limit(&mut self, bytes: u64) {
         self.limit = bytes.max(u64::from(self.size));
     }
 
-    /// Says that this window is to stay as it is. A large one is taken to be what the path waits for until it is known:
-    /// a gap in its first round trip costs a transfer of four such windows 5 %.
+    /// Fixes the size. A large window counts as limiting the path until more is known: a gap in its first round trip
+    /// costs a transfer of four such windows 5 %.
     pub(crate) fn fixed(mut self) -> Self {
         self.fixed = self.refill == Refill::default();
         self.set_limiting(self.size >= LARGE_WINDOW);
         self
     }
 
-    /// Says whether the path waits for this window, which is to stay as it is.
+    /// Sets whether a fixed window limits the path.
     pub(crate) fn set_limiting(&mut self, limiting: bool) {
         self.limiting = limiting && self.fixed;
     }
 
-    /// What [`Self::set_limiting`] said.
     pub(crate) fn is_limiting(&self) -> bool {
         self.limiting
     }
 
-    /// No refill is smaller than this.
+    /// The smallest refill.
     fn floor(&self) -> u64 {
         let size = u64::from(self.size);
         let least = match self.limiting {
@@ -211,7 +207,7 @@ impl ReceiveWindow {
         (size / 4).clamp(1, least)
     }
 
-    /// The share of the window at which it is refilled; never more than the whole grains in it.
+    /// The consumed bytes at which the window is refilled, at most the aligned part of it.
     fn share(&self, divisor: u32) -> u64 {
         let size = u64::from(self.size);
         match self.limiting {
@@ -225,7 +221,7 @@ impl ReceiveWindow {
         matches!(self.refill, Refill::Fraction { .. }) && ALIGNED_SIZES.contains(&u64::from(self.size))
     }
 
-    /// An offset that may be advertised: not beyond this one.
+    /// The largest offset up to `offset` that may be advertised.
     fn aligned(&self, offset: u64) -> u64 {
         match self.is_aligned() && self.received > 0 {
             true => offset - offset % ALIGNMENT,
@@ -233,13 +229,13 @@ impl ReceiveWindow {
         }
     }
 
-    /// Whether the peer has used up what it knows of: what is withheld as too little now is missing from a window of
-    /// fixed size for a whole round trip.
+    /// Whether the peer has used up the credit that it knows of. Credit withheld now is missing from a fixed window
+    /// for a round trip.
     fn is_used_up(&self) -> bool {
         self.fixed && self.received >= self.round.until
     }
 
-    /// Whether a refill is due: on its own, or only because a write is `leaving` anyway.
+    /// Whether a refill is due, by itself or because a write is `leaving` anyway.
     pub(crate) fn refill_due(&self, leaving: bool) -> bool {
         let gain = self.gain();
         if gain == 0 {
@@ -253,7 +249,7 @@ impl ReceiveWindow {
                     || (gain >= SMALLEST_REST && self.is_used_up() && self.unconsumed() == 0)
             }
             Refill::Remaining(bytes) => {
-                // Drained, and less than a frame left to the peer: it must not be made to wait for more.
+                // Everything is read, and the peer has less than a frame of credit: it must not have to wait.
                 let frame = u64::from(self.size).min(SMALLEST_UPDATE);
                 let starved = self.unconsumed() == 0 && self.remaining() < frame;
                 self.remaining() <= u64::from(bytes) && (gain >= self.floor() || starved)
@@ -261,8 +257,8 @@ impl ReceiveWindow {
         }
     }
 
-    /// How many bytes the application has to consume before [`Self::refill_due`] holds; `u64::MAX` when that alone does
-    /// not do.
+    /// How many bytes the application has to consume before [`Self::refill_due`]; `u64::MAX` if that alone does not
+    /// suffice.
     pub(crate) fn until_due(&self) -> u64 {
         let consumed_for = |gain: u64| {
             let advertised = self.advertised + gain;
@@ -282,13 +278,13 @@ impl ReceiveWindow {
                     false => due.max(1),
                 }
             }
-            // What is missing is that more comes, and then the question is put again.
+            // More has to arrive first.
             Refill::Remaining(bytes) if self.remaining() > u64::from(bytes) => u64::MAX,
             Refill::Remaining(_) => consumed_for(self.floor()).min(self.unconsumed()).max(1),
         }
     }
 
-    /// Advertises all that may be advertised; the increment for WINDOW_UPDATE, when there is one.
+    /// Advertises all available credit. Returns the increment of the WINDOW_UPDATE, if there is one.
     pub(crate) fn refill(&mut self, now: Time, round_trip: Option<Duration>) -> Option<u32> {
         let round_trip = round_trip.unwrap_or_default();
         // The gain is at most the size, and that is at most 2^31-1.
@@ -308,8 +304,8 @@ impl ReceiveWindow {
         Some(increment)
     }
 
-    /// When the window opened for what could arrive, if it was closed at `since`: the peer had used up, but for less than
-    /// a frame, what it knew of then, over a path with this round trip. `now` when it is closed still.
+    /// When the window opened for the peer, if it was closed at `since`: the peer then had less than a frame of the
+    /// credit that it knew of over a path with this round trip. `now` if it is still closed.
     pub(crate) fn opens(&self, since: Time, now: Time, round_trip: Duration) -> Option<Time> {
         let least = SMALLEST_UPDATE.min(u64::from(self.size) / 4);
         let opens = |advertised: u64| advertised.saturating_sub(self.received) >= least;
@@ -321,21 +317,20 @@ impl ReceiveWindow {
         if opens(known) {
             return None;
         }
-        // What the first of them allows may have come already, when the round trip was shorter this time.
+        // What the first of them allows may already have arrived, over a shorter round trip.
         let later = unknown.iter().skip(1).map(|&(_, before)| before);
         let after = later.chain([self.advertised]);
         let opening = unknown.iter().zip(after).find(|&(_, after)| opens(after));
         Some(opening.map_or(now, |(&(at, _), _)| (at + round_trip).max(since)))
     }
 
-    /// Whether half of the window lies unread: then it is the reader that keeps it closed.
+    /// Whether half of the window is unread: then the reader keeps it closed.
     pub(crate) fn is_unread(&self) -> bool {
         self.unconsumed() >= u64::from(self.size) / 2
     }
 
-    /// How many bytes have to be consumed before a window that readers choke is refilled: they hold so much of it that
-    /// what is left to others never comes to the share at which it is refilled. Then half of what is left will do. None
-    /// when they do not.
+    /// How many bytes have to be consumed before a choked window is refilled. Slow readers hold so much of it that
+    /// the rest never reaches the refill threshold; then half of the rest suffices. None if the window is not choked.
     pub(crate) fn until_unchoked(&self) -> Option<u64> {
         let Refill::Fraction { divisor } = self.refill else {
             return None;
@@ -347,7 +342,7 @@ impl ReceiveWindow {
         choked.then(|| left.div_ceil(2).max(floor).saturating_sub(self.gain()))
     }
 
-    /// What a refill would add now.
+    /// The increment of a refill now.
     fn gain(&self) -> u64 {
         let by_size = self.received + u64::from(self.size);
         let by_memory = self.consumed + self.limit;
@@ -366,8 +361,8 @@ impl Recent {
         self.count += 1;
     }
 
-    /// The refills that data could not answer yet at `since`, oldest first: when each left, and what was advertised before
-    /// it.
+    /// The refills that the peer did not know at `since`, oldest first: when each was sent, and what was advertised
+    /// before it.
     fn unknown(&self, since: Time, round_trip: Duration) -> &[(Time, u64)] {
         let refills = &self.before[..self.count];
         let known = refills.partition_point(|&(at, _)| at + round_trip <= since);

@@ -1,28 +1,28 @@
-//! The ledger: what a direction of a connection has waited for, and how long (law 8).
+//! Ledgers: what a direction of a connection has waited for, and for how long (law 8).
 
 use core::time::Duration;
 
 use crate::time::Time;
 
-/// What one direction of a connection is doing, or is held by.
+/// What one direction of a connection does or waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stall {
-    /// Nothing is under way.
+    /// Nothing is in progress.
     Idle,
-    /// Data flows: the path, or the transport, sets the speed.
+    /// Data flows: the path or the transport sets the speed.
     Moving,
-    /// Data waits for windows of streams.
+    /// Data waits for a stream window.
     StreamWindow,
-    /// Data waits for the window of the connection.
+    /// Data waits for the connection window.
     ConnectionWindow,
-    /// Requests wait for the peer to allow more streams.
+    /// Requests wait until the peer allows more streams.
     StreamCount,
-    /// What was built waits for the transport to take it.
+    /// A write waits for the transport.
     Socket,
-    /// This side's own application is slow to read, or to say what is to be sent.
+    /// The local application is slow to read, or slow to supply data.
     Application,
-    /// The peer's turn: it has leave to send, or all it needs for an answer, and nothing has come.
+    /// It is the peer's turn: it has credit, or a complete request, and nothing has arrived.
     Peer,
 }
 
@@ -57,7 +57,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger that begins idle.
+    /// A ledger that starts idle at `now`.
     pub fn new(now: Time) -> Self {
         Ledger {
             state: Stall::Idle,
@@ -66,34 +66,33 @@ impl Ledger {
         }
     }
 
-    /// How long the direction has been in a state, all told, as far as it is settled.
+    /// The total settled time in a state.
     pub fn spent(&self, state: Stall) -> Duration {
         Duration::from_nanos(self.spent[state as usize])
     }
 
-    /// The time that is settled, of all states but [`Stall::Idle`].
+    /// The total settled time in all states except [`Stall::Idle`].
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.spent.iter().sum::<u64>()) - self.spent(Stall::Idle)
     }
 
-    /// Since when the time is not settled.
     pub(crate) fn since(&self) -> Time {
         self.since
     }
 
-    /// The state is another one from `now` on.
+    /// Enters another state at `now`.
     pub(crate) fn enter(&mut self, state: Stall, now: Time) {
         self.settle(self.state, now);
         self.state = state;
     }
 
-    /// In hindsight, so many nanoseconds of the time up to `now` were spent in `state`.
+    /// Attributes at most `spent` nanoseconds of the unsettled time up to `now` to `state`.
     fn settle_for(&mut self, state: Stall, spent: u64, now: Time) {
         let until = Time::from_nanos(self.since.as_nanos().saturating_add(spent));
         self.settle(state, until.min(now));
     }
 
-    /// How many nanoseconds it has been in a state until `now`, if it stays in that in which it is.
+    /// The nanoseconds in a state up to `now`, the unsettled time of the current state included.
     fn spent_until(&self, state: Stall, now: Time) -> u64 {
         let unsettled = match self.state == state {
             true => now.as_nanos().saturating_sub(self.since.as_nanos()),
@@ -102,7 +101,7 @@ impl Ledger {
         self.spent[state as usize] + unsettled
     }
 
-    /// In hindsight, the time up to `now` was spent in `state`.
+    /// Attributes the unsettled time up to `now` to `state`.
     pub(crate) fn settle(&mut self, state: Stall, now: Time) {
         self.spent[state as usize] += now.as_nanos().saturating_sub(self.since.as_nanos());
         self.since = self.since.max(now);
@@ -111,12 +110,12 @@ impl Ledger {
 
 /// What the sending half of one stream has waited for.
 ///
-/// While it has data and window it shares the fate of the connection: then its time is that of the connection's ledger,
-/// told apart only when the state ends, so that no frame costs anything.
+/// While the stream has data and window, it waits for whatever the connection waits for. That time is copied from the
+/// connection's ledger when the state ends, so a frame costs nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendingLedger {
     own: Ledger,
-    /// What the connection had spent on its window and on the socket when the stream became ready, in nanoseconds.
+    /// The nanoseconds that the connection had spent on its window and on the socket when the stream became ready.
     ready: Option<(u64, u64)>,
 }
 
@@ -128,7 +127,7 @@ impl SendingLedger {
         }
     }
 
-    /// The state of its own that it is in from `now` on; none when it is as the connection is.
+    /// Enters a state of its own at `now`, or none to follow the connection.
     pub(crate) fn enter(&mut self, state: Option<Stall>, connection: &Ledger, now: Time) {
         let is_same = match state {
             Some(state) => self.ready.is_none() && self.own.state == state,
@@ -157,7 +156,7 @@ impl SendingLedger {
         }
     }
 
-    /// All of it, up to `now`.
+    /// The ledger, settled up to `now`.
     pub(crate) fn settled(mut self, connection: &Ledger, now: Time) -> Ledger {
         let ends = self.ready.map(|_| Stall::Idle);
         self.enter(ends, connection, now);

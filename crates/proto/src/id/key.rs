@@ -1,9 +1,9 @@
-//! A stream's place in the store of streams.
+//! The key of a stream in the store.
 
 use super::stream_id::StreamId;
 
-/// The slot of a stream in the store: a look-up by it searches nothing. It carries the identifier too, because a slot is reused
-/// once its stream is removed.
+/// The slot of a stream in the store, for lookups without a search. It includes the identifier, because slots are
+/// reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     slot: u32,

@@ -6,10 +6,10 @@ use std::collections::hash_map::RandomState;
 
 use super::stream_id::StreamId;
 
-/// A map by stream identifier that hashes one with two multiplications.
+/// A map by stream identifier that hashes with two multiplications.
 ///
-/// A peer may leave identifiers out. With a hash that it could compute it would open those whose hashes collide, and every
-/// frame on one of them would search through all: hence a key of each map's own.
+/// Each map has a secret key. Otherwise a peer could choose identifiers whose hashes collide, and each frame on one
+/// of them would search through all.
 pub type StreamMap<T> = HashMap<StreamId, T, IdHashing>;
 
 /// The hashing of a [`StreamMap`], with a key that no peer knows.
@@ -20,7 +20,7 @@ pub struct IdHashing {
 
 impl Default for IdHashing {
     fn default() -> Self {
-        // The keys of the standard library's maps are random, and are there without a system call.
+        // The standard library provides a random key without a system call.
         let random = RandomState::new().build_hasher().finish();
         IdHashing {
             multiplier: random | 1,

@@ -8,7 +8,7 @@ use http::{Method, Request, Response, StatusCode};
 
 use super::protocol::Protocol;
 use super::receive::agree_on_length;
-use super::rules::{Kind, is_trailers, same_authority};
+use super::rules::{FieldKind, is_trailers, same_authority};
 use crate::hpack::has_outer_white_space;
 
 /// Why a message cannot be sent: the caller's fault. Nothing was sent.
@@ -152,12 +152,12 @@ fn check_fields(headers: &HeaderMap) -> Result<(), InvalidMessage> {
         if has_outer_white_space(value.as_bytes()) {
             return Err(InvalidMessage::FieldValue(name.clone()));
         }
-        match Kind::of(name) {
-            Kind::ConnectionSpecific => {
+        match FieldKind::of(name) {
+            FieldKind::ConnectionSpecific => {
                 return Err(InvalidMessage::ConnectionSpecificField(name.clone()));
             }
-            Kind::Te if !is_trailers(value.as_bytes()) => return Err(InvalidMessage::Te),
-            Kind::ContentLength => {
+            FieldKind::Te if !is_trailers(value.as_bytes()) => return Err(InvalidMessage::Te),
+            FieldKind::ContentLength => {
                 agree_on_length(&mut length, value).map_err(|_| InvalidMessage::ContentLength)?;
             }
             _ => {}

@@ -6,7 +6,7 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 
 use super::malformed::Malformed;
 use super::protocol::Protocol;
-use super::rules::{Kind, is_trailers, same_authority};
+use super::rules::{FieldKind, is_trailers, same_authority};
 use crate::hpack::{Field, FieldName, FieldSection, FieldValue};
 
 /// Makes a request of a section, and empties the section.
@@ -283,18 +283,18 @@ impl Fields {
                 .try_reserve(self.expected)
                 .map_err(|_| Malformed::TooManyFields)?;
         }
-        match Kind::of(&name) {
-            Kind::Ordinary | Kind::ContentLength => {}
-            Kind::ConnectionSpecific => return Err(Malformed::ConnectionSpecificField),
-            Kind::Te if !is_trailers(value.as_bytes()) => return Err(Malformed::Te),
-            Kind::Te => {}
-            Kind::Host if in_request && self.has_host => return Err(Malformed::Host),
-            Kind::Host => self.has_host = true,
-            Kind::Cookie if in_request => {
+        match FieldKind::of(&name) {
+            FieldKind::Ordinary | FieldKind::ContentLength => {}
+            FieldKind::ConnectionSpecific => return Err(Malformed::ConnectionSpecificField),
+            FieldKind::Te if !is_trailers(value.as_bytes()) => return Err(Malformed::Te),
+            FieldKind::Te => {}
+            FieldKind::Host if in_request && self.has_host => return Err(Malformed::Host),
+            FieldKind::Host => self.has_host = true,
+            FieldKind::Cookie if in_request => {
                 self.add_cookie(value);
                 return Ok(());
             }
-            Kind::Cookie => {}
+            FieldKind::Cookie => {}
         }
         self.append(name, value)
     }

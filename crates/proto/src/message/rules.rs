@@ -4,7 +4,7 @@ use http::HeaderName;
 
 /// What the rules of RFC 9113 section 8.2 make of a field by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FieldKind {
     /// Nothing special.
     Ordinary,
     /// Speaks of one connection, and has no place in HTTP/2 (section 8.2.2).
@@ -19,7 +19,7 @@ pub(super) enum Kind {
     Cookie,
 }
 
-impl Kind {
+impl FieldKind {
     /// By length first: most names are told apart by it alone.
     #[inline(always)]
     pub(super) fn of(name: &HeaderName) -> Self {

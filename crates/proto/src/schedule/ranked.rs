@@ -1,21 +1,20 @@
-//! Streams in the order of a rank, of which mostly the first leaves and the last comes: the schedule's, and those that
-//! wait for the peer to allow them.
+//! Streams ordered by rank: those of the schedule, and those that wait until the peer allows them. Usually the first
+//! leaves and a new one is the last.
 //!
-//! A peer decides when a stream leaves from the middle (RST_STREAM, PRIORITY_UPDATE) or comes back into it
-//! (WINDOW_UPDATE). What that costs must not grow with the number of streams, of which there may be ten thousand.
+//! A peer decides when a stream leaves from the middle (RST_STREAM, PRIORITY_UPDATE) or returns there
+//! (WINDOW_UPDATE). The cost of that must not grow with the number of streams, of which there may be ten thousand.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::id::Key;
 
-/// A stream is put into the middle of a list, or taken out of it, by moving at most so many others.
+/// An insertion into a list, or a removal, moves at most this many others.
 const FEW: usize = 64;
 
-/// Streams by rank, the least first.
+/// Streams by rank, the lowest first.
 ///
-/// It is a list while streams come and go near its ends, which is the usual case, and there a tree takes longer. When
-/// the first one comes or goes further inside, the list becomes a tree until all have left. Each stream is moved by
-/// that once, and has come by an insertion of its own.
+/// A list, while streams are inserted and removed near its ends: the usual case, for which a tree is slower. The
+/// first change further inside makes it a tree until it is empty. That moves each stream once.
 #[derive(Debug)]
 pub(crate) enum Ranked {
     List(VecDeque<(u64, Key)>),
@@ -43,7 +42,6 @@ impl Ranked {
         }
     }
 
-    /// The stream of the least rank.
     #[inline]
     pub(crate) fn first(&self) -> Option<Key> {
         match self {
@@ -63,7 +61,7 @@ impl Ranked {
         key
     }
 
-    /// Puts a stream in, unless one of that rank is there; how many others were moved.
+    /// Inserts a stream, unless the rank is taken. Returns how many others were moved.
     #[inline]
     pub(crate) fn insert(&mut self, rank: u64, key: Key) -> usize {
         if let Ranked::List(list) = self {
@@ -98,7 +96,7 @@ impl Ranked {
         moved
     }
 
-    /// Takes the stream of a rank out, if it is in; how many others were moved.
+    /// Removes the stream of a rank, if there is one. Returns how many others were moved.
     pub(crate) fn remove(&mut self, rank: u64) -> usize {
         let list = match self {
             Ranked::List(list) => list,
@@ -129,7 +127,6 @@ impl Ranked {
         *self = Self::default();
     }
 
-    /// Gives back room that no stream takes.
     pub(crate) fn trim(&mut self) {
         if let Ranked::List(list) = self {
             list.shrink_to_fit();

@@ -1,4 +1,4 @@
-//! DATA that a stream has received and that its owner has not taken yet.
+//! DATA that a stream has received and its owner has not taken.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 /// A payload below this length is copied into the tail chunk, so that a small frame never pins the slab it came in.
 const COPY_BELOW: usize = 2_048;
 
-/// How much a tail chunk gathers before a new one is begun.
+/// The size at which a new tail chunk is begun.
 const TAIL_CHUNK: usize = 16_384;
 
 /// The received chunks of a stream, in order.
@@ -33,22 +33,21 @@ impl ReceiveQueue {
         self.tail.extend_from_slice(&payload);
     }
 
-    /// Whether nothing waits to be taken.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Moves everything into `into`; how many bytes that is.
+    /// Moves everything to `into`. Returns the number of bytes.
     pub(crate) fn drain_into(&mut self, into: &mut VecDeque<Bytes>) -> usize {
         into.append(&mut self.chunks);
-        // Straight to where it goes: a short body costs the queue no list of its own.
+        // Directly, so that a short body costs the queue no allocation.
         if !self.tail.is_empty() {
             into.push_back(self.tail.split().freeze());
         }
         core::mem::take(&mut self.bytes)
     }
 
-    /// Drops everything; how many bytes that was.
+    /// Drops everything. Returns the number of bytes.
     pub(crate) fn clear(&mut self) -> usize {
         self.chunks.clear();
         self.tail = BytesMut::new();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::payload::Payload;
 
-/// The chunks of a body that have not left, in order. The first stands apart: most bodies are one chunk, and need no list.
+/// The unsent chunks of a body, in order. The first is separate: most bodies have one chunk, and need no list.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     first: Payload,
@@ -14,17 +14,15 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
-    /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether nothing is held.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Appends a chunk; an empty one leaves no trace.
+    /// Appends a chunk, unless it is empty.
     pub(crate) fn push(&mut self, chunk: Payload) {
         if chunk.is_empty() {
             return;
@@ -37,8 +35,7 @@ impl SendQueue {
         }
     }
 
-    /// Hands the next `count` bytes to `sink`, cut from the front chunk by chunk. The caller asks for no more than
-    /// [`Self::bytes`].
+    /// Passes the next `count` bytes to `sink`, chunk by chunk. The caller asks for no more than [`Self::bytes`].
     #[inline]
     pub(crate) fn take(&mut self, mut count: usize, mut sink: impl FnMut(Payload)) {
         while count > 0 && !self.first.is_empty() {
@@ -54,7 +51,6 @@ impl SendQueue {
         }
     }
 
-    /// Drops everything.
     pub(crate) fn clear(&mut self) {
         self.first = Payload::default();
         self.rest.clear();

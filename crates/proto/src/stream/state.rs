@@ -2,10 +2,10 @@
 
 use crate::error::{ErrorCode, Side};
 
-/// The state of a stream. `Idle` streams are not stored, and `reserved` ones do not exist, for push is refused.
+/// The state of a stream. Idle streams are not stored, and reserved streams do not exist because push is disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamState {
-    /// A request that has not left: its HEADERS wait, perhaps for the peer to allow another stream.
+    /// The HEADERS of a request wait until the peer allows another stream.
     Waiting,
     /// Both halves are open.
     Open,
@@ -36,7 +36,7 @@ impl StreamState {
         matches!(self, StreamState::Open | StreamState::HalfClosedLocal)
     }
 
-    /// Whether we may send HEADERS and DATA, now or once it is open.
+    /// Whether this endpoint may send HEADERS and DATA, now or once the stream is open.
     pub(crate) fn can_send(self) -> bool {
         matches!(
             self,
@@ -63,13 +63,13 @@ impl StreamState {
     }
 }
 
-/// How far a message has come, in one direction.
+/// The progress of a message in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The final head is still to come; informational ones may.
+    /// The request or the final response has not arrived. Informational responses may.
     Headers,
-    /// Body and trailers may come.
+    /// Body and trailers may follow.
     Body,
-    /// The message is whole.
+    /// The message is complete.
     Done,
 }
