@@ -1,4 +1,4 @@
-//! A message body that comes in.
+//! The body of a received message.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,17 +12,17 @@ use http_body::{Body, Frame, SizeHint};
 use crate::cell::{Cell, StreamCommand};
 use crate::error::Error;
 
-/// The body of a request that a server received, or of a response that a client received.
+/// The body of a received message: a request on a server, a response on a client.
 ///
-/// Chunks are slices of what was read from the transport; nothing is copied. Taking one returns its flow-control credit
-/// to the peer, so that a reader that stops reading stops the peer, and no other stream. Dropping the body before its
-/// end resets the stream (a client) or discards what still comes (a server), and returns all credit.
+/// Chunks are slices of what was read from the transport; nothing is copied. Taking a chunk returns its flow-control
+/// credit. A reader that stops reading stops the peer on this stream, and never blocks another stream. Dropping the
+/// body before its end resets the stream (client) or discards the rest (server), and returns all credit.
 pub struct Incoming {
-    /// None when there never was a body.
+    /// None if the message has no body.
     cell: Option<Arc<Cell>>,
-    /// What `content-length` says is still to come, when it says anything.
+    /// The bytes that remain, if there is a `content-length`.
     remaining: Option<u64>,
-    /// A client waits for 100 (Continue) before it sends: the first read asks for it.
+    /// Whether the client waits for 100 (Continue). The first read sends it.
     expects_continue: bool,
 }
 
@@ -40,12 +40,11 @@ impl Incoming {
         self
     }
 
-    /// Raises the receive window of this body's stream, at once and for good: what the peer may have under way on it.
+    /// Enlarges the receive window of this body's stream, at once and permanently. The current size does nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `bytes` is not 1..=2^31-1 or the body has come to its end,
-    /// [`ErrorKind::WindowShrinks`](crate::ErrorKind::WindowShrinks) when the window is larger already. Asking for the
-    /// size that it has does nothing.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `bytes` is not 1..=2^31-1 or the body has ended,
+    /// [`ErrorKind::WindowShrinks`](crate::ErrorKind::WindowShrinks) when the window is larger.
     pub async fn grow_receive_window(&self, bytes: u32) -> Result<(), Error> {
         let size = crate::settings::window("a stream", 1, bytes)?;
         let gone = || Error::config("the body has come to its end, and its window with it");
@@ -65,8 +64,8 @@ impl Incoming {
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// What this body's stream has waited for until now, with its bytes, windows and queues, both ways. It may be asked for
-    /// until the body is dropped; none when the connection is gone, or when the message never had a body.
+    /// Returns what this body's stream has waited for, with its bytes, windows and queues in both directions. It is
+    /// available until the body is dropped; `None` when the connection has ended, or when the message has no body.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -83,7 +82,7 @@ impl Incoming {
         let (answer, answered) = tokio::sync::oneshot::channel();
         {
             let mut state = cell.lock();
-            // A cell that has failed is served no more.
+            // The driver does not serve a failed stream.
             if state.error.is_some() {
                 return None;
             }
@@ -102,9 +101,9 @@ impl Incoming {
         }
         let mut response = http::Response::new(());
         *response.status_mut() = http::StatusCode::CONTINUE;
-        // Ahead of whatever the handler has said; a final head that has left already makes it void.
-        let wish = StreamCommand::Informational(Box::new(response));
-        state.outbound.commands.push_front(wish);
+        // Ahead of the handler's commands. If the final head has left, the engine ignores it.
+        let command = StreamCommand::Informational(Box::new(response));
+        state.outbound.commands.push_front(command);
         drop(state);
         cell.post();
     }

@@ -1,4 +1,4 @@
-//! The client: a pooled [`Client`] that takes URLs, and a [`Connection`] over any transport for who wants to hold it.
+//! The client: a pooled [`Client`] that takes URLs, and a [`Connection`] over any transport.
 
 mod connect;
 mod connection;

@@ -323,8 +323,8 @@ impl Error {
         )
     }
 
-    /// Whether the peer refused a request in a way that asks for a pause before the next one: by RST_STREAM, or by a GOAWAY
-    /// other than the graceful end of a connection in use.
+    /// Whether the peer refused a request in a way that asks for a pause before the next one: by RST_STREAM, or by a
+    /// GOAWAY other than the graceful end of a connection in use.
     pub(crate) fn wants_pause(&self) -> bool {
         match &self.inner.detail {
             Detail::Stream(_) => self.is_refused(),
@@ -374,12 +374,6 @@ impl StdError for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn errors_can_be_shared_between_threads() {
-        fn shared<T: Send + Sync + Clone + 'static>() {}
-        shared::<Error>();
-    }
 
     #[test]
     fn a_chain_repeats_nothing_and_keeps_the_error_of_the_system() {

@@ -126,12 +126,6 @@ impl FileRange {
     }
 }
 
-impl From<FileRange> for Payload {
-    fn from(range: FileRange) -> Self {
-        External::new(range.file, range.start, range.length).into()
-    }
-}
-
 /// The file of a payload that is an external range.
 pub(crate) fn of_payload(range: &External) -> io::Result<&OpenFile> {
     match range.owner().downcast_ref::<OpenFile>() {
@@ -179,6 +173,14 @@ pub enum Chunk {
 }
 
 impl Chunk {
+    /// The chunk as the engine takes it.
+    pub(crate) fn into_payload(self) -> Payload {
+        match self {
+            Chunk::Bytes(octets) => octets.into(),
+            Chunk::File(range) => External::new(range.file, range.start, range.length).into(),
+        }
+    }
+
     /// The number of octets.
     pub fn len(&self) -> usize {
         match self {
@@ -190,15 +192,6 @@ impl Chunk {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-impl From<Chunk> for Payload {
-    fn from(chunk: Chunk) -> Self {
-        match chunk {
-            Chunk::Bytes(octets) => octets.into(),
-            Chunk::File(range) => range.into(),
-        }
     }
 }
 

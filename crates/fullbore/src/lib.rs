@@ -1,7 +1,7 @@
-//! HTTP/2 that moves at the speed of the path: a client and a server on tokio, over the engine `fullbore-proto`.
+//! An HTTP/2 client and server on tokio, over the engine `fullbore-proto`.
 //!
-//! Windows fit long paths from the first byte, refills are few and well timed, bodies leave without being copied, and
-//! no handle takes a lock that the whole connection shares.
+//! Receive windows fit long paths from the first byte. Bodies are sent and received without a copy. No handle takes a lock
+//! that its connection shares.
 //!
 //! # A client
 //! ```no_run
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! # A server
-//! Any [`tower_service::Service`] is served as it is, an `axum::Router` among them.
+//! A [`Server`] serves any [`tower_service::Service`], such as an `axum::Router`.
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! # use axum::routing::get;
@@ -24,8 +24,17 @@
 //! ```
 //!
 //! # Windows and the kernel
-//! Throughput cannot pass window / round trip. The defaults are wide; [`Config`] sets them. A window larger than the
-//! kernel's TCP buffers (on Linux `net.ipv4.tcp_rmem` and `tcp_wmem`, third figure) does not help beyond those.
+//! Throughput is at most the window divided by the round trip. The default windows are wide; both builders set them. A
+//! window larger than the kernel's TCP buffers (on Linux `net.ipv4.tcp_rmem` and `tcp_wmem`, third figure) does not help
+//! beyond those.
+//!
+//! # Features
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `tls` | on | TLS by rustls |
+//! | `ring`, `aws-lc-rs` | `ring` | the crypto provider of rustls |
+//! | `sendfile` | off | file ranges by reference (Linux) |
+//! | `self-signed` | off | `tls::self_signed`, for tests |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -47,12 +56,10 @@ mod sync;
 pub mod tls;
 
 pub use fullbore_proto::{
-    Config, ErrorCode, KeepAlive, Ledger, Limit, MemoryBudget, Priority, Protocol, Refill, Report,
-    Scheduling, Share, Stall, StreamBudget, StreamReport, WindowSize,
+    Config, ErrorCode, FrameCounts, FrameType, InvalidProtocol, KeepAlive, Ledger, Limit, MemoryBudget,
+    Priority, Promise, Protocol, Refill, Report, RoundTrip, Scheduling, Share, Stall, Stats, StreamBudget,
+    StreamReport, WindowSize,
 };
-
-pub use fullbore_proto::FrameCounts;
-pub use fullbore_proto::FrameType;
 
 pub use self::body::Incoming;
 pub use self::client::{Client, ClientBuilder, OriginStats};
@@ -62,3 +69,29 @@ pub use self::server::{Server, ServerBuilder};
 pub use self::settings::{DEFAULT_MEMORY_BUDGET, TcpBuffers};
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
+
+/// The guide's snippets, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/library.md")]
+mod guide {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_types_can_be_sent_and_shared_between_threads() {
+        fn sent<T: Send + 'static>() {}
+        fn shared<T: Send + Sync + 'static>() {}
+        shared::<Error>();
+        shared::<Client>();
+        shared::<ClientBuilder>();
+        shared::<Incoming>();
+        shared::<ServerBuilder>();
+        shared::<client::SendRequest>();
+        shared::<client::ResponseFuture>();
+        shared::<server::ConnectionLimits>();
+        sent::<Server>();
+        sent::<client::Connection<tokio::net::TcpStream>>();
+    }
+}

@@ -1,4 +1,4 @@
-//! The sending half of a stream: what carries a message of the caller's to the driver.
+//! The sending half of a stream: passes a message of the caller to the driver.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::cell::{Cell, StreamCommand, register};
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 
-/// The one handle that sends on a stream. Dropping it before the end resets the stream.
+/// The only handle that sends on a stream. Dropping it before the end resets the stream.
 pub(crate) struct Sender {
     cell: Arc<Cell>,
     finished: bool,
@@ -27,27 +27,27 @@ impl Sender {
         }
     }
 
-    /// A response's head; with `end` it is all.
+    /// Sends the head of a response. `end` completes the message.
     pub(crate) fn send_response(&mut self, response: Response<()>, end: bool) {
-        self.wish(StreamCommand::Response(response, end), 0, end);
+        self.queue(StreamCommand::Response(response, end), 0, end);
     }
 
     pub(crate) fn send_data(&mut self, data: impl Into<Payload>, end: bool) {
         let data = data.into();
         let bytes = data.len();
-        self.wish(StreamCommand::Data(data, end), bytes, end);
+        self.queue(StreamCommand::Data(data, end), bytes, end);
     }
 
     pub(crate) fn send_trailers(&mut self, trailers: HeaderMap) {
-        self.wish(StreamCommand::Trailers(Box::new(trailers)), 0, true);
+        self.queue(StreamCommand::Trailers(Box::new(trailers)), 0, true);
     }
 
     pub(crate) fn reset(&mut self, code: ErrorCode) {
-        self.wish(StreamCommand::Reset(code), 0, true);
+        self.queue(StreamCommand::Reset(code), 0, true);
     }
 
-    /// Resets the stream for a reason that its reader is told: it is there before the driver can see the reset, whose own
-    /// words would say less.
+    /// Resets the stream with an error for its reader. The error is set before the driver sees the reset, whose own
+    /// error would say less.
     fn reset_for(&mut self, code: ErrorCode, error: &Error) {
         let mut state = self.cell.lock();
         if state.error.is_none() {
@@ -64,12 +64,11 @@ impl Sender {
         }
     }
 
-    /// Leaves a wish. Only one that ends the message, or fills the buffer, or is a head, must be seen soon; all are
-    /// taken in the same turn of the driver anyway.
-    fn wish(&mut self, wish: StreamCommand, bytes: usize, end: bool) {
+    /// Queues a command and notifies the driver.
+    fn queue(&mut self, command: StreamCommand, bytes: usize, end: bool) {
         let mut state = self.cell.lock();
         if state.error.is_none() {
-            state.outbound.commands.push_back(wish);
+            state.outbound.commands.push_back(command);
             state.outbound.queued += bytes;
         }
         if end {
@@ -94,7 +93,7 @@ impl Sender {
         Poll::Pending
     }
 
-    /// Waits for the stream to end before its time.
+    /// Waits for the stream to fail.
     pub(crate) fn poll_failed(&self, cx: &mut Context<'_>) -> Poll<Error> {
         let mut state = self.cell.lock();
         if let Some(error) = &state.error {
@@ -104,7 +103,7 @@ impl Sender {
         Poll::Pending
     }
 
-    /// Drives a body into the stream, by reference and no faster than it leaves.
+    /// Sends a body by reference, no faster than it leaves.
     pub(crate) fn poll_body<B>(
         &mut self,
         cx: &mut Context<'_>,
@@ -118,7 +117,7 @@ impl Sender {
         loop {
             ready!(self.poll_room(cx))?;
             let Poll::Ready(frame) = body.as_mut().poll_frame(cx) else {
-                // A body that waits for its source is not to outlive its stream.
+                // A body that waits for its source is dropped when its stream fails.
                 return self.poll_failed(cx).map(Err);
             };
             let Some(frame) = frame else {
@@ -132,7 +131,7 @@ impl Sender {
             match frame.into_data() {
                 Ok(data) => {
                     let end = body.is_end_stream();
-                    let data = Payload::from(data.into());
+                    let data = data.into().into_payload();
                     if end || !data.is_empty() {
                         self.send_data(data, end);
                     }
@@ -150,7 +149,7 @@ impl Sender {
         }
     }
 
-    /// The body cannot be had to its end: the stream is reset.
+    /// The body failed: resets the stream.
     fn body_failed(&mut self, error: BoxError) -> Error {
         let error = Error::body(error);
         self.reset_for(ErrorCode::INTERNAL_ERROR, &error);
@@ -167,10 +166,10 @@ impl Drop for Sender {
     }
 }
 
-/// Says how long the body is when it knows and the caller did not (RFC 9110 section 8.6).
+/// Adds `content-length` if the body knows its length and the caller did not set it (RFC 9110 section 8.6).
 pub(crate) fn set_content_length(headers: &mut HeaderMap, body: &impl Body) {
     if let Some(length) = body.size_hint().exact() {
-        // One look at each of few names costs less than a search.
+        // A comparison with each of a few names costs less than a lookup.
         if !headers.keys().any(|name| name == header::CONTENT_LENGTH) {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         }

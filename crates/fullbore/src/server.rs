@@ -1,5 +1,5 @@
-//! The server: [`Server`] listens and serves, [`serve_connection`] serves over any transport, and
-//! [`serve_connection_local`] with handlers that need not be `Send`.
+//! The server: [`Server`] listens. [`serve_connection`] serves one connection over any transport, and
+//! [`serve_connection_local`] does so with handlers that need not be `Send`.
 
 mod admission;
 mod builder;

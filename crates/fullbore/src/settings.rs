@@ -16,24 +16,25 @@ const MAX_FRAME_SIZE: RangeInclusive<u32> = 16_384..=(1 << 24) - 1;
 /// The shortest write that [`TcpBuffers::unsent`] leads to, in bytes: the least that ends with a TLS record.
 const LEAST_WRITE: usize = 80 << 10;
 
-/// The sizes of the kernel's buffers of a TCP connection, in bytes. `None` leaves a size to the kernel, which tunes it up
-/// to a limit (on Linux the third figures of `net.ipv4.tcp_rmem` and `net.ipv4.tcp_wmem`).
+/// The sizes of the kernel's buffers of a TCP connection, in bytes. `None` leaves a size to the kernel, which tunes
+/// it up to a limit (on Linux the third figures of `net.ipv4.tcp_rmem` and `net.ipv4.tcp_wmem`).
 ///
-/// A flow-control window larger than the kernel's receive buffer does not help beyond that. `ss -tmi` shows the buffers
-/// of a connection (`rb`, `tb`, `notsent`). A size of `send` or `receive` turns the kernel's own tuning off, and is bounded
-/// by `net.core.rmem_max` and `net.core.wmem_max`.
+/// A flow-control window larger than the kernel's receive buffer does not help beyond that. `ss -tmi` shows the
+/// buffers of a connection (`rb`, `tb`, `notsent`). A size of `send` or `receive` turns the kernel's own tuning off,
+/// and is bounded by `net.core.rmem_max` and `net.core.wmem_max`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpBuffers {
     /// SO_SNDBUF.
     pub send: Option<u32>,
     /// SO_RCVBUF.
     pub receive: Option<u32>,
-    /// TCP_NOTSENT_LOWAT (Linux): how much unsent data the kernel may hold. Writes are no larger than that either, but at
-    /// least 80 KiB ([`Config::write_size`]). `None`, which is the default, and 0 leave it to
+    /// TCP_NOTSENT_LOWAT (Linux): how much unsent data the kernel may hold. Writes are no larger than that either,
+    /// but at least 80 KiB ([`Config::write_size`]). `None`, which is the default, and 0 leave it to
     /// `net.ipv4.tcp_notsent_lowat`, which is unlimited unless somebody has set it.
     ///
-    /// The kernel sends in the order of the writes, so an urgent response (RFC 9218) waits for all that the kernel holds.
-    /// Beside a bulk response over 100 Mbit/s and 20 ms, one of 10 KB took 375 ms. With 128 KiB here it took 81 ms:
+    /// The kernel sends in the order of the writes, so an urgent response (RFC 9218) waits for all that the kernel
+    /// holds. Beside a bulk response over 100 Mbit/s and 20 ms, one of 10 KB took 375 ms. With 128 KiB here it took
+    /// 81 ms:
     ///
     /// ```text
     /// fullbore serve DIR --plaintext --tcp-unsent 128KiB
@@ -41,9 +42,9 @@ pub struct TcpBuffers {
     /// cargo run --release -p fullbore --example urgent -- http://127.0.0.1:9000/1GiB http://127.0.0.1:9000/10KB
     /// ```
     ///
-    /// The price is processor time: the connection wakes and writes each time that half of the limit has left. The link
-    /// is idle at times if it carries more than half of the limit while the connection waits for its turn: half of
-    /// 128 KiB is half a millisecond of a gigabit.
+    /// The price is processor time: the connection wakes and writes each time that half of the limit has left. The
+    /// link is idle at times if it carries more than half of the limit while the connection waits for its turn: half
+    /// of 128 KiB is half a millisecond of a gigabit.
     pub unsent: Option<u32>,
 }
 

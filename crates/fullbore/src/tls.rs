@@ -35,6 +35,15 @@ pub enum Roots {
 
 /// Makes a configuration for clients: TLS 1.2 and 1.3, ALPN `h2`.
 ///
+/// ```
+/// # fn client(pem: Vec<u8>) -> Result<fullbore::Client, fullbore::Error> {
+/// use fullbore::tls::{Roots, client_config};
+///
+/// let config = client_config(Roots::Pem(pem))?;
+/// fullbore::Client::builder().tls_config(config.into()).build()
+/// # }
+/// ```
+///
 /// # Errors
 /// [`ErrorKind::Config`] when there is no crypto provider, the PEM text has no certificate, or the platform's
 /// certificates cannot be read.
@@ -93,6 +102,7 @@ pub fn server_config(certificate_pem: &[u8], key_pem: &[u8]) -> Result<ServerCon
 /// A self-signed certificate and its key.
 #[cfg(feature = "self-signed")]
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SelfSigned {
     /// The certificate as PEM, for [`Roots::Pem`].
     pub cert_pem: String,

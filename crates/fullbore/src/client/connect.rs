@@ -1,4 +1,4 @@
-//! From a URL's origin to a connection: resolve, connect, TLS.
+//! From the origin of a URL to a connection: name resolution, TCP, TLS.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::observer::Observer;
 use crate::settings::TcpBuffers;
 
-/// Where a request goes: what connections are pooled by. One that is only looked up borrows from the URL.
+/// The origin of a URL, by which connections are pooled. For a lookup it borrows from the URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Origin<'a> {
     tls: bool,
@@ -39,7 +39,7 @@ impl<'a> Origin<'a> {
             Some(host) if !host.is_empty() => host,
             _ => return Err(invalid(format!("{uri} has no host"))),
         };
-        // Brackets belong to the URL, not to the address.
+        // The brackets of an IPv6 address belong to the URL.
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         Ok(Origin {
             tls,
@@ -48,7 +48,7 @@ impl<'a> Origin<'a> {
         })
     }
 
-    /// One to be kept.
+    /// The origin with a name of its own.
     pub(super) fn into_owned(self) -> Origin<'static> {
         Origin {
             host: Cow::Owned(self.host.into_owned()),
@@ -67,23 +67,23 @@ impl fmt::Display for Origin<'_> {
     }
 }
 
-/// What connecting needs to know.
+/// What connecting needs.
 pub(super) struct Connector {
     pub(super) config: Arc<Config>,
     pub(super) tcp_buffers: TcpBuffers,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
-    /// What stands in for TCP in tests.
+    /// Replaces TCP in tests.
     #[cfg(test)]
     pub(super) dial: Option<Dial>,
 }
 
-/// Opens a transport of a test's own.
+/// Opens the transport of a test.
 #[cfg(test)]
 pub(super) type Dial =
     Arc<dyn Fn() -> futures_util::future::BoxFuture<'static, std::io::Result<Box<dyn Dialed>>> + Send + Sync>;
 
-/// A transport of a test's own.
+/// The transport of a test.
 #[cfg(test)]
 pub(super) trait Dialed: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
 
@@ -91,7 +91,7 @@ pub(super) trait Dialed: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 
 impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> Dialed for T {}
 
 impl Connector {
-    /// A new connection to the origin; its work goes on in a task of its own.
+    /// Opens a connection to the origin, and spawns its task.
     pub(super) async fn connect(
         &self,
         origin: &Origin<'_>,
@@ -164,7 +164,7 @@ where
 {
     let (sender, connection) = handshake_observed(io, config, Some(observer));
     tokio::spawn(async move {
-        // Every stream has been told of an error; there is nobody else to tell.
+        // Every stream has the error already.
         let _ = connection.await;
     });
     sender

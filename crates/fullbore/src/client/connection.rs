@@ -22,8 +22,8 @@ use crate::mailbox::ConnectionCommand;
 use crate::observer::{Observer, Slot};
 use crate::sender::{Sender, set_content_length};
 
-/// Begins a client connection over `io`, which speaks HTTP/2 from its first octet (prior knowledge, or TLS with ALPN
-/// `h2` behind it). The [`Connection`] is to be spawned; it does the work.
+/// Starts a client connection over `io`, which uses HTTP/2 from the first byte: with prior knowledge, or over TLS
+/// after ALPN `h2`. Spawn the [`Connection`]; it does the work.
 ///
 /// ```no_run
 /// # async fn run(io: tokio::net::TcpStream) -> Result<(), fullbore::Error> {
@@ -40,7 +40,7 @@ where
     handshake_observed(io, config.into(), None)
 }
 
-/// As [`handshake`], for a pool that wants to hear of the connection.
+/// As [`handshake`], for a pool that observes the connection.
 pub(super) fn handshake_observed<T>(
     io: T,
     config: Arc<Config>,
@@ -55,8 +55,8 @@ where
     (SendRequest { mailbox }, Connection { driver })
 }
 
-/// The work of a client connection: a future that ends with it. It ends well when the last [`SendRequest`] is gone and
-/// no request is under way, or after a graceful end by either side.
+/// The future that runs a client connection. It completes when the last [`SendRequest`] is dropped and no request is in
+/// progress, or after a graceful shutdown by either side.
 #[must_use = "the connection does nothing unless it is polled: spawn it"]
 pub struct Connection<T> {
     driver: Driver<T, NoAccept>,
@@ -79,15 +79,14 @@ impl<T> fmt::Debug for Connection<T> {
     }
 }
 
-/// Opens streams on a connection. Cheap to clone; none of its calls takes a lock that the connection shares.
+/// Opens streams on a connection. Cheap to clone. No call takes a lock that the connection shares.
 pub struct SendRequest {
     mailbox: Arc<Mailbox>,
 }
 
 impl SendRequest {
-    /// Sends a request. The URI is absolute, or the target of CONNECT. What the peer's limit on streams does not allow
-    /// waits its turn. The body is driven by a task of its own unless it is there at once, so that this is to be called
-    /// within a tokio runtime.
+    /// Sends a request. The URI is absolute, or the target of CONNECT. The request waits while the peer allows no more
+    /// streams. A body that is not complete at once is sent by a task of its own, so call this within a tokio runtime.
     ///
     /// Dropping the future before the response resets the stream and returns its credit.
     pub fn send<B>(&self, request: Request<B>) -> ResponseFuture
@@ -95,12 +94,12 @@ impl SendRequest {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let (head, body) = split(request);
+        let (head, body) = split_request(request);
         self.send_in(None, head, body)
     }
 
-    /// As [`Self::send`], in a slot of a pool, which the stream keeps until it is over. The head is shared with who may
-    /// have to send it again.
+    /// As [`Self::send`], with a slot of a pool, which the stream keeps until it ends. The head is shared with the
+    /// code that may repeat the request.
     pub(super) fn send_in<B>(&self, slot: Option<Slot>, head: Arc<Request<()>>, body: B) -> ResponseFuture
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -134,17 +133,16 @@ impl SendRequest {
     }
 
     /// Whether both open streams on the same connection.
-    pub(super) fn is_of(&self, other: &SendRequest) -> bool {
+    pub(super) fn is_same_connection(&self, other: &SendRequest) -> bool {
         Arc::ptr_eq(&self.mailbox, &other.mailbox)
     }
 
-    /// A response has come: whoever pools the connection is told that it serves.
-    pub(super) fn note_answer(&self) {
+    /// Reports a response to the pool.
+    pub(super) fn report_response(&self) {
         self.mailbox.observe(|observer| observer.answered());
     }
 
-    /// Why the connection cannot be had, when it ended before the peer had said anything, as far as whoever pools it
-    /// knows.
+    /// Why no connection can be opened, if this one ended before the peer's SETTINGS and the pool knows why.
     pub(super) fn failure(&self) -> Option<Error> {
         self.mailbox.failure()
     }
@@ -154,11 +152,11 @@ impl SendRequest {
         self.mailbox.takes_new_streams()
     }
 
-    /// How the connection stands: counters, windows, round trip, and what it has waited for. After its end, how it
-    /// stood then.
+    /// Returns a report: counters, windows, round trip, and what the connection waited for. After its end, the last
+    /// report.
     ///
     /// # Errors
-    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) when it ended without a word.
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) when there is none.
     pub async fn report(&self) -> Result<Report, Error> {
         let (answer, answered) = oneshot::channel();
         self.mailbox.command(ConnectionCommand::Report(answer));
@@ -168,14 +166,12 @@ impl SendRequest {
         }
     }
 
-    /// Raises the receive window of the connection, at once and for good: what the peer may have under way on all its
-    /// streams together.
+    /// Enlarges the receive window of the connection, at once and permanently. The current size does nothing.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `bytes` is not 1..=2^31-1,
-    /// [`ErrorKind::WindowShrinks`](crate::ErrorKind::WindowShrinks) when the window is larger already,
-    /// [`ErrorKind::Budget`](crate::ErrorKind::Budget) when the memory budget has no room for it. Asking for the size
-    /// that it has does nothing.
+    /// [`ErrorKind::WindowShrinks`](crate::ErrorKind::WindowShrinks) when the window is larger,
+    /// [`ErrorKind::Budget`](crate::ErrorKind::Budget) when the memory budget is exhausted.
     pub async fn grow_receive_window(&self, bytes: u32) -> Result<(), Error> {
         let size = crate::settings::window("the connection", 1, bytes)?;
         let (answer, answered) = oneshot::channel();
@@ -183,7 +179,7 @@ impl SendRequest {
         answered.await.unwrap_or_else(|_| Err(Error::connection_gone()))
     }
 
-    /// Asks for a graceful end: what is under way goes on, nothing new begins.
+    /// Starts a graceful shutdown: requests in progress continue, and no new ones begin.
     pub fn shutdown(&self) {
         self.mailbox.shut_down();
     }
@@ -212,8 +208,8 @@ impl fmt::Debug for SendRequest {
     }
 }
 
-/// A request's head, with what it has to say of the body, and the body.
-pub(super) fn split<B: Body>(request: Request<B>) -> (Arc<Request<()>>, B) {
+/// Splits a request, and adds `content-length` if the body knows its length.
+pub(super) fn split_request<B: Body>(request: Request<B>) -> (Arc<Request<()>>, B) {
     let (mut parts, body) = request.into_parts();
     let has_meaning =
         !body.is_end_stream() || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
@@ -223,7 +219,7 @@ pub(super) fn split<B: Body>(request: Request<B>) -> (Arc<Request<()>>, B) {
     (Arc::new(Request::from_parts(parts, ())), body)
 }
 
-/// Drives a request's body: at once as far as it goes, the rest in a task of its own.
+/// Sends a request's body: as far as possible at once, the rest in a task of its own.
 fn start_body<B>(mut sender: Sender, body: B)
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -235,12 +231,12 @@ where
         return;
     }
     tokio::spawn(async move {
-        // What went wrong is told to whoever waits for the response: the stream was reset.
+        // An error resets the stream, so that whoever waits for the response learns of it.
         let _ = std::future::poll_fn(|cx| sender.poll_body(cx, body.as_mut())).await;
     });
 }
 
-/// The response to a request, once its head has come.
+/// The future of the response's head.
 #[must_use = "dropping it resets the stream"]
 pub struct ResponseFuture {
     cell: Option<Arc<Cell>>,
@@ -271,7 +267,7 @@ impl Future for ResponseFuture {
 }
 
 impl ResponseFuture {
-    /// After an error: whether the request never came as far as the engine.
+    /// After an error: whether the request never reached the engine.
     pub(super) fn never_began(&self) -> bool {
         self.cell.as_ref().is_some_and(|cell| cell.lock().id.is_none())
     }

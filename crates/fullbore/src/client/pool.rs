@@ -32,7 +32,7 @@ use self::builder::Settings;
 use self::origin::{Lease, OriginPool};
 use self::wait_clock::RequestWait;
 use super::connect::Origin;
-use super::connection::split;
+use super::connection::split_request;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 
@@ -146,7 +146,7 @@ impl Client {
         B::Error: Into<BoxError>,
     {
         let pool = self.pool(request.uri())?;
-        let (head, body) = split(request);
+        let (head, body) = split_request(request);
         if body.is_end_stream() {
             return exchange(&pool, head, Nothing).await;
         }
@@ -176,7 +176,7 @@ impl Client {
         B::Error: Into<BoxError>,
     {
         let pool = self.pool(request.uri())?;
-        let (head, body) = split(request);
+        let (head, body) = split_request(request);
         exchange(&pool, head, body).await
     }
 
@@ -344,7 +344,7 @@ where
             Err(sender.failure().unwrap_or_else(|| Error::never_sent(&error)))
         }
         Ok(response) => {
-            sender.note_answer();
+            sender.report_response();
             pool.answered();
             Ok(response)
         }

@@ -1,9 +1,9 @@
 //! Admission control: how many connections a server has, how many of them an address has, and which are evicted.
 //!
 //! `listener` asks for a permit before it serves a connection, and checks once a second whether memory or streams are
-//! scarce. The engine bounds the memory and the streams of an address, by [`Share`]. This module bounds the connections.
-//! When one of the three is scarce, it evicts connections without progress: those of the address that holds most first,
-//! and of these the one whose last progress is the longest ago.
+//! scarce. The engine bounds the memory and the streams of an address, by [`Share`]. This module bounds the
+//! connections. When one of the three is scarce, it evicts connections without progress: those of the address that
+//! holds most first, and of these the one whose last progress is the longest ago.
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::fmt;
@@ -53,16 +53,17 @@ pub fn address_group(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Limits on all connections of one or more [`Server`](crate::Server)s together: a number of connections and of streams.
-/// Clones share the limits, as servers of [`ServerBuilder::bind_shared`](crate::ServerBuilder::bind_shared) should.
+/// Limits on all connections of one or more [`Server`](crate::Server)s together: a number of connections and of
+/// streams. Clones share the limits, as servers of [`ServerBuilder::bind_shared`](crate::ServerBuilder::bind_shared)
+/// should.
 ///
 /// At the limit of connections, a new connection evicts another one: of the address that has most connections
 /// ([`address_group`]), one without a request, or else the one whose last progress is the longest ago. The evicted
-/// connection ends with GOAWAY. If the new connection's own address has most, and none of these is idle, the new connection
-/// is closed instead.
+/// connection ends with GOAWAY. If the new connection's own address has most, and none of these is idle, the new
+/// connection is closed instead.
 ///
-/// Streams, and the memory budget, are shared by the rule of [`Share`](crate::Share): an address has at most as much as
-/// is left for all others. When less than an eighth of either is left, connections that hold some and have made no
+/// Streams, and the memory budget, are shared by the rule of [`Share`](crate::Share): an address has at most as much
+/// as is left for all others. When less than an eighth of either is left, connections that hold some and have made no
 /// progress for 10 s end with ENHANCE_YOUR_CALM, those of the address that holds most first.
 ///
 /// ```
@@ -225,8 +226,8 @@ impl ConnectionLimits {
         evicted
     }
 
-    /// Evicts stalled connections until `wanted` is free: of the group that holds most, the one whose last progress is the
-    /// longest ago.
+    /// Evicts stalled connections until `wanted` is free: of the group that holds most, the one whose last progress
+    /// is the longest ago.
     fn make_room(&self, resource: Resource, wanted: u64, mut free: u64) -> usize {
         let now = self.now();
         let mut table = self.lock();

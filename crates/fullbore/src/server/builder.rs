@@ -77,8 +77,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Limits the connections of all clients. Default: 16,384. At the limit, a connection that is idle or makes the least
-    /// progress is closed for a new one: see [`ConnectionLimits`].
+    /// Limits the connections of all clients. Default: 16,384. At the limit, a connection that is idle or makes the
+    /// least progress is closed for a new one: see [`ConnectionLimits`].
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.max_connections = Some(connections);
         self

@@ -20,12 +20,12 @@ use crate::driver::Driver;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 
-/// Serves one connection over `io`, which speaks HTTP/2 from its first octet. The future does the work, and ends with
-/// the connection. Handlers that do not answer at once run in tasks of their own, so that it is to be polled within a
-/// tokio runtime; [`serve_connection_local`](super::serve_connection_local) keeps them in the future.
+/// Serves one connection over `io`, which uses HTTP/2 from the first byte. The future does the work and ends with the
+/// connection. A handler that does not complete at once runs in a task of its own, so poll the future within a tokio
+/// runtime. [`serve_connection_local`](super::serve_connection_local) runs the handlers in the future.
 ///
-/// Whoever accepts connections and knows their addresses bounds what all of them, and those of one address, may hold by
-/// the settings, as [`Server`](crate::Server) does:
+/// The settings can bound what all connections, and those of one address, hold together, as [`Server`](crate::Server)
+/// does:
 ///
 /// ```
 /// use std::{collections::HashMap, net::IpAddr, sync::Arc};
@@ -63,7 +63,7 @@ where
     }
 }
 
-/// The work of a server connection: see [`serve_connection`].
+/// The future that runs a server connection: see [`serve_connection`].
 #[must_use = "the connection does nothing unless it is polled"]
 pub struct ServeConnection<T, S> {
     driver: Driver<T, Handlers<S>>,
@@ -81,7 +81,7 @@ impl<S> ServeConnection<tokio::net::TcpStream, S> {
 
 #[cfg(feature = "tls")]
 impl<S> ServeConnection<tokio_rustls::server::TlsStream<tokio::net::TcpStream>, S> {
-    /// What a peer sends that has been thrown out is not opened.
+    /// Reads what a peer still sends after a connection error without decrypting it.
     pub(crate) fn leaving_sealed(mut self) -> Self {
         self.driver.discard_undecrypted();
         self
@@ -112,8 +112,8 @@ where
 }
 
 impl<T, S> ServeConnection<T, S> {
-    /// Asks for a graceful end (RFC 9113 section 6.8): the peer is told by GOAWAY, streams that are under way are
-    /// finished, then the future ends.
+    /// Starts a graceful shutdown (RFC 9113 section 6.8): sends GOAWAY, serves the requests in progress, and then
+    /// completes the future.
     pub fn graceful_shutdown(&self) {
         self.mailbox.shut_down();
     }

@@ -1,4 +1,4 @@
-//! The `date` field (RFC 9110 section 6.6.1), made once a second a thread.
+//! The `date` field (RFC 9110 section 6.6.1), made once a second for each thread.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ thread_local! {
     static CACHED: RefCell<(u64, HeaderValue)> = const { RefCell::new((0, HeaderValue::from_static(""))) };
 }
 
-/// The time of day as a field value, and how long it stays right.
+/// The current `date`, and how long it is valid.
 pub(super) fn now() -> (HeaderValue, Duration) {
     let since_epoch = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! One request and its response: the caller's service is asked, and what it answers is sent.
+//! One request and its response: calls the service and sends what it returns.
 
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -21,16 +21,19 @@ use crate::sender::{Sender, set_content_length};
 
 use super::date;
 
-/// Asks a service, once per request.
+/// Calls a service for each request.
 pub(crate) struct Handlers<S> {
     pub(crate) service: S,
-    /// Where handlers are polled first: those that answer at once leave it for the next.
-    place: Option<ReusableBoxFuture<'static, ()>>,
+    /// The box in which handlers are polled first. Handlers that complete at once leave it for the next.
+    handler_box: Option<ReusableBoxFuture<'static, ()>>,
 }
 
 impl<S> Handlers<S> {
     pub(crate) fn new(service: S) -> Self {
-        Handlers { service, place: None }
+        Handlers {
+            service,
+            handler_box: None,
+        }
     }
 }
 
@@ -43,29 +46,29 @@ where
     B::Data: Into<Chunk> + Send,
     B::Error: Into<BoxError>,
 {
-    /// The handler is polled once here, in the driver's turn: a short one is done then, and its answer leaves with this
-    /// batch. One that waits goes on in a task of its own.
+    /// Polls the handler once, in the driver's turn. The response of a handler that completes leaves with this batch.
+    /// Any other handler continues in a task of its own.
     fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>) {
-        let asked = Asked::by(&request);
+        let rules = ResponseRules::of(&request);
         let mut service = self.service.clone();
-        // A handler that panics drops its sender, and that resets its stream: no other one is concerned.
+        // A handler that panics drops its sender, which resets only its own stream.
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            let place = match service.poll_ready(cx) {
-                Poll::Ready(Ok(())) => self.set(Exchange::new(asked, sender, service.call(request))),
+            let handler_box = match service.poll_ready(cx) {
+                Poll::Ready(Ok(())) => self.box_handler(Exchange::new(rules, sender, service.call(request))),
                 Poll::Ready(Err(_)) => {
                     let mut sender = sender;
                     sender.reset(ErrorCode::INTERNAL_ERROR);
                     return Poll::Ready(());
                 }
-                Poll::Pending => self.set(Exchange::new(asked, sender, async move {
+                Poll::Pending => self.box_handler(Exchange::new(rules, sender, async move {
                     poll_fn(|cx| service.poll_ready(cx)).await?;
                     service.call(request).await
                 })),
             };
-            place.poll(cx)
+            handler_box.poll(cx)
         }));
         if let Ok(Poll::Pending) = polled {
-            self.place.take().map(tokio::spawn);
+            self.handler_box.take().map(tokio::spawn);
         }
     }
 
@@ -74,19 +77,19 @@ where
     }
 
     fn trim(&mut self) {
-        self.place = None;
+        self.handler_box = None;
     }
 }
 
 impl<S> Handlers<S> {
-    fn set(
+    fn box_handler(
         &mut self,
         exchange: impl Future<Output = ()> + Send + 'static,
     ) -> &mut ReusableBoxFuture<'static, ()> {
-        match &mut self.place {
-            Some(place) => {
-                place.set(exchange);
-                place
+        match &mut self.handler_box {
+            Some(handler_box) => {
+                handler_box.set(exchange);
+                handler_box
             }
             empty => empty.insert(ReusableBoxFuture::new(exchange)),
         }
@@ -94,11 +97,11 @@ impl<S> Handlers<S> {
 }
 
 pin_project! {
-    /// Waits for what the service answers and sends it, unless the peer gives the stream up before. What is kept until the
-    /// body has left is memory that each stream takes whose peer does not read: nothing of the request and of the
-    /// handler is. An `async fn` would have room for both to its end, and for what it is given twice.
+    /// Waits for the response and sends it, unless the peer resets the stream first. While the body waits for a slow
+    /// peer, it keeps nothing of the request and the handler. An `async fn` would reserve memory for both to its end,
+    /// and twice for its arguments.
     pub(super) struct Exchange<F, B> {
-        asked: Asked,
+        rules: ResponseRules,
         sender: Sender,
         #[pin]
         stage: Stage<F, B>,
@@ -120,9 +123,9 @@ pin_project! {
 }
 
 impl<F, B> Exchange<F, B> {
-    pub(super) fn new(asked: Asked, sender: Sender, answer: F) -> Self {
+    pub(super) fn new(rules: ResponseRules, sender: Sender, answer: F) -> Self {
         Exchange {
-            asked,
+            rules,
             sender,
             stage: Stage::Answering { answer },
         }
@@ -143,14 +146,14 @@ where
         let mut this = self.project();
         if let StageNow::Answering { answer } = this.stage.as_mut().project() {
             let Poll::Ready(answered) = answer.poll(cx) else {
-                // When the peer is gone, so is the handler.
+                // When the peer has gone, the handler is dropped.
                 return this.sender.poll_failed(cx).map(drop);
             };
             let Ok(response) = answered else {
                 this.sender.reset(ErrorCode::INTERNAL_ERROR);
                 return Poll::Ready(());
             };
-            let Some(body) = this.asked.begin(response, this.sender) else {
+            let Some(body) = this.rules.send_head(response, this.sender) else {
                 return Poll::Ready(());
             };
             this.stage.set(Stage::Sending { body });
@@ -163,27 +166,27 @@ where
     }
 }
 
-/// What of the request says how it is answered.
-pub(super) struct Asked {
+/// What the request says about the form of the response.
+pub(super) struct ResponseRules {
     head_only: bool,
     connect: bool,
 }
 
-impl Asked {
-    pub(super) fn by<B>(request: &Request<B>) -> Self {
-        Asked {
+impl ResponseRules {
+    pub(super) fn of<B>(request: &Request<B>) -> Self {
+        ResponseRules {
             head_only: request.method() == Method::HEAD,
             connect: request.method() == Method::CONNECT,
         }
     }
 
-    /// Sends the head; the body, when there is one to be sent.
-    fn begin<B: Body>(&self, response: Response<B>, sender: &mut Sender) -> Option<B> {
+    /// Sends the head. Returns the body, if one is to be sent.
+    fn send_head<B: Body>(&self, response: Response<B>, sender: &mut Sender) -> Option<B> {
         let (mut parts, body) = response.into_parts();
         let status = parts.status;
         let bodiless = self.head_only || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let tunnel = self.connect && status.is_success();
-        // To a HEAD request a body that knows its length says what GET would give.
+        // The response to HEAD has the `content-length` of a response to GET, if the body knows it.
         let knows = !bodiless || (self.head_only && !body.is_end_stream());
         if knows && !tunnel {
             set_content_length(&mut parts.headers, &body);

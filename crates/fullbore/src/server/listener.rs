@@ -54,8 +54,8 @@ thread_local! {
 }
 
 impl PeerAddr {
-    /// The peer whose request a [`Server`] passes to a service on this thread. Call it in [`Service::call`], before that
-    /// returns. Unlike [`ServerBuilder::peer_addresses`] it costs nothing for each request.
+    /// The peer whose request a [`Server`] passes to a service on this thread. Call it in [`Service::call`], before
+    /// that returns. Unlike [`ServerBuilder::peer_addresses`] it costs nothing for each request.
     pub fn current() -> Option<PeerAddr> {
         CALLER.get().map(PeerAddr)
     }
@@ -91,14 +91,14 @@ impl ServerBuilder {
         self.build(listener.map_err(Error::bind)?)
     }
 
-    /// Listens on an address together with other servers (`SO_REUSEPORT`, Linux). The kernel gives each new connection to
-    /// one of them. With one server and one current-thread runtime for each core, the cores share nothing, but a small
-    /// number of connections may be spread unevenly. Give the same [`Self::memory_budget`] and
+    /// Listens on an address together with other servers (`SO_REUSEPORT`, Linux). The kernel gives each new
+    /// connection to one of them. With one server and one current-thread runtime for each core, the cores share
+    /// nothing, but a small number of connections may be spread unevenly. Give the same [`Self::memory_budget`] and
     /// [`Self::connection_limits`] to all of them. Otherwise each server has its own.
     ///
     /// # Errors
-    /// [`ErrorKind::Bind`](crate::ErrorKind::Bind) when the address cannot be bound, and always on systems other than Linux, which do not spread
-    /// connections. Also as [`Self::build`].
+    /// [`ErrorKind::Bind`](crate::ErrorKind::Bind) when the address cannot be bound, and always on systems other than
+    /// Linux, which do not spread connections. Also as [`Self::build`].
     pub async fn bind_shared(self, address: SocketAddr) -> Result<Server, Error> {
         self.build(listen_shared(address).map_err(Error::bind)?)
     }
@@ -150,7 +150,8 @@ impl Server {
     /// connection.
     ///
     /// # Errors
-    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) when the graceful shutdown took longer than [`ServerBuilder::drain_timeout`].
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) when the graceful shutdown took longer than
+    /// [`ServerBuilder::drain_timeout`].
     pub async fn serve<S, B>(mut self, service: S) -> Result<(), Error>
     where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
@@ -208,8 +209,8 @@ impl Server {
         })
     }
 
-    /// Starts the task of one connection. The connection has a box of its own: otherwise the task reserves memory for it
-    /// twice.
+    /// Starts the task of one connection. The connection has a box of its own: otherwise the task reserves memory for
+    /// it twice.
     fn start<S, B>(
         &self,
         tracker: &TaskTracker,

@@ -1,7 +1,7 @@
-//! One server connection whose handlers live in it: neither they nor the service need be `Send`.
+//! One server connection whose handlers run in its future: neither they nor the service need be `Send`.
 //!
-//! Where `exchange` spawns a handler that waits, this keeps it in a set that the driver polls in its turn, before it takes
-//! in what handles left: what a handler says then leaves with the batch.
+//! `exchange` spawns a handler that waits. This module keeps it in a set that the driver polls in its turn, before it
+//! collects commands, so that the handler's output leaves with the batch.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
 use super::date;
-use super::exchange::{Asked, Exchange};
+use super::exchange::{Exchange, ResponseRules};
 use crate::body::Incoming;
 use crate::cell::Mailbox;
 use crate::driver::{Accept, Driver};
@@ -27,13 +27,12 @@ use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 use crate::sender::Sender;
 
-/// Serves one connection over `io`, as [`serve_connection`](super::serve_connection) does, with handlers that need not be
-/// `Send`. All of them run within the future that this returns, and go when it is dropped: there is no task beside it,
-/// and handlers that compute for long hold up one another and the connection. It is to be polled within a tokio
-/// runtime, for its timers.
+/// Serves one connection over `io`, as [`serve_connection`](super::serve_connection) does, with handlers that need
+/// not be `Send`. All of them run within the returned future, and are dropped with it. A handler that computes for
+/// long delays the others and the connection. Poll the future within a tokio runtime, for its timers.
 ///
-/// The future is not `Send` either. A thread that serves several connections spawns them on a
-/// [`LocalSet`](tokio::task::LocalSet), or polls them together in some other way.
+/// The future is not `Send` either. To serve several connections on a thread, spawn them on a
+/// [`LocalSet`](tokio::task::LocalSet) or poll them together.
 ///
 /// ```
 /// use std::{cell::Cell, convert::Infallible, rc::Rc};
@@ -94,7 +93,7 @@ where
     }
 }
 
-/// The work of a server connection and of its handlers: see [`serve_connection_local`].
+/// The future that runs a server connection and its handlers: see [`serve_connection_local`].
 #[must_use = "the connection does nothing unless it is polled"]
 pub struct ServeConnectionLocal<T, S> {
     driver: Driver<T, LocalHandlers<S>>,
@@ -111,8 +110,8 @@ impl<S> ServeConnectionLocal<tokio::net::TcpStream, S> {
 }
 
 impl<T, S> ServeConnectionLocal<T, S> {
-    /// Asks for a graceful end (RFC 9113 section 6.8): the peer is told by GOAWAY, streams that are under way are
-    /// finished, then the future ends.
+    /// Starts a graceful shutdown (RFC 9113 section 6.8): sends GOAWAY, serves the requests in progress, and then
+    /// completes the future.
     pub fn graceful_shutdown(&self) {
         self.mailbox.shut_down();
     }
@@ -140,11 +139,11 @@ impl<T, S> fmt::Debug for ServeConnectionLocal<T, S> {
     }
 }
 
-/// Asks a service, once per request, and keeps what it answers with until the answer has been sent.
+/// Calls a service for each request, and runs its handlers.
 struct LocalHandlers<S> {
     service: S,
-    /// Each is polled when it was woken, and never otherwise. This set and its boxes allocate for a request that is answered
-    /// at once too, where `exchange` gives it the place of the one before.
+    /// Handlers in progress, which are polled when woken. The set and its boxes allocate for each request, also when
+    /// the handler completes at once, where `exchange` reuses a box.
     waiting: FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
@@ -157,23 +156,23 @@ where
     B::Error: Into<BoxError>,
 {
     fn accept(&mut self, request: Request<Incoming>, mut sender: Sender, cx: &mut Context<'_>) {
-        let asked = Asked::by(&request);
+        let rules = ResponseRules::of(&request);
         let mut service = self.service.clone();
-        // A service that panics drops the sender, and that resets its stream: no other one is concerned.
+        // A service that panics drops the sender, which resets only its own stream.
         let called = std::panic::catch_unwind(AssertUnwindSafe(|| -> Pin<Box<dyn Future<Output = ()>>> {
             match service.poll_ready(cx) {
-                Poll::Ready(Ok(())) => Box::pin(Exchange::new(asked, sender, service.call(request))),
+                Poll::Ready(Ok(())) => Box::pin(Exchange::new(rules, sender, service.call(request))),
                 Poll::Ready(Err(_)) => {
                     sender.reset(ErrorCode::INTERNAL_ERROR);
                     Box::pin(std::future::ready(()))
                 }
-                Poll::Pending => Box::pin(Exchange::new(asked, sender, async move {
+                Poll::Pending => Box::pin(Exchange::new(rules, sender, async move {
                     poll_fn(|cx| service.poll_ready(cx)).await?;
                     service.call(request).await
                 })),
             }
         }));
-        // Those that have come are polled once all of the read has been applied.
+        // New handlers are polled once the whole read has been processed.
         if let Ok(handler) = called {
             self.waiting.push(handler);
         }
@@ -185,7 +184,7 @@ where
 
     fn poll_handlers(&mut self, cx: &mut Context<'_>) -> bool {
         loop {
-            // The set drops one that panics, with its sender.
+            // The set drops a handler that panics, with its sender.
             let next = AssertUnwindSafe(|| self.waiting.poll_next_unpin(cx));
             if let Ok(Poll::Pending | Poll::Ready(None)) = std::panic::catch_unwind(next) {
                 return true;

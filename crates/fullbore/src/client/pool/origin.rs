@@ -351,7 +351,7 @@ impl OriginPool {
                 // deep.
                 lease.slot.forget();
                 let mut state = self.lock();
-                state.return_slot(|member| member.sender.is_of(&lease.sender));
+                state.return_slot(|member| member.sender.is_same_connection(&lease.sender));
                 assigned.extend(state.assign_slots(Instant::now()));
                 self.update_queued(&state);
             }

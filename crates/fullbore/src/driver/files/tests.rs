@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::file::{FileRange, OpenFile};
+use crate::file::{Chunk, FileRange, OpenFile};
 
 /// Ends a test that hangs. It is reached by nothing that works.
 const SOON: std::time::Duration = std::time::Duration::from_secs(60);
@@ -33,7 +33,7 @@ fn tempfile() -> File {
 }
 
 fn range(file: &Arc<OpenFile>, start: u64, length: usize) -> Payload {
-    FileRange::new(Arc::clone(file), start, length).into()
+    Chunk::from(FileRange::new(Arc::clone(file), start, length)).into_payload()
 }
 
 /// A server's connection with a response under way.

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::body::Incoming;
 use crate::cell::Mailbox;
-use crate::file::{FileRange, OpenFile};
+use crate::file::{Chunk, FileRange, OpenFile};
 use crate::sender::Sender;
 
 const LENGTH: usize = 4_000_000;
@@ -35,7 +35,8 @@ struct Answer(Arc<OpenFile>, Option<Sender>);
 impl Accept for Answer {
     fn accept(&mut self, _: Request<Incoming>, mut sender: Sender, _: &mut Context<'_>) {
         sender.send_response(Response::new(()), false);
-        sender.send_data(FileRange::new(Arc::clone(&self.0), 0, LENGTH), true);
+        let range = Chunk::from(FileRange::new(Arc::clone(&self.0), 0, LENGTH));
+        sender.send_data(range.into_payload(), true);
         self.1 = Some(sender);
     }
 }
