@@ -28,7 +28,7 @@ enum Operation {
         payload: Vec<u8>,
     },
     /// The peer sends a request or a response that is well formed.
-    FrameHeader {
+    Head {
         stream: u8,
         end: bool,
         status: u8,
