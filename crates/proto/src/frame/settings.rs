@@ -169,6 +169,7 @@ mod tests {
             Setting::MaxFrameSize(16_384),
             Setting::EnableConnectProtocol(true),
             Setting::Unknown(0x99, 7),
+            Setting::Unknown(0x9a, 8),
         ];
         let mut out = Vec::new();
         Setting::write_all(&ours, &mut out);
@@ -177,6 +178,7 @@ mod tests {
         else {
             panic!("not SETTINGS")
         };
+        assert_eq!(entries.len(), ours.len());
         assert_eq!(entries.iter().collect::<Result<Vec<_>, _>>().unwrap(), ours);
     }
 

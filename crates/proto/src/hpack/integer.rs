@@ -86,6 +86,15 @@ mod tests {
     }
 
     #[test]
+    fn no_octet_follows_that_says_nothing() {
+        for (rest, octets) in [(0, &[0x1f, 0][..]), (127, &[0x1f, 127]), (128, &[0x1f, 0x80, 1])] {
+            let mut out = Vec::new();
+            encode(31 + rest, 5, 0, &mut out);
+            assert_eq!(out, octets);
+        }
+    }
+
+    #[test]
     fn every_boundary_survives_a_round_trip() {
         for prefix_bits in 1..=8 {
             for exponent in 0..32 {

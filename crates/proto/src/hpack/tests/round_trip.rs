@@ -41,6 +41,25 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 #[test]
+fn a_field_that_seldom_repeats_enters_the_table_when_it_comes_again() {
+    let mut encoder = Encoder::new(4096);
+    let fields = [("etag", "a")];
+    let first = encode(&mut encoder, &fields);
+    assert_eq!(
+        first[0] & 0xf0,
+        0x00,
+        "a literal without indexing (RFC 7541 section 6.2.2)"
+    );
+    let second = encode(&mut encoder, &fields);
+    assert_eq!(
+        second[0] & 0xc0,
+        0x40,
+        "a literal with incremental indexing (section 6.2.1)"
+    );
+    assert_eq!(encode(&mut encoder, &fields), [0xbe]);
+}
+
+#[test]
 fn a_field_is_found_where_it_stood_before_until_it_is_a_secret_or_gone() {
     let mut encoder = Encoder::new(4096);
     let fields = [("server", "fullbore"), ("x-a", "1"), ("x-b", "2")];

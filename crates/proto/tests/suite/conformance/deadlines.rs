@@ -604,6 +604,48 @@ fn requests_that_wait_at_a_peer_that_allows_no_stream_fail() {
 }
 
 #[test]
+fn a_check_of_another_limit_does_not_delay_the_end_of_the_wait_for_a_stream() {
+    let mut faced = client(config(|config| {
+        config.keep_alive = KeepAlive::Always(seconds(13))
+    }));
+    faced.says(&frames::settings(&[(3, 0)]));
+    ask(&mut faced);
+    let since = faced.now;
+    while faced.connection.waiting_streams() > 0 {
+        faced.now = faced
+            .connection
+            .next_deadline()
+            .expect("a deadline while a request waits");
+        faced.connection.handle_timeout(faced.now);
+        for ping in faced
+            .heard()
+            .iter()
+            .filter(|frame| frame.header.frame_type == FrameType::PING)
+        {
+            let opaque = ping.payload[..].try_into().unwrap();
+            faced.says(&frames::ping(frames::ACK, &opaque));
+        }
+    }
+    assert_eq!(faced.now, since + seconds(30));
+}
+
+#[test]
+fn the_wait_for_a_stream_begins_anew_once_no_request_waits() {
+    let mut faced = client(Config::default());
+    faced.says(&frames::settings(&[(3, 0)]));
+    let given_up = faced.opens("GET", true);
+    faced.waits(seconds(25));
+    faced.connection.reset(given_up, ErrorCode::CANCEL).unwrap();
+    faced.waits(seconds(10));
+    assert_eq!(faced.connection.waiting_streams(), 0);
+    ask(&mut faced);
+    faced.waits(seconds(29));
+    assert_eq!(faced.connection.waiting_streams(), 1);
+    faced.waits(seconds(1));
+    assert_eq!(faced.connection.waiting_streams(), 0);
+}
+
+#[test]
 fn a_stream_that_is_allowed_now_and_then_lets_the_others_wait() {
     let mut faced = client(Config::default());
     faced.says(&frames::settings(&[(3, 0)]));
