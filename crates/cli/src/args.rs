@@ -140,7 +140,7 @@ pub(crate) struct PathArgs {
 
     /// Send WINDOW_UPDATE when no more than this remains of a receive window [default: when a quarter is used, or a
     /// thirty-second of a fixed window that limits the transfer]
-    #[arg(long, value_name = "BYTES", value_parser = sizes::refill_at)]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::size)]
     pub(crate) refill_at: Option<u32>,
 
     /// Memory for all receive windows together, such as 64MiB [default: 512MiB]
@@ -148,16 +148,16 @@ pub(crate) struct PathArgs {
     pub(crate) budget: Option<u64>,
 
     /// Size of the kernel's TCP receive buffer (SO_RCVBUF) [default: the kernel tunes it]
-    #[arg(long, value_name = "BYTES", value_parser = sizes::tcp_buffer)]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::size)]
     pub(crate) tcp_receive_buffer: Option<u32>,
 
     /// Size of the kernel's TCP send buffer (SO_SNDBUF) [default: the kernel tunes it]
-    #[arg(long, value_name = "BYTES", value_parser = sizes::tcp_buffer)]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::size)]
     pub(crate) tcp_send_buffer: Option<u32>,
 
     /// Limit of unsent data in the kernel (TCP_NOTSENT_LOWAT, Linux); a low limit speeds up urgent responses beside large
     /// ones [default: no limit]
-    #[arg(long, value_name = "BYTES", value_parser = sizes::tcp_buffer)]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::size)]
     pub(crate) tcp_unsent: Option<u32>,
 }
 

@@ -33,7 +33,7 @@ use crate::transfer::receive::Disk;
 use crate::transfer::retry::Pauses;
 use crate::transfer::waits::{Direction, Waits};
 
-use fetch::{Fetcher, Redirects};
+use fetch::Fetcher;
 use list::UrlList;
 use outputs::Outputs;
 use report::{Outcome, Report};
@@ -56,10 +56,8 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),
         fields: RequestFields::new(&args.connection.headers, args.location_trusted, &args.urls),
-        redirects: Redirects {
-            follow: args.location || args.location_trusted || args.location_insecure,
-            insecure: args.location_insecure,
-        },
+        follows_redirects: args.location || args.location_trusted || args.location_insecure,
+        follows_insecure_redirects: args.location_insecure,
         retries: args.retry,
         pauses: Pauses::default(),
         max_time: args.connection.max_time.map(Duration::from_secs),

@@ -5,53 +5,41 @@ use fullbore_link::units;
 
 use crate::exit::Failure;
 
-/// The largest flow-control window, 2^31-1 octets (RFC 9113 section 6.9.1).
-const LARGEST_WINDOW: u64 = (1 << 31) - 1;
 /// The initial connection window, which no SETTINGS can lower (RFC 9113 section 6.9.2).
-const SMALLEST_CONNECTION_WINDOW: u64 = 65_535;
+const SMALLEST_CONNECTION_WINDOW: u32 = 65_535;
 
-/// The receive window of a stream: 1 to 2^31-1 bytes.
+/// The receive window of a stream: 1 to 2^31-1 bytes (RFC 9113 section 6.9.1).
 pub(crate) fn stream_window(text: &str) -> Result<WindowSize, Failure> {
-    window(text, 1, "a stream window")
+    window(text, 1)
 }
 
 /// The receive window of a connection: 65,535 to 2^31-1 bytes.
 pub(crate) fn connection_window(text: &str) -> Result<WindowSize, Failure> {
-    window(text, SMALLEST_CONNECTION_WINDOW, "a connection window")
+    window(text, SMALLEST_CONNECTION_WINDOW)
 }
 
-/// The rest of a window at which it is refilled: 1 to 2^31-1 bytes.
-pub(crate) fn refill_at(text: &str) -> Result<u32, Failure> {
-    within(text, 1, "a refill threshold")
+/// A threshold within a window, or a buffer of the kernel: 1 to 2^31-1 bytes.
+pub(crate) fn size(text: &str) -> Result<u32, Failure> {
+    window(text, 1).map(WindowSize::bytes)
 }
 
-/// A memory budget: at least the initial window of one connection, 65,535 bytes.
+/// A memory budget: at least the initial window of one connection.
 pub(crate) fn budget(text: &str) -> Result<u64, Failure> {
     let bytes = bytes(text)?;
-    if bytes < SMALLEST_CONNECTION_WINDOW {
+    if bytes < u64::from(SMALLEST_CONNECTION_WINDOW) {
         return Err(Failure::usage(format!(
-            "a budget must be at least {SMALLEST_CONNECTION_WINDOW} bytes, the initial window of a connection"
+            "expected at least {SMALLEST_CONNECTION_WINDOW} bytes, the initial window of a connection"
         )));
     }
     Ok(bytes)
 }
 
-/// A buffer of the kernel: 1 to 2^31-1 bytes. The kernel may choose less.
-pub(crate) fn tcp_buffer(text: &str) -> Result<u32, Failure> {
-    within(text, 1, "a TCP buffer")
-}
-
-fn window(text: &str, smallest: u64, what: &str) -> Result<WindowSize, Failure> {
-    let bytes = within(text, smallest, what)?;
-    WindowSize::new(bytes).ok_or_else(|| Failure::usage(format!("{what} of {bytes} bytes is not possible")))
-}
-
-fn within(text: &str, smallest: u64, what: &str) -> Result<u32, Failure> {
-    let bytes = bytes(text)?;
-    u32::try_from(bytes)
-        .ok()
-        .filter(|_| (smallest..=LARGEST_WINDOW).contains(&bytes))
-        .ok_or_else(|| Failure::usage(format!("{what} must have {smallest} to {LARGEST_WINDOW} bytes")))
+fn window(text: &str, smallest: u32) -> Result<WindowSize, Failure> {
+    let window = u32::try_from(bytes(text)?).ok().and_then(WindowSize::new);
+    window.filter(|window| window.bytes() >= smallest).ok_or_else(|| {
+        let largest = WindowSize::MAX.bytes();
+        Failure::usage(format!("expected {smallest} to {largest} bytes"))
+    })
 }
 
 fn bytes(text: &str) -> Result<u64, Failure> {

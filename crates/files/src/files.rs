@@ -43,16 +43,9 @@ struct Opened<'a> {
 
 /// Where its bytes are.
 enum Content {
-    /// On disk, with what is needed to cache or reopen the file.
-    File(File, FileSystem, Option<Located>, Description),
+    /// On disk, with what is needed to cache or reopen the file, and whether its fields are cached.
+    File(File, FileSystem, Option<Located>, bool),
     Memory(Bytes),
-}
-
-/// Whether the cache has the fields that describe a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Description {
-    Cached,
-    New,
 }
 
 /// Answers GET or HEAD without blocking; `None` when that is not possible.
@@ -98,7 +91,7 @@ fn answer_cached(
                     identity: cached.identity,
                 };
                 let file_system = file_system_of(&file, &metadata);
-                Content::File(file, file_system, Some(located), Description::Cached)
+                Content::File(file, file_system, Some(located), true)
             }
             _ => {
                 shared.cache.forget(head.uri.path());
@@ -153,7 +146,7 @@ fn try_answer(
                 shared,
                 blocking,
                 peer,
-                content: Content::File(file, file_system, located, Description::New),
+                content: Content::File(file, file_system, located, false),
                 representation: &Representation::of(&metadata, name),
             };
             opened.answer(head)
@@ -224,12 +217,11 @@ impl Opened<'_> {
     }
 
     fn keep(&self, request_path: &str, body: Option<&Bytes>) {
-        let Content::File(_, _, Some(located), description) = &self.content else {
+        let Content::File(_, _, Some(located), is_cached) = &self.content else {
             return;
         };
-        let is_new = body.is_some() || *description == Description::New;
         let cache = &self.shared.cache;
-        if is_new && cache.would_keep(&located.identity) {
+        if (body.is_some() || !is_cached) && cache.would_keep(&located.identity) {
             let representation = self.representation.clone();
             let path = Arc::clone(&located.path);
             cache.keep(

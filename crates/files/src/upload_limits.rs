@@ -162,10 +162,9 @@ impl Drop for Slot {
 }
 
 fn full_unless(enough: bool) -> io::Result<()> {
-    match enough {
-        true => Ok(()),
-        false => Err(io::ErrorKind::StorageFull.into()),
-    }
+    enough
+        .then_some(())
+        .ok_or_else(|| io::ErrorKind::StorageFull.into())
 }
 
 /// A handle on a file system, to ask for its free space.

@@ -45,7 +45,9 @@ fn permanent(failure: Failure) -> Attempt {
 pub(crate) struct Fetcher {
     pub(crate) client: Client,
     pub(crate) fields: RequestFields,
-    pub(crate) redirects: Redirects,
+    /// Whether redirects are followed (`-L`), and also those from https to http.
+    pub(crate) follows_redirects: bool,
+    pub(crate) follows_insecure_redirects: bool,
     /// How often temporary failures are repeated.
     pub(crate) retries: u32,
     pub(crate) pauses: Pauses,
@@ -56,15 +58,6 @@ pub(crate) struct Fetcher {
     pub(crate) progress: Arc<Progress>,
     /// Whether each outcome has a report of its stream.
     pub(crate) reports_streams: bool,
-}
-
-/// Which redirects are followed.
-#[derive(Clone, Copy)]
-pub(crate) struct Redirects {
-    /// `-L`.
-    pub(crate) follow: bool,
-    /// Also from https to http.
-    pub(crate) insecure: bool,
 }
 
 impl Fetcher {
@@ -279,14 +272,14 @@ impl Fetcher {
                 return Ok(response);
             };
             let shown = shown_url(next.as_str());
-            if !self.redirects.follow {
+            if !self.follows_redirects {
                 outcome.note = Some(format!(
                     "{name}: status {} redirects to {shown}; use -L to follow it",
                     status.as_u16()
                 ));
                 return Ok(response);
             }
-            if url.scheme() == "https" && next.scheme() == "http" && !self.redirects.insecure {
+            if url.scheme() == "https" && next.scheme() == "http" && !self.follows_insecure_redirects {
                 return Err(Failed::permanent(Failure::new(
                     Exit::BadUrl,
                     format!(
