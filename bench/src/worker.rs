@@ -21,7 +21,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
+use bytes::Bytes;
 use clap::Subcommand;
+use http_body::Body;
+use http_body_util::BodyExt;
 
 use crate::error::Error;
 
@@ -134,6 +137,20 @@ fn on_runtime<F: Future<Output = Result<(), Failure>>>(worker: F) -> Result<(), 
         .enable_all()
         .build()?
         .block_on(worker)
+}
+
+/// Reads a body to its end and returns its length.
+async fn drain<B>(mut body: B) -> Result<u64, Failure>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Failure>,
+{
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(Into::into)?;
+        bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+    }
+    Ok(bytes)
 }
 
 /// Prints a line at once, whatever standard output is.

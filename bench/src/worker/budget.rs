@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{Failure, print_line};
+use super::{Failure, drain, print_line};
 
 /// What a reader uploads: once, or so often when it is under way before the flood comes.
 const UPLOAD: Bytes = Bytes::from_static(&[0; 1 << 20]);
@@ -59,14 +59,6 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     }
     let bytes = drain(body).await.unwrap_or(0);
     Ok(Response::new(Full::from(bytes.to_string())))
-}
-
-async fn drain(mut body: Incoming) -> Result<usize, Failure> {
-    let mut bytes = 0;
-    while let Some(frame) = body.frame().await {
-        bytes += frame?.data_ref().map_or(0, Bytes::len);
-    }
-    Ok(bytes)
 }
 
 #[derive(Args, Clone)]
@@ -231,7 +223,7 @@ impl Crowd {
 
 /// How many of them came to their end, and why the last that did not has failed.
 async fn ends(
-    readers: &mut JoinSet<Result<Result<usize, Failure>, tokio::time::error::Elapsed>>,
+    readers: &mut JoinSet<Result<Result<u64, Failure>, tokio::time::error::Elapsed>>,
 ) -> Result<(usize, Option<String>), Failure> {
     let (mut ended, mut last) = (0, None);
     while let Some(done) = readers.join_next().await {

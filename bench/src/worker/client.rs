@@ -11,8 +11,7 @@ use clap::{Args, ValueEnum};
 use fullbore::client::{SendRequest, handshake};
 use fullbore::{Client, Config};
 use http::{Request, Uri};
-use http_body::Body;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::Empty;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::{Failure, print_line, tls};
+use super::{Failure, drain, print_line, tls};
 
 /// What hyper and reqwest let a server send ahead: their own default is 2 and 5 MiB.
 const WINDOW: u32 = (16 << 20) - 1;
@@ -58,7 +57,7 @@ pub(crate) struct ClientWorker {
 
 /// A client, to be shared by tasks.
 #[derive(Clone)]
-enum Fetcher {
+pub(super) enum Fetcher {
     Fullbore(Client),
     Connection(Arc<SendRequest>),
     Hyper(http2::SendRequest<Empty<Bytes>>),
@@ -111,13 +110,7 @@ impl ClientWorker {
                 let builder = Client::builder().max_connections(1);
                 Fetcher::Fullbore(builder.tls_config(tls::config()?).build()?)
             }
-            Library::Reqwest => Fetcher::Reqwest(
-                reqwest::Client::builder()
-                    .http2_prior_knowledge()
-                    .http2_initial_stream_window_size(WINDOW)
-                    .http2_initial_connection_window_size(WINDOW)
-                    .build()?,
-            ),
+            Library::Reqwest => Fetcher::reqwest(WINDOW)?,
             Library::FullboreConnection | Library::Hyper => {
                 let socket = TcpStream::connect(self.address()?).await?;
                 socket.set_nodelay(true)?;
@@ -159,15 +152,24 @@ impl ClientWorker {
 }
 
 impl Fetcher {
-    /// Fetches the URL and tells how many bytes came.
-    async fn fetch(&mut self, url: &Uri) -> Result<u64, Failure> {
+    /// reqwest over cleartext, with this window for each stream and for the connection.
+    pub(super) fn reqwest(window: u32) -> Result<Self, Failure> {
+        let builder = reqwest::Client::builder()
+            .http2_prior_knowledge()
+            .http2_initial_stream_window_size(window)
+            .http2_initial_connection_window_size(window);
+        Ok(Fetcher::Reqwest(builder.build()?))
+    }
+
+    /// Fetches the URL and returns the number of bytes that came.
+    pub(super) async fn fetch(&mut self, url: &Uri) -> Result<u64, Failure> {
         let request = || Request::get(url.clone()).body(Empty::new());
         match self {
-            Fetcher::Fullbore(client) => count(client.request(request()?).await?.into_body()).await,
-            Fetcher::Connection(sender) => count(sender.send(request()?).await?.into_body()).await,
+            Fetcher::Fullbore(client) => drain(client.request(request()?).await?.into_body()).await,
+            Fetcher::Connection(sender) => drain(sender.send(request()?).await?.into_body()).await,
             Fetcher::Hyper(sender) => {
                 sender.ready().await?;
-                count(sender.send_request(request()?).await?.into_body()).await
+                drain(sender.send_request(request()?).await?.into_body()).await
             }
             Fetcher::Reqwest(client) => {
                 let request = reqwest::Request::try_from(Request::get(url.clone()).body("")?)?;
@@ -180,19 +182,4 @@ impl Fetcher {
             }
         }
     }
-}
-
-async fn count<B>(mut body: B) -> Result<u64, Failure>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<Failure>,
-{
-    let mut bytes = 0;
-    while let Some(frame) = body.frame().await {
-        bytes += frame
-            .map_err(Into::into)?
-            .data_ref()
-            .map_or(0, |data| data.len() as u64);
-    }
-    Ok(bytes)
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use fullbore::Client;
 use fullbore::tls::{Roots, client_config};
-use http_body_util::BodyExt;
+use http::Uri;
 use tokio::task::JoinSet;
 
+use super::client::Fetcher;
 use super::{Failure, print_line};
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -21,10 +22,10 @@ pub(crate) enum Library {
 #[derive(Args, Clone)]
 pub(crate) struct Load {
     library: Library,
-    url: String,
+    url: Uri,
     /// How many bytes each response must have
     #[arg(long)]
-    bytes: usize,
+    bytes: u64,
     /// The receive window, of a stream and of the connection
     #[arg(long)]
     window: u32,
@@ -39,46 +40,17 @@ pub(crate) struct Load {
     measure_ms: u64,
 }
 
-/// A client of one of the libraries.
-#[derive(Clone)]
-enum Fetcher {
-    Fullbore(Client),
-    Reqwest(reqwest::Client),
-}
-
-impl Fetcher {
-    /// Fetches the URL and tells how many bytes came.
-    async fn fetch(&self, url: &str) -> Result<usize, Failure> {
-        let mut bytes = 0;
-        match self {
-            Fetcher::Fullbore(client) => {
-                let mut body = client.get(url).await?.into_body();
-                while let Some(frame) = body.frame().await {
-                    bytes += frame?.data_ref().map_or(0, bytes::Bytes::len);
-                }
-            }
-            Fetcher::Reqwest(client) => {
-                let mut response = client.get(url).send().await?;
-                while let Some(chunk) = response.chunk().await? {
-                    bytes += chunk.len();
-                }
-            }
-        }
-        Ok(bytes)
-    }
-}
-
 impl Load {
     pub(super) async fn run(&self) -> Result<(), Failure> {
-        let fetcher = self.fetcher()?;
+        let mut fetcher = self.fetcher()?;
         // One connection before all others: the first request opens it.
         fetcher.fetch(&self.url).await?;
         let from = Instant::now() + Duration::from_millis(self.warm_up_ms);
         let until = from + Duration::from_millis(self.measure_ms);
         let mut tasks = JoinSet::new();
         for _ in 0..self.at_once {
-            let (fetcher, load) = (fetcher.clone(), self.clone());
-            tasks.spawn(async move { load.fetch_between(&fetcher, from, until).await });
+            let (mut fetcher, load) = (fetcher.clone(), self.clone());
+            tasks.spawn(async move { load.fetch_between(&mut fetcher, from, until).await });
         }
         let mut micros = Vec::new();
         while let Some(done) = tasks.join_next().await {
@@ -100,20 +72,14 @@ impl Load {
                     .tls_config(Arc::new(client_config(Roots::InsecureAcceptAny)?))
                     .build()?,
             ),
-            Library::Reqwest => Fetcher::Reqwest(
-                reqwest::Client::builder()
-                    .http2_prior_knowledge()
-                    .http2_initial_stream_window_size(self.window)
-                    .http2_initial_connection_window_size(self.window)
-                    .build()?,
-            ),
+            Library::Reqwest => Fetcher::reqwest(self.window)?,
         })
     }
 
     /// The microseconds of each request that ended in that time.
     async fn fetch_between(
         &self,
-        fetcher: &Fetcher,
+        fetcher: &mut Fetcher,
         from: Instant,
         until: Instant,
     ) -> Result<Vec<u64>, Failure> {

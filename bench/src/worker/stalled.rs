@@ -4,13 +4,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use clap::Args;
-use fullbore::{Client, Incoming};
-use http_body_util::BodyExt;
+use fullbore::Client;
 use tokio::task::JoinSet;
 
-use super::{Failure, print_line};
+use super::{Failure, drain, print_line};
 
 /// After so long the unread stream has filled its window, over the longest path of the case too.
 const FILL: Duration = Duration::from_millis(1500);
@@ -23,7 +21,7 @@ pub(crate) struct Stalled {
     streams: usize,
     /// How many bytes each of them must have
     #[arg(long)]
-    bytes: usize,
+    bytes: u64,
     /// Have one more stream, which is not
     #[arg(long)]
     beside: bool,
@@ -60,12 +58,4 @@ impl Stalled {
         drop(unread);
         print_line(&seconds.to_string())
     }
-}
-
-async fn drain(mut body: Incoming) -> Result<usize, Failure> {
-    let mut bytes = 0;
-    while let Some(frame) = body.frame().await {
-        bytes += frame?.data_ref().map_or(0, Bytes::len);
-    }
-    Ok(bytes)
 }
