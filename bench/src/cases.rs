@@ -1,5 +1,5 @@
-//! The published cases, one file each, and what their sections have in common: the tables, what failed, the machine,
-//! the versions and the command that makes the section again. `run_program` calls `run`.
+//! The published cases, one file each, and what their sections have in common: tables, notes of what failed, the machine, the
+//! versions, and the command that measures the section again.
 
 mod attacks;
 mod budget;

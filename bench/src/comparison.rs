@@ -1,5 +1,4 @@
-//! Programs measured in turn, so that other load on the machine falls on all of them alike. Knows samples and errors,
-//! not what was measured; the cases call it.
+//! Programs measured in turn, so that other load on the machine falls on all of them alike.
 
 use crate::error::Error;
 use crate::stats::Spread;

@@ -1,5 +1,4 @@
-//! What this process has allocated, as the counting allocator of `fullbore-bench-counted` has seen it; under any other
-//! allocator nothing was counted and all is 0. The engine's runs and the servers from memory read it.
+//! What this process has allocated, as counted by the allocator of `fullbore-bench-counted`. Under any other allocator all is 0.
 
 use std::ops::{AddAssign, Sub};
 

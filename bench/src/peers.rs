@@ -1,4 +1,4 @@
-//! The peers: how curl, nghttp, h2load, nghttpd and nginx are called and what they print. The cases call it.
+//! How curl, nghttp, h2load, nghttpd and nginx are called, and what they print.
 
 pub(crate) mod callgrind;
 pub(crate) mod go;

@@ -1,5 +1,4 @@
-//! Starting other programs, waiting for them no longer than told, and ending them by their id. Knows no program by
-//! name. `program` and `peers` call it; `context` holds the reaper.
+//! Starts programs, waits for them within a limit, and ends them by their id. Knows no program by name.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! The program under test: how its commands are called and what they print. Every case calls it.
+//! How the commands of the program under test are called, and what they print.
 
 use std::path::Path;
 use std::process::Command;

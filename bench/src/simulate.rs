@@ -1,5 +1,5 @@
-//! A download through the engine alone: a client and a server face each other over a path that is a delay and a rate, on
-//! a virtual clock, so that every figure is exact and no machine is in it. The case `windows` calls it.
+//! A download through the engine alone: a client and a server with a path of a delay and a rate between them, on a virtual
+//! clock, so that every figure is exact.
 
 use std::collections::VecDeque;
 use std::time::Duration;

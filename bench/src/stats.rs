@@ -1,4 +1,4 @@
-//! Medians and spreads of a few samples. No I/O; `contest` and the cases call it.
+//! Medians and spreads of samples. No I/O.
 
 /// The middle of some samples and how far they lie apart.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,5 +1,5 @@
-//! The program `fullbore-bench-counted`: `fullbore-bench` on an allocator that counts, which costs it some time. The cases
-//! start it where allocations are the figure, and never where time is.
+//! The program `fullbore-bench-counted`: `fullbore-bench` on an allocator that counts, for cases that measure allocations and
+//! not time.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! What attacks cost a server: how their connections end, memory, processor time against the attacker's own, and what somebody
-//! else has to wait meanwhile.
+//! What attacks cost a server: how their connections end, its memory, its processor time beside the attacker's, and the
+//! latency of another client meanwhile.
 
 use std::thread;
 use std::time::Duration;

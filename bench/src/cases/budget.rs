@@ -1,5 +1,5 @@
-//! 2,000 connections under a memory budget of 64 MiB, most of whose bytes nobody reads: what the process that holds the
-//! budget comes to, a server first and then a client, and whether those who do read get through.
+//! 2,000 connections under a memory budget of 64 MiB, most of them with bytes that nobody reads: the memory of the process that
+//! has the budget, as a server and as a client, and whether the readers among them finish.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

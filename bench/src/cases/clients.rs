@@ -1,5 +1,5 @@
-//! Clients on the receiving side: each on one thread and one core, the server on the other; and 100,000 small requests
-//! on one connection from many tasks on two threads. What counts is the client's processor time.
+//! Clients of one thread on one core, with the server on the other core, and 100,000 small requests on one connection from
+//! many tasks on two threads. The figure that counts is the client's processor time.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,5 +1,4 @@
-//! 10,000 files of 10 KB over a long path, as the curl mailing list asked for: from servers that allow all of them at
-//! once, and from servers that allow 100.
+//! 10,000 files of 10 KB over a long path, from servers that allow 10,000 streams at once and from servers that allow 100.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What a server keeps: after 100,000 responses of 64 KiB and as many uploads, on one connection; for 10,000 connections
-//! that rest; and how often it allocates for a response, by its size.
+//! What a server keeps after 100,000 responses and as many uploads of 64 KiB, what 10,000 idle connections take, and how often
+//! it allocates for a response.
 
 use super::{Case, Report, Section};
 use crate::context::Context;

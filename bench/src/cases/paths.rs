@@ -160,24 +160,24 @@ fn uploads<'a>(
     let url = format!("http://127.0.0.1:{}/upload", ports.serve);
     let gos = url.clone();
     candidates.push(Candidate::ours("fullbore > serve, open", move || {
-        again(cx, &url, LIMIT)
+        upload_on_open_connection(cx, &url, LIMIT)
     }));
     if let Some(go) = go {
         candidates.push(Candidate::peer("Go > serve, open", move || {
-            go.put_again(cx, file, &gos, LIMIT)
+            go.put_on_open_connection(cx, file, &gos, LIMIT)
         }));
     }
     candidates
 }
 
 /// An upload by the library on a connection that is open already; the seconds of that request.
-fn again(cx: &Context, url: &str, limit: Duration) -> Result<f64, Error> {
+fn upload_on_open_connection(cx: &Context, url: &str, limit: Duration) -> Result<f64, Error> {
     let mut command = worker::command("upload")?;
     command.args([url, "--bytes", &BYTES.to_string()]);
     let output = process::run(&cx.reaper, &mut command, cx.limit(limit)?)?;
     let line = output.stdout.trim();
     line.parse()
-        .map_err(|_| Error::Output("fullbore-bench part again".to_owned(), line.to_owned()))
+        .map_err(|_| Error::Output("fullbore-bench worker upload".to_owned(), line.to_owned()))
 }
 
 /// Adds a row, and makes the table for the first.

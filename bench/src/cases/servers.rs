@@ -1,7 +1,6 @@
-//! Servers of one thread on one core, with the load on another: small bodies, files of 10 KB, 64 KiB through small and
-//! large windows, and 1 GiB on one stream. What counts is the server's processor time: the load program is often the
-//! one that cannot go faster. `uploads`, `latency`, `calls`, `records` and `instructions`
-//! measure the same servers by other means.
+//! Servers of one thread on one core, with the load on the other: small bodies, files of 10 KB, 64 KiB through small and large
+//! windows, and 1 GiB on one stream. The figure that counts is the server's processor time, for the load program is often the
+//! slower one. `uploads`, `latency`, `calls`, `records` and `instructions` measure the same servers by other means.
 
 mod calls;
 mod instructions;

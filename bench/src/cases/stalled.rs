@@ -1,4 +1,4 @@
-//! One of 100 streams on a connection has a reader that never reads: how fast the other 99 are, beside it and without it.
+//! 99 downloads on one connection, alone and beside a stream that nobody reads.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
                     .args(more);
                 let output = process::run(&cx.reaper, &mut command, cx.limit(LIMIT)?)?;
                 let seconds = output.stdout.trim().parse::<f64>();
-                seconds.map_err(|_| Error::Output("part stalled".to_owned(), output.stdout.clone()))
+                seconds.map_err(|_| Error::Output("worker stalled".to_owned(), output.stdout.clone()))
             }
         };
         let all = compare(

@@ -1,4 +1,4 @@
-//! Windows that do not move, over six round trips: what `window / RTT` allows, and how much of it is reached.
+//! Fixed windows over six round trips: how much of `window / RTT` is reached.
 
 use std::time::Duration;
 

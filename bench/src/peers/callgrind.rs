@@ -1,5 +1,4 @@
-//! valgrind's callgrind: how many instructions a program takes, and in which functions. The cases `engine` and
-//! `servers` call it.
+//! valgrind's callgrind: the instructions of a program, by function.
 
 use std::collections::BTreeMap;
 use std::path::Path;

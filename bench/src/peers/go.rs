@@ -1,5 +1,4 @@
-//! Go's net/http, client and server: the program that the interop suite has too, and a server that throws uploads away. The
-//! case `paths` calls the client, `servers` both servers.
+//! Go's net/http: the program of the interop suite, and a server that discards uploads.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,7 +75,7 @@ impl Go {
     }
 
     /// Uploads a file on a connection that is open already; the seconds of that request.
-    pub(crate) fn put_again(
+    pub(crate) fn put_on_open_connection(
         &self,
         cx: &Context,
         file: &Path,

@@ -1,4 +1,4 @@
-//! HTTP clients in Java: built once by Maven from `bench/peers/java`, and how each is called. The case `responses` calls it.
+//! HTTP clients in Java, built by Maven from `bench/peers/java`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! What a server does beside its work, seen from outside: its system calls, by strace; its TLS records, by a relay in
-//! between; how long a client waits for it, and an upload, by the bench's raw client. The case `servers` calls it.
+//! A server seen from outside: its system calls under strace, its TLS records through a relay, and its latency and an upload
+//! with the raw client.
 
 use std::io::Read;
 use std::net::TcpStream;

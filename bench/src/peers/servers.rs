@@ -1,5 +1,4 @@
-//! Servers of one thread on one core, fullbore's and the peers', and what loads them from the other: h2load, or a plain
-//! reader for the floor. The case `servers` calls it.
+//! Servers of one thread on one core, and the program that loads them from the other core: h2load, or a plain reader.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -151,7 +150,7 @@ impl<'a> Testbed<'a> {
         Ok(self.server(kind, secure, running, lines, [port, 0]))
     }
 
-    /// Starts one of the bench's own servers on the allocator that counts, `fullbore serve` as what is behind it.
+    /// Starts one of our servers on the counting allocator; `fullbore serve` as the service behind it.
     pub(crate) fn start_counted(&self, kind: Kind, secure: bool) -> Result<Server<'a>, Error> {
         let library = match kind {
             Kind::Files => "files",

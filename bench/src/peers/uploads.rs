@@ -1,4 +1,4 @@
-//! Servers that take uploads in the clear: lighttpd into a folder, haproxy in front of another server.
+//! Servers that take uploads over cleartext: lighttpd into a folder, and haproxy before another server.
 
 use std::path::Path;
 use std::process::Command;

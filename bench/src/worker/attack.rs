@@ -1,6 +1,5 @@
-//! An attacker over raw sockets, in the clear or over TLS, on one or more connections that it opens again when the server ends
-//! them, and a bystander that measures its own latency meanwhile. `worker` runs them; the case `attacks` starts both beside a
-//! server and reads their lines.
+//! An attacker over raw sockets, which connects again when the server ends a connection, and a bystander that measures its own
+//! latency meanwhile. The case `attacks` starts both and reads their lines.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

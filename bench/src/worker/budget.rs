@@ -1,6 +1,5 @@
-//! Very many connections under one memory budget, most of whose bytes nobody reads: a server and what floods it, and a
-//! client process that never reads what it asked for. `worker` runs them; the case `budget` reads their lines and watches
-//! how much memory each process has.
+//! Very many connections under one memory budget, most of them with bytes that nobody reads: a server and its clients, and a
+//! client process that reads nothing. The case `budget` reads their lines and watches their memory.
 
 use std::convert::Infallible;
 use std::future::pending;

@@ -1,5 +1,4 @@
-//! One URL so many times on one connection, so many at once, with the client of one of several libraries; its cost is for
-//! the one who started it to see. `worker` runs it for the case `clients`.
+//! Requests for one URL on one connection with the client of one of several libraries. The case `clients` measures the process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Requests through the engine alone. `worker` runs it, the case `engine` reads its line; callgrind may stand between.
+//! Requests through the engine alone, for the case `engine`, directly or under callgrind.
 
 use std::time::Instant;
 

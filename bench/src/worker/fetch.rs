@@ -1,4 +1,4 @@
-//! One download with reqwest's defaults, as a program of its own. `worker` runs it.
+//! One download with reqwest's defaults.
 
 use clap::Args;
 

@@ -1,5 +1,5 @@
-//! A server of plain sockets that knows just enough of HTTP/2 to answer every request with DATA frames of one byte each,
-//! as the windows allow, and to count what the client sends meanwhile. `worker` runs it, the case `flood` reads its lines.
+//! A server that answers every request with DATA frames of one byte, as the windows allow, and counts what the client sends
+//! meanwhile. The case `flood` reads its lines.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! What the same bytes cost without HTTP: a writer of 256 KiB at a time, from memory or from a file, and a reader that
-//! throws them away. Plain sockets on one thread; `worker` runs them, the case `servers` loads them as it does its servers.
+//! The cost of the same bytes without HTTP: a writer of 256 KiB at a time, from memory or from a file, and a reader that
+//! discards them. The case `servers` loads them like its servers.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, Write};

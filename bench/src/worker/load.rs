@@ -1,5 +1,5 @@
-//! The same URL again and again on one connection, so many requests at once: how many a second, and how long the middle
-//! one took. `worker` runs it, the case `responses` reads its line; the Java programs print the same.
+//! Requests for one URL on one connection for some seconds: the rate and the median latency. The case `responses` reads its
+//! line; the Java programs print the same.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Servers that answer from memory: `/N` has a body of N bytes. The same handler on the fullbore library and on hyper,
-//! so that they differ in nothing but HTTP/2 and the runtime. `worker` runs it, the case `servers` loads it.
+//! Servers that answer from memory: `/N` has a body of N bytes. fullbore and hyper run the same handler, so that they differ in
+//! HTTP/2 and the runtime only. For the cases `servers`, `clients` and `memory`.
 
 use std::convert::Infallible;
 use std::io::Write;

@@ -1,6 +1,5 @@
-//! A client with as little of HTTP/2 as there can be, on one blocking socket: one request at a time, down or up. It is the
-//! same to every server, and costs next to nothing, so that it is no limit to what it measures. `worker` runs it, the case
-//! `servers` reads its line.
+//! A minimal HTTP/2 client on one blocking socket: one request at a time, down or up. It is the same for every server and
+//! cheap, so that it does not limit what it measures. The case `servers` reads its line.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};

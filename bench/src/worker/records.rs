@@ -1,4 +1,4 @@
-//! A relay that counts the TLS records which a server sends through it. `worker` runs it, the case `servers` loads it.
+//! A relay that counts the TLS records of a server, for the case `servers`.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,4 @@
-//! Downloads on one connection, beside a stream whose reader never reads, or without it. `worker` runs it, the case
-//! `stalled` reads its line.
+//! Downloads on one connection, alone or beside a stream that nobody reads. The case `stalled` reads its line.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

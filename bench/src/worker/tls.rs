@@ -1,5 +1,4 @@
-//! TLS for the bench's clients: any certificate, and the one cipher that h2load is told to use too, so that no program is
-//! measured with another. `raw` and `client` call it.
+//! TLS for the clients here: they accept any certificate, and offer only the cipher suite that h2load is told to use.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! An upload on a connection that is open already, so that the server's windows are known when it begins. `worker` runs it,
-//! the case `paths` reads its line.
+//! An upload on a connection that is already open, so that the server's windows are known when it begins. The case `paths`
+//! reads its line.
 
 use std::time::Instant;
 

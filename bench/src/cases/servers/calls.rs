@@ -1,4 +1,4 @@
-//! How many system calls each server makes for a request and for a MB, under strace; a short run of its own.
+//! System calls of each server for a request and for a MB, counted by strace in a short run of its own.
 
 use super::{GIB, KIB_64, Shape};
 use crate::cases::Report;

@@ -1,5 +1,5 @@
-//! How many instructions each server takes for a request in its own process, counted by callgrind: the kernel's are not
-//! among them. Unlike times they are nearly the same on a machine that is busy.
+//! Instructions of each server for a request in its own process, counted by callgrind without the kernel's. They are nearly the
+//! same on a busy machine.
 
 use super::{KIB_64, Shape};
 use crate::cases::Report;

@@ -1,4 +1,4 @@
-//! How long a client waits that asks for one thing after another: the same raw client to every server.
+//! Latency of one request at a time, with the same raw client for every server.
 
 use super::{KIB_64, Rows, transport};
 use crate::cases::Report;

@@ -1,4 +1,4 @@
-//! How many TLS records each server's answers make, counted by a relay between it and h2load.
+//! TLS records of each server's responses, counted by a relay between it and h2load.
 
 use super::{GIB, KIB_64, Shape};
 use crate::cases::Report;

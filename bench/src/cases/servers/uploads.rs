@@ -1,4 +1,4 @@
-//! An upload of 1 GiB that the server reads and throws away: what that costs it.
+//! Processor time of a server that reads an upload of 1 GiB and discards it.
 
 use std::thread;
 

@@ -509,10 +509,10 @@ async fn no_slot_is_lost() {
     let site = Site::start(plan).await;
     let client = Client::builder().max_connections(1).build().unwrap();
     assert_eq!(fetch(&client, &site.url()).await.unwrap(), 100_000);
-    let mut dice = Random::new(7);
+    let mut random = Random::new(7);
     let mut tasks = JoinSet::new();
     for _ in 0..1_000 {
-        tasks.spawn(give_up(client.clone(), site.url(), dice.below(60)));
+        tasks.spawn(give_up(client.clone(), site.url(), random.below(60)));
     }
     in_time(tasks.join_all()).await;
     // Behind this one the server has seen all that was given up before.
@@ -548,14 +548,14 @@ async fn nothing_is_lost_in_the_crowd() {
     };
     let site = Site::start(plan).await;
     let client = Client::new().unwrap();
-    let mut dice = Random::new(11);
+    let mut random = Random::new(11);
     let mut given_up = JoinSet::new();
     let mut uploads = JoinSet::new();
     let mut fetched = JoinSet::new();
     for _ in 0..4_000 {
         let (client, url) = (client.clone(), site.url());
-        match dice.below(4) {
-            0 => drop(given_up.spawn(give_up(client, url, dice.below(40)))),
+        match random.below(4) {
+            0 => drop(given_up.spawn(give_up(client, url, random.below(40)))),
             1 => drop(uploads.spawn(async move {
                 let body = Full::new(Bytes::from(vec![b'y'; 5_000]));
                 let request = Request::post(&url).body(body).unwrap();
