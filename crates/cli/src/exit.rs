@@ -115,26 +115,20 @@ impl Failure {
 
     /// An error of a local file; `doing` completes "cannot …".
     pub(crate) fn from_io(doing: &str, path: &Path, error: &io::Error) -> Self {
-        let path = path.display();
-        match error.kind() {
-            io::ErrorKind::StorageFull => Self::new(
+        let (exit, reason) = match error.kind() {
+            io::ErrorKind::StorageFull => (Exit::DiskFull, "the disk is full; free some space and try again"),
+            io::ErrorKind::QuotaExceeded => (
                 Exit::DiskFull,
-                format!("cannot {doing} {path}: the disk is full; free some space and try again"),
+                "the disk quota is exceeded; free some space and try again",
             ),
-            io::ErrorKind::QuotaExceeded => Self::new(
+            io::ErrorKind::FileTooLarge => (
                 Exit::DiskFull,
-                format!("cannot {doing} {path}: the disk quota is exceeded; free some space and try again"),
+                "the file system or `ulimit -f` allows no larger file",
             ),
-            io::ErrorKind::FileTooLarge => Self::new(
-                Exit::DiskFull,
-                format!("cannot {doing} {path}: the file system or `ulimit -f` allows no larger file"),
-            ),
-            io::ErrorKind::BrokenPipe => Self::new(
-                Exit::LocalIo,
-                format!("cannot {doing} {path}: the reader has closed it"),
-            ),
-            _ => Self::new(Exit::LocalIo, format!("cannot {doing} {path}: {error}")),
-        }
+            io::ErrorKind::BrokenPipe => (Exit::LocalIo, "the reader has closed it"),
+            _ => (Exit::LocalIo, &*error.to_string()),
+        };
+        Self::new(exit, format!("cannot {doing} {}: {reason}", path.display()))
     }
 }
 

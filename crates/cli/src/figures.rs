@@ -15,15 +15,7 @@ pub(crate) fn rate(bytes: u64, seconds: f64) -> f64 {
 
 /// A number with a comma after every third digit.
 pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    indicatif::HumanCount(number).to_string()
 }
 
 #[cfg(test)]
