@@ -23,6 +23,9 @@ use crate::sizes;
 )]
 #[command(after_help = after_help(ROOT_EXAMPLES))]
 pub(crate) struct Args {
+    /// Log connections, resets, stalls and limits to standard error; -vv also requests (or set RUST_LOG=fullbore=debug)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Log")]
+    pub(crate) verbose: u8,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -535,6 +538,7 @@ mod tests {
         ) {
             Ok(Args {
                 command: Command::Serve(serve),
+                ..
             }) => Some(serve.drain_timeout),
             _ => None,
         };
@@ -579,6 +583,7 @@ mod tests {
             let mut config = Config::default();
             if let Ok(Args {
                 command: Command::Get(get),
+                ..
             }) = parsed
             {
                 get.connection.path.configure(&mut config);

@@ -11,6 +11,7 @@ mod exit;
 mod figures;
 mod get;
 mod link_command;
+mod log;
 mod put;
 mod run;
 mod serve_command;
@@ -29,7 +30,9 @@ use crate::args::{Args, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let ended = match Args::parse().command {
+    let args = Args::parse();
+    log::start(args.verbose);
+    let ended = match args.command {
         Command::Get(get) => run::to_end(run::CLIENT_WORKERS, get::run(get)),
         Command::Put(put) => run::to_end(run::CLIENT_WORKERS, put::run(put)),
         Command::Demo => run::to_end(run::DEMO_WORKERS, demo::run()),

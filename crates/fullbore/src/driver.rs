@@ -5,6 +5,16 @@
 //! handles reach them through cells and the mailbox. The modules below are steps of a turn, as methods of [`Driver`];
 //! `turn`, `idle` and `files` do not know the driver.
 
+/// Calls a method of the connection's trace, if it has one. Without the feature `tracing` this is nothing.
+macro_rules! report {
+    ($driver:expr, $($call:tt)+) => {
+        #[cfg(feature = "tracing")]
+        if let Some(trace) = &mut $driver.trace {
+            trace.$($call)+;
+        }
+    };
+}
+
 mod closing;
 mod collect;
 mod deliver;
@@ -12,6 +22,8 @@ mod deliver;
 mod files;
 mod idle;
 mod read;
+#[cfg(feature = "tracing")]
+mod trace;
 mod turn;
 mod write;
 
@@ -104,6 +116,8 @@ pub(crate) struct Driver<T, A> {
     truncated: bool,
     idle: IdleTimer,
     stage: Stage,
+    #[cfg(feature = "tracing")]
+    trace: Option<Box<trace::Trace>>,
 }
 
 /// The life of a connection.
@@ -128,14 +142,17 @@ where
     }
 
     fn new(io: T, connection: Connection, mailbox: Arc<Mailbox>, accept: A) -> Self {
+        let origin = Instant::now();
         Driver {
+            #[cfg(feature = "tracing")]
+            trace: trace::Trace::new(connection.role(), origin),
             io,
             accept,
             connection,
             mailbox,
             cells: StreamMap::default(),
             spare_cells: Vec::new(),
-            origin: Instant::now(),
+            origin,
             turn: Turn::default(),
             input: ReadBuffer::default(),
             out: Transmit::new(),
@@ -208,6 +225,7 @@ where
                 }
             }
             if self.turn.is_last() {
+                report!(self, stalls(&self.connection));
                 self.free_idle_memory(cx);
                 if self.mailbox.end_turn() && self.wake_when_due() {
                     return Poll::Pending;
@@ -316,6 +334,7 @@ where
             return false;
         }
         self.mailbox.set_closing();
+        report!(self, shutdown());
         self.connection.shutdown(self.now());
         true
     }

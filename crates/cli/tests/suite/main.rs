@@ -11,6 +11,7 @@ mod ends;
 mod good_input;
 #[cfg(unix)]
 mod link;
+mod log;
 mod partial;
 mod resume;
 mod secrets;

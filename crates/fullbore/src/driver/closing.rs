@@ -61,6 +61,7 @@ where
     /// Begins to close: no stream begins, [`Self::tell_streams`] ends those that are open, and [`Self::poll_closing`] closes the
     /// transport.
     pub(super) fn close(&mut self, result: Result<(), Error>) {
+        report!(self, closed(self.connection.error(), &result));
         let error = reason(&result);
         self.mailbox.set_last_report(self.connection.report(self.now()));
         self.mailbox.close(&error);

@@ -44,6 +44,7 @@ where
         self.connection.set_requests_kept_back(waiting, now);
         any |= self.release_credit();
         if self.mailbox.wants_shutdown() && !self.connection.is_shutting_down() {
+            report!(self, shutdown());
             self.connection.shutdown(now);
             any = true;
         }
@@ -126,6 +127,7 @@ where
             slot.complete();
         }
         if state.inbound.abandoned && state.outbound.finished {
+            report!(self, released(id, &self.connection));
             self.connection.release(id);
             self.cells.remove(&id);
             state.slot = None;
@@ -170,6 +172,7 @@ where
         }
         match self.connection.open_from(&request, end) {
             Ok(id) => {
+                report!(self, request(id, &request));
                 state.id = Some(id);
                 self.cells.insert(id, Arc::clone(cell));
                 Some(id)
@@ -192,7 +195,10 @@ where
         state: &mut CellState,
     ) -> Result<(), UsageError> {
         match command {
-            StreamCommand::Response(response, end) => self.connection.send_response(id, &response, end),
+            StreamCommand::Response(response, end) => {
+                report!(self, response(id, response.status()));
+                self.connection.send_response(id, &response, end)
+            }
             StreamCommand::Informational(response) => {
                 // A handler that has responded already needs no 100 (Continue).
                 match self.connection.send_informational(id, &response) {

@@ -45,10 +45,12 @@ where
                     // Before the pool looks for another connection.
                     self.mailbox
                         .observe(|observer| observer.refused(&Error::from_go_away(&goaway), None));
+                    report!(self, peer_goaway(&goaway));
                     self.peer_goaway = Some(Box::new(goaway));
                     self.mailbox.set_closing();
                 }
                 Event::PeerSettings => {
+                    report!(self, settings(&self.connection));
                     let streams = self.connection.peer_max_concurrent_streams();
                     self.mailbox
                         .observe(|observer| observer.settings_received(streams));
@@ -61,6 +63,7 @@ where
 
     /// A stream was reset, by either side.
     fn deliver_reset(&mut self, error: &StreamError) {
+        report!(self, reset(error));
         let Some(cell) = self.cells.get(&error.stream) else {
             return;
         };
@@ -83,6 +86,7 @@ where
 
     /// A server's new request.
     fn begin(&mut self, id: StreamId, request: Request<()>, end: bool, cx: &mut Context<'_>) {
+        report!(self, request(id, &request));
         let release_at = self.connection.stream_release_until_due(id);
         let share = self.share();
         let cell = self.cell(|state| {
@@ -128,6 +132,7 @@ where
     }
 
     fn deliver_head(&mut self, id: StreamId, response: Response<()>, end: bool) {
+        report!(self, response(id, response.status()));
         let Some(cell) = self.cells.get(&id) else {
             return;
         };

@@ -1,0 +1,30 @@
+//! The events of the library on standard error: `-v`, `-vv` and RUST_LOG.
+
+use std::io;
+use std::str::FromStr;
+
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::run;
+
+/// Starts the log that RUST_LOG asks for, or else `-v`: connections, resets, stalls and limits; `-vv` adds each request.
+pub(crate) fn start(verbose: u8) {
+    let wanted = match std::env::var("RUST_LOG") {
+        Ok(text) if !text.is_empty() => match Targets::from_str(&text) {
+            Ok(targets) => targets,
+            Err(error) => return run::complain(&format!("RUST_LOG is ignored: {error}")),
+        },
+        _ => match verbose {
+            0 => return,
+            1 => Targets::new().with_target("fullbore", Level::DEBUG),
+            _ => Targets::new().with_target("fullbore", Level::TRACE),
+        },
+    };
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(false);
+    tracing_subscriber::registry().with(lines).with(wanted).init();
+}

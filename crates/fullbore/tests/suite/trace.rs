@@ -1,0 +1,195 @@
+//! What a connection reports to `tracing`, with a peer that sends what the test says.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fullbore::server::serve_connection;
+use fullbore::{BoxError, Incoming, Limit};
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::io::DuplexStream;
+use tokio::task::JoinHandle;
+use tracing::Level;
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::support::{Peer, config, frames};
+
+/// What was reported, as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(octets);
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Log;
+
+    fn make_writer(&'a self) -> Log {
+        self.clone()
+    }
+}
+
+impl Log {
+    /// Collects the events of this thread up to `level`, until the guard is dropped.
+    fn start(level: Level) -> (Log, DefaultGuard) {
+        let log = Log::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(log.clone())
+            .with_ansi(false)
+            .without_time()
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// Asserts that one line has all of these.
+    #[track_caller]
+    fn has(&self, parts: &[&str]) {
+        let text = self.text();
+        let found = text
+            .lines()
+            .any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(found, "no line with {parts:?} in\n{text}");
+    }
+}
+
+type Serving = JoinHandle<Result<(), fullbore::Error>>;
+
+/// A server that answers each request with `body`, and its client.
+async fn serve(body: &'static [u8], settings: &[(u16, u32)]) -> (Peer<DuplexStream>, Serving) {
+    let (near, far) = tokio::io::duplex(1 << 20);
+    let service = tower::service_fn(move |request: Request<Incoming>| async move {
+        if request.uri().path() == "/wait" {
+            std::future::pending::<()>().await;
+        }
+        Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(body))))
+    });
+    let mut config = config();
+    config.pings = Limit::new(3, 1);
+    let serving = tokio::spawn(serve_connection(far, service, config));
+    let mut client = Peer::client(near, settings).await;
+    client.expect(frames::SETTINGS).await;
+    (client, serving)
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_resets_and_goaway_are_reported_with_the_connection_and_the_stream() {
+    let (log, _guard) = Log::start(Level::DEBUG);
+    let (mut client, serving) = serve(b"", &[(3, 7), (4, 70_000)]).await;
+    // GET /wait.
+    let get = [0x82, 0x86, 0x04, 5, b'/', b'w', b'a', b'i', b't', 0x41, 1, b'h'];
+    client.send(frames::HEADERS, 5, 1, &get).await;
+    client.send(frames::PING, 0, 0, &[0; 8]).await;
+    client.expect(frames::PING).await;
+    client.send(frames::RST_STREAM, 0, 1, &8_u32.to_be_bytes()).await;
+    client
+        .send(frames::GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\0en\nough")
+        .await;
+    client.rest().await;
+    serving.await.unwrap().unwrap();
+    log.has(&[
+        "DEBUG",
+        "connection{id=",
+        "role=Server",
+        "fullbore::connection",
+        "received SETTINGS",
+        "max_concurrent_streams=7",
+        "initial_window_size=70000",
+    ]);
+    log.has(&["stream{id=1}", "fullbore::stream", "CANCEL", "by=Peer"]);
+    log.has(&[
+        "fullbore::connection",
+        "received GOAWAY",
+        "NO_ERROR",
+        r"text=en\nough",
+    ]);
+    log.has(&["fullbore::connection", "closed"]);
+    assert!(!log.text().contains("TRACE"), "{}", log.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_response_waited_for_is_reported() {
+    let (log, _guard) = Log::start(Level::TRACE);
+    let (mut client, serving) = serve(&[0; 100_000], &[]).await;
+    client
+        .send(frames::HEADERS, 5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h'])
+        .await;
+    // All that the initial windows allow.
+    let mut octets = 0;
+    while octets < 65_535 {
+        octets += client.expect(frames::DATA).await.payload.len();
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    client
+        .send(frames::WINDOW_UPDATE, 0, 0, &100_000_u32.to_be_bytes())
+        .await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    client
+        .send(frames::WINDOW_UPDATE, 0, 1, &100_000_u32.to_be_bytes())
+        .await;
+    while !client.expect(frames::DATA).await.ends_stream() {}
+    drop(client);
+    serving.await.unwrap().unwrap();
+    log.has(&["TRACE", "stream{id=1}", "request", "method=GET", r#"path="/""#]);
+    log.has(&["TRACE", "stream{id=1}", "response", "status=200"]);
+    log.has(&[
+        "DEBUG",
+        "fullbore::flow",
+        "stalled",
+        "sending",
+        "StreamWindow",
+        "waited=2s",
+    ]);
+    log.has(&["TRACE", "stream{id=1}", "released"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_connection_is_reported() {
+    let (log, _guard) = Log::start(Level::DEBUG);
+    let (mut client, serving) = serve(b"", &[]).await;
+    client.send(frames::WINDOW_UPDATE, 0, 0, &[0; 4]).await;
+    let frames = client.rest().await;
+    assert_eq!(frames.last().map(|frame| frame.kind), Some(frames::GOAWAY));
+    let error = serving.await.unwrap().expect_err("a protocol error");
+    log.has(&["DEBUG", "fullbore::connection", "failed", &error.to_string()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_on_the_peer_is_reported_when_it_is_reached() {
+    let (log, _guard) = Log::start(Level::DEBUG);
+    let (mut client, serving) = serve(b"", &[]).await;
+    for _ in 0..5 {
+        client.send(frames::PING, 0, 0, &[0; 8]).await;
+    }
+    client.rest().await;
+    serving.await.unwrap().unwrap_err();
+    log.has(&["DEBUG", "fullbore::limits", "limit reached", "ENHANCE_YOUR_CALM"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_reported_below_the_level_that_is_wanted() {
+    let (log, _guard) = Log::start(Level::INFO);
+    let (mut client, serving) = serve(b"hello", &[]).await;
+    client
+        .send(frames::HEADERS, 5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h'])
+        .await;
+    client.expect(frames::DATA).await;
+    drop(client);
+    serving.await.unwrap().unwrap();
+    assert_eq!(log.text(), "");
+}
