@@ -1,5 +1,4 @@
-//! What handles and drivers share state by. The mailbox and the cells take it from here, so that `tests/wakes.rs` can put
-//! loom's in its place.
+//! The synchronisation types of the mailbox and the cells. `tests/wakes.rs` replaces them with loom's.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Mutex, MutexGuard};

@@ -1,8 +1,7 @@
-//! The wake protocol between handles and driver, in every order that threads and memory can bring about (loom).
+//! The wake protocol between handles and driver, in every order of threads and memory accesses (loom).
 //!
 //! The mailbox and the cells are those of the library, compiled here over loom's types (`wakes/sync.rs`). The driver is
-//! reduced to how it takes from the mailbox and falls asleep (`Driver::poll_open`). A wake that is lost is a deadlock, which
-//! loom reports.
+//! reduced to how it takes from the mailbox and falls asleep (`Driver::poll_open`). Loom reports a lost wake as a deadlock.
 
 #![allow(dead_code, unreachable_pub, reason = "the models use a part of each file")]
 
@@ -30,13 +29,13 @@ use cell::{Cell, CellState, Mailbox, StreamCommand};
 use error::Error;
 use mailbox::ConnectionCommand;
 
-/// The count of consumed octets at which the driver wants to be woken.
+/// The count of consumed bytes that wakes the driver.
 const DUE: u64 = 2;
 
-/// What a driver does with its mailbox.
+/// The driver, as far as it uses the mailbox.
 struct Driver {
     mailbox: Arc<Mailbox>,
-    /// Commands that it has found in cells.
+    /// Commands that it found in cells.
     stream_commands: usize,
     commands: usize,
     released: u64,
@@ -52,7 +51,7 @@ impl Driver {
         }
     }
 
-    /// Turns until `enough`, asleep in between.
+    /// Runs turns until `enough`, and sleeps in between.
     fn run(mut self, enough: impl Fn(&Driver) -> bool) -> Self {
         loom::future::block_on(poll_fn(|cx| self.poll(cx, &enough)));
         self
@@ -96,13 +95,13 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// As the library's: what is posted later is not left on the list, where it would never be freed. Loom reports that.
+    /// As in the library: a stream that is posted later must not stay on the list, where it would leak. Loom reports leaks.
     fn drop(&mut self) {
         self.mailbox.close(&Error::connection_gone());
     }
 }
 
-/// All orders with at most so many preemptions, which is all that matter in practice (loom's documentation).
+/// All orders with at most so many preemptions. Loom's documentation recommends 2 or 3.
 fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

@@ -101,7 +101,7 @@ async fn others_have_their_turn_behind_64_streams_of_a_connection_that_has_ended
     for index in 0..200 {
         octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
     }
-    // Nobody sends a window so large: the connection fails.
+    // The increment overflows the window: the connection fails.
     octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
     far.write_all(&octets).await.expect("the pipe has room");
     drop(far);
@@ -145,7 +145,7 @@ async fn reads_grow_when_they_come_back_full_and_are_small_again_behind_many_fra
     assert_eq!(run(&short.repeat(257)).await, SMALLEST_READ);
 }
 
-/// A transport that has input without end, and notes whether octets are read or written.
+/// A transport that logs reads and writes, and takes everything.
 #[derive(Default)]
 pub(super) struct Noting {
     pub(super) input: Bytes,
@@ -202,7 +202,7 @@ impl AsyncWrite for Noting {
     }
 }
 
-/// It answers each request at once.
+/// Answers each request at once.
 struct Answer;
 
 impl Accept for Answer {
@@ -240,7 +240,7 @@ async fn four_lists_leave_behind_a_read_of_many_frames_before_the_next() {
         lists.iter().filter(|&&lists| lists == four).count() >= 7,
         "{calls}"
     );
-    // What is left of a read may hold no request: the turn that applies it adds a list of its own.
+    // The rest of a read may hold no request. The turn that parses it adds a list.
     assert!(lists.iter().all(|&lists| lists <= four + 1), "{calls}");
 }
 

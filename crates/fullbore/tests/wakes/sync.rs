@@ -1,9 +1,9 @@
-//! Loom's counterparts of what `src/sync.rs` names.
+//! Loom's counterparts of the types in `src/sync.rs`.
 //!
-//! Loom treats SeqCst accesses as AcqRel ones, and reports orders that they forbid. One that is SeqCst is a
-//! read-modify-write here, of which each sees the one before: what remains are the interleavings, which is what SeqCst
-//! means. Weaker accesses are passed on as they are. A load that is a read-modify-write also publishes what came before it:
-//! a weaker access beside it may be reported as sound where it is not.
+//! Loom treats SeqCst accesses as AcqRel, and so reports orders that SeqCst forbids. Here a SeqCst access is a
+//! read-modify-write, which sees the one before it. What remains are the interleavings, which is what SeqCst means. Weaker
+//! accesses are passed on as they are. A load that is a read-modify-write also publishes what came before it: a weaker access
+//! beside it may seem sound where it is not.
 
 use std::collections::VecDeque;
 use std::sync::LockResult;
@@ -76,7 +76,7 @@ atomic!(AtomicBool, bool, |inner: &inner::AtomicBool, ordering| inner
 number!(AtomicU64, u64);
 number!(AtomicUsize, usize);
 
-/// `atomic_waker::AtomicWaker`, as its documentation has it.
+/// `atomic_waker::AtomicWaker`.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicWaker(loom::future::AtomicWaker);
 
@@ -90,8 +90,8 @@ impl AtomicWaker {
     }
 }
 
-/// `crossbeam_queue::SegQueue`: what is in it passes from who pushes to who pops, and whether it is empty is read from two
-/// counters without that.
+/// `crossbeam_queue::SegQueue`: an item synchronises the thread that pushed it with the one that pops it. `is_empty` reads two
+/// counters and synchronises nothing.
 pub(crate) struct SegQueue<T> {
     items: Mutex<VecDeque<T>>,
     pushed: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What handles leave, and what the driver keeps of it, with handles that the test holds.
+//! What handles leave for the driver, and what the driver keeps of it.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use crate::cell::Mailbox;
 use crate::driver::NoAccept;
 use crate::driver::tests::Keep;
 
-/// A server's connection, the preface and SETTINGS of whose client have come, and the client's end.
+/// The driver of a server that has received the preface and SETTINGS, and the client's end of the transport.
 async fn server(settings: &[u8]) -> (Driver<DuplexStream, Keep>, DuplexStream) {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
@@ -31,7 +31,7 @@ async fn server(settings: &[u8]) -> (Driver<DuplexStream, Keep>, DuplexStream) {
     (driver, far)
 }
 
-/// Has the driver do all that there is to do.
+/// Runs the driver until it waits.
 async fn run<A: Accept>(driver: &mut Driver<DuplexStream, A>) {
     let ended = timeout(Duration::from_millis(1), poll_fn(|cx| driver.poll(cx))).await;
     assert!(ended.is_err(), "the connection ended: {ended:?}");

@@ -1,4 +1,4 @@
-//! Lists of heads and ranges through the pipe, over TCP on loopback, octet for octet.
+//! Write lists through the pipe, over TCP on loopback, octet for octet.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,10 +14,10 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::file::{Chunk, FileRange, OpenFile};
 
-/// Ends a test that hangs. It is reached by nothing that works.
+/// Ends a test that hangs.
 const SOON: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// A file of `length` octets that say where they stand, without a name.
+/// A file without a name, of `length` octets that depend on their position.
 fn file(length: usize) -> File {
     let octets: Vec<u8> = (0..length).map(|at| (at ^ (at >> 7)) as u8).collect();
     let mut file = tempfile();
@@ -36,7 +36,7 @@ fn range(file: &Arc<OpenFile>, start: u64, length: usize) -> Payload {
     Chunk::from(FileRange::new(Arc::clone(file), start, length)).into_payload()
 }
 
-/// A server's connection with a response under way.
+/// The engine of a server that sends a response.
 struct Answering {
     server: Connection,
     stream: fullbore_proto::StreamId,
@@ -65,7 +65,7 @@ impl Answering {
         Answering { server, stream }
     }
 
-    /// What the engine lists when the body goes on so.
+    /// The write list after these payloads were sent.
     fn list(&mut self, payloads: impl IntoIterator<Item = Payload>) -> Transmit {
         for payload in payloads {
             self.server.send_data(self.stream, payload, false).unwrap();
@@ -105,7 +105,7 @@ fn write_once(io: &TcpStream, out: &mut Transmit, at_once: &mut usize) -> Poll<i
     write(io, &mut Context::from_waker(Waker::noop()), out, at_once)
 }
 
-/// Makes some room in the socket, and has the runtime see it.
+/// Reads from the socket, and lets the runtime notice that the other end is writable.
 async fn read_some(near: &mut TcpStream, most: usize, seen: &mut Vec<u8>) {
     let mut some = vec![0; most];
     let count = tokio::time::timeout(SOON, near.read(&mut some)).await;
@@ -113,7 +113,7 @@ async fn read_some(near: &mut TcpStream, most: usize, seen: &mut Vec<u8>) {
     tokio::task::yield_now().await;
 }
 
-/// Writes all of a list while the other end reads it; by how many writes.
+/// Writes a list while the other end reads it; returns what was read, and the number of writes.
 async fn write_all(far: &TcpStream, near: &mut TcpStream, out: &mut Transmit) -> (Vec<u8>, usize) {
     let (mut seen, mut at_once, mut writes) = (BytesMut::new(), 0, 0);
     let length = out.remaining();
@@ -139,7 +139,7 @@ async fn heads_octets_and_ranges_of_several_files_come_in_their_order() {
     let files: Vec<_> = [400_000, 300_001, 50_000].map(file).into_iter().collect();
     let [long, middle, short] = [0, 1, 2].map(|at| OpenFile::new(files[at].try_clone().unwrap()));
     let mut answering = Answering::new();
-    // More often than there is room for heads, of which short octets take some.
+    // More often than the memory for copies allows; short payloads take some of it.
     for round in 0..150 {
         let here = |length: usize| Payload::from(Bytes::from(vec![round; length]));
         let mut out = answering.list([
@@ -150,7 +150,7 @@ async fn heads_octets_and_ranges_of_several_files_come_in_their_order() {
             here(COPIED),
             here(COPIED + 1),
             here(20_000),
-            // Behind one another, and not.
+            // Consecutive ranges, and others.
             range(&long, 40_005, 10),
             range(&long, 40_015, 100_000),
             range(&long, 40_015, 20_000),
@@ -169,7 +169,7 @@ async fn octets_that_nobody_has_read_yet_are_not_written_over() {
     let file = OpenFile::new(file(1_000));
     let mut answering = Answering::new();
     let (mut expected, mut seen, mut at_once) = (Vec::new(), Vec::new(), MOST);
-    // Twice as many as there is room for; the socket holds most of them.
+    // Twice as many as the memory for copies holds; the socket holds most of them.
     for round in 0..32 {
         let here = Payload::from(Bytes::from(vec![round; COPIED]));
         let mut out = answering.list([here, range(&file, 0, 10)]);
@@ -192,7 +192,7 @@ async fn what_the_socket_does_not_take_stays_on_the_list() {
     let mut answering = Answering::new();
     let (mut expected, mut blocked) = (Vec::new(), 0);
     let (mut seen, mut at_once) = (Vec::new(), MOST);
-    // Until the socket is full, and then some.
+    // More than the socket holds.
     for turn in 0..40 {
         let mut out = answering.list([range(&file, turn * 1_000, 1 << 20)]);
         expected.append(&mut octets(&out));
@@ -224,7 +224,7 @@ async fn a_list_takes_few_writes() {
     let mut out = answering.list([range(&file, 0, 3 << 20)]);
     let length = out.remaining();
     assert!(length > 500_000, "{length}");
-    // Room for all of it, so that only the pipe is the limit.
+    // The socket has room for all of it, so that only the pipe is the limit.
     let socket = socket2::SockRef::from(&far);
     socket.set_send_buffer_size(4 << 20).unwrap();
     let mut at_once = length;
@@ -255,14 +255,14 @@ async fn zeros_behind_the_end_of_a_file_are_never_sent() {
         };
         assert!(error.to_string().contains("became shorter"), "{error}");
     }
-    // Nothing of it stays behind for the next.
+    // Nothing of it stays in the pipe.
     let whole = OpenFile::new(self::file(300_000));
     let mut out = Answering::new().list([range(&whole, 0, 300_000)]);
     let expected = octets(&out);
     assert!(write_all(&far, &mut near, &mut out).await.0 == expected);
 }
 
-/// How the rest of a list is written after the first write of it and whatever `change` does to the file.
+/// Writes a list of which `change` changes the file after the first write.
 async fn changed_meanwhile(change: impl FnOnce(&File)) -> io::Result<()> {
     let (mut near, far) = tcp().await;
     let file = file(400_000);
@@ -288,7 +288,7 @@ async fn changed_meanwhile(change: impl FnOnce(&File)) -> io::Result<()> {
 #[tokio::test]
 async fn a_file_that_is_changed_while_it_is_sent_by_reference_ends_the_connection() {
     let other_time = |file: &File| file.set_modified(std::time::UNIX_EPOCH).unwrap();
-    // Cut short and filled again, so that its length tells nothing.
+    // Truncated and extended again, so that the length is the same.
     let refilled = changed_meanwhile(|file| {
         file.set_len(1).unwrap();
         file.set_len(400_000).unwrap();
@@ -343,7 +343,7 @@ async fn what_cannot_be_mapped_or_has_no_length_is_to_be_read() {
         );
         assert_eq!(out.remaining(), remaining);
     }
-    // Nothing of it stays behind for the next.
+    // Nothing of it stays in the pipe.
     let file = OpenFile::new(file(300_000));
     let mut out = Answering::new().list([range(&file, 0, 300_000)]);
     let expected = octets(&out);

@@ -1,4 +1,4 @@
-//! How much is read from files for each write, and what of it a connection holds when it waits.
+//! How much is read from files for each write, and how much of it a waiting connection holds.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -45,7 +45,7 @@ fn octet(at: usize) -> u8 {
     (at ^ (at >> 7)) as u8
 }
 
-/// A file that has lost its name, where the system allows that.
+/// A file without a name, where the system allows that.
 fn file() -> Arc<OpenFile> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -64,18 +64,18 @@ fn file() -> Arc<OpenFile> {
     OpenFile::new(file)
 }
 
-/// What a transport is to do, and what it has seen.
+/// How a transport behaves, and what was offered to it.
 #[derive(Debug, Default)]
 struct Ways {
-    /// How many octets it takes of a write, and of the next ones together until this is set again.
+    /// How many octets it takes, of one write or several, until this is set again.
     takes: Option<usize>,
-    /// It still holds what it took.
+    /// Whether it holds what it took, so that a flush waits.
     holds: bool,
     /// The octets that each write offered.
     offered: Vec<usize>,
 }
 
-/// One end of a pipe that does so. It goes on when the other end says something.
+/// One end of a pipe that behaves so. It takes more when the other end sends something.
 struct Meter(DuplexStream, Arc<Mutex<Ways>>);
 
 impl AsyncRead for Meter {
@@ -144,7 +144,7 @@ impl Metered {
         Metered { driver, far, ways }
     }
 
-    /// Runs the driver until it waits, once the other end has said this; what its writes offered.
+    /// Sends `says` to the driver and runs it until it waits; returns what its writes offered.
     async fn run(&mut self, says: &[u8], takes: Option<usize>, holds: bool) -> Vec<usize> {
         let set = |ways: &mut Ways| {
             ways.takes = takes;
