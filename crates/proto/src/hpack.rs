@@ -1,13 +1,8 @@
-//! HPACK (RFC 7541): how a field section travels as a field block, and back.
+//! HPACK (RFC 7541): field sections become field blocks, and back.
 //!
-//! Two halves that never meet: a [`Decoder`] for what the peer sends and an [`Encoder`] for what it is sent. Each
-//! owns a dynamic table, so one connection has one of each, and every field block of that connection passes through
-//! them in the order of the wire. What the fields mean is the business of [`message`](crate::message); this room
-//! only parses a name and a value once, when they enter, so that a field that is repeated by its index is never
-//! looked at again.
-//!
-//! The connection's receive side calls the decoder with a whole field block (HEADERS and its CONTINUATIONs
-//! joined); its send side calls the encoder. Nothing here reads a socket, a clock or a setting.
+//! A connection has one [`Decoder`] and one [`Encoder`], each with its own dynamic table. All field blocks of the
+//! connection pass through them in order. A name and a value are parsed once, when they enter a table, so a field
+//! that is repeated by its index is not parsed again. The module `message` interprets the fields.
 
 mod decoder;
 mod encoder;

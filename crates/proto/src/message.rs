@@ -1,12 +1,11 @@
-//! Messages as HTTP/2 frames them: field sections become `http` types, and back.
+//! Conversion between field sections and `http` types, by RFC 9113 section 8 and, for extended CONNECT, RFC 8441
+//! section 4.
 //!
-//! Here are the rules of RFC 9113 section 8 on pseudo-headers and fields, and those of RFC 8441 section 4 on extended
-//! CONNECT. What a peer sent is read by `receive_*`, and an error there is [`Malformed`]: a stream error of type
-//! PROTOCOL_ERROR. What a user wants to send passes `check_*` first, whose error is [`InvalidMessage`], and is then
-//! written by `encode_*`, which cannot fail.
+//! `receive_*` parse what a peer sent. Their error is [`Malformed`], a stream error of type PROTOCOL_ERROR. `check_*`
+//! validate what a user wants to send. Their error is [`InvalidMessage`]. `encode_*` write a checked message and
+//! cannot fail.
 //!
-//! The connection calls this room with a section that was decoded whole; the room knows nothing of streams, of the
-//! order of messages, or of bodies.
+//! This module knows nothing of streams, the order of messages, or bodies.
 
 mod check;
 mod encode;

@@ -1,9 +1,9 @@
-//! What connections may hold together: memory (law 5) and streams. Three types bound it: [`MemoryBudget`] and
-//! [`StreamBudget`] for all connections of a server, and [`Share`] for those of one peer among them.
+//! Bounds on what connections hold together: memory (law 5) and streams. [`MemoryBudget`] and [`StreamBudget`] bound
+//! all connections of a server, and [`Share`] those of one peer.
 //!
-//! A connection leases what it may hold before it does: the bytes of a window before it advertises them, a stream before
-//! it takes it. So the sum over all connections never passes a budget, whatever the peers do. A lease is given back as
-//! bytes are consumed and streams end, and wholly when the connection ends.
+//! A connection leases before it holds: the bytes of a window before it advertises them, a stream before it accepts
+//! it. So the sum over all connections never exceeds a budget, whatever the peers do. Leases are returned as bytes
+//! are consumed and streams end, and completely when the connection ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Promise {
-    /// Credit outstanding: what the peer may send and has not.
+    /// Credit that the peer has not used, in bytes.
     pub outstanding: u64,
-    /// What it has sent and nobody has consumed.
+    /// Bytes that the peer has sent and nobody has consumed.
     pub buffered: u64,
 }
 
 impl Promise {
-    /// Both together.
+    /// The sum of both.
     pub const fn total(self) -> u64 {
         self.outstanding + self.buffered
     }
@@ -64,22 +64,22 @@ impl MemoryBudget {
         }
     }
 
-    /// Its size in bytes.
+    /// The size in bytes.
     pub fn limit(&self) -> u64 {
         self.pool.limit
     }
 
-    /// How many bytes connections have leased.
+    /// The leased bytes.
     pub fn leased(&self) -> u64 {
         self.pool.leased()
     }
 
-    /// How many bytes are left.
+    /// The bytes that are left.
     pub fn free(&self) -> u64 {
         self.pool.free()
     }
 
-    /// Whether so little is left that windows are to shrink: an eighth.
+    /// Whether less than an eighth is left. Then windows shrink.
     pub fn is_scarce(&self) -> bool {
         self.pool.is_scarce()
     }
@@ -104,24 +104,24 @@ pub struct StreamBudget {
 }
 
 impl StreamBudget {
-    /// A budget of so many streams.
+    /// A budget of `streams`.
     pub fn new(streams: u64) -> Self {
         StreamBudget {
             pool: Pool::new(streams),
         }
     }
 
-    /// Its size.
+    /// The size.
     pub fn limit(&self) -> u64 {
         self.pool.limit
     }
 
-    /// How many streams connections have leased. They lease a few ahead.
+    /// The leased streams. Connections lease a few in advance.
     pub fn leased(&self) -> u64 {
         self.pool.leased()
     }
 
-    /// Whether less than an eighth of it is left.
+    /// Whether less than an eighth is left.
     pub fn is_scarce(&self) -> bool {
         self.pool.is_scarce()
     }
@@ -159,23 +159,23 @@ struct Leased {
 }
 
 impl Share {
-    /// A share that holds nothing yet.
+    /// A share that holds nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many bytes of a [`MemoryBudget`] its connections have leased.
+    /// The bytes of a [`MemoryBudget`] that its connections have leased.
     pub fn leased_bytes(&self) -> u64 {
         self.held.bytes.load(Ordering::Acquire)
     }
 
-    /// How many streams of a [`StreamBudget`] its connections have leased.
+    /// The streams of a [`StreamBudget`] that its connections have leased.
     pub fn leased_streams(&self) -> u64 {
         self.held.streams.load(Ordering::Acquire)
     }
 }
 
-/// A number of things of which a part can be taken.
+/// A bounded amount of a resource.
 #[derive(Debug)]
 struct Pool {
     limit: u64,
@@ -202,9 +202,9 @@ impl Pool {
         self.free() < self.limit / 8
     }
 
-    /// Takes `count`, all or nothing. `share` counts what its holder has, which never passes what is left.
+    /// Takes `count`, all or nothing. `share` counts what its holder has, which never exceeds what is left.
     fn take(&self, count: u64, share: Option<&AtomicU64>) -> bool {
-        // The share is charged first: of two that take at once neither misses the other.
+        // The share is charged first, so that two concurrent calls see each other.
         let held = share.map_or(0, |share| {
             share.fetch_add(count, Ordering::AcqRel).saturating_add(count)
         });
@@ -228,7 +228,7 @@ impl Pool {
         }
     }
 
-    /// How much of what is left beyond `reserve` a holder of `share` may take.
+    /// How much a holder of `share` may take of what is left beyond `reserve`.
     fn headroom(&self, reserve: u64, share: Option<&AtomicU64>) -> u64 {
         let spare = self.free().saturating_sub(reserve);
         match share {
@@ -241,7 +241,7 @@ impl Pool {
     }
 }
 
-/// What one connection has leased of a budget; given back when it is dropped. Without a budget everything is granted.
+/// What a connection has leased of a budget. Dropping it returns everything. Without a budget every request succeeds.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pool: Option<Arc<Pool>>,
@@ -250,7 +250,6 @@ pub(crate) struct Lease {
     held: u64,
 }
 
-/// What is leased.
 #[derive(Debug, Clone, Copy)]
 enum Resource {
     Bytes,
@@ -258,7 +257,7 @@ enum Resource {
 }
 
 impl Lease {
-    /// A lease of nothing yet, of a budget's memory, by a connection of `share`.
+    /// An empty lease of memory, by a connection of `share`.
     pub(crate) fn of_memory(budget: Option<&MemoryBudget>, share: Option<&Share>) -> Self {
         Lease {
             pool: budget.map(|budget| Arc::clone(&budget.pool)),
@@ -268,7 +267,7 @@ impl Lease {
         }
     }
 
-    /// As [`Self::of_memory`], of streams.
+    /// An empty lease of streams, by a connection of `share`.
     pub(crate) fn of_streams(budget: Option<&StreamBudget>, share: Option<&Share>) -> Self {
         Lease {
             pool: budget.map(|budget| Arc::clone(&budget.pool)),
@@ -278,9 +277,9 @@ impl Lease {
         }
     }
 
-    /// Takes what a new connection may have: `wanted`, but not more than a quarter of what is free of the budget's first
-    /// half, so that it opens wide while there is room and leaves some to those that come after; and at least `least`,
-    /// or nothing at all. The other half is for connections that are in use: idle ones, however many, have none of it.
+    /// Takes the initial lease of a connection: `wanted`, but at most a quarter of what is free of the budget's first
+    /// half, so that later connections find room; and at least `least`, or nothing. The second half is for
+    /// connections in use.
     pub(crate) fn open(&mut self, wanted: u64, least: u64) -> u64 {
         let share = match &self.pool {
             Some(pool) => {
@@ -308,7 +307,7 @@ impl Lease {
         granted
     }
 
-    /// How much of `bytes` may be leased without making the budget scarce.
+    /// How much of `bytes` may be leased before the budget is scarce.
     pub(crate) fn affordable(&self, bytes: u32) -> u32 {
         let spare = self
             .pool
@@ -317,7 +316,7 @@ impl Lease {
         u32::try_from(spare).map_or(bytes, |spare| spare.min(bytes))
     }
 
-    /// Gives back what is over `count`.
+    /// Returns what exceeds `count`.
     pub(crate) fn shrink_to(&mut self, count: u64) {
         let surplus = self.held.saturating_sub(count);
         if surplus == 0 {
@@ -329,17 +328,14 @@ impl Lease {
         }
     }
 
-    /// How much is leased.
     pub(crate) fn held(&self) -> u64 {
         self.held
     }
 
-    /// Whether there is a budget, and it is scarce.
     pub(crate) fn is_scarce(&self) -> bool {
         self.pool.as_ref().is_some_and(|pool| pool.is_scarce())
     }
 
-    /// Whether there is a budget to lease more from.
     pub(crate) fn has_budget(&self) -> bool {
         self.pool.is_some()
     }

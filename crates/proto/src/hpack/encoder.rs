@@ -35,7 +35,7 @@ const PLACES: usize = 16;
 #[derive(Debug)]
 pub struct Encoder {
     table: EncoderTable,
-    /// What blocks before have told; nothing at rest.
+    /// What earlier blocks have shown; none when trimmed.
     last_block: Option<Box<LastBlock>>,
     /// How many fields of this block have been encoded.
     place: usize,
@@ -126,8 +126,7 @@ impl Encoder {
         self.place = 0;
     }
 
-    /// Gives up what can be made anew or done without, some 800 bytes, while nothing is sent. What the peer's decoder holds
-    /// stays known.
+    /// Frees some 800 bytes that can be rebuilt or done without. The state of the peer's decoder is kept.
     pub fn trim(&mut self) {
         self.table.trim();
         self.last_block = None;

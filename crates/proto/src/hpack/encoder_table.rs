@@ -1,8 +1,8 @@
-//! The encoder's dynamic table: what the peer's decoder holds, to be found by name and value.
+//! The encoder's dynamic table: what the peer's decoder holds, indexed by name and value.
 //!
-//! Belongs to the encoder. Two chained indexes over a ring of entries: a chain leads from a newer entry to an older
-//! one of the same bucket, and ends by itself where it reaches an entry that was evicted, so that neither an insertion
-//! nor an eviction has to mend it. A table at rest keeps no indexes, which are made anew from the entries.
+//! Two chained indexes over a ring of entries. A chain leads from a newer entry to an older one of the same bucket,
+//! and ends at an evicted entry, so neither insertions nor evictions repair it. A trimmed table has no indexes; they
+//! are rebuilt from the entries.
 
 use std::collections::VecDeque;
 
@@ -69,7 +69,7 @@ impl Entry {
 pub(super) struct EncoderTable {
     entries: VecDeque<Entry>,
     inserted: u32,
-    /// None at rest, and before the first entry.
+    /// None when trimmed, and before the first entry.
     buckets: Option<Box<Buckets>>,
     size: usize,
     max_size: usize,
@@ -183,13 +183,13 @@ impl EncoderTable {
         self.inserted
     }
 
-    /// Whether the indexes have to be made before anything is found.
+    /// Whether the indexes have to be rebuilt before a lookup.
     #[inline]
     pub(super) fn is_trimmed(&self) -> bool {
         self.buckets.is_none() && !self.entries.is_empty()
     }
 
-    /// Gives up the indexes until [`Self::wake`] makes them anew.
+    /// Frees the indexes until [`Self::restore`] rebuilds them.
     pub(super) fn trim(&mut self) {
         self.buckets = None;
         self.entries.shrink_to_fit();
