@@ -452,12 +452,17 @@ async fn a_shutdown_lets_requests_under_way_finish_and_tells_those_that_wait() {
     until(|| site.busy() == 5).await;
     let late = fetch_all(&client, &site.url(), 20);
     until(|| waiting(&client) == 20).await;
-    client.shutdown().await;
+    let shutdown = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown().await }
+    });
     for result in in_time(late.join_all()).await {
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Canceled);
     }
+    assert!(!shutdown.is_finished(), "requests are in progress");
     site.answer(100);
     all_succeed(under_way, 1_000).await;
+    in_time(shutdown).await.unwrap();
     assert_eq!(fetch(&client, &site.url()).await.unwrap(), 1_000);
     assert_eq!(site.connections(), 2);
 }
