@@ -20,5 +20,4 @@ mod local;
 mod pool;
 mod refusals;
 mod shutdown;
-mod trace;
 mod writes;

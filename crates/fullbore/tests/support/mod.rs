@@ -1,7 +1,7 @@
 //! What the tests share: two ends on one transport, bodies of a known pattern, a peer that speaks in raw frames, and
 //! transports that misbehave.
 
-// `denied` uses a part of this.
+// `denied` and `trace` use a part of this.
 #![allow(dead_code, unused_imports)]
 
 pub(crate) use fullbore_testing::frames;

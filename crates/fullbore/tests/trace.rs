@@ -1,7 +1,11 @@
-//! What a connection reports to `tracing`, with a peer that sends what the test says.
+//! What a connection reports to `tracing`, with a peer that sends what the test says. A program of its own, whose tests run
+//! one after another: `tracing` remembers for the whole process whether anyone wants an event, and misses a subscriber that
+//! comes while another thread reaches the event for the first time.
+
+mod support;
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +19,15 @@ use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Peer, config, frames};
+use support::{Peer, config, frames};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Ends the collection of events, and lets the next test run.
+struct Guard {
+    _subscriber: DefaultGuard,
+    _turn: MutexGuard<'static, ()>,
+}
 
 /// What was reported, as text.
 #[derive(Clone, Default)]
@@ -42,7 +54,8 @@ impl<'a> MakeWriter<'a> for Log {
 
 impl Log {
     /// Collects the events of this thread up to `level`, until the guard is dropped.
-    fn start(level: Level) -> (Log, DefaultGuard) {
+    fn start(level: Level) -> (Log, Guard) {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let log = Log::default();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(level)
@@ -50,7 +63,11 @@ impl Log {
             .with_ansi(false)
             .without_time()
             .finish();
-        (log, tracing::subscriber::set_default(subscriber))
+        let guard = Guard {
+            _subscriber: tracing::subscriber::set_default(subscriber),
+            _turn: turn,
+        };
+        (log, guard)
     }
 
     fn text(&self) -> String {
