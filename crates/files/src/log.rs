@@ -465,7 +465,7 @@ impl LogQueue {
 mod tests {
     use super::*;
 
-    use std::sync::mpsc::{Receiver, sync_channel};
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
     fn quoted(raw: &[u8], most: usize) -> String {
         let mut text = String::new();
@@ -510,15 +510,21 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_stalled_output_holds_a_bounded_number_of_bytes_and_is_told_how_many_lines_it_lost() {
-        let (open, gate) = sync_channel(1);
+    /// A log of `waiting_bytes` at most behind a [`Gate`], which keeps up to `permits` of the permissions sent to it.
+    fn gated(permits: usize, waiting_bytes: usize) -> (SyncSender<()>, Arc<Mutex<Vec<u8>>>, LogWriter) {
+        let (open, gate) = sync_channel(permits);
         let written = Arc::new(Mutex::new(Vec::new()));
         let limits = LogLimits {
-            waiting_bytes: 10_000,
+            waiting_bytes,
             ..LogLimits::default()
         };
         let writer = LogWriter::new(Gate(gate, Arc::clone(&written)), limits).unwrap();
+        (open, written, writer)
+    }
+
+    #[test]
+    fn a_stalled_output_holds_a_bounded_number_of_bytes_and_is_told_how_many_lines_it_lost() {
+        let (open, written, writer) = gated(1, 10_000);
         let sent = 3_000;
         for number in 0..sent {
             writer.line(&("x".repeat(number % 300) + "x\n"));
@@ -551,13 +557,7 @@ mod tests {
 
     #[test]
     fn an_output_that_goes_on_gets_each_line_at_once_and_has_all_its_room_again() {
-        let (open, gate) = sync_channel(0);
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let limits = LogLimits {
-            waiting_bytes: 100,
-            ..LogLimits::default()
-        };
-        let writer = LogWriter::new(Gate(gate, Arc::clone(&written)), limits).unwrap();
+        let (open, written, writer) = gated(0, 100);
         let line = "x".repeat(99) + "\n";
         for round in 1..5 {
             // One fills the queue while it is being written; then the note takes a write of its own.
@@ -577,13 +577,7 @@ mod tests {
 
     #[test]
     fn what_has_been_written_makes_room_for_as_much_again() {
-        let (open, gate) = sync_channel(0);
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let limits = LogLimits {
-            waiting_bytes: 100,
-            ..LogLimits::default()
-        };
-        let writer = LogWriter::new(Gate(gate, Arc::clone(&written)), limits).unwrap();
+        let (open, written, writer) = gated(0, 100);
         let line = "x".repeat(99) + "\n";
         for round in 1..5 {
             writer.line(&line);

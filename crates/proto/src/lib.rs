@@ -59,13 +59,23 @@ mod flow;
 #[cfg(feature = "unstable")]
 pub mod frame;
 #[cfg(not(feature = "unstable"))]
-#[allow(dead_code, unreachable_pub, unused_imports)]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "tests and fuzzers use more of it"
+)]
 mod frame;
 mod guard;
 #[cfg(feature = "unstable")]
 pub mod hpack;
 #[cfg(not(feature = "unstable"))]
-#[allow(dead_code, unreachable_pub, unused_imports)]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "tests and fuzzers use more of it"
+)]
 mod hpack;
 mod id;
 mod invariant;

@@ -57,6 +57,18 @@ pub fn ensure(condition: bool, message: impl FnOnce() -> String) -> Outcome {
     if condition { Ok(()) } else { Err(Fault(message())) }
 }
 
+/// Starts `command` with its output captured. Returns its name too.
+fn start(command: &mut Command) -> Outcome<(String, Child)> {
+    let name = program(command);
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| Fault(format!("cannot start {name}: {error}")))?;
+    Ok((name, child))
+}
+
 /// A server in the background, killed when dropped.
 pub struct Daemon {
     name: String,
@@ -68,13 +80,7 @@ pub struct Daemon {
 impl Daemon {
     /// Starts `command` with its output captured.
     pub fn spawn(command: &mut Command) -> Outcome<Daemon> {
-        let name = program(command);
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| Fault(format!("cannot start {name}: {error}")))?;
+        let (name, mut child) = start(command)?;
         let stdout = Arc::new(Lines::default());
         if let Some(pipe) = child.stdout.take() {
             let lines = Arc::clone(&stdout);
@@ -234,13 +240,7 @@ pub fn run_any<W>(command: &mut Command, sink: W, limit: Duration) -> Outcome<(E
 where
     W: Write + Send + 'static,
 {
-    let name = program(command);
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| Fault(format!("cannot start {name}: {error}")))?;
+    let (name, mut child) = start(command)?;
     let stdout = child.stdout.take().map(|pipe| copy_in_thread(pipe, sink));
     let stderr = child.stderr.take().map(|pipe| copy_in_thread(pipe, Vec::new()));
     let ended = wait_until(&mut child, limit)?;

@@ -55,6 +55,22 @@ fn fetch_all(client: &Client, url: &str, count: usize) -> JoinSet<Result<usize, 
     tasks
 }
 
+/// A site whose only connection allows five streams, and five requests that it has not answered yet.
+async fn five_in_progress() -> (Site, Client, JoinSet<Result<usize, Error>>) {
+    let plan = Plan {
+        held: true,
+        ..Plan::streams(5)
+    };
+    let site = Site::start(plan).await;
+    let client = Client::builder().max_connections(1).build().unwrap();
+    // The peer's limit has to be known.
+    site.answer(1);
+    fetch(&client, &site.url()).await.unwrap();
+    let requests = fetch_all(&client, &site.url(), 5);
+    until(|| site.busy() == 5).await;
+    (site, client, requests)
+}
+
 async fn all_succeed(tasks: JoinSet<Result<usize, Error>>, bytes: usize) {
     for result in in_time(tasks.join_all()).await {
         assert_eq!(result.unwrap(), bytes);
@@ -360,17 +376,7 @@ async fn a_smaller_limit_than_presumed_is_obeyed() {
 
 #[tokio::test]
 async fn a_request_that_is_given_up_in_the_queue_leaves_it_and_is_never_sent() {
-    let plan = Plan {
-        held: true,
-        ..Plan::streams(5)
-    };
-    let site = Site::start(plan).await;
-    let client = Client::builder().max_connections(1).build().unwrap();
-    // The peer's limit has to be known.
-    site.answer(1);
-    fetch(&client, &site.url()).await.unwrap();
-    let first = fetch_all(&client, &site.url(), 5);
-    until(|| site.busy() == 5).await;
+    let (site, client, first) = five_in_progress().await;
     let mut dropped = fetch_all(&client, &site.url(), 90);
     let kept = fetch_all(&client, &site.url(), 10);
     until(|| waiting(&client) == 100).await;
@@ -440,16 +446,7 @@ async fn responses_that_nobody_reads_yet_hold_no_streams() {
 
 #[tokio::test]
 async fn a_shutdown_lets_requests_under_way_finish_and_tells_those_that_wait() {
-    let plan = Plan {
-        held: true,
-        ..Plan::streams(5)
-    };
-    let site = Site::start(plan).await;
-    let client = Client::builder().max_connections(1).build().unwrap();
-    site.answer(1);
-    fetch(&client, &site.url()).await.unwrap();
-    let under_way = fetch_all(&client, &site.url(), 5);
-    until(|| site.busy() == 5).await;
+    let (site, client, under_way) = five_in_progress().await;
     let late = fetch_all(&client, &site.url(), 20);
     until(|| waiting(&client) == 20).await;
     let shutdown = tokio::spawn({

@@ -92,31 +92,23 @@ impl Connection {
 
     /// Resets a stream. RST_STREAM is sent if the peer knows the stream.
     pub(super) fn reset_with(&mut self, error: StreamError) {
-        let stream = self.streams.by_id(error.stream);
-        let waits = stream.as_ref().is_some_and(|stream| stream.is_waiting());
-        if !waits {
+        let key = self.streams.find(error.stream);
+        let stream = key.and_then(|key| self.streams.get(key));
+        if !stream.is_some_and(|stream| stream.is_waiting()) {
             self.writer.reset(error.stream, error.code);
         }
-        let closed = match stream {
-            Some(mut stream) => close(
-                &mut stream,
-                &error,
-                &mut self.flow,
-                &self.ledgers,
-                &mut self.events,
-                self.pings.minimum(),
-                self.now,
-            ),
-            None => return self.streams.remember_reset(error.stream, error.by),
-        };
-        if let Some(reset) = closed {
-            self.after_reset(reset, error);
-        }
+        self.close_found(key, error);
     }
 
     /// Closes a stream by a reset of either side, and frees what it held.
     pub(super) fn close_with(&mut self, error: StreamError) {
-        match self.streams.find(error.stream) {
+        let key = self.streams.find(error.stream);
+        self.close_found(key, error);
+    }
+
+    /// Closes the stream of `error` if it is stored at `key`, or remembers the reset of one that is not stored.
+    fn close_found(&mut self, key: Option<Key>, error: StreamError) {
+        match key {
             Some(key) => {
                 self.close_if(key, error, |_| true);
             }
