@@ -69,3 +69,72 @@ impl Overhead {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::MemoryBudget;
+
+    fn overhead(bytes: u64) -> (Overhead, MemoryBudget) {
+        let budget = MemoryBudget::new(bytes);
+        let config = Config {
+            budget: Some(budget.clone()),
+            ..Config::default()
+        };
+        (Overhead::new(&config), budget)
+    }
+
+    #[test]
+    fn what_exceeds_16_kib_is_leased_in_steps_of_16_kib() {
+        let (mut overhead, budget) = overhead(1 << 20);
+        for (octets, leased) in [
+            (0, 0),
+            (16_384, 0),
+            (16_385, 16_384),
+            (32_768, 16_384),
+            (32_769, 32_768),
+            (49_153, 49_152),
+            // Nearly two steps may be more than is needed.
+            (32_769, 49_152),
+            (32_768, 16_384),
+            (49_153, 49_152),
+            (16_384, 0),
+        ] {
+            overhead.lease_for(octets);
+            assert!(overhead.is_leased());
+            assert_eq!((overhead.leased(), budget.leased()), (leased, leased), "{octets}");
+        }
+    }
+
+    #[test]
+    fn what_the_budget_has_no_room_for_is_not_leased_until_less_is_needed() {
+        let (mut overhead, budget) = overhead(40_000);
+        for (octets, is_leased) in [
+            (49_152, true),
+            (49_153, false),
+            (49_152, true),
+            (65_536, false),
+            (16_384, true),
+        ] {
+            overhead.lease_for(octets);
+            assert_eq!(overhead.is_leased(), is_leased, "{octets}");
+        }
+        assert_eq!(budget.leased(), 0);
+        // Without a lease, too, what is free is enough.
+        let mut other = Lease::of_memory(Some(&budget), None);
+        assert!(other.grow(40_000));
+        overhead.lease_for(16_385);
+        overhead.lease_for(16_384);
+        assert!(overhead.is_leased());
+    }
+
+    #[test]
+    fn no_more_of_a_list_is_held_than_the_transport_has_not_taken() {
+        let (mut overhead, _) = overhead(0);
+        overhead.list(100);
+        assert_eq!(
+            [99, 100, 101].map(|unsent| overhead.listed(unsent)),
+            [99, 100, 100]
+        );
+    }
+}

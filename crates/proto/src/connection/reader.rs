@@ -345,6 +345,7 @@ impl Reader {
 
     pub(super) fn trim(&mut self) {
         self.section.trim();
+        self.partial.shrink_to_fit();
     }
 }
 

@@ -74,7 +74,6 @@ impl Connection {
     /// Opens the stream of a request at once. Nothing is queued yet, so there is nothing to schedule.
     fn open_now(&mut self, mut stream: Box<Stream>, request: &Request<()>) {
         self.streams.note_opened();
-        self.deadlines.allow();
         write_request(
             &mut stream,
             request,
@@ -99,11 +98,10 @@ impl Connection {
         let most = self.streams.active().saturating_add(MAX_OPENED_AT_ONCE);
         while self.streams.active() < self.settings.max_concurrent_streams().min(most) {
             let Some((mut stream, request)) = self.streams.pop_waiting() else {
-                return;
+                break;
             };
             stream.settle_receiving(self.flow.window(), round_trip, self.now);
             stream.note_opened();
-            self.deadlines.allow();
             write_request(
                 &mut stream,
                 &request,

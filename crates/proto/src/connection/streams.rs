@@ -491,7 +491,7 @@ impl Streams {
         }
     }
 
-    /// The connection has failed: removes all streams, those that wait included.
+    /// The connection has failed: removes all streams, those that wait included. No other stream is opened.
     pub(super) fn clear(&mut self) {
         self.store.clear();
         self.lists.sending.clear();
@@ -500,15 +500,12 @@ impl Streams {
         self.lists.header_memory = 0;
         self.lease.shrink_to(0);
         self.waiting.clear();
-        self.finished = 0;
-        self.reset_held = 0;
     }
 
     /// Frees memory that only a busy connection needs.
     pub(super) fn trim(&mut self) {
         self.store.trim();
         self.lists.sending.trim();
-        self.lists.refills.trim();
         self.lists.early.shrink_to_fit();
         self.waiting.trim();
     }

@@ -382,6 +382,15 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_opens_with_the_least_but_with_no_less() {
+        let budget = MemoryBudget::new(1_000);
+        for (least, granted) in [(125, 125), (126, 0)] {
+            let mut lease = lease(&budget, None);
+            assert_eq!((lease.open(600, least), lease.held()), (granted, granted));
+        }
+    }
+
+    #[test]
     fn a_connection_that_cannot_have_the_least_has_nothing() {
         let budget = MemoryBudget::new(100);
         let mut lease = lease(&budget, None);

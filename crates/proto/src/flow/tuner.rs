@@ -100,6 +100,26 @@ mod tests {
     }
 
     #[test]
+    fn a_minimum_is_trusted_for_ten_seconds_after_it_was_measured_first() {
+        let moment = Duration::from_nanos(1);
+        let long = Duration::from_millis(150);
+        let measured = |trip: &mut RoundTrip, now: Time| {
+            let sent = Time::from_nanos(now.as_nanos() - long.as_nanos() as u64);
+            trip.sample(sent, now);
+            trip.minimum()
+        };
+        let mut trip = RoundTrip::default();
+        trip.sample(at(0), at(100));
+        // As short a sample later does not renew it.
+        trip.sample(at(5_000), at(5_100));
+        let last = Time::from_nanos(at(10_100).as_nanos() - 1);
+        assert_eq!(measured(&mut trip, last), Some(Duration::from_millis(100)));
+        assert_eq!(measured(&mut trip, last + moment), Some(long));
+        assert!(!trip.is_stale(Time::from_nanos(at(20_100).as_nanos() - 1)));
+        assert!(trip.is_stale(at(20_100)));
+    }
+
+    #[test]
     fn a_window_used_up_in_a_round_trip_is_outgrown() {
         let mut pace = Pace::default();
         let trip = Some(Duration::from_millis(100));

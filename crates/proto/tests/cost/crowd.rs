@@ -134,6 +134,19 @@ impl Counting {
         }
         (cost, result)
     }
+
+    /// The bytes that a connection holds once it is trimmed, besides its own struct.
+    pub(crate) fn held_at_rest(&self, make: impl Fn() -> Faced) -> usize {
+        let held = || {
+            let mut connection = make().connection;
+            connection.trim();
+            let region = Region::new(ALLOCATOR);
+            drop(connection);
+            region.change().bytes_deallocated
+        };
+        // Another thread of the program may free something at the same moment, but not each time.
+        held().min(held()).min(held())
+    }
 }
 
 impl Cost {

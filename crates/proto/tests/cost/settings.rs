@@ -85,6 +85,18 @@ fn what_comes_behind_much_work_waits_for_another_call_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_call_ends_behind_a_frame_for_which_2048_streams_were_visited() {
+    let _alone = Counting::begin();
+    let ping = frames::ping(0, b"12345678");
+    for (streams, left) in [(2_047, 0), (2_048, ping.len())] {
+        let mut faced = server(streams, Wait::Bodies);
+        let mut input = Bytes::from([flood(1, 0), ping.clone()].concat());
+        faced.connection.receive_some(&mut input, faced.now).unwrap();
+        assert_eq!(input.len(), left, "{streams}");
+    }
+}
+
+#[test]
 fn what_took_little_work_is_received_at_once() {
     let _alone = Counting::begin();
     let mut faced = server(1_000, Wait::Bodies);

@@ -70,8 +70,4 @@ impl Refills {
         self.listed.clear();
         self.due = 0;
     }
-
-    pub(super) fn trim(&mut self) {
-        self.listed.shrink_to_fit();
-    }
 }

@@ -151,6 +151,5 @@ impl Sending {
 
     pub(super) fn trim(&mut self) {
         self.schedule.trim();
-        self.ends.shrink_to_fit();
     }
 }

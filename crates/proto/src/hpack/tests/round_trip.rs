@@ -60,6 +60,15 @@ fn a_field_that_seldom_repeats_enters_the_table_when_it_comes_again() {
 }
 
 #[test]
+fn an_encoder_that_was_trimmed_has_forgotten_which_fields_came_once() {
+    let mut encoder = Encoder::new(4096);
+    let fields = [("etag", "a")];
+    let first = encode(&mut encoder, &fields);
+    encoder.trim();
+    assert_eq!(encode(&mut encoder, &fields), first);
+}
+
+#[test]
 fn a_field_is_found_where_it_stood_before_until_it_is_a_secret_or_gone() {
     let mut encoder = Encoder::new(4096);
     let fields = [("server", "fullbore"), ("x-a", "1"), ("x-b", "2")];

@@ -1,6 +1,8 @@
 //! How long a peer may take, on a virtual clock: each limit ends what it is about, no sooner than it says and at most a
 //! quarter later, and a peer that stays within it is left alone.
 
+mod boundaries;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -627,6 +629,18 @@ fn a_check_of_another_limit_does_not_delay_the_end_of_the_wait_for_a_stream() {
         }
     }
     assert_eq!(faced.now, since + seconds(30));
+}
+
+#[test]
+fn a_check_after_which_nothing_is_sent_does_not_delay_the_end_of_the_wait_for_a_stream() {
+    // Streams are checked every 13 seconds.
+    let mut faced = client(config(|config| config.response_timeout = Some(seconds(52))));
+    faced.says(&frames::settings(&[(3, 0)]));
+    ask(&mut faced);
+    faced.waits(seconds(29));
+    assert_eq!(faced.connection.waiting_streams(), 1);
+    faced.waits(seconds(1));
+    assert_eq!(faced.connection.waiting_streams(), 0);
 }
 
 #[test]

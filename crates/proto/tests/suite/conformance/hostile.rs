@@ -159,6 +159,24 @@ fn settings_are_limited_and_their_entries_count() {
 }
 
 #[test]
+fn a_change_of_the_initial_window_costs_a_token_more_for_each_128_streams() {
+    // The frame and its entry cost one each, and so did the SETTINGS of the greeting.
+    for (streams, tokens) in [(127, 3), (128, 4), (255, 4), (256, 5)] {
+        let with_tokens = |tokens| {
+            let mut faced = Faced::server(config(|config| config.settings = Limit::new(tokens, 0)));
+            for index in 0..streams {
+                faced.says(&frames::get(2 * index + 1));
+            }
+            faced.heard();
+            faced.says(&frames::settings(&[(4, 0)]));
+            faced
+        };
+        with_tokens(tokens).lives();
+        with_tokens(tokens - 1).ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    }
+}
+
+#[test]
 fn priorities_and_unknown_frames_are_limited() {
     // CVE-2019-9513.
     is_limited(&mut Faced::server(limited()), |_| frames::priority(99, 0));

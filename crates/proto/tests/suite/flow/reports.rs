@@ -200,3 +200,55 @@ fn what_sending_waits_for_is_judged_by_64_streams() {
         );
     }
 }
+
+#[test]
+fn what_receiving_waits_for_is_judged_by_64_streams() {
+    let now = Time::ZERO + Duration::from_secs(1);
+    let head = frames::response_block("200", &[]);
+    let judged = |faced: &Faced, state| {
+        let spent = [(state, now.since(Time::ZERO))];
+        assert_spent(&faced.connection.receiving_ledger(now), &spent);
+    };
+    for (others, state) in [(63, Stall::Peer), (64, Stall::Idle)] {
+        let mut faced = Faced::client(Config::default());
+        for _ in 0..others {
+            let stream = faced.opens("GET", true).value();
+            faced.says(&frames::headers(
+                stream,
+                frames::END_HEADERS | frames::END_STREAM,
+                &head,
+            ));
+        }
+        faced.opens("GET", true);
+        judged(&faced, state);
+    }
+    // The windows of the others are closed, because nobody reads.
+    for (others, state) in [(63, Stall::Peer), (64, Stall::Application)] {
+        let mut faced = Faced::client(windows(1_000, 16 << 20));
+        for _ in 0..others {
+            let stream = faced.opens("GET", true).value();
+            faced.says(&frames::headers(stream, frames::END_HEADERS, &head));
+            faced.says(&frames::data(stream, 0, &[7; 1_000]));
+        }
+        let stream = faced.opens("GET", true).value();
+        faced.says(&frames::headers(stream, frames::END_HEADERS, &head));
+        judged(&faced, state);
+    }
+}
+
+#[test]
+fn data_that_comes_less_than_4_ms_behind_other_data_flows() {
+    let head = frames::response_block("200", &[]);
+    for (nanos, state) in [(3_999_999, Stall::Moving), (4_000_000, Stall::Peer)] {
+        let mut faced = Faced::client(Config::default());
+        let stream = faced.opens("GET", true);
+        faced.says(&frames::headers(1, frames::END_HEADERS, &head));
+        faced.says(&frames::data(1, 0, b"first"));
+        faced.now = Time::from_nanos(nanos);
+        faced.says(&frames::data(1, 0, b"second"));
+        let expected = [(state, Duration::from_nanos(nanos))];
+        assert_spent(&faced.connection.receiving_ledger(faced.now), &expected);
+        let report = faced.connection.stream_report(stream, faced.now).unwrap();
+        assert_spent(&report.receiving, &expected);
+    }
+}
