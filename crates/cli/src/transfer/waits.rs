@@ -322,6 +322,91 @@ mod tests {
     }
 
     #[test]
+    fn every_state_of_each_direction_has_its_clause() {
+        use Direction::{Receiving, Sending};
+        for (direction, state, rest) in [
+            (Receiving, Stall::Moving, "limited by the path"),
+            (Sending, Stall::Socket, "limited by the path"),
+            (
+                Sending,
+                Stall::StreamWindow,
+                "limited by the stream window (65,535 B at 100 ms allows 0.66 MB/s); only the server can enlarge it",
+            ),
+            (
+                Sending,
+                Stall::ConnectionWindow,
+                "limited by the connection window; only the server can enlarge it",
+            ),
+            (
+                Receiving,
+                Stall::Application,
+                "limited by this side: the disk or reader is slower than the path",
+            ),
+            (
+                Sending,
+                Stall::Application,
+                "limited by this side: the source is slower than the path",
+            ),
+            (
+                Sending,
+                Stall::Peer,
+                "waiting for the server to read and respond, the round trip is 100 ms",
+            ),
+        ] {
+            assert_eq!(said(direction, state), format!("97 % of the time {rest}"));
+        }
+    }
+
+    #[test]
+    fn a_round_trip_has_a_decimal_below_10_ms_and_is_left_out_while_it_is_unknown() {
+        let micros = |micros| Some(Duration::from_micros(micros));
+        assert_eq!(over(micros(10_000)), ", the round trip is 10 ms");
+        assert_eq!(over(micros(9_900)), ", the round trip is 9.9 ms");
+        assert_eq!(over(None), "");
+        assert_eq!(
+            allows(2_000_000, micros(9_900)),
+            "2,000,000 B at 9.9 ms allows 202.02 MB/s"
+        );
+        for unknown in [None, Some(Duration::ZERO)] {
+            assert_eq!(allows(65_535, unknown), "65,535 B");
+        }
+    }
+
+    #[test]
+    fn a_window_worth_trying_is_four_times_as_large_from_16_mib_to_a_gib() {
+        for (window, worth) in [
+            (65_535, "16MiB"),
+            (4 << 20, "16MiB"),
+            ((4 << 20) + 1, "32MiB"),
+            (8 << 20, "32MiB"),
+            (256 << 20, "1024MiB"),
+            (1 << 30, "1024MiB"),
+        ] {
+            assert_eq!(larger(window), worth);
+        }
+    }
+
+    #[test]
+    fn a_window_is_blamed_unless_it_allows_more_than_one_and_a_half_of_what_came() {
+        let second = Duration::from_secs(1);
+        let cause = |window, round_trip| {
+            let figures = Figures {
+                stream_window: window,
+                connection_window: window,
+                streams: 100,
+                round_trip,
+            };
+            let causes = [Stall::StreamWindow, Stall::ConnectionWindow];
+            let [stream, connection] = causes.map(|held| figures.cause(held, 1_000_000, second) == held);
+            assert_eq!(stream, connection);
+            stream
+        };
+        let trip = Some(Duration::from_millis(100));
+        assert!(cause(150_000, trip) && !cause(150_001, trip));
+        assert!(cause(1 << 30, None) && cause(1 << 30, Some(Duration::ZERO)));
+    }
+
+    #[test]
     fn a_window_with_room_to_spare_is_not_blamed() {
         let figures = Figures {
             stream_window: 48 << 20,
