@@ -254,6 +254,7 @@ fn allocated(
         streams: 32,
         window_bits: 30,
         bytes,
+        http1: false,
     };
     let twice = Load {
         requests: 2 * requests,

@@ -52,8 +52,16 @@ impl Shape {
             streams,
             window_bits,
             bytes,
+            http1: false,
         };
         Self { name, load }
+    }
+
+    /// The same with HTTP/1.1.
+    const fn http1(name: &'static str, bytes: u64, connections: u32, first: u64) -> Self {
+        let mut shape = Self::new(name, bytes, [connections, 1], first);
+        shape.load.http1 = true;
+        shape
     }
 
     /// Bodies that take long enough for their bytes, not their number, to count; they have a floor too.
@@ -62,7 +70,7 @@ impl Shape {
     }
 }
 
-const SHAPES: [Shape; 8] = [
+const SHAPES: [Shape; 11] = [
     Shape::new("12 bytes, 1 x 1", 12, [1, 1], 500),
     Shape::new("12 bytes, 1 x 100", 12, [1, 100], 2_000),
     Shape::new("12 bytes, 16 x 32", 12, [16, 32], 4_000),
@@ -71,6 +79,9 @@ const SHAPES: [Shape; 8] = [
     Shape::windowed("64 KiB, 1 x 32, windows of 65,535 B", KIB_64, [1, 32], 200, 16),
     Shape::windowed("64 KiB, 1 x 32, windows of 16 MiB", KIB_64, [1, 32], 200, 24),
     Shape::new("1 GiB, 1 x 1", GIB, [1, 1], 1),
+    Shape::http1("HTTP/1.1, 12 bytes, 32 connections", 12, 32, 2_000),
+    Shape::http1("HTTP/1.1, 10 KB, 32 connections", 10_000, 32, 1_000),
+    Shape::http1("HTTP/1.1, 1 GiB, 1 connection", GIB, 1, 1),
 ];
 
 /// What a server did under one load.
@@ -185,8 +196,11 @@ impl<T> Rows<T> {
 
 fn measure_all(report: &mut Report, testbed: &Testbed<'_>, shape: &Shape, secure: bool, table: &mut Table) {
     let transport = transport(secure);
-    let mut kinds = Kind::SERVERS.to_vec();
-    if shape.is_bulk() {
+    let mut kinds = match shape.load.http1 {
+        true => Kind::HTTP1.to_vec(),
+        false => Kind::SERVERS.to_vec(),
+    };
+    if shape.is_bulk() && !shape.load.http1 {
         kinds.push(Kind::HyperFiles);
         if !secure {
             kinds.extend([Kind::Floor, Kind::FloorFile(shape.load.bytes)]);

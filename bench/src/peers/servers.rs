@@ -37,6 +37,10 @@ pub(crate) enum Kind {
     Nginx,
     /// hyper with the files behind `fullbore serve`.
     HyperFiles,
+    /// hyper-util's server of both versions.
+    HyperAuto,
+    /// The same with the files behind `fullbore serve`.
+    HyperAutoFiles,
     /// No HTTP at all.
     Floor,
     /// The same from a file of that length.
@@ -52,6 +56,17 @@ impl Kind {
         Kind::HyperWorker,
         Kind::Go,
         Kind::Nghttpd,
+        Kind::H2o,
+        Kind::Nginx,
+    ];
+
+    /// Those that are measured with HTTP/1.1.
+    pub(crate) const HTTP1: [Kind; 7] = [
+        Kind::Files,
+        Kind::Memory,
+        Kind::HyperAuto,
+        Kind::HyperAutoFiles,
+        Kind::Go,
         Kind::H2o,
         Kind::Nginx,
     ];
@@ -77,6 +92,8 @@ impl Kind {
             Kind::H2o => "h2o",
             Kind::Nginx => "nginx",
             Kind::HyperFiles => "hyper, the same files",
+            Kind::HyperAuto => "hyper-util's auto",
+            Kind::HyperAutoFiles => "hyper-util's auto, the same files",
             Kind::Floor => "plain writes",
             Kind::FloorFile(_) => "plain writes, from a file",
         }
@@ -140,6 +157,8 @@ pub(crate) struct Load {
     pub(crate) window_bits: u32,
     /// Of each response.
     pub(crate) bytes: u64,
+    /// HTTP/1.1 in place of HTTP/2. Each stream is a connection's pipelined request then.
+    pub(crate) http1: bool,
 }
 
 impl<'a> Testbed<'a> {
@@ -226,6 +245,8 @@ impl<'a> Testbed<'a> {
             Kind::Hyper => self.memory("hyper", keys),
             Kind::HyperWorker => self.memory("hyper-worker", keys),
             Kind::HyperFiles => self.memory("hyper-files", keys),
+            Kind::HyperAuto => self.memory("auto", keys),
+            Kind::HyperAutoFiles => self.memory("auto-files", keys),
             Kind::Floor => self.talking(worker::command("floor-writer")?),
             Kind::FloorFile(bytes) => {
                 let mut command = worker::command("floor-writer")?;
@@ -396,6 +417,9 @@ fn h2load(load: Load, url: &str) -> Command {
         format!("-m{}", load.streams),
     ]);
     command.args(window_flags(load.window_bits));
+    if load.http1 {
+        command.arg("--h1");
+    }
     // The same cipher for all, whatever a server would rather have.
     command.args(["--tls13-ciphers=TLS_AES_128_GCM_SHA256", "--groups=P-256"]);
     command.arg(url);

@@ -20,6 +20,7 @@ use hyper::body::Incoming as Received;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -48,6 +49,10 @@ pub(crate) enum Library {
     HyperFiles,
     /// hyper on tokio's multi-thread runtime with one worker
     HyperWorker,
+    /// hyper-util's server of HTTP/1.1 and HTTP/2, on tokio's current thread
+    Auto,
+    /// The same with the files behind `fullbore serve`
+    AutoFiles,
 }
 
 #[derive(Args, Clone)]
@@ -88,8 +93,10 @@ impl Memory {
                 let files = Log::new(Files::open_with_ranges(&self.root, Self::settings())?, None);
                 current_thread()?.block_on(self.fullbore(tls, files))
             }
-            Library::Hyper => current_thread()?.block_on(self.hyper(tls, tower::service_fn(answer))),
-            Library::HyperFiles => {
+            Library::Hyper | Library::Auto => {
+                current_thread()?.block_on(self.hyper(tls, tower::service_fn(answer)))
+            }
+            Library::HyperFiles | Library::AutoFiles => {
                 current_thread()?.block_on(self.hyper(tls, Files::open(&self.root, Self::settings())?))
             }
             Library::HyperWorker => {
@@ -144,15 +151,40 @@ impl Memory {
         loop {
             let (socket, _) = listener.accept().await?;
             socket.set_nodelay(true)?;
-            let (tls, streams, service) = (tls.clone(), self.max_streams, service.clone());
+            let (tls, settings, service) = (tls.clone(), self.clone(), service.clone());
             // A connection that fails is its client's loss, who tells of it.
             tokio::spawn(async move {
                 match tls {
-                    Some(tls) => hyper_serve(tls.accept(socket).await?, streams, service).await,
-                    None => hyper_serve(socket, streams, service).await,
+                    Some(tls) => settings.hyper_serve(tls.accept(socket).await?, service).await,
+                    None => settings.hyper_serve(socket, service).await,
                 }
             });
         }
+    }
+
+    async fn hyper_serve<T, S, B>(&self, io: T, service: S) -> Result<(), Failure>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + 'static,
+        S: Service<Request<Received>, Response = Response<B>, Error: Into<Failure>, Future: Send + 'static>
+            + Clone,
+        B: http_body::Body<Data: Send, Error: Into<Failure>> + Send + 'static,
+    {
+        let service = service_fn(move |request| service.clone().call(request));
+        if let Library::Auto | Library::AutoFiles = self.library {
+            let mut builder = auto::Builder::new(TokioExecutor::new());
+            builder
+                .http2()
+                .max_concurrent_streams(self.max_streams)
+                .initial_stream_window_size(WINDOW)
+                .initial_connection_window_size(WINDOW);
+            return builder.serve_connection(TokioIo::new(io), service).await;
+        }
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .max_concurrent_streams(self.max_streams)
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW);
+        Ok(builder.serve_connection(TokioIo::new(io), service).await?)
     }
 }
 
@@ -176,22 +208,6 @@ fn tell_heap() -> Result<(), Failure> {
 
 fn current_thread() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
-}
-
-async fn hyper_serve<T, S, B>(io: T, max_streams: u32, service: S) -> Result<(), Failure>
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-    S: Service<Request<Received>, Response = Response<B>, Error: Into<Failure>, Future: Send + 'static>
-        + Clone,
-    B: http_body::Body<Data: Send, Error: Into<Failure>> + Send + 'static,
-{
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .max_concurrent_streams(max_streams)
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW);
-    let service = service_fn(move |request| service.clone().call(request));
-    Ok(builder.serve_connection(TokioIo::new(io), service).await?)
 }
 
 /// Reads and forgets the body of a PUT; no other request of the cases has one.
