@@ -96,7 +96,7 @@ fn after_help(examples: &str) -> String {
 /// The options of `get` and `put` for connections and requests.
 #[derive(Options, Clone, Debug)]
 pub(crate) struct ConnectionArgs {
-    /// Trust the certificate authorities in this PEM file instead of the system's
+    /// Trust the certificates in this PEM file instead of the system's: as authorities, and each as a server's own
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) cacert: Option<PathBuf>,
 

@@ -100,6 +100,7 @@ impl Failure {
     /// An error of the library about `place` (a URL or an address).
     pub(crate) fn from_library(place: &str, error: &fullbore::Error) -> Self {
         let (exit, advice) = meaning(error.kind());
+        let advice = tls_advice(error).unwrap_or(advice);
         let sentence = chain(error);
         let sentence = sentence.trim_end().trim_end_matches('.');
         Self::new(exit, format!("{place}: {sentence}{advice}"))
@@ -165,10 +166,7 @@ fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
         ErrorKind::InvalidUrl => (Exit::BadUrl, ""),
         ErrorKind::Resolve => (Exit::Resolve, "; check the host name and the network"),
         ErrorKind::Connect => (Exit::Connect, "; check the port and that the server runs"),
-        ErrorKind::Certificate => (
-            Exit::Certificate,
-            "; trust its certificate authority with --cacert FILE, or accept any certificate with --insecure",
-        ),
+        ErrorKind::Certificate => (Exit::Certificate, "; --insecure accepts any certificate"),
         ErrorKind::Tls => (Exit::Tls, ""),
         ErrorKind::NotHttp2 => (Exit::NotHttp2, "; this program speaks only HTTP/2"),
         ErrorKind::Protocol => (Exit::Protocol, "; this is an error of the peer"),
@@ -183,6 +181,23 @@ fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
         ErrorKind::Body | ErrorKind::Bind | ErrorKind::Io => (Exit::LocalIo, ""),
         ErrorKind::Config | ErrorKind::InvalidMessage => (Exit::Usage, ""),
         _ => (Exit::Other, ""),
+    }
+}
+
+/// What the options of this program can do about a failure of TLS.
+fn tls_advice(error: &fullbore::Error) -> Option<&'static str> {
+    use fullbore::rustls::{AlertDescription, CertificateError, Error};
+    const TRUST: &str = "; --cacert FILE trusts it, --insecure accepts any certificate";
+    match error.rustls_error()? {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            Some(TRUST)
+        }
+        // webpki says so of the certificate of an authority that is not itself a trusted one.
+        Error::InvalidCertificate(CertificateError::Other(cause)) => {
+            (cause.to_string() == "CaUsedAsEndEntity").then_some(TRUST)
+        }
+        Error::AlertReceived(AlertDescription::CertificateRequired) => Some("; this program cannot send one"),
+        _ => None,
     }
 }
 

@@ -125,6 +125,9 @@ enum Detail {
     None,
     /// Follows the text of the kind.
     Text(String),
+    /// Follows the text of the kind, and says what the source says.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code))]
+    Explained(String),
     /// Follows the text of the kind.
     GoAway(PeerGoAway),
     /// Takes the place of the text of the kind, unless that is [`ErrorKind::NotHttp2`].
@@ -173,7 +176,7 @@ impl Error {
             Detail::GoAway(frame) => Some(frame.code),
             Detail::Connection(error) => Some(error.code),
             Detail::Stream(error) => Some(error.code),
-            Detail::None | Detail::Text(_) | Detail::Usage(_) => None,
+            Detail::None | Detail::Text(_) | Detail::Explained(_) | Detail::Usage(_) => None,
         }
     }
 
@@ -208,6 +211,17 @@ impl Error {
         self.kind() == ErrorKind::Canceled
     }
 
+    /// The error of rustls behind this one, if TLS failed: for programs that treat its causes differently. The text of
+    /// this error says the same in a sentence, so that it is no part of the chain of [`source`](StdError::source).
+    #[cfg(feature = "tls")]
+    pub fn rustls_error(&self) -> Option<&tokio_rustls::rustls::Error> {
+        let source = self.inner.source.as_deref()?;
+        match source.downcast_ref::<io::Error>() {
+            Some(error) => error.get_ref()?.downcast_ref(),
+            None => source.downcast_ref(),
+        }
+    }
+
     /// Whether the caller's settings, URL or message are invalid.
     pub fn is_usage(&self) -> bool {
         use ErrorKind::{Config, InvalidMessage, InvalidUrl, WindowShrinks};
@@ -236,6 +250,12 @@ impl Error {
         Self::of(kind, Detail::Text(detail.into()), Some(source.into()))
     }
 
+    /// An error whose text also says what `source` says, in better words. The source is kept, but not part of the chain.
+    #[cfg(feature = "tls")]
+    pub(crate) fn explained(kind: ErrorKind, text: impl Into<String>, source: impl Into<BoxError>) -> Self {
+        Self::of(kind, Detail::Explained(text.into()), Some(source.into()))
+    }
+
     pub(crate) fn config(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Config, detail)
     }
@@ -249,7 +269,7 @@ impl Error {
         Self::of(ErrorKind::Bind, Detail::None, Some(source.into()))
     }
 
-    /// Reading or writing failed. Over TLS the source may be the peer's certificate, or its alert.
+    /// Reading or writing failed.
     pub(crate) fn io(source: io::Error) -> Self {
         Self::of(ErrorKind::Io, Detail::None, Some(source.into()))
     }
@@ -339,7 +359,7 @@ impl fmt::Display for Error {
         let kind = self.inner.kind;
         match &self.inner.detail {
             Detail::None => kind.fmt(f),
-            Detail::Text(text) => write!(f, "{kind}: {text}"),
+            Detail::Text(text) | Detail::Explained(text) => write!(f, "{kind}: {text}"),
             Detail::GoAway(frame) => write!(f, "{kind}: {frame}"),
             Detail::Connection(error) if kind == ErrorKind::NotHttp2 => {
                 write!(f, "{kind}: {}", error.reason())
@@ -364,6 +384,7 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match (&self.inner.source, &self.inner.detail) {
+            (_, Detail::Explained(_)) => None,
             (Some(source), _) => Some(source.as_ref()),
             (None, Detail::Usage(error)) => error.source(),
             _ => None,

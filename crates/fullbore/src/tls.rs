@@ -1,18 +1,20 @@
 //! TLS by rustls: configurations for common cases. ALPN offers `h2` and nothing else.
 
+mod failure;
+mod pem;
+mod verifier;
+
 use std::sync::Arc;
 
 use tokio_rustls::rustls;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, ServerConfig};
 
+use self::verifier::{AcceptAny, Given};
 use crate::error::{Error, ErrorKind};
+
+pub(crate) use self::failure::{connection_error, handshake_error};
 
 /// The most plaintext of a record (RFC 8446 section 5.1).
 pub(crate) const RECORD: usize = 16_384;
@@ -27,7 +29,8 @@ pub(crate) const SEALED: usize = 8 * RECORD;
 pub enum Roots {
     /// Those that the platform trusts.
     Platform,
-    /// Only the certificates of this PEM text.
+    /// Only the certificates of this PEM text: as authorities, and each also as the certificate of a server itself, for the
+    /// names in its subjectAltName. So one that `openssl req -x509` has made is trusted as it is.
     Pem(Vec<u8>),
     /// Any certificate. The connection is encrypted, but the peer is unknown. Only for tests.
     InsecureAcceptAny,
@@ -45,8 +48,8 @@ pub enum Roots {
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Config`] when there is no crypto provider, the PEM text has no certificate, or the platform's
-/// certificates cannot be read.
+/// [`ErrorKind::Config`] when there is no crypto provider, the PEM text has no certificate or one that cannot be decoded,
+/// or the platform's certificates cannot be read.
 pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
     let provider = provider()?;
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -54,18 +57,19 @@ pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
         .map_err(tls_config_error)?;
     let mut config = match roots {
         Roots::Platform => {
-            let verifier = rustls_platform_verifier::Verifier::new(provider).map_err(tls_config_error)?;
+            let verifier = rustls_platform_verifier::Verifier::new(provider);
+            let verifier = verifier.map_err(failure::platform_error)?;
             builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(verifier))
                 .with_no_client_auth()
         }
         Roots::Pem(pem) => {
-            let mut store = RootCertStore::empty();
-            for certificate in certificates(&pem)? {
-                store.add(certificate).map_err(tls_config_error)?;
-            }
-            builder.with_root_certificates(store).with_no_client_auth()
+            let verifier = Given::new(pem::certificates(&pem)?, provider).map_err(failure::root_error)?;
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
+                .with_no_client_auth()
         }
         Roots::InsecureAcceptAny => builder
             .dangerous()
@@ -83,18 +87,13 @@ pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
 /// [`ErrorKind::Config`] when there is no crypto provider, a text has no certificate or key, or the key does not match the
 /// certificate.
 pub fn server_config(certificate_pem: &[u8], key_pem: &[u8]) -> Result<ServerConfig, Error> {
-    let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| match error {
-        pem::Error::NoItemsFound => Error::config(
-            "the PEM text has no private key; use an unencrypted key in PKCS #8, PKCS #1 or SEC1",
-        ),
-        error => Error::with_source(ErrorKind::Config, "the private key cannot be read", error),
-    })?;
+    let key = pem::private_key(key_pem)?;
     let mut config = ServerConfig::builder_with_provider(provider()?)
         .with_safe_default_protocol_versions()
         .map_err(tls_config_error)?
         .with_no_client_auth()
-        .with_single_cert(certificates(certificate_pem)?, key)
-        .map_err(tls_config_error)?;
+        .with_single_cert(pem::certificates(certificate_pem)?, key)
+        .map_err(failure::key_error)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
 }
@@ -141,129 +140,49 @@ fn provider() -> Result<Arc<CryptoProvider>, Error> {
     ))
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| Error::with_source(ErrorKind::Config, "the certificates cannot be read", error))?;
-    if certificates.is_empty() {
-        return Err(Error::config("the PEM text has no certificate"));
-    }
-    Ok(certificates)
-}
-
 fn tls_config_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::with_source(ErrorKind::Config, "TLS cannot be set up", error)
 }
 
-/// The error of a failed handshake with `host`.
-pub(crate) fn handshake_error(host: &str, error: std::io::Error) -> Error {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-    let (kind, text) = match inner {
-        Some(rustls::Error::InvalidCertificate(_)) => (ErrorKind::Certificate, host.to_owned()),
-        Some(rustls::Error::NoApplicationProtocol)
-        | Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)) => {
-            let text = format!("{host} refused h2 in the TLS handshake (ALPN)");
-            (ErrorKind::NotHttp2, text)
-        }
-        _ => (ErrorKind::Tls, host.to_owned()),
-    };
-    Error::with_source(kind, text, error)
-}
-
-/// Accepts any certificate, but checks that the peer has its key.
-#[derive(Debug)]
-struct AcceptAny(WebPkiSupportedAlgorithms);
-
-impl ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "self-signed"))]
 mod tests {
     use super::*;
 
-    const NO_PEM: &[u8] = b"-----BEGIN NOTHING-----";
-    const CERTIFICATE_IN_NO_BASE64: &[u8] = b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n";
-    const ENCRYPTED_KEY: &[u8] =
-        b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
-    const CUT_KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\nAAAA\n";
-
-    fn refusal<T>(result: Result<T, Error>) -> String {
-        let error = result.err().expect("the text was accepted");
-        assert_eq!(error.kind(), ErrorKind::Config);
-        error.to_string()
-    }
-
-    #[test]
-    fn a_text_without_certificates_is_refused_as_such() {
-        for text in [&b""[..], b"no PEM at all", ENCRYPTED_KEY] {
-            let said = refusal(client_config(Roots::Pem(text.to_vec())));
-            assert!(said.ends_with("the PEM text has no certificate"), "{said}");
-        }
-    }
-
-    #[test]
-    fn a_certificate_that_cannot_be_decoded_is_refused_with_the_reason() {
-        for text in [CERTIFICATE_IN_NO_BASE64, NO_PEM] {
-            let said = refusal(client_config(Roots::Pem(text.to_vec())));
-            assert!(said.ends_with("the certificates cannot be read"), "{said}");
-        }
-    }
-
-    #[test]
-    fn a_text_without_a_private_key_is_refused_and_says_which_formats_are_read() {
-        for text in [&b""[..], ENCRYPTED_KEY] {
-            let said = refusal(server_config(b"", text));
-            assert!(
-                said.contains("unencrypted key in PKCS #8, PKCS #1 or SEC1"),
-                "{said}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_private_key_that_is_cut_short_is_refused_with_the_reason() {
-        let said = refusal(server_config(b"", CUT_KEY));
-        assert!(said.ends_with("the private key cannot be read"), "{said}");
-    }
-
-    #[cfg(feature = "self-signed")]
     #[test]
     fn certificates_and_keys_are_found_among_other_sections() {
         let made = self_signed(&["localhost"]).expect("made");
         let both = format!("{}{}", made.key_pem, made.cert_pem);
         assert!(server_config(both.as_bytes(), both.as_bytes()).is_ok());
         assert!(client_config(Roots::Pem(both.into_bytes())).is_ok());
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused_as_such() {
+        let one = self_signed(&["localhost"]).expect("made");
+        let other = self_signed(&["localhost"]).expect("made");
+        let refused = server_config(one.cert_pem.as_bytes(), other.key_pem.as_bytes());
+        let error = refused.expect_err("the key was accepted");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        let said = error.to_string();
+        assert!(said.contains("is not the one of the first certificate"), "{said}");
+    }
+
+    #[test]
+    fn a_section_that_is_no_certificate_is_refused_as_such() {
+        let pem = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_vec();
+        let error = client_config(Roots::Pem(pem)).expect_err("the text was accepted");
+        let said = error.to_string();
+        assert!(
+            said.ends_with("a certificate to be trusted cannot be used: it cannot be decoded"),
+            "{said}"
+        );
+        let made = self_signed(&["localhost"]).expect("made");
+        let pem = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let error = server_config(pem, made.key_pem.as_bytes()).expect_err("the text was accepted");
+        let said = error.to_string();
+        assert!(
+            said.ends_with("the first certificate cannot be used: it cannot be decoded"),
+            "{said}"
+        );
     }
 }

@@ -18,6 +18,7 @@ mod secrets;
 #[cfg(unix)]
 mod shared_folder;
 mod silence;
+mod tls;
 #[cfg(unix)]
 mod uploads;
 mod uploads_again;

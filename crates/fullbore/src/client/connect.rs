@@ -133,7 +133,7 @@ impl Connector {
             )
         })?;
         let connected = TlsConnector::from(config).connect(name, tcp).await;
-        let mut stream = connected.map_err(|error| crate::tls::handshake_error(host, error))?;
+        let mut stream = connected.map_err(|error| crate::tls::handshake_error(host, origin.port, error))?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             let text = format!("{host} did not select h2 in the TLS handshake (ALPN)");
             return Err(Error::new(ErrorKind::NotHttp2, text));

@@ -212,6 +212,9 @@ where
                 true => self.closed_early(Some(error)),
                 false => Error::with_source(ErrorKind::NotHttp2, NO_SETTINGS, error),
             },
+            #[cfg(feature = "tls")]
+            _ => crate::tls::connection_error(error),
+            #[cfg(not(feature = "tls"))]
             _ => Error::io(error),
         }
     }

@@ -20,4 +20,5 @@ mod local;
 mod pool;
 mod refusals;
 mod shutdown;
+mod tls;
 mod writes;
