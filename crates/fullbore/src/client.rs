@@ -1,10 +1,13 @@
-//! The client: a pooled [`Client`] that takes URLs, and a [`Connection`] over any transport.
+//! The client: a pooled [`Client`] that takes URLs, and a [`Connection`] over any transport. Both are
+//! [`tower_service::Service`]s.
 
 mod connect;
 mod connection;
 mod pool;
+mod service;
 
 pub use self::connection::{Connection, ResponseFuture, SendRequest, handshake};
 pub use crate::informational::on_informational;
 
 pub use self::pool::{Client, ClientBuilder, OriginStats};
+pub use self::service::RequestFuture;

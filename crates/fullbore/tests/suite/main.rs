@@ -21,4 +21,5 @@ mod pool;
 mod refusals;
 mod shutdown;
 mod tls;
+mod tower;
 mod writes;
