@@ -3,6 +3,8 @@
 
 mod connect;
 mod connection;
+mod connector;
+mod dial;
 mod pool;
 mod service;
 

@@ -50,8 +50,9 @@ pub struct TcpBuffers {
 
 impl TcpBuffers {
     /// Applies the sizes, and TCP_NODELAY: the driver gathers frames already, so a wait in the kernel only delays them.
-    /// Errors of the system are ignored.
-    pub(crate) fn apply(self, stream: &TcpStream) {
+    /// Errors of the system are ignored. For a [connector](crate::ClientBuilder::connector); a client and a server apply
+    /// their own.
+    pub fn apply(self, stream: &TcpStream) {
         let _ = stream.set_nodelay(true);
         let socket = socket2::SockRef::from(stream);
         if let Some(bytes) = self.send {

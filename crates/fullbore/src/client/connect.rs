@@ -1,4 +1,4 @@
-//! From the origin of a URL to a connection: name resolution, TCP, TLS.
+//! From the origin of a URL to a connection: TCP or a transport of the caller's, and TLS.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,12 +7,13 @@ use std::sync::Arc;
 use fullbore_proto::Config;
 use http::Uri;
 use http::uri::Scheme;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::{SendRequest, handshake_observed};
+use super::connector;
+use super::dial::{TcpOptions, dial};
 use crate::error::{Error, ErrorKind};
 use crate::observer::Observer;
-use crate::settings::TcpBuffers;
 
 /// The origin of a URL, by which connections are pooled. For a lookup it borrows from the URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,6 +49,13 @@ impl<'a> Origin<'a> {
         })
     }
 
+    /// The URL of the origin, with its port.
+    fn uri(&self) -> Result<Uri, Error> {
+        let text = self.to_string();
+        let parsed = Uri::try_from(text.as_str());
+        parsed.map_err(|error| Error::with_source(ErrorKind::InvalidUrl, text, error))
+    }
+
     /// The origin with a name of its own.
     pub(super) fn into_owned(self) -> Origin<'static> {
         Origin {
@@ -70,25 +78,12 @@ impl fmt::Display for Origin<'_> {
 /// What connecting needs.
 pub(super) struct Connector {
     pub(super) config: Arc<Config>,
-    pub(super) tcp_buffers: TcpBuffers,
+    pub(super) tcp: TcpOptions,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
-    /// Replaces TCP in tests.
-    #[cfg(test)]
-    pub(super) dial: Option<Dial>,
+    /// Takes the place of name resolution and TCP.
+    pub(super) transports: Option<connector::Connector>,
 }
-
-/// Opens the transport of a test.
-#[cfg(test)]
-pub(super) type Dial =
-    Arc<dyn Fn() -> futures_util::future::BoxFuture<'static, std::io::Result<Box<dyn Dialed>>> + Send + Sync>;
-
-/// The transport of a test.
-#[cfg(test)]
-pub(super) trait Dialed: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
-
-#[cfg(test)]
-impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> Dialed for T {}
 
 impl Connector {
     /// Opens a connection to the origin, and spawns its task.
@@ -97,26 +92,43 @@ impl Connector {
         origin: &Origin<'_>,
         observer: Arc<dyn Observer>,
     ) -> Result<SendRequest, Error> {
-        #[cfg(test)]
-        if let Some(dial) = &self.dial {
-            let opened = dial().await;
-            let io = opened.map_err(|error| Error::with_source(ErrorKind::Connect, "not dialed", error))?;
-            return Ok(start(io, Arc::clone(&self.config), observer));
+        match &self.transports {
+            Some(transports) => {
+                let io = transports.connect(origin.uri()?).await?;
+                self.connect_over(io, origin, observer).await
+            }
+            None => {
+                let io = dial(&origin.host, origin.port, self.tcp).await?;
+                self.connect_over(io, origin, observer).await
+            }
         }
-        let tcp = connect_tcp(origin, self.tcp_buffers).await?;
-        if origin.tls {
-            return self.connect_tls(origin, tcp, observer).await;
+    }
+
+    async fn connect_over<T>(
+        &self,
+        io: T,
+        origin: &Origin<'_>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<SendRequest, Error>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match origin.tls {
+            true => self.connect_tls(origin, io, observer).await,
+            false => Ok(start(io, Arc::clone(&self.config), observer)),
         }
-        Ok(start(tcp, Arc::clone(&self.config), observer))
     }
 
     #[cfg(feature = "tls")]
-    async fn connect_tls(
+    async fn connect_tls<T>(
         &self,
         origin: &Origin<'_>,
-        tcp: TcpStream,
+        io: T,
         observer: Arc<dyn Observer>,
-    ) -> Result<SendRequest, Error> {
+    ) -> Result<SendRequest, Error>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         use tokio_rustls::TlsConnector;
         use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -132,7 +144,7 @@ impl Connector {
                 error,
             )
         })?;
-        let connected = TlsConnector::from(config).connect(name, tcp).await;
+        let connected = TlsConnector::from(config).connect(name, io).await;
         let mut stream = connected.map_err(|error| crate::tls::handshake_error(host, origin.port, error))?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             let text = format!("{host} did not select h2 in the TLS handshake (ALPN)");
@@ -145,12 +157,7 @@ impl Connector {
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn connect_tls(
-        &self,
-        _: &Origin<'_>,
-        _: TcpStream,
-        _: Arc<dyn Observer>,
-    ) -> Result<SendRequest, Error> {
+    async fn connect_tls<T>(&self, _: &Origin<'_>, _: T, _: Arc<dyn Observer>) -> Result<SendRequest, Error> {
         Err(Error::new(
             ErrorKind::Config,
             "https:// needs the feature `tls` of the crate fullbore",
@@ -160,7 +167,7 @@ impl Connector {
 
 fn start<T>(io: T, config: Arc<Config>, observer: Arc<dyn Observer>) -> SendRequest
 where
-    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = handshake_observed(io, config, Some(observer));
     tokio::spawn(async move {
@@ -168,31 +175,4 @@ where
         let _ = connection.await;
     });
     sender
-}
-
-async fn connect_tcp(origin: &Origin<'_>, buffers: TcpBuffers) -> Result<TcpStream, Error> {
-    let (host, port) = (&*origin.host, origin.port);
-    let resolved = tokio::net::lookup_host((host, port)).await;
-    let addresses: Vec<_> = resolved
-        .map_err(|error| Error::with_source(ErrorKind::Resolve, host, error))?
-        .collect();
-    if addresses.is_empty() {
-        return Err(Error::new(ErrorKind::Resolve, format!("{host} has no address")));
-    }
-    let mut last = None;
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                buffers.apply(&stream);
-                return Ok(stream);
-            }
-            Err(error) => last = Some((address, error)),
-        }
-    }
-    Err(match last {
-        Some((address, error)) => {
-            Error::with_source(ErrorKind::Connect, format!("{host} at {address}"), error)
-        }
-        None => Error::new(ErrorKind::Connect, host),
-    })
 }

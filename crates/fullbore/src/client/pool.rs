@@ -3,14 +3,15 @@
 //!
 //! This file has the interface, and the repeats of refused requests. `origin` has the connections and the queue of an
 //! origin, `growth` decides how many connections it needs, `attempt` opens one, `connection_state` is what a
-//! connection's driver reports, `backoff` says how long to wait for an origin that refuses requests, and `wait_clock`
-//! how long for one that allows no stream.
+//! connection's driver reports, `backoff` says how long to wait for an origin that refuses requests, `wait_clock`
+//! how long for one that allows no stream, and `limited` for how long a request may take in all.
 
 mod attempt;
 mod backoff;
 mod builder;
 mod connection_state;
 mod growth;
+mod limited;
 mod origin;
 #[cfg(test)]
 mod tests;
@@ -24,11 +25,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use fullbore_proto::Report;
 use http::uri::{Authority, Scheme};
-use http::{Request, Response, Uri};
+use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body::Body;
 use tokio_util::task::TaskTracker;
 
 use self::builder::Settings;
+use self::limited::Limited;
 use self::origin::{Lease, OriginPool};
 use self::wait_clock::RequestWait;
 use super::connect::Origin;
@@ -128,7 +130,46 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::InvalidUrl`] when the URL is invalid, and the errors of [`Self::request`].
     pub async fn get(&self, url: &str) -> Result<Response<Incoming>, Error> {
-        let mut request = Request::new(Nothing);
+        self.call(Method::GET, url, Nothing).await
+    }
+
+    /// Sends a POST request.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    ///
+    /// ```no_run
+    /// # async fn run(client: fullbore::Client) -> Result<(), fullbore::Error> {
+    /// let response = client.post("https://example.com/", "content".to_owned()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn post<B>(&self, url: &str, body: B) -> Result<Response<Incoming>, Error>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.call(Method::POST, url, body).await
+    }
+
+    /// Sends a PUT request.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn put<B>(&self, url: &str, body: B) -> Result<Response<Incoming>, Error>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.call(Method::PUT, url, body).await
+    }
+
+    async fn call<B>(&self, method: Method, url: &str, body: B) -> Result<Response<Incoming>, Error>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
         *request.uri_mut() = parse(url)?;
         self.request(request).await
     }
@@ -146,12 +187,15 @@ impl Client {
         B::Error: Into<BoxError>,
     {
         let pool = self.pool(request.uri())?;
-        let (head, body) = split_request(request);
-        if body.is_end_stream() {
-            return exchange(&pool, head, Nothing).await;
-        }
-        let lease = pool.lease(false, &mut RequestWait::default()).await?;
-        send(&pool, lease, head, body).await
+        let (head, body) = self.split(request);
+        let sent = async {
+            if body.is_end_stream() {
+                return exchange(&pool, head, Nothing).await;
+            }
+            let lease = pool.lease(false, &mut RequestWait::default()).await?;
+            send(&pool, lease, head, body).await
+        };
+        self.limited(sent).await
     }
 
     /// As [`Self::request`], for a body that can be cloned, such as `http_body_util::Full`. When the peer did not
@@ -176,8 +220,22 @@ impl Client {
         B::Error: Into<BoxError>,
     {
         let pool = self.pool(request.uri())?;
-        let (head, body) = split_request(request);
-        exchange(&pool, head, body).await
+        let (head, body) = self.split(request);
+        self.limited(exchange(&pool, head, body)).await
+    }
+
+    /// Splits a request, and adds the fields that all requests have.
+    fn split<B: Body>(&self, mut request: Request<B>) -> (Arc<Request<()>>, B) {
+        let defaults = &self.inner.settings.default_headers;
+        if !defaults.is_empty() {
+            add_missing(request.headers_mut(), defaults);
+        }
+        split_request(request)
+    }
+
+    /// Ends a request that takes longer than the client allows.
+    fn limited<F>(&self, sent: F) -> Limited<F> {
+        Limited::new(self.inner.settings.request_timeout, sent)
     }
 
     /// Returns a report of each pooled connection: counters, windows, and what it has waited for.
@@ -349,6 +407,20 @@ where
             Ok(response)
         }
         failed => failed,
+    }
+}
+
+/// Adds the default fields whose names the request does not have.
+fn add_missing(headers: &mut HeaderMap, defaults: &HeaderMap) {
+    let given: Vec<_> = defaults
+        .keys()
+        .filter(|name| headers.contains_key(*name))
+        .cloned()
+        .collect();
+    for (name, value) in defaults {
+        if !given.contains(name) {
+            headers.append(name.clone(), value.clone());
+        }
     }
 }
 

@@ -4,9 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore_proto::KeepAlive;
+use http::{HeaderMap, Uri};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower_service::Service;
 
 use crate::client::connect::Connector;
-use crate::error::Error;
+use crate::client::connector;
+use crate::client::dial::TcpOptions;
+use crate::error::{BoxError, Error};
 use crate::settings::{Http2Options, http2_options};
 
 /// The limit on connecting, unless one is set: name resolution, TCP and TLS together.
@@ -18,6 +23,10 @@ const MAX_CONNECTIONS: u32 = 8;
 
 /// The silence after which a server with open streams is probed by PING, unless [`KeepAlive`] is set.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// The silence after which the kernel probes a server, unless one is set. The same, so that it acts where no PING is sent:
+/// on idle connections.
+const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// How often a request that the peer did not process is sent again, unless a number is set.
 const MAX_REPEATS: u32 = 3;
@@ -38,6 +47,10 @@ pub struct ClientBuilder {
     pool_idle_timeout: Duration,
     max_repeats: u32,
     repeat_pause: Duration,
+    request_timeout: Option<Duration>,
+    default_headers: HeaderMap,
+    tcp_keep_alive: Option<Duration>,
+    connector: Option<connector::Connector>,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -51,6 +64,8 @@ pub(super) struct Settings {
     pub(super) stream_wait_timeout: Option<Duration>,
     pub(super) max_repeats: u32,
     pub(super) repeat_pause: Duration,
+    pub(super) request_timeout: Option<Duration>,
+    pub(super) default_headers: HeaderMap,
 }
 
 impl Default for ClientBuilder {
@@ -62,6 +77,10 @@ impl Default for ClientBuilder {
             pool_idle_timeout: POOL_IDLE_TIMEOUT,
             max_repeats: MAX_REPEATS,
             repeat_pause: REPEAT_PAUSE,
+            request_timeout: None,
+            default_headers: HeaderMap::new(),
+            tcp_keep_alive: Some(TCP_KEEP_ALIVE),
+            connector: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -85,6 +104,9 @@ impl ClientBuilder {
     }
 
     /// Limits the time for connecting: name resolution, TCP and TLS together. Default: 30 s.
+    ///
+    /// A host with several addresses gets attempts that race, 250 ms after each other, and the families of addresses
+    /// take turns (RFC 8305).
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
@@ -103,6 +125,70 @@ impl ClientBuilder {
     /// ```
     pub fn max_connections(mut self, connections: u32) -> Self {
         self.max_connections = connections;
+        self
+    }
+
+    /// Limits the time from the call of a request to the head of its response: the wait for a connection and a stream,
+    /// the request with its body, all repeats and their pauses. Then the request fails with
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), and its stream is reset. It does not cover the body of the
+    /// response ([`Self::body_timeout`] does). Default: no limit.
+    ///
+    /// The default limits end a request whose connection is dead, and none whose server is slow.
+    pub fn request_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// Sets header fields of all requests. A request that has a field of the same name keeps its own. Default: none.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), fullbore::Error> {
+    /// use http::header::{HeaderMap, HeaderValue, USER_AGENT};
+    ///
+    /// let headers = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static("probe/1.0"))]);
+    /// let client = fullbore::Client::builder().default_headers(headers).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn default_headers(mut self, headers: HeaderMap) -> Self {
+        self.default_headers = headers;
+        self
+    }
+
+    /// Sets the silence after which the kernel probes the server of a TCP connection (SO_KEEPALIVE). The connection ends
+    /// when a minute of probes is not answered. They also find dead connections that are idle, for which no PING is
+    /// sent. Default: 60 s. `None` turns the probes off.
+    pub fn tcp_keep_alive(mut self, silence: Option<Duration>) -> Self {
+        self.tcp_keep_alive = silence;
+        self
+    }
+
+    /// Replaces name resolution and TCP: through a proxy, to a Unix socket, or to addresses of the caller's choice. The
+    /// connector gets the URL of the origin, always with its port, such as `https://example.com:443/`, and returns a
+    /// transport to it. For `https://` the client adds TLS. [`Self::connect_timeout`] covers the connector.
+    ///
+    /// Options of TCP are the connector's own ([`TcpBuffers::apply`](crate::TcpBuffers::apply)), and
+    /// [`Self::tcp_keep_alive`] has no effect.
+    ///
+    /// ```
+    /// # #[cfg(unix)]
+    /// # fn main() -> Result<(), fullbore::Error> {
+    /// use http::Uri;
+    /// use tokio::net::UnixStream;
+    ///
+    /// let socket = tower::service_fn(|_: Uri| UnixStream::connect("/run/app.sock"));
+    /// let client = fullbore::Client::builder().connector(socket).build()?;
+    /// # Ok(()) }
+    /// # #[cfg(not(unix))]
+    /// # fn main() {}
+    /// ```
+    pub fn connector<C>(mut self, connector: C) -> Self
+    where
+        C: Service<Uri> + Clone + Send + 'static,
+        C::Response: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        C::Error: Into<BoxError>,
+        C::Future: Send,
+    {
+        self.connector = Some(connector::Connector::new(connector));
         self
     }
 
@@ -172,17 +258,21 @@ impl ClientBuilder {
             stream_wait_timeout: config.stream_wait_timeout,
             connector: Connector {
                 config: Arc::new(config),
-                tcp_buffers: self.options.tcp_buffers,
+                tcp: TcpOptions {
+                    buffers: self.options.tcp_buffers,
+                    keep_alive: self.tcp_keep_alive,
+                },
                 #[cfg(feature = "tls")]
                 tls: self.tls,
-                #[cfg(test)]
-                dial: None,
+                transports: self.connector,
             },
             connect_timeout: self.connect_timeout,
             max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
             idle_timeout: self.pool_idle_timeout,
             max_repeats: self.max_repeats,
             repeat_pause: self.repeat_pause,
+            request_timeout: self.request_timeout,
+            default_headers: self.default_headers,
         })
     }
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::client::connect::{Dial, Dialed};
+use crate::client::connector::Transport;
 
 mod refusals;
 
@@ -25,6 +25,11 @@ const MS: Duration = Duration::from_millis(1);
 
 /// SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113 section 6.5.2).
 const MAX_STREAMS: u16 = 3;
+
+/// Opens the transport of a test.
+type Dial = Arc<
+    dyn Fn() -> futures_util::future::BoxFuture<'static, std::io::Result<Box<dyn Transport>>> + Send + Sync,
+>;
 
 /// How the peers of a test behave.
 #[derive(Clone, Copy)]
@@ -81,7 +86,7 @@ impl Site {
                 let script = Script::delayed(plan.delay);
                 let (near, far) = link(script, script);
                 tokio::spawn(serve(site, far));
-                Ok(Box::new(near) as Box<dyn Dialed>)
+                Ok(Box::new(near) as Box<dyn Transport>)
             })
         });
         (site, client_by(dial, builder))
@@ -118,11 +123,11 @@ impl Site {
 
 /// A client that connects in this way.
 fn client_by(dial: Dial, builder: ClientBuilder) -> Client {
-    let mut client = builder.build().expect("settings that can be had");
-    let inner = Arc::get_mut(&mut client.inner).expect("nobody else has it yet");
-    let settings = Arc::get_mut(&mut inner.settings).expect("nobody else has them yet");
-    settings.connector.dial = Some(dial);
-    client
+    let connector = tower::service_fn(move |_: Uri| dial());
+    builder
+        .connector(connector)
+        .build()
+        .expect("settings that can be had")
 }
 
 /// So many requests at once, as tasks; those that have begun come first.
@@ -368,6 +373,8 @@ async fn a_client_has_the_limits_that_are_stated_unless_told_otherwise() {
     assert_eq!(settings.idle_timeout, MS * 30_000);
     assert_eq!(settings.stream_wait_timeout, Some(MS * 30_000));
     assert_eq!((settings.max_repeats, settings.repeat_pause), (3, MS * 100));
+    assert_eq!(settings.request_timeout, None);
+    assert_eq!(settings.connector.tcp.keep_alive, Some(MS * 60_000));
 }
 
 #[tokio::test(start_paused = true)]
@@ -394,7 +401,7 @@ async fn a_new_connection_that_allows_no_stream_either_does_not_prolong_the_wait
                     }
                 }
             });
-            Ok(Box::new(near) as Box<dyn Dialed>)
+            Ok(Box::new(near) as Box<dyn Transport>)
         })
     });
     let client = client_by(dial, Client::builder());
