@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Upload a file and print the response
     #[command(after_help = after_help(PUT_EXAMPLES))]
     Put(PutArgs),
-    /// Serve a folder over HTTP/2
+    /// Serve a folder over HTTP/2 and HTTP/1.1
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
     /// Emulate a long path in front of a server: delay, rate and buffer
@@ -319,9 +319,17 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) self_signed: bool,
 
-    /// Serve without TLS: HTTP/2 with prior knowledge
+    /// Serve without TLS; the first octets of a connection decide between HTTP/2 and HTTP/1.1
     #[arg(long)]
     pub(crate) plaintext: bool,
+
+    /// Speak only HTTP/1.1 [default: HTTP/2 and HTTP/1.1; over TLS the handshake decides]
+    #[arg(long = "http1.1", conflicts_with = "http2")]
+    pub(crate) http1: bool,
+
+    /// Speak only HTTP/2
+    #[arg(long)]
+    pub(crate) http2: bool,
 
     /// Run N independent single-threaded workers that share the port (SO_REUSEPORT, Linux) [default: one work-stealing
     /// thread for each core]
@@ -361,20 +369,20 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECS", default_value_t = 180)]
     pub(crate) keepalive_timeout: u64,
 
-    /// Close a connection when a header block takes longer than this many seconds
+    /// Close a connection when the header of a request takes longer than this many seconds
     #[arg(long, value_name = "SECS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) client_header_timeout: u64,
 
-    /// Reset an upload when no data arrives for this many seconds; 0 for no limit
+    /// End an upload when no data arrives for this many seconds; 0 for no limit
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub(crate) client_body_timeout: u64,
 
-    /// Reset an upload that is slower than this many bytes a second, measured over each --client-body-timeout; 0 for no
+    /// End an upload that is slower than this many bytes a second, measured over each --client-body-timeout; 0 for no
     /// limit. Time in which the server does not read does not count
     #[arg(long, value_name = "BYTES", default_value_t = 50)]
     pub(crate) client_body_rate: u32,
 
-    /// Reset a response when the client takes longer than this many seconds to receive a KiB of it; 0 for no limit
+    /// End a response when the client takes longer than this many seconds to receive a KiB of it; 0 for no limit
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub(crate) send_timeout: u64,
 
@@ -386,18 +394,18 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) hidden: bool,
 
-    /// Send files without copying them, as sendfile does (Linux, without TLS). Use it only for files that do not change while
+    /// Send files without copying them, as sendfile does (Linux, HTTP/2 without TLS). Use it only for files that do not change while
     /// they are served: if a file is truncated or overwritten, a client may receive zeros or a mixture of old and new
     /// content. The server closes the connection when it detects a change, but it cannot detect a change of data that is
     /// already in the socket
     #[arg(long)]
     pub(crate) sendfile: bool,
 
-    /// Maximum number of streams on a connection (SETTINGS_MAX_CONCURRENT_STREAMS)
+    /// Maximum number of streams on an HTTP/2 connection (SETTINGS_MAX_CONCURRENT_STREAMS)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_streams: Option<u32>,
 
-    /// Maximum number of streams of all clients together; one address can have half of them
+    /// Maximum number of HTTP/2 streams of all clients together; one address can have half of them
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_TOTAL_STREAMS, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_total_streams: u64,
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fullbore::rustls::ServerConfig;
 use fullbore::server::ConnectionLimits;
-use fullbore::{Chunk, ErrorKind, MemoryBudget, Server, ServerBuilder, tls};
+use fullbore::{Chunk, ErrorKind, HttpVersions, MemoryBudget, Server, ServerBuilder, tls};
 use fullbore_files::{Files, Log, LogLimits, LogWriter, Settings, Uploads};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
@@ -197,6 +197,11 @@ impl Options {
         // The names and defaults of the timeouts are those of nginx.
         let mut server = Server::builder()
             .config(|config| args.path.configure(config))
+            .http_versions(match (args.http1, args.http2) {
+                (true, _) => HttpVersions::Http1,
+                (_, true) => HttpVersions::Http2,
+                _ => HttpVersions::Both,
+            })
             .memory_budget(self.budget.clone())
             .connection_limits(self.limits.clone())
             .peer_addresses(args.log)

@@ -11,27 +11,73 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::cell::{Cell, StreamCommand};
 use crate::error::Error;
+use crate::http1::{BodyWatch, Http1Body};
 
 /// The body of a received message: a request on a server, a response on a client.
 ///
-/// Chunks are slices of what was read from the transport; nothing is copied. Taking a chunk returns its flow-control
-/// credit. A reader that stops reading stops the peer on this stream, and never blocks another stream. Dropping the
-/// body before its end resets the stream (client) or discards the rest (server), and returns all credit.
+/// Chunks are slices of what was read from the transport; nothing is copied. Over HTTP/2, taking a chunk returns its
+/// flow-control credit. A reader that stops reading stops the peer on this stream, and never blocks another stream.
+/// Dropping the body before its end resets the stream (client) or discards the rest (server), and returns all credit.
+/// Over HTTP/1.1 a reader that stops reading stops the connection, whose window is that of TCP, and dropping the body
+/// before its end ends the connection, unless the rest has arrived already.
 pub struct Incoming {
-    /// None if the message has no body.
-    cell: Option<Arc<Cell>>,
+    source: Source,
     /// The bytes that remain, if there is a `content-length`.
     remaining: Option<u64>,
     /// Whether the client waits for 100 (Continue). The first read sends it.
     expects_continue: bool,
 }
 
+/// Who reads the body from the transport.
+enum Source {
+    /// The message has no body.
+    Empty,
+    /// The driver of an HTTP/2 connection.
+    Cell(Arc<Cell>),
+    /// hyper, over HTTP/1.1.
+    Http1(Http1Body),
+}
+
 impl Incoming {
     pub(crate) fn new(cell: Arc<Cell>, content_length: Option<u64>) -> Self {
         Incoming {
-            cell: Some(cell),
+            source: Source::Cell(cell),
             remaining: content_length,
             expects_continue: false,
+        }
+    }
+
+    /// The body of a message over HTTP/1.1. `watch` is told when it ends, which may be at once.
+    pub(crate) fn http1(body: hyper::body::Incoming, watch: Box<dyn BodyWatch>) -> Self {
+        let remaining = body.size_hint().exact();
+        let source = match body.is_end_stream() {
+            true => {
+                watch.ended(true);
+                Source::Empty
+            }
+            false => Source::Http1(Http1Body::new(body, watch)),
+        };
+        Incoming {
+            source,
+            remaining,
+            expects_continue: false,
+        }
+    }
+
+    /// The end of a message that has no body.
+    pub(crate) fn empty() -> Self {
+        Incoming {
+            source: Source::Empty,
+            remaining: Some(0),
+            expects_continue: false,
+        }
+    }
+
+    /// The cell of an HTTP/2 stream.
+    fn cell(&self) -> Option<&Arc<Cell>> {
+        match &self.source {
+            Source::Cell(cell) => Some(cell),
+            Source::Empty | Source::Http1(_) => None,
         }
     }
 
@@ -43,12 +89,17 @@ impl Incoming {
     /// Enlarges the receive window of this body's stream, at once and permanently. The current size does nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `bytes` is not 1..=2^31-1 or the body has ended,
-    /// [`ErrorKind::WindowShrinks`](crate::ErrorKind::WindowShrinks) when the window is larger.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `bytes` is not 1..=2^31-1, the body has ended or the message came
+    /// over HTTP/1.1; [`ErrorKind::WindowShrinks`](crate::ErrorKind::WindowShrinks) when the window is larger.
     pub async fn grow_receive_window(&self, bytes: u32) -> Result<(), Error> {
         let size = crate::settings::window("a stream", 1, bytes)?;
         let gone = || Error::config("the body has come to its end, and its window with it");
-        let cell = self.cell.as_ref().ok_or_else(gone)?;
+        if let Source::Http1(_) = self.source {
+            return Err(Error::config(
+                "over HTTP/1.1 the kernel sets the receive window; use TcpBuffers",
+            ));
+        }
+        let cell = self.cell().ok_or_else(gone)?;
         let (answer, answered) = tokio::sync::oneshot::channel();
         {
             let mut state = cell.lock();
@@ -65,7 +116,8 @@ impl Incoming {
     }
 
     /// Returns what this body's stream has waited for, with its bytes, windows and queues in both directions. It is
-    /// available until the body is dropped; `None` when the connection has ended, or when the message has no body.
+    /// available until the body is dropped; `None` when the connection has ended, when the message has no body, or when it
+    /// came over HTTP/1.1.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -78,7 +130,7 @@ impl Incoming {
     /// # Ok(()) }
     /// ```
     pub async fn report(&self) -> Option<StreamReport> {
-        let cell = self.cell.as_ref()?;
+        let cell = self.cell()?;
         let (answer, answered) = tokio::sync::oneshot::channel();
         {
             let mut state = cell.lock();
@@ -94,7 +146,7 @@ impl Incoming {
 
     fn ask_to_continue(&mut self) {
         self.expects_continue = false;
-        let Some(cell) = &self.cell else { return };
+        let Some(cell) = self.cell() else { return };
         let mut state = cell.lock();
         if state.inbound.ended || !state.inbound.chunks.is_empty() || state.outbound.finished {
             return;
@@ -120,21 +172,25 @@ impl Body for Incoming {
         if self.expects_continue {
             self.ask_to_continue();
         }
-        let Some(cell) = &self.cell else {
-            return Poll::Ready(None);
+        let this = &mut *self;
+        let cell = match &mut this.source {
+            Source::Cell(cell) => cell,
+            Source::Http1(body) => return body.poll_frame(&mut this.remaining, cx),
+            Source::Empty => return Poll::Ready(None),
         };
         let frame = ready!(cell.poll_frame(cx));
         let chunk = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-        if let (Some(remaining), Some(chunk)) = (&mut self.remaining, chunk) {
+        if let (Some(remaining), Some(chunk)) = (&mut this.remaining, chunk) {
             *remaining = remaining.saturating_sub(chunk.len() as u64);
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.cell {
-            None => true,
-            Some(cell) => {
+        match &self.source {
+            Source::Empty => true,
+            Source::Http1(body) => body.is_end_stream(),
+            Source::Cell(cell) => {
                 let state = cell.lock();
                 let inbound = &state.inbound;
                 inbound.ended && inbound.chunks.is_empty() && inbound.trailers.is_none()
@@ -153,7 +209,7 @@ impl Body for Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        if let Some(cell) = self.cell.take() {
+        if let Source::Cell(cell) = &self.source {
             cell.drop_reader();
         }
     }

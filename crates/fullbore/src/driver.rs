@@ -36,20 +36,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use fullbore_proto::{Config, Connection, ErrorCode, StreamMap, Time, Transmit};
 use http::{HeaderValue, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
-use self::closing::{Closing, Discard};
+use self::closing::Closing;
 use self::idle::{Activity, IdleTimer};
 use self::read::{Read, ReadBuffer};
-use self::turn::{Turn, wake_after_sockets};
+use self::turn::Turn;
 use self::write::WriteFiles;
 use crate::body::Incoming;
 use crate::cell::{Cell, Mailbox};
 use crate::error::{Error, PeerGoAway};
+use crate::linger::{Discard, LINGER, wake_after_sockets};
 use crate::sender::Sender;
 
 /// What a server does with requests; a client receives none.
@@ -267,7 +268,7 @@ where
         }
         if let Some(error) = self.connection.error() {
             // A peer that reads nothing does not hold the connection open by that.
-            let wait = || Box::pin(tokio::time::sleep(closing::LINGER));
+            let wait = || Box::pin(tokio::time::sleep(LINGER));
             let timer = self.goaway_timer.get_or_insert_with(wait);
             if timer.as_mut().poll(cx).is_ready() {
                 let settled = self.connection.peer_settings_received();
@@ -371,6 +372,13 @@ where
                 return fired;
             }
         }
+    }
+}
+
+impl<T, A> Driver<T, A> {
+    /// Parses what was read from the transport before, in place of the first read.
+    pub(crate) fn begin_with(&mut self, read: Bytes) {
+        self.input.unparsed = read;
     }
 }
 

@@ -37,7 +37,7 @@ pub enum ErrorKind {
     Certificate,
     /// The peer does not speak HTTP/2.
     NotHttp2,
-    /// A rule of HTTP/2 was broken. [`Error::code`] says which kind of rule.
+    /// A rule of HTTP was broken. Over HTTP/2 [`Error::code`] says which kind of rule.
     Protocol,
     /// The connection was closed before the message was complete.
     Closed,
@@ -73,7 +73,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Tls => "TLS handshake failed",
             ErrorKind::Certificate => "the certificate does not verify",
             ErrorKind::NotHttp2 => "the peer does not speak HTTP/2",
-            ErrorKind::Protocol => "HTTP/2 protocol error",
+            ErrorKind::Protocol => "HTTP protocol error",
             ErrorKind::Closed => "connection closed",
             ErrorKind::Io => "connection failed",
             ErrorKind::Refused => "the peer did not process the request, which may be repeated",
@@ -332,6 +332,35 @@ impl Error {
             _ => ErrorKind::Config,
         };
         Self::of(kind, Detail::Usage(error), None)
+    }
+
+    /// An error of hyper, which reads and writes HTTP/1.1.
+    pub(crate) fn from_hyper(error: hyper::Error) -> Self {
+        let io = error
+            .source()
+            .and_then(|source| source.downcast_ref::<io::Error>());
+        let kind = match io.map(io::Error::kind) {
+            _ if error.is_timeout() => ErrorKind::Timeout,
+            _ if error.is_body_write_aborted() => ErrorKind::BodyLength,
+            _ if error.is_user() && error.source().is_some() => ErrorKind::Body,
+            _ if error.is_user() => ErrorKind::InvalidMessage,
+            _ if error.is_parse() => ErrorKind::Protocol,
+            // hyper reports chunks that are malformed, or whose fields exceed a limit, as these.
+            Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => ErrorKind::Protocol,
+            Some(
+                io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe,
+            )
+            | None => ErrorKind::Closed,
+            Some(_) => ErrorKind::Io,
+        };
+        match kind {
+            ErrorKind::Closed => Self::with_source(kind, "the message was not complete", error),
+            ErrorKind::Protocol => Self::with_source(kind, "the peer violated HTTP/1.1", error),
+            kind => Self::of(kind, Detail::None, Some(error.into())),
+        }
     }
 
     /// The connection ended before it sent anything of the request.

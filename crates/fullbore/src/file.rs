@@ -115,6 +115,23 @@ impl FileRange {
         self.length == 0
     }
 
+    /// Takes up to `length` octets off the front.
+    pub(crate) fn split_to(&mut self, length: usize) -> FileRange {
+        let front = FileRange::new(Arc::clone(&self.file), self.start, length.min(self.length));
+        self.content = OnceLock::new();
+        self.start = self.start.saturating_add(front.length as u64);
+        self.length -= front.length;
+        front
+    }
+
+    /// Reads the range into `space`, which has its length.
+    pub(crate) fn read_into(&self, space: &mut [u8]) -> io::Result<()> {
+        match read_exact_at(&self.file.file, space, self.start) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(became_shorter()),
+            read => read,
+        }
+    }
+
     /// Reads the range, which may wait for a disk.
     ///
     /// # Errors

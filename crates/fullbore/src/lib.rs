@@ -45,7 +45,9 @@ pub mod client;
 mod driver;
 mod error;
 mod file;
+mod http1;
 mod informational;
+mod linger;
 mod mailbox;
 mod observer;
 mod sender;
@@ -66,7 +68,7 @@ pub use self::client::{Client, ClientBuilder, OriginStats};
 pub use self::error::{BoxError, Error, ErrorKind};
 pub use self::file::{Chunk, FileRange, OpenFile};
 pub use self::server::{Server, ServerBuilder};
-pub use self::settings::{DEFAULT_MEMORY_BUDGET, TcpBuffers};
+pub use self::settings::{DEFAULT_MEMORY_BUDGET, HttpVersions, TcpBuffers};
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 

@@ -1,17 +1,20 @@
-//! The server: [`Server`] listens. [`serve_connection`] serves one connection over any transport, and
-//! [`serve_connection_local`] does so with handlers that need not be `Send`.
+//! The server: [`Server`] listens. [`serve_connection_auto`] serves one connection over any transport. [`serve_connection`]
+//! does so over HTTP/2 alone, and [`serve_connection_local`] with handlers that need not be `Send`.
 
 mod admission;
+mod auto;
 mod builder;
 mod connection;
 mod date;
 mod exchange;
+mod http1;
 mod listener;
 mod local;
 
 pub use self::admission::{
     ConnectionLimits, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_TOTAL_STREAMS, address_group,
 };
+pub use self::auto::{ServeConnectionAuto, serve_connection_auto};
 pub use self::builder::ServerBuilder;
 pub use self::connection::{ServeConnection, serve_connection};
 pub use self::listener::{PeerAddr, Server};

@@ -16,6 +16,34 @@ const MAX_FRAME_SIZE: RangeInclusive<u32> = 16_384..=(1 << 24) - 1;
 /// The shortest write that [`TcpBuffers::unsent`] leads to, in bytes: the least that ends with a TLS record.
 const LEAST_WRITE: usize = 80 << 10;
 
+/// The versions of HTTP that a client or a server speaks. Default: both.
+///
+/// Over TLS the handshake decides (ALPN: `h2` and `http/1.1`). In cleartext a server decides by the first octets, which
+/// in HTTP/2 are the connection preface (RFC 9113 section 3.4).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HttpVersions {
+    /// HTTP/2 and HTTP/1.1.
+    #[default]
+    Both,
+    /// HTTP/2 alone.
+    Http2,
+    /// HTTP/1.1 alone, and HTTP/1.0 for requests of such clients.
+    Http1,
+}
+
+impl HttpVersions {
+    /// Whether HTTP/2 is among them.
+    pub fn has_http2(self) -> bool {
+        self != HttpVersions::Http1
+    }
+
+    /// Whether HTTP/1.1 is among them.
+    pub fn has_http1(self) -> bool {
+        self != HttpVersions::Http2
+    }
+}
+
 /// The sizes of the kernel's buffers of a TCP connection, in bytes. `None` leaves a size to the kernel, which tunes
 /// it up to a limit (on Linux the third figures of `net.ipv4.tcp_rmem` and `net.ipv4.tcp_wmem`).
 ///

@@ -1,4 +1,4 @@
-//! TLS by rustls: configurations for common cases. ALPN offers `h2` and nothing else.
+//! TLS by rustls: configurations for common cases. ALPN offers `h2`, and `http/1.1` of servers.
 
 mod failure;
 mod pem;
@@ -81,7 +81,7 @@ pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
 }
 
 /// Makes a configuration for servers from a certificate chain and its private key, both as PEM: TLS 1.2 and 1.3, ALPN
-/// `h2`.
+/// `h2` and `http/1.1`.
 ///
 /// # Errors
 /// [`ErrorKind::Config`] when there is no crypto provider, a text has no certificate or key, or the key does not match the
@@ -94,7 +94,7 @@ pub fn server_config(certificate_pem: &[u8], key_pem: &[u8]) -> Result<ServerCon
         .with_no_client_auth()
         .with_single_cert(pem::certificates(certificate_pem)?, key)
         .map_err(failure::key_error)?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 

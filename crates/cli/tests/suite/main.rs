@@ -9,6 +9,7 @@ mod causes;
 #[cfg(unix)]
 mod ends;
 mod good_input;
+mod http1;
 #[cfg(unix)]
 mod link;
 mod log;

@@ -1,33 +1,15 @@
 //! Closing: every stream is told, and the transport is closed so that the peer can read what was sent last.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use bytes::BytesMut;
 use fullbore_proto::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::Sleep;
-use tokio_util::io::poll_read_buf;
 
-use super::turn::wake_after_sockets;
 use super::{Accept, Driver, Stage};
 use crate::cell::Cell;
 use crate::error::Error;
-
-/// How long, and for how many bytes, a closed connection is read, so that the peer receives our GOAWAY rather than a reset of
-/// the transport (RFC 9113 section 5.4.1).
-pub(super) const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 4 << 20;
-
-/// What a closed connection reads at once. The end of a flood took 440 calls in pieces of 8 KiB, and takes 64 in these.
-const LINGER_READ: usize = 64 << 10;
-
-/// After so many bytes other tasks have their turn. Many connections may end at once: with 1 MiB, what 16 of them sent behind
-/// their errors made another connection wait for some 2 ms.
-const LINGER_TURN: usize = 128 << 10;
+use crate::linger::Linger;
 
 /// Streams of a connection that has ended, which are told of it in one turn.
 ///
@@ -35,23 +17,12 @@ const LINGER_TURN: usize = 128 << 10;
 /// connection of the thread wait for 25 ms (`fullbore-bench attacks --shape "10,000 requests"`).
 const TOLD_AT_ONCE: usize = 64;
 
-/// Reads bytes that nobody looks at, at less cost than their meaning would take.
-pub(super) type Discard<T> = fn(&mut T, &mut Context<'_>, &mut BytesMut) -> Poll<std::io::Result<usize>>;
-
 /// A connection that has ended.
 pub(super) struct Closing {
     result: Result<(), Error>,
     /// The streams that have not been told.
     pub(super) untold: Vec<(StreamId, Arc<Cell>)>,
     linger: Linger,
-}
-
-/// The state of the transport while it is closed.
-#[derive(Debug)]
-struct Linger {
-    shut: bool,
-    bytes: usize,
-    until: Pin<Box<Sleep>>,
 }
 
 impl<T, A> Driver<T, A>
@@ -95,9 +66,7 @@ where
         // A peer that closes cleanly sends close_notify, which has to be decrypted.
         let discard = self.discard.filter(|_| self.connection.error().is_some());
         if let Stage::Closing(Closing { linger, .. }) = &mut self.stage {
-            if linger.until.as_mut().poll(cx).is_pending() {
-                ready!(linger.poll(&mut self.io, discard, cx));
-            }
+            ready!(linger.poll(&mut self.io, discard, cx));
         }
         match std::mem::replace(&mut self.stage, Stage::Closed) {
             Stage::Closing(closing) => Poll::Ready(closing.result),
@@ -111,48 +80,6 @@ fn reason(result: &Result<(), Error>) -> Error {
     match result {
         Err(error) => error.clone(),
         Ok(()) => Error::connection_gone(),
-    }
-}
-
-impl Linger {
-    fn new() -> Self {
-        Linger {
-            shut: false,
-            bytes: 0,
-            until: Box::pin(tokio::time::sleep(LINGER)),
-        }
-    }
-
-    fn poll<T: AsyncRead + AsyncWrite + Unpin>(
-        &mut self,
-        io: &mut T,
-        discard: Option<Discard<T>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<()> {
-        if !self.shut {
-            if ready!(Pin::new(&mut *io).poll_shutdown(cx)).is_err() {
-                return Poll::Ready(());
-            }
-            self.shut = true;
-        }
-        let mut sink = BytesMut::with_capacity(LINGER_READ);
-        let turn_ends = self.bytes + LINGER_TURN;
-        while self.bytes < LINGER_BYTES {
-            if self.bytes >= turn_ends {
-                wake_after_sockets(cx);
-                return Poll::Pending;
-            }
-            let read = match discard {
-                Some(discard) => discard(io, cx, &mut sink),
-                None => poll_read_buf(Pin::new(&mut *io), cx, &mut sink),
-            };
-            match ready!(read) {
-                Ok(0) | Err(_) => break,
-                Ok(count) => self.bytes += count,
-            }
-            sink.clear();
-        }
-        Poll::Ready(())
     }
 }
 

@@ -1,9 +1,10 @@
 //! The state of a turn: what the turn before leaves for it, and whether the driver yields or sleeps.
 
-use std::future::Future;
 use std::task::{Context, Waker};
 
 use fullbore_proto::StreamId;
+
+use crate::linger::wake_after_sockets;
 
 /// The state of a turn.
 #[derive(Debug, Default)]
@@ -171,12 +172,4 @@ impl Turn {
     pub(super) fn end_writing(&mut self) {
         self.lists = 0;
     }
-}
-
-/// Wakes this task once the runtime has polled all sockets. A task that only wakes itself is among the next to run, and tokio
-/// polls sockets after 61 of those: a peer that always has more ready would make all others wait for so many turns.
-pub(super) fn wake_after_sockets(cx: &mut Context<'_>) {
-    let yielding = std::pin::pin!(tokio::task::yield_now());
-    // The first poll is pending, and registers the waker.
-    let _ = yielding.poll(cx);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::admission::{ConnectionLimits, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_TOTAL_STREAMS};
 use crate::error::Error;
-use crate::settings::{Http2Options, http2_options};
+use crate::settings::{Http2Options, HttpVersions, http2_options};
 
 /// The limit on a TLS handshake, unless one is set.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,6 +28,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct ServerBuilder {
     pub(super) options: Http2Options,
+    pub(super) versions: HttpVersions,
     pub(super) drain_timeout: Duration,
     pub(super) handshake_timeout: Duration,
     pub(super) peer_addresses: bool,
@@ -48,6 +49,7 @@ impl Default for ServerBuilder {
     fn default() -> Self {
         ServerBuilder {
             options: Http2Options::default(),
+            versions: HttpVersions::default(),
             drain_timeout: DRAIN_TIMEOUT,
             handshake_timeout: HANDSHAKE_TIMEOUT,
             peer_addresses: false,
@@ -69,8 +71,14 @@ impl ServerBuilder {
 
 /// Options of a server.
 impl ServerBuilder {
-    /// Serves over TLS. The ALPN protocols of the configuration have to contain `h2`, as those of
-    /// [`tls::server_config`](crate::tls::server_config) do.
+    /// Sets the versions of HTTP. Default: HTTP/2 and HTTP/1.1.
+    pub fn http_versions(mut self, versions: HttpVersions) -> Self {
+        self.versions = versions;
+        self
+    }
+
+    /// Serves over TLS. The ALPN protocols of the configuration say which versions are offered: `h2` and `http/1.1`, as those
+    /// of [`tls::server_config`](crate::tls::server_config). Those that [`Self::http_versions`] leaves out are removed.
     #[cfg(feature = "tls")]
     pub fn tls_config(mut self, config: Arc<tokio_rustls::rustls::ServerConfig>) -> Self {
         self.tls = Some(config);
@@ -103,7 +111,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Limits the time for the TLS handshake, and then for the client's preface and SETTINGS. Default: 10 s each.
+    /// Limits the time for the TLS handshake, then for the client's first octets, and then for the SETTINGS of an HTTP/2 client.
+    /// Default: 10 s each.
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
         self.handshake_timeout = timeout;
         self.options.config.preface_timeout = timeout;
@@ -138,7 +147,7 @@ impl ServerBuilder {
     }
 
     /// Sends long ranges of files ([`FileRange`](crate::FileRange)) by reference, without a copy: with the feature
-    /// `sendfile`, over TCP without TLS, on Linux. Default: off; they are read just before they are written.
+    /// `sendfile`, over HTTP/2, TCP without TLS, on Linux. Default: off; they are read just before they are written.
     ///
     /// It takes a little less processor time. In return, a file must not change while it is sent:
     /// [`FileRange`](crate::FileRange) says what a client may receive of a file that does.
@@ -151,8 +160,9 @@ impl ServerBuilder {
     pub(super) fn finish(&mut self) -> Result<ConnectionLimits, Error> {
         self.options.finish()?;
         #[cfg(feature = "tls")]
-        if self.tls.is_some() {
+        if let Some(tls) = &mut self.tls {
             self.options.config.record_size = crate::tls::RECORD;
+            offer(tls, self.versions)?;
         }
         let limits = match (self.limits.take(), self.max_connections, self.max_total_streams) {
             (Some(limits), None, None) => limits,
@@ -169,5 +179,27 @@ impl ServerBuilder {
             0 => Err(Error::config("max_connections is 0; use 1 or more")),
             _ => Ok(limits),
         }
+    }
+}
+
+/// Removes the ALPN protocols of versions that are not served.
+#[cfg(feature = "tls")]
+fn offer(tls: &mut Arc<tokio_rustls::rustls::ServerConfig>, versions: HttpVersions) -> Result<(), Error> {
+    let served = |protocol: &[u8]| match protocol {
+        b"h2" => versions.has_http2(),
+        b"http/1.1" => versions.has_http1(),
+        _ => true,
+    };
+    if tls.alpn_protocols.iter().all(|protocol| served(protocol)) {
+        return Ok(());
+    }
+    let tls = Arc::make_mut(tls);
+    tls.alpn_protocols.retain(|protocol| served(protocol));
+    match tls.alpn_protocols.is_empty() {
+        true => Err(Error::config(
+            "the ALPN protocols of the TLS configuration are all of versions that http_versions leaves out; add h2 or \
+             http/1.1",
+        )),
+        false => Ok(()),
     }
 }

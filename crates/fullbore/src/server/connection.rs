@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use fullbore_proto::{Config, ErrorCode};
 use http::{Request, Response};
 use http_body::Body;
@@ -22,7 +23,8 @@ use crate::file::Chunk;
 
 /// Serves one connection over `io`, which uses HTTP/2 from the first byte. The future does the work and ends with the
 /// connection. A handler that does not complete at once runs in a task of its own, so poll the future within a tokio
-/// runtime. [`serve_connection_local`](super::serve_connection_local) runs the handlers in the future.
+/// runtime. [`serve_connection_local`](super::serve_connection_local) runs the handlers in the future, and
+/// [`serve_connection_auto`](super::serve_connection_auto) also serves HTTP/1.1.
 ///
 /// The settings can bound what all connections, and those of one address, hold together, as [`Server`](crate::Server)
 /// does:
@@ -68,6 +70,14 @@ where
 pub struct ServeConnection<T, S> {
     driver: Driver<T, Handlers<S>>,
     mailbox: Arc<Mailbox>,
+}
+
+impl<T, S> ServeConnection<T, S> {
+    /// Begins with what was read from the transport before.
+    pub(super) fn after(mut self, read: Bytes) -> Self {
+        self.driver.begin_with(read);
+        self
+    }
 }
 
 #[cfg(all(target_os = "linux", feature = "sendfile"))]

@@ -20,11 +20,12 @@ use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use super::admission::{ConnectionLimits, Permit};
+use super::auto::{Prepare, ServeConnectionAuto, serve_connection_auto};
 use super::builder::ServerBuilder;
-use super::connection::{ServeConnection, serve_connection};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
+use crate::settings::HttpVersions;
 
 /// How often the server checks whether memory or streams are scarce.
 const SCARCITY_CHECK: Duration = Duration::from_secs(1);
@@ -227,7 +228,7 @@ impl Server {
         B::Error: Into<BoxError>,
     {
         self.settings.options.tcp_buffers.apply(&stream);
-        let config = permit.config();
+        let versions = self.settings.versions;
         #[cfg(feature = "tls")]
         if let Some(tls) = self.settings.tls.clone() {
             let handshake = Box::pin(tokio_rustls::TlsAcceptor::from(tls).accept(stream));
@@ -239,21 +240,67 @@ impl Server {
                     () = poll_fn(|cx| permit.poll_evicted(cx)) => return,
                 };
                 if let Ok(Ok(mut stream)) = accepted {
-                    stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
-                    let connection = serve_connection(stream, service, config).leaving_sealed();
-                    run(Box::pin(connection), permit, stopped).await;
+                    let tls = stream.get_mut().1;
+                    tls.set_buffer_limit(Some(crate::tls::SEALED));
+                    let versions = negotiated(tls.alpn_protocol(), versions);
+                    serve(
+                        stream,
+                        service,
+                        versions,
+                        Some(|connection| connection.leaving_sealed()),
+                        permit,
+                        stopped,
+                    )
+                    .await;
                 }
             });
             return;
         }
-        let connection = serve_connection(stream, service, config);
         #[cfg(all(target_os = "linux", feature = "sendfile"))]
-        let connection = match self.settings.sending_files {
-            true => connection.sending_files(),
-            false => connection,
+        let prepare: Option<Prepare<TcpStream, S>> = match self.settings.sending_files {
+            true => Some(|connection| connection.sending_files()),
+            false => None,
         };
-        tracker.spawn(run(Box::pin(connection), permit, stopped));
+        #[cfg(not(all(target_os = "linux", feature = "sendfile")))]
+        let prepare = None;
+        tracker.spawn(serve(stream, service, versions, prepare, permit, stopped));
     }
+}
+
+/// The version that the TLS handshake has chosen. Without ALPN the first octets decide.
+#[cfg(feature = "tls")]
+fn negotiated(protocol: Option<&[u8]>, versions: HttpVersions) -> HttpVersions {
+    match protocol {
+        Some(b"h2") => HttpVersions::Http2,
+        Some(b"http/1.1") => HttpVersions::Http1,
+        _ => versions,
+    }
+}
+
+/// Serves a transport that was accepted, until its connection ends, also when the server shuts down or evicts it. `prepare`
+/// completes an HTTP/2 connection.
+fn serve<T, S, B>(
+    io: T,
+    service: S,
+    versions: HttpVersions,
+    prepare: Option<Prepare<T, S>>,
+    permit: Permit,
+    stopped: watch::Receiver<bool>,
+) -> impl Future<Output = ()>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    let mut connection = serve_connection_auto(io, service, permit.config()).http_versions(versions);
+    if let Some(prepare) = prepare {
+        connection = connection.preparing(prepare);
+    }
+    run(Box::pin(connection), permit, stopped)
 }
 
 #[cfg(target_os = "linux")]
@@ -290,11 +337,11 @@ enum Served {
 
 /// Serves one connection until it ends, also when the server shuts down or evicts it.
 async fn run<T, S, B>(
-    mut connection: Pin<Box<ServeConnection<T, S>>>,
+    mut connection: Pin<Box<ServeConnectionAuto<T, S>>>,
     mut permit: Permit,
     mut stopped: watch::Receiver<bool>,
 ) where
-    T: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
@@ -325,12 +372,12 @@ async fn run<T, S, B>(
 
 /// Serves a connection until it ends, is evicted, or `other` completes.
 async fn serve_until<T, S, B>(
-    connection: &mut Pin<Box<ServeConnection<T, S>>>,
+    connection: &mut Pin<Box<ServeConnectionAuto<T, S>>>,
     permit: &mut Permit,
     other: impl Future<Output = ()>,
 ) -> Served
 where
-    T: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,

@@ -16,6 +16,7 @@ mod exchange;
 mod faults;
 mod files;
 mod half_close;
+mod http1;
 mod liveness;
 mod local;
 mod pool;

@@ -1,0 +1,312 @@
+//! One server connection that speaks HTTP/2 or HTTP/1.1, as its first octets say.
+//!
+//! HTTP/2 begins with the connection preface (RFC 9113 section 3.4), whose method `PRI` is reserved for it: four octets
+//! decide. What was read until then goes to the driver, which parses it instead of its first read, or to hyper.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use fullbore_proto::{Config, ErrorCode};
+use http::{Request, Response};
+use http_body::Body;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Sleep;
+use tokio_util::io::poll_read_buf;
+use tower_service::Service;
+
+use super::admission::Permit;
+use super::connection::{ServeConnection, serve_connection};
+use super::http1::{Http1, serve_http1};
+use crate::body::Incoming;
+use crate::error::{BoxError, Error};
+use crate::file::Chunk;
+use crate::settings::HttpVersions;
+
+/// The first octets of the connection preface, with which no request of HTTP/1.1 begins.
+const PREFACE: &[u8] = b"PRI ";
+
+/// What is read at once, as the driver's first read.
+const FIRST_READ: usize = 8 << 10;
+
+/// Serves one connection over `io`, which uses HTTP/2 or HTTP/1.1, as its first octets say. The future does the work and
+/// ends with the connection. Poll it within a tokio runtime.
+///
+/// Over HTTP/1.1 the requests are served one after the other, within the future. The limits of `config` hold as far as
+/// they concern HTTP/1.1: `docs/design/http1.md` lists them. A handler may upgrade the connection with the
+/// `hyper::upgrade::OnUpgrade` in the request's extensions, as `axum` does for WebSockets; the future then ends with the
+/// upgraded connection.
+///
+/// ```
+/// use bytes::Bytes;
+/// use fullbore::{Config, server::serve_connection_auto};
+/// use http::Response;
+/// use http_body_util::Full;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let service = tower::service_fn(|_| async {
+///     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from("hello"))))
+/// });
+/// let (mut near, far) = tokio::io::duplex(64 << 10);
+/// tokio::spawn(serve_connection_auto(far, service, Config::default()));
+/// near.write_all(b"GET / HTTP/1.1\r\nhost: example.com\r\nconnection: close\r\n\r\n").await?;
+/// let mut response = String::new();
+/// near.read_to_string(&mut response).await?;
+/// assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nhello"));
+/// # Ok::<_, std::io::Error>(()) })?;
+/// # Ok::<_, std::io::Error>(())
+/// ```
+pub fn serve_connection_auto<T, S, B>(
+    io: T,
+    service: S,
+    config: impl Into<Arc<Config>>,
+) -> ServeConnectionAuto<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    ServeConnectionAuto {
+        stage: Stage::Undecided(Undecided {
+            io,
+            service,
+            config: config.into(),
+            versions: HttpVersions::Both,
+            prepare: None,
+            read: BytesMut::new(),
+            timer: None,
+        }),
+        shutdown: Shutdown::No,
+    }
+}
+
+/// The future that runs a server connection of either version: see [`serve_connection_auto`].
+#[must_use = "the connection does nothing unless it is polled"]
+pub struct ServeConnectionAuto<T, S> {
+    stage: Stage<T, S>,
+    shutdown: Shutdown,
+}
+
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the largest is the one that most connections have"
+)]
+enum Stage<T, S> {
+    Undecided(Undecided<T, S>),
+    Http2(ServeConnection<T, S>),
+    Http1(Box<dyn Http1>),
+    Ended,
+}
+
+/// A connection whose version is not known.
+struct Undecided<T, S> {
+    io: T,
+    service: S,
+    config: Arc<Config>,
+    versions: HttpVersions,
+    /// Completes an HTTP/2 connection.
+    prepare: Option<Prepare<T, S>>,
+    read: BytesMut,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// Sets what depends on the type of the transport.
+pub(super) type Prepare<T, S> = fn(ServeConnection<T, S>) -> ServeConnection<T, S>;
+
+/// Whether a graceful shutdown was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shutdown {
+    No,
+    /// Not told to the connection.
+    Asked,
+    Begun,
+}
+
+impl<T, S, B> ServeConnectionAuto<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    /// Serves only these versions. A connection of one version uses it from the first octet. Call it before the future is
+    /// polled.
+    pub fn http_versions(mut self, versions: HttpVersions) -> Self {
+        if let Stage::Undecided(undecided) = &mut self.stage {
+            undecided.versions = versions;
+        }
+        self
+    }
+
+    /// Applies `prepare` if the connection uses HTTP/2.
+    pub(super) fn preparing(mut self, prepare: Prepare<T, S>) -> Self {
+        if let Stage::Undecided(undecided) = &mut self.stage {
+            undecided.prepare = Some(prepare);
+        }
+        self
+    }
+
+    /// Starts a graceful shutdown: serves the requests in progress, and then completes the future. Over HTTP/2 it sends
+    /// GOAWAY (RFC 9113 section 6.8). Over HTTP/1.1 the response in progress has `connection: close`.
+    pub fn graceful_shutdown(&mut self) {
+        if self.shutdown == Shutdown::No {
+            self.shutdown = Shutdown::Asked;
+        }
+        self.tell_shutdown();
+    }
+
+    fn tell_shutdown(&mut self) {
+        if self.shutdown != Shutdown::Asked {
+            return;
+        }
+        match &mut self.stage {
+            Stage::Http2(connection) => connection.graceful_shutdown(),
+            Stage::Http1(connection) => connection.graceful_shutdown(),
+            Stage::Undecided(_) | Stage::Ended => return,
+        }
+        self.shutdown = Shutdown::Begun;
+    }
+
+    /// Records the state of the connection in its permit.
+    pub(super) fn record(&mut self, permit: &mut Permit) {
+        match &mut self.stage {
+            Stage::Http2(connection) => connection.record(permit),
+            Stage::Http1(connection) => {
+                let (requests, progress) = connection.usage();
+                permit.record(requests, 0, progress);
+            }
+            Stage::Undecided(_) | Stage::Ended => {}
+        }
+    }
+
+    /// Ends the connection at once; over HTTP/2 by a GOAWAY with this code and debug data.
+    pub(super) fn abort(&mut self, code: ErrorCode, reason: &'static str) {
+        match &mut self.stage {
+            Stage::Http2(connection) => connection.abort(code, reason),
+            Stage::Http1(connection) => connection.abort(),
+            Stage::Undecided(_) => self.stage = Stage::Ended,
+            Stage::Ended => {}
+        }
+    }
+}
+
+impl<T, S, B> Undecided<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    /// The version of the connection; `None` when the peer has closed it or says nothing.
+    fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<HttpVersions>, Error>> {
+        if self.versions != HttpVersions::Both {
+            return Poll::Ready(Ok(Some(self.versions)));
+        }
+        loop {
+            let said = self.read.len().min(PREFACE.len());
+            if self.read[..said] != PREFACE[..said] {
+                return Poll::Ready(Ok(Some(HttpVersions::Http1)));
+            }
+            if said == PREFACE.len() {
+                return Poll::Ready(Ok(Some(HttpVersions::Http2)));
+            }
+            self.read.reserve(FIRST_READ);
+            match poll_read_buf(Pin::new(&mut self.io), cx, &mut self.read) {
+                Poll::Ready(Ok(0)) if self.read.is_empty() => return Poll::Ready(Ok(None)),
+                // The driver says what is missing.
+                Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Some(HttpVersions::Http2))),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::io(error))),
+                Poll::Pending => break,
+            }
+        }
+        if self.read.is_empty() {
+            // Silent connections hold no buffer.
+            self.read = BytesMut::new();
+        }
+        let limit = self.config.preface_timeout;
+        let timer = || Box::pin(tokio::time::sleep(limit));
+        ready!(self.timer.get_or_insert_with(timer).as_mut().poll(cx));
+        Poll::Ready(Err(Error::timeout("waiting for the peer's first octets", limit)))
+    }
+
+    /// The connection, once its version is known.
+    fn begin(self, version: HttpVersions) -> Stage<T, S> {
+        let read: Bytes = self.read.freeze();
+        if version == HttpVersions::Http1 {
+            return Stage::Http1(serve_http1(self.io, read, self.service, self.config));
+        }
+        let connection = serve_connection(self.io, self.service, self.config).after(read);
+        Stage::Http2(match self.prepare {
+            Some(prepare) => prepare(connection),
+            None => connection,
+        })
+    }
+}
+
+impl<T, S, B> Future for ServeConnectionAuto<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            match &mut this.stage {
+                Stage::Http2(connection) => return Pin::new(connection).poll(cx),
+                Stage::Http1(connection) => {
+                    let polled = connection.poll(cx);
+                    if polled.is_ready() || this.shutdown != Shutdown::Asked {
+                        return polled;
+                    }
+                    // Now hyper knows what was read before.
+                    this.tell_shutdown();
+                }
+                Stage::Undecided(undecided) => {
+                    if this.shutdown != Shutdown::No && undecided.read.is_empty() {
+                        this.stage = Stage::Ended;
+                        continue;
+                    }
+                    let version = ready!(undecided.poll_version(cx));
+                    let Stage::Undecided(undecided) = std::mem::replace(&mut this.stage, Stage::Ended) else {
+                        continue;
+                    };
+                    if let Some(version) = version? {
+                        this.stage = undecided.begin(version);
+                    }
+                    if let Stage::Http2(_) = this.stage {
+                        this.tell_shutdown();
+                    }
+                }
+                Stage::Ended => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+impl<T, S> fmt::Debug for ServeConnectionAuto<T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServeConnectionAuto").finish_non_exhaustive()
+    }
+}

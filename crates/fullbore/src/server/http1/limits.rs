@@ -1,0 +1,188 @@
+//! The limits on time of a connection: those of HTTP/2 by the same settings, measured where hyper reads and writes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fullbore_proto::Config;
+use tokio::time::{Instant, Sleep};
+
+use super::progress::Now;
+use crate::error::Error;
+use crate::http1::{Traffic, Waiting};
+
+/// The bytes that count as progress of what the peer takes, as in the engine.
+const LEAST_PROGRESS: u64 = 1 << 10;
+
+/// Which limit was exceeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expired {
+    /// Nothing came.
+    Silence,
+    /// The head of a request.
+    Head,
+    /// No request.
+    Idle,
+    /// The body of a request.
+    Body,
+    /// The peer takes too little.
+    Send,
+    /// The peer has ended its half.
+    HalfClose,
+}
+
+impl Expired {
+    /// The error that ends the connection; `None` when it was just not used.
+    pub(super) fn error(self, config: &Config) -> Option<Error> {
+        let (text, limit) = match self {
+            Expired::Idle => return None,
+            Expired::Silence => ("waiting for the first request", config.preface_timeout),
+            Expired::Head => ("waiting for the rest of a request's head", config.header_timeout),
+            Expired::Body => (
+                "waiting for the body of the request",
+                config.body_timeout.unwrap_or_default(),
+            ),
+            Expired::Send => (
+                "waiting for the peer to read the response",
+                config.send_timeout.unwrap_or_default(),
+            ),
+            Expired::HalfClose => (
+                "the peer had ended its half of the transport, and took too little of the response",
+                config.half_close_timeout,
+            ),
+        };
+        Some(Error::timeout(text, limit))
+    }
+}
+
+/// Measures the time of a connection.
+#[derive(Debug)]
+pub(super) struct Limits {
+    config: Arc<Config>,
+    /// The requests that have been seen, and whether one was in progress.
+    requests: u64,
+    busy: bool,
+    /// Since when there is no request, and the bytes that had been received then.
+    idle: Instant,
+    idle_received: u64,
+    /// Since when a head is arriving.
+    head: Option<Instant>,
+    body: Waiting,
+    send: Waiting,
+    half_closed: Waiting,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Limits {
+    pub(super) fn new(config: Arc<Config>) -> Self {
+        Limits {
+            config,
+            requests: 0,
+            busy: false,
+            idle: Instant::now(),
+            idle_received: 0,
+            head: None,
+            body: Waiting::new(),
+            send: Waiting::new(),
+            half_closed: Waiting::new(),
+            timer: None,
+        }
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Ready when a limit is exceeded. Call it whenever the connection was polled.
+    pub(super) fn poll(&mut self, request: Now, traffic: Traffic, cx: &mut Context<'_>) -> Poll<Expired> {
+        loop {
+            let now = Instant::now();
+            self.update(request, traffic, now);
+            let Some((at, expired)) = self.next(request, traffic, now) else {
+                return Poll::Pending;
+            };
+            if at <= now {
+                if let Some(expired) = expired {
+                    return Poll::Ready(expired);
+                }
+            }
+            // A timer that fires early is set anew; it is never moved for each request.
+            let timer = match &mut self.timer {
+                Some(timer) if timer.deadline() <= at && !timer.is_elapsed() => timer,
+                Some(timer) => {
+                    timer.as_mut().reset(at);
+                    timer
+                }
+                None => self.timer.insert(Box::pin(tokio::time::sleep_until(at))),
+            };
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn update(&mut self, request: Now, traffic: Traffic, now: Instant) {
+        let was_busy = std::mem::replace(&mut self.busy, request.is_busy());
+        if request.requests != self.requests || self.busy || was_busy {
+            if request.requests != self.requests {
+                self.requests = request.requests;
+                self.body.restart(traffic.received);
+            }
+            self.idle = now;
+            self.idle_received = traffic.received;
+            self.head = None;
+        } else if traffic.received > self.idle_received && self.head.is_none() {
+            self.head = Some(now);
+        }
+        let least = self.least_body_bytes();
+        let awaits_body = request.receives && traffic.awaits_read;
+        self.body.update(awaits_body, traffic.received, least, now);
+        if !traffic.awaits_write {
+            self.send.restart(traffic.sent);
+        }
+        self.send
+            .update(traffic.awaits_write, traffic.sent, LEAST_PROGRESS, now);
+        let half_closed = request.is_busy() && traffic.ended;
+        self.half_closed
+            .update(half_closed, traffic.sent, LEAST_PROGRESS, now);
+    }
+
+    /// When to look again, and what is exceeded then if nothing changes.
+    fn next(&self, request: Now, traffic: Traffic, now: Instant) -> Option<(Instant, Option<Expired>)> {
+        let config = &self.config;
+        let idle = match (request.is_busy() || traffic.awaits_write, self.head) {
+            (true, _) => None,
+            (false, Some(since)) => Some((since.checked_add(config.header_timeout), Expired::Head)),
+            (false, None) if self.requests == 0 => {
+                Some((self.idle.checked_add(config.preface_timeout), Expired::Silence))
+            }
+            (false, None) => config
+                .idle_timeout
+                .map(|limit| (self.idle.checked_add(limit), Expired::Idle)),
+        };
+        let limit =
+            |waiting: &Waiting, limit: Option<Duration>| limit.and_then(|limit| waiting.deadline(limit));
+        let all = [
+            idle.and_then(|(at, expired)| Some((at?, Some(expired)))),
+            limit(&self.body, config.body_timeout).map(|at| (at, Some(Expired::Body))),
+            limit(&self.send, config.send_timeout).map(|at| (at, Some(Expired::Send))),
+            limit(&self.half_closed, Some(config.half_close_timeout))
+                .map(|at| (at, Some(Expired::HalfClose))),
+            // Another task reads and writes a tunnel, so nothing else looks.
+            config
+                .send_timeout
+                .filter(|_| request.tunnel)
+                .and_then(|limit| Some((now.checked_add(limit / 4)?, None))),
+        ];
+        all.into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    /// The bytes of a body that have to arrive within `body_timeout`.
+    fn least_body_bytes(&self) -> u64 {
+        let timeout = self.config.body_timeout.unwrap_or_default();
+        let bytes = u128::from(self.config.body_rate) * timeout.as_millis() / 1_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
+    }
+}

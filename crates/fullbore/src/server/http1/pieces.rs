@@ -1,0 +1,77 @@
+//! Ranges of files, read in pieces just before hyper writes them.
+//!
+//! A connection holds one piece, until the transport has taken it. Pieces of all connections together are bounded.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+use crate::file::FileRange;
+
+/// The length of a piece: eight TLS records, as HTTP/2 reads for a write.
+const PIECE: usize = 128 << 10;
+
+/// The length of a piece while all pieces have [`ALL_PIECES`] bytes, so that many slow readers hold little.
+const SHORT_PIECE: usize = 16 << 10;
+
+/// The bytes of long pieces of all connections of the process.
+const ALL_PIECES: usize = 64 << 20;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Memory for a long piece, which connections of a thread use one after the other.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Reads the next piece off a range.
+///
+/// # Errors
+/// The file ends before the range, or another error of the system.
+pub(super) fn read_piece(range: &mut FileRange) -> io::Result<Bytes> {
+    let long = (range.len() > SHORT_PIECE).then(LongPiece::new).flatten();
+    let Some(mut piece) = long else {
+        let range = range.split_to(SHORT_PIECE);
+        let mut memory = vec![0; range.len()];
+        range.read_into(&mut memory)?;
+        return Ok(memory.into());
+    };
+    let range = range.split_to(PIECE);
+    piece.length = range.len();
+    range.read_into(&mut piece.memory[..piece.length])?;
+    Ok(Bytes::from_owner(piece))
+}
+
+struct LongPiece {
+    memory: Vec<u8>,
+    length: usize,
+}
+
+impl LongPiece {
+    /// `None` if long pieces take all that they may.
+    fn new() -> Option<Self> {
+        if HELD.fetch_add(PIECE, Ordering::Relaxed) > ALL_PIECES - PIECE {
+            HELD.fetch_sub(PIECE, Ordering::Relaxed);
+            return None;
+        }
+        let mut memory = SPARE.try_with(Cell::take).unwrap_or_default();
+        memory.resize(PIECE, 0);
+        Some(LongPiece { memory, length: 0 })
+    }
+}
+
+impl AsRef<[u8]> for LongPiece {
+    fn as_ref(&self) -> &[u8] {
+        &self.memory[..self.length]
+    }
+}
+
+impl Drop for LongPiece {
+    fn drop(&mut self) {
+        HELD.fetch_sub(PIECE, Ordering::Relaxed);
+        // A thread that is ending keeps none.
+        let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.memory)));
+    }
+}

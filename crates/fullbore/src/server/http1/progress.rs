@@ -1,0 +1,110 @@
+//! How far the request of a connection is. Its service, both bodies and the connection itself share this.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
+use crate::http1::{BodyWatch, Transport};
+
+/// The state that is shared.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    now: Now,
+    /// Why the connection was ended.
+    cause: Option<Error>,
+}
+
+/// How far the request is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Now {
+    /// The number of requests so far.
+    pub(super) requests: u64,
+    /// The response is not complete.
+    pub(super) answers: bool,
+    /// The body of the request is not complete.
+    pub(super) receives: bool,
+    /// The body was dropped or has failed before its end.
+    pub(super) unread: bool,
+    /// The head of the response has been made.
+    pub(super) responded: bool,
+    /// The connection becomes a tunnel, by 101 or a 2xx to CONNECT.
+    pub(super) tunnel: bool,
+}
+
+impl Now {
+    /// Whether a request is in progress.
+    pub(super) fn is_busy(self) -> bool {
+        self.answers || self.receives || self.tunnel
+    }
+}
+
+impl Progress {
+    pub(super) fn now(&self) -> Now {
+        self.lock().now
+    }
+
+    /// A request begins. Returns its number.
+    pub(super) fn begin(&self, receives: bool) -> u64 {
+        let mut state = self.lock();
+        let requests = state.now.requests + 1;
+        state.now = Now {
+            requests,
+            answers: true,
+            receives,
+            ..Now::default()
+        };
+        requests
+    }
+
+    /// The head of the response has been made. Returns how far the request is.
+    pub(super) fn respond(&self, tunnel: bool) -> Now {
+        let mut state = self.lock();
+        state.now.responded = true;
+        state.now.tunnel = tunnel;
+        state.now
+    }
+
+    /// The response of a request has left hyper's queue of frames, or failed.
+    pub(super) fn answered(&self, request: u64) {
+        let mut state = self.lock();
+        if state.now.requests == request {
+            state.now.answers = false;
+        }
+    }
+
+    /// Ends the connection for the reader of the request's body.
+    pub(super) fn fail(&self, cause: Error) {
+        self.lock().cause.get_or_insert(cause);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Watches the body of a request.
+pub(super) struct RequestWatch<T> {
+    pub(super) request: u64,
+    pub(super) progress: Arc<Progress>,
+    pub(super) transport: Transport<T>,
+}
+
+impl<T: Send> BodyWatch for RequestWatch<T> {
+    fn ended(self: Box<Self>, complete: bool) {
+        let mut state = self.progress.lock();
+        if state.now.requests == self.request {
+            state.now.receives = false;
+            state.now.unread = !complete;
+        }
+        drop(state);
+        self.transport.note_head();
+    }
+
+    fn cause(&self) -> Option<Error> {
+        self.progress.lock().cause.clone()
+    }
+}

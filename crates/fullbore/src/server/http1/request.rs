@@ -1,0 +1,247 @@
+//! What is checked of a request beyond what hyper checks: the same that HTTP/2 rejects as malformed.
+//!
+//! hyper rejects invalid names and values, lines that are folded, content-lengths that differ or are no numbers,
+//! `transfer-encoding` that does not end with `chunked` or that is in a request of HTTP/1.0, and invalid targets.
+
+use http::header::{HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version};
+
+/// Checks the head of a request. `noted` is what the transport brought for it, perhaps with more, or without its beginning.
+///
+/// # Errors
+/// The status that refuses the request. The connection is closed behind it.
+pub(super) fn check<B>(request: &Request<B>, noted: &[u8]) -> Result<(), StatusCode> {
+    check_target(request.method(), request.uri())?;
+    check_host(request.headers(), request.uri(), request.version())?;
+    if request.headers().contains_key(TRANSFER_ENCODING) {
+        check_transfer_encoding(request, noted)?;
+    }
+    Ok(())
+}
+
+/// The four forms of a target (RFC 9112 section 3.2).
+fn check_target(method: &Method, uri: &Uri) -> Result<(), StatusCode> {
+    let valid = match (uri.authority(), uri.scheme()) {
+        // authority-form, which `Uri` also reads in `GET name HTTP/1.1`
+        (Some(authority), None) => method == Method::CONNECT && !authority.as_str().contains('@'),
+        // absolute-form
+        (Some(authority), Some(_)) => method != Method::CONNECT && !authority.as_str().contains('@'),
+        (None, _) if method == Method::CONNECT => false,
+        (None, _) if uri.path() == "*" => method == Method::OPTIONS,
+        // origin-form
+        (None, _) => uri.path().starts_with('/'),
+    };
+    valid.then_some(()).ok_or(StatusCode::BAD_REQUEST)
+}
+
+/// One `host` field (RFC 9112 section 3.2), which does not contradict the target.
+fn check_host(headers: &HeaderMap, uri: &Uri, version: Version) -> Result<(), StatusCode> {
+    let mut values = headers.get_all(HOST).iter();
+    let valid = match (values.next(), values.next()) {
+        (None, _) => version != Version::HTTP_11,
+        (Some(host), None) => {
+            is_host(host)
+                && uri
+                    .authority()
+                    .is_none_or(|named| agree(named.as_str(), host, uri))
+        }
+        (Some(_), Some(_)) => false,
+    };
+    valid.then_some(()).ok_or(StatusCode::BAD_REQUEST)
+}
+
+/// Whether a value has only characters of a host and a port.
+fn is_host(value: &HeaderValue) -> bool {
+    let valid = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(byte);
+    value.as_bytes().iter().all(valid)
+}
+
+/// Whether the authority of the target and the `host` field are the same, but for letters' case and the scheme's port.
+fn agree(named: &str, host: &HeaderValue, uri: &Uri) -> bool {
+    let default = match uri.scheme_str() {
+        Some("https") => ":443",
+        Some("http") => ":80",
+        _ => "",
+    };
+    let host = host.to_str().unwrap_or_default();
+    let named = named.strip_suffix(default).unwrap_or(named);
+    named.eq_ignore_ascii_case(host.strip_suffix(default).unwrap_or(host))
+}
+
+/// Only `chunked` is implemented (RFC 9112 section 6.1), and a `content-length` beside it is an attempt to smuggle a request
+/// (section 6.3). hyper removes that field, so it is looked for in what the transport brought. Where it is not found there,
+/// in a head whose beginning came behind a chunked body in one read, hyper closes the connection after the response.
+fn check_transfer_encoding<B>(request: &Request<B>, noted: &[u8]) -> Result<(), StatusCode> {
+    let mut values = request.headers().get_all(TRANSFER_ENCODING).iter();
+    let only = match (values.next(), values.next()) {
+        (Some(value), None) => value.as_bytes(),
+        _ => return Err(StatusCode::BAD_REQUEST),
+    };
+    if !only.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+        let repeated = only
+            .split(|&byte| byte == b',')
+            .filter(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"))
+            .count();
+        return Err(match repeated {
+            1 => StatusCode::NOT_IMPLEMENTED,
+            _ => StatusCode::BAD_REQUEST,
+        });
+    }
+    let mut within = false;
+    let (mut encoding, mut length) = (false, false);
+    for line in noted.split(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            if within && encoding && length {
+                return Err(StatusCode::BAD_REQUEST);
+            }
+            within = false;
+        } else if is_request_line(line, request) {
+            within = true;
+            (encoding, length) = (false, false);
+        } else {
+            encoding |= is_field(line, b"transfer-encoding");
+            length |= is_field(line, b"content-length");
+        }
+    }
+    Ok(())
+}
+
+/// Where the message that begins `noted` ends there, with a body of `body` bytes.
+pub(super) fn message_end(noted: &[u8], body: u64) -> usize {
+    let mut lines = noted.split_inclusive(|&byte| byte == b'\n');
+    // Empty lines may precede a request line (RFC 9112 section 2.2).
+    let is_empty = |line: &&[u8]| matches!(*line, b"\r\n" | b"\n");
+    let before: usize = lines.by_ref().take_while(is_empty).map(<[u8]>::len).sum();
+    let first = noted[before..]
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .map_or(0, |at| at + 1);
+    let mut head = before + first;
+    for line in lines {
+        head += line.len();
+        if is_empty(&line) {
+            break;
+        }
+    }
+    head.saturating_add(usize::try_from(body).unwrap_or(usize::MAX))
+}
+
+fn is_request_line<B>(line: &[u8], request: &Request<B>) -> bool {
+    let method = request.method().as_str().as_bytes();
+    line.strip_prefix(method)
+        .is_some_and(|rest| rest.starts_with(b" "))
+        && line.ends_with(b"HTTP/1.1")
+}
+
+fn is_field(line: &[u8], name: &[u8]) -> bool {
+    line.get(..name.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(name))
+        && line.get(name.len()) == Some(&b':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        request.version(Version::HTTP_11).body(()).expect("a request")
+    }
+
+    fn status(method: &str, target: &str, fields: &[(&str, &str)]) -> u16 {
+        let checked = check(&request(method, target, fields), b"");
+        checked.map_or_else(|status| status.as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn a_target_has_the_form_that_its_method_demands() {
+        for (method, target, expected) in [
+            ("GET", "/", 200),
+            ("GET", "/a?b", 200),
+            ("GET", "http://h/", 200),
+            ("GET", "http://H:80/", 200),
+            ("OPTIONS", "*", 200),
+            ("CONNECT", "h:80", 200),
+            ("GET", "*", 400),
+            ("GET", "h", 400),
+            ("GET", "h:80", 400),
+            ("GET", "http://other/", 400),
+            ("GET", "http://user@h/", 400),
+            ("CONNECT", "/", 400),
+            ("CONNECT", "http://h/", 400),
+        ] {
+            let host = if target.ends_with(":80") { "h:80" } else { "h" };
+            assert_eq!(
+                status(method, target, &[("host", host)]),
+                expected,
+                "{method} {target}"
+            );
+        }
+    }
+
+    #[test]
+    fn there_is_one_host_field_with_a_host() {
+        for (fields, expected) in [
+            (&[("host", "example.com:8080")][..], 200),
+            (&[("host", "[::1]")], 200),
+            (&[("host", "")], 200),
+            (&[], 400),
+            (&[("host", "a"), ("host", "a")], 400),
+            (&[("host", "a/b")], 400),
+            (&[("host", "user@a")], 400),
+            (&[("host", "a b")], 400),
+        ] {
+            assert_eq!(status("GET", "/", fields), expected, "{fields:?}");
+        }
+        let mut old = request("GET", "/", &[]);
+        *old.version_mut() = Version::HTTP_10;
+        assert_eq!(check(&old, b""), Ok(()));
+    }
+
+    #[test]
+    fn a_transfer_encoding_is_chunked_and_nothing_else() {
+        for (encodings, expected) in [
+            (&["chunked"][..], 200),
+            (&["Chunked"], 200),
+            (&["gzip, chunked"], 501),
+            (&["identity, chunked"], 501),
+            (&["chunked, chunked"], 400),
+            (&["gzip", "chunked"], 400),
+        ] {
+            let mut fields = vec![("host", "h")];
+            fields.extend(encodings.iter().map(|encoding| ("transfer-encoding", *encoding)));
+            assert_eq!(status("POST", "/", &fields), expected, "{encodings:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_message_is_that_of_its_head_and_body() {
+        for (noted, body, end) in [
+            ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", 0, 27),
+            ("\r\n\nGET / HTTP/1.1\nHost: h\n\nGET", 0, 27),
+            ("GET / HTTP/1.1\r\nHost: h\r\n\r\nabcdGET", 4, 31),
+            ("GET / HTTP/1.1\r\n\r\nabc", 100, 118),
+            ("GET / HTTP/1.1\r\n", 0, 16),
+            ("", 0, 0),
+        ] {
+            assert_eq!(message_end(noted.as_bytes(), body), end, "{noted:?}");
+        }
+    }
+
+    #[test]
+    fn a_content_length_beside_a_transfer_encoding_is_found_in_its_own_head_only() {
+        let chunked = request("POST", "/", &[("host", "h"), ("transfer-encoding", "chunked")]);
+        let check = |noted: &str| check(&chunked, noted.as_bytes()).is_ok();
+        let both = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let reversed = "POST / HTTP/1.1\nTRANSFER-ENCODING: chunked\ncontent-length:5\n\n";
+        let alone = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+        let length = "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello";
+        assert!(!check(both) && !check(reversed));
+        assert!(check(alone) && check(&format!("{length}\r\n{alone}")));
+        assert!(!check(&format!("GET / HTTP/1.1\r\nHost: h\r\n\r\n{both}")));
+    }
+}

@@ -1,0 +1,199 @@
+//! The response, as hyper takes it: fields that fit the body, and a body of bytes.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use super::pieces::read_piece;
+use super::progress::{Now, Progress};
+use crate::error::{BoxError, Error, ErrorKind};
+use crate::file::{Chunk, FileRange};
+
+/// A body whose request has not sent so much of it yet is not waited for after the response.
+const SHORT_REST: u64 = 64 << 10;
+
+/// What the request says about the response.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    connect: bool,
+    /// The client waits for 100 (Continue), or its body is long or of unknown length.
+    large: bool,
+}
+
+impl Asked {
+    pub(super) fn of<B: Body>(request: &Request<B>) -> Self {
+        let expects = request.headers().contains_key(http::header::EXPECT);
+        let body = request.body();
+        let long = body.size_hint().upper().is_none_or(|bytes| bytes > SHORT_REST);
+        Asked {
+            connect: request.method() == Method::CONNECT,
+            large: !body.is_end_stream() && (expects || long),
+        }
+    }
+
+    /// Whether a response makes the connection a tunnel.
+    pub(super) fn begins_tunnel(self, status: StatusCode) -> bool {
+        status == StatusCode::SWITCHING_PROTOCOLS || (self.connect && status.is_success())
+    }
+
+    /// The response of a service, for hyper.
+    pub(super) fn response<B>(
+        self,
+        response: Response<B>,
+        now: Now,
+        progress: Arc<Progress>,
+    ) -> Response<ResponseBody<B>> {
+        let (mut parts, body) = response.into_parts();
+        // hyper closes the connection when the rest of a body does not come at once. A client is told before.
+        if now.unread && self.large {
+            parts
+                .headers
+                .insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        let declared = declared_length(&parts.headers);
+        let body = ResponseBody {
+            body: Some(body),
+            range: None,
+            declared,
+            progress,
+            request: now.requests,
+        };
+        Response::from_parts(parts, body)
+    }
+}
+
+/// A response without a body, behind which the connection is closed.
+pub(super) fn refusal<B>(status: StatusCode, now: Now, progress: Arc<Progress>) -> Response<ResponseBody<B>> {
+    let body = ResponseBody {
+        body: None,
+        range: None,
+        declared: None,
+        progress,
+        request: now.requests,
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
+}
+
+fn declared_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+pin_project! {
+    /// The body of a response. It has at most as many bytes as the head says, and no fewer.
+    pub(super) struct ResponseBody<B> {
+        #[pin]
+        body: Option<B>,
+        // What is left of a range of a file.
+        range: Option<FileRange>,
+        // What is left of the length that the head declares. hyper takes the length from there.
+        declared: Option<u64>,
+        progress: Arc<Progress>,
+        request: u64,
+    }
+
+    impl<B> PinnedDrop for ResponseBody<B> {
+        fn drop(this: Pin<&mut Self>) {
+            this.progress.answered(this.request);
+        }
+    }
+}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body,
+    B::Data: Into<Chunk>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let mut this = self.project();
+        let chunk = loop {
+            if let Some(range) = this.range.take() {
+                break Chunk::File(range);
+            }
+            let Some(body) = this.body.as_mut().as_pin_mut() else {
+                return Poll::Ready(None);
+            };
+            let Ok(polled) = std::panic::catch_unwind(AssertUnwindSafe(|| body.poll_frame(cx))) else {
+                return Poll::Ready(Some(Err("the body of the response panicked".into())));
+            };
+            let frame = match ready!(polled) {
+                Some(frame) => frame.map_err(Into::into)?,
+                None if this.declared.is_some_and(|left| left > 0) => {
+                    return Poll::Ready(Some(Err(wrong_length("shorter").into())));
+                }
+                None => return Poll::Ready(None),
+            };
+            match frame.into_data() {
+                Ok(data) => {
+                    let chunk: Chunk = data.into();
+                    if !chunk.is_empty() {
+                        break chunk;
+                    }
+                    if this
+                        .body
+                        .as_ref()
+                        .as_pin_ref()
+                        .is_none_or(|body| body.is_end_stream())
+                    {
+                        return Poll::Ready(None);
+                    }
+                }
+                Err(frame) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                    }
+                }
+            }
+        };
+        let bytes = match chunk {
+            Chunk::Bytes(bytes) => bytes,
+            Chunk::File(mut range) => {
+                let piece = read_piece(&mut range)?;
+                *this.range = Some(range).filter(|range| !range.is_empty());
+                piece
+            }
+        };
+        if let Some(left) = this.declared {
+            match left.checked_sub(bytes.len() as u64) {
+                Some(rest) => *left = rest,
+                None => return Poll::Ready(Some(Err(wrong_length("longer").into()))),
+            }
+        }
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.range.is_none() && self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match (&self.body, self.declared) {
+            (None, _) => SizeHint::with_exact(0),
+            (Some(_), Some(_)) => SizeHint::default(),
+            (Some(body), None) => body.size_hint(),
+        }
+    }
+}
+
+fn wrong_length(how: &str) -> Error {
+    let text =
+        format!("the body of the response is {how} than its content-length, so that the connection ends");
+    Error::new(ErrorKind::BodyLength, text)
+}

@@ -1,0 +1,272 @@
+//! Bodies of requests and responses: chunks, 100 (Continue), lengths that are wrong, files.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::Write;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use fullbore::{Chunk, ErrorKind, FileRange, OpenFile};
+use http_body::{Body, Frame};
+
+use super::*;
+
+#[tokio::test]
+async fn a_chunked_body_is_received_with_its_trailers() {
+    let chunks = "5\r\nhello\r\n6;name=value\r\n world\r\n0\r\nX: y\r\nZ: w\r\n\r\n";
+    let said = Raw::new()
+        .ask(post("/", "Transfer-Encoding: chunked\r\n", chunks))
+        .await;
+    assert!(said.ends_with("11 and 2"), "{said}");
+}
+
+#[tokio::test]
+async fn an_upload_is_received_whole() {
+    for length in [1, 10_000, 1 << 20] {
+        let said = Raw::new().ask(upload(length)).await;
+        assert!(said.ends_with(&format!("{length} and 0")), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn broken_chunks_end_the_body_with_an_error() {
+    for chunks in [
+        "x\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhelloo\r\n0\r\n\r\n",
+        "5\r\nhello0\r\n\r\n",
+        "-5\r\nhello\r\n0\r\n\r\n",
+        "5 5\r\nhello\r\n0\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "fffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        "\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\r\n0\r\nX: a\0b\r\n\r\n",
+        "5\r\nhello\r\n",
+        "5\r\nhel",
+        "5",
+        "",
+    ] {
+        let raw = Raw::new();
+        let seen = Arc::clone(&raw.seen);
+        let said = raw.ask(post("/", "Transfer-Encoding: chunked\r\n", chunks)).await;
+        assert_eq!(statuses(&said), [400], "{chunks:?}: {said}");
+        assert_eq!(seen.failed.load(Ordering::SeqCst), 1, "{chunks:?}");
+        assert!(said.contains("connection: close\r\n"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_shorter_than_said_is_an_error() {
+    let said = Raw::new().ask(post("/", "Content-Length: 10\r\n", "hello")).await;
+    assert_eq!(statuses(&said), [400], "{said}");
+    assert!(said.ends_with("the message was not complete"), "{said}");
+}
+
+#[tokio::test]
+async fn what_follows_a_body_is_the_next_request() {
+    let all = [
+        post("/", "Content-Length: 5\r\n", "hello"),
+        "GET".to_owned(),
+        get("/"),
+    ]
+    .concat();
+    let said = Raw::new().ask(all).await;
+    // `GETGET` is a method of its own.
+    assert_eq!(statuses(&said), [200, 200], "{said}");
+    let all = [
+        post("/", "Content-Length: 5\r\n", "hello"),
+        "more\r\n".to_owned(),
+        get("/"),
+    ]
+    .concat();
+    assert_eq!(statuses(&Raw::new().ask(all).await), [200, 400]);
+}
+
+#[tokio::test]
+async fn continue_is_sent_when_the_handler_reads() {
+    let mut raw = Raw::new();
+    raw.say(post("/", "Content-Length: 5\r\nExpect: 100-continue\r\n", ""))
+        .await;
+    let (head, _) = raw.hear(0).await;
+    assert_eq!(head, "HTTP/1.1 100 Continue\r\n\r\n");
+    raw.say("hello").await;
+    let (head, body) = raw.hear(7).await;
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\n") && body == b"5 and 0",
+        "{head}"
+    );
+    raw.say(get("/")).await;
+    assert_eq!(raw.hear(7).await.1, b"0 and 0");
+}
+
+#[tokio::test]
+async fn continue_is_not_sent_when_the_handler_answers_without_reading() {
+    for fields in ["Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let mut raw = Raw::new();
+        raw.say(post("/refuse", &format!("{fields}Expect: 100-continue\r\n"), ""))
+            .await;
+        let said = raw.rest().await;
+        assert_eq!(statuses(&said), [413], "{said}");
+        assert!(
+            said.contains("connection: close\r\n") && said.ends_with("no"),
+            "{said}"
+        );
+        raw.served().await.expect("a clean end");
+    }
+}
+
+#[tokio::test]
+async fn a_long_upload_that_is_refused_can_read_the_response() {
+    let mut raw = Raw::new();
+    raw.say(post("/refuse", "Content-Length: 3000000\r\n", "")).await;
+    // The client sends on, as one that does not look at the response.
+    let (mut reader, mut writer) = tokio::io::split(raw.io);
+    let sent = tokio::spawn(async move { writer.write_all(&vec![b'x'; 3_000_000]).await });
+    let mut said = String::new();
+    soon(reader.read_to_string(&mut said)).await.expect("an end");
+    assert_eq!(statuses(&said), [413], "{said}");
+    assert!(said.contains("connection: close\r\n"), "{said}");
+    soon(sent).await.expect("no panic").expect("it was read");
+}
+
+#[tokio::test]
+async fn a_short_body_that_nobody_reads_leaves_the_connection_in_use() {
+    let mut raw = Raw::new();
+    raw.say(post("/refuse", "Content-Length: 5\r\n", "hello")).await;
+    raw.hear(2).await;
+    raw.say(get("/")).await;
+    assert_eq!(raw.hear(7).await.1, b"0 and 0");
+}
+
+#[tokio::test]
+async fn what_is_received_is_sent_back_as_it_comes() {
+    let mut raw = Raw::new();
+    raw.say(post("/echo", "Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n"))
+        .await;
+    let (_, body) = raw.hear(10).await;
+    assert_eq!(body, b"5\r\nhello\r\n");
+    raw.say("2\r\nhi\r\n0\r\n\r\n").await;
+    let mut rest = [0; 12];
+    soon(raw.io.read_exact(&mut rest)).await.expect("the rest");
+    assert_eq!(&rest, b"2\r\nhi\r\n0\r\n\r\n");
+}
+
+/// A body of these chunks, with a `content-length` or without.
+struct Given(VecDeque<Chunk>);
+
+impl Body for Given {
+    type Data = Chunk;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(|chunk| Ok(Frame::data(chunk))))
+    }
+}
+
+/// What a server says whose response has these chunks and this `content-length`.
+async fn said_of(
+    chunks: impl Fn() -> Vec<Chunk> + Send + Sync + 'static,
+    length: Option<u64>,
+) -> (Vec<u8>, Result<(), Error>) {
+    let (mut near, far) = tokio::io::duplex(64 << 10);
+    let chunks = Arc::new(chunks);
+    let service = tower::service_fn(move |_: Request<Incoming>| {
+        let body = Given(chunks().into());
+        async move {
+            let mut response = Response::new(body);
+            if let Some(length) = length {
+                response.headers_mut().insert("content-length", length.into());
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let served = tokio::spawn(serve_connection_auto(far, service, Config::default()));
+    let request = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    near.write_all(request.as_bytes())
+        .await
+        .expect("the pipe has room");
+    let mut said = Vec::new();
+    soon(near.read_to_end(&mut said)).await.expect("an end");
+    drop(near);
+    (said, soon(served).await.expect("no panic"))
+}
+
+fn file(length: usize) -> (File, Arc<OpenFile>) {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("fullbore-http1-{}-{number}", std::process::id()));
+    let mut options = File::options();
+    let mut file = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .expect("a new file");
+    let _ = std::fs::remove_file(&path);
+    file.write_all(&pattern(0, length)).expect("room on the disk");
+    let open = OpenFile::new(file.try_clone().expect("a descriptor"));
+    (file, open)
+}
+
+#[tokio::test]
+async fn ranges_of_files_are_sent_between_octets() {
+    const LENGTH: usize = 1_000_000;
+    let (_kept, open) = file(LENGTH);
+    let chunks = move || {
+        let range = |start: usize, end: usize| {
+            Chunk::from(FileRange::new(Arc::clone(&open), start as u64, end - start))
+        };
+        vec![
+            range(0, 7),
+            range(7, 7),
+            range(7, 600_000),
+            Chunk::from(pattern(600_000, 10_000)),
+            range(610_000, LENGTH),
+        ]
+    };
+    let (said, served) = said_of(chunks, Some(LENGTH as u64)).await;
+    served.expect("a clean end");
+    assert!(said.ends_with(&pattern(0, LENGTH)), "{} octets", said.len());
+}
+
+#[tokio::test]
+async fn a_file_that_was_cut_short_ends_the_connection_and_is_not_filled_with_zeros() {
+    for length in [Some(300_000), None] {
+        let (cut, open) = file(300_000);
+        cut.set_len(200_000).expect("it is cut");
+        let chunks = move || vec![Chunk::from(FileRange::new(Arc::clone(&open), 0, 300_000))];
+        let (said, served) = said_of(chunks, length).await;
+        let error = served.expect_err("the connection fails");
+        assert_eq!(error.kind(), ErrorKind::Body, "{error}");
+        let at = said
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .expect("a head")
+            + 4;
+        assert!(said.len() - at <= 200_100, "{} octets", said.len() - at);
+        assert!(!said.ends_with(b"\r\n0\r\n\r\n"), "it passes for complete");
+        assert!(!said[at..].windows(16).any(|octets| octets == [0; 16]));
+    }
+}
+
+#[tokio::test]
+async fn a_response_is_neither_longer_nor_shorter_than_its_content_length() {
+    for (length, sent) in [(4, 4), (6, 0)] {
+        let chunks = || vec![Chunk::from("he"), Chunk::from("llo")];
+        let (said, served) = said_of(chunks, Some(length)).await;
+        let text = String::from_utf8_lossy(&said).into_owned();
+        let error = served.expect_err("the connection fails");
+        assert!(
+            matches!(error.kind(), ErrorKind::Body | ErrorKind::BodyLength),
+            "{error}"
+        );
+        let body = text.split("\r\n\r\n").nth(1).unwrap_or_default();
+        assert!(
+            body.len() <= 5 && body.len() as u64 <= length && sent <= length,
+            "{body}"
+        );
+    }
+}
