@@ -496,7 +496,6 @@ impl Streams {
         self.store.clear();
         self.lists.sending.clear();
         self.lists.refills.clear();
-        self.lists.early.clear();
         self.lists.header_memory = 0;
         self.lease.shrink_to(0);
         self.waiting.clear();

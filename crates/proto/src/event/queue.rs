@@ -42,10 +42,8 @@ impl Events {
     pub(crate) fn withdraw(&mut self, id: EventId) -> bool {
         let index = id.0.checked_sub(self.left).map(usize::try_from);
         let Some(Ok(index)) = index else { return false };
-        let Some(event) = self.queue.get_mut(index) else {
-            return false;
-        };
-        let there = event.take().is_some();
+        let event = self.queue.get_mut(index);
+        let there = event.is_some_and(|event| event.take().is_some());
         while let Some(None) = self.queue.back() {
             self.queue.pop_back();
         }

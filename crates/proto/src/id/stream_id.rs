@@ -42,7 +42,7 @@ impl StreamId {
 impl From<StreamId> for NonZeroU64 {
     fn from(id: StreamId) -> Self {
         // It is not 0.
-        NonZeroU64::MIN.saturating_add(u64::from(id.0) - 1)
+        NonZeroU64::new(u64::from(id.0)).unwrap_or(NonZeroU64::MIN)
     }
 }
 

@@ -311,10 +311,7 @@ impl Fields {
         self.cookie = match self.cookie.take() {
             None => Some(Cookie::Whole(crumb)),
             Some(Cookie::Whole(first)) => {
-                let mut octets = Vec::with_capacity(first.len() + 2 + crumb.len());
-                octets.extend_from_slice(first.as_bytes());
-                octets.extend_from_slice(b"; ");
-                octets.extend_from_slice(crumb.as_bytes());
+                let octets = [first.as_bytes(), b"; ", crumb.as_bytes()].concat();
                 let sensitive = first.is_sensitive() || crumb.is_sensitive();
                 Some(Cookie::Joined { octets, sensitive })
             }

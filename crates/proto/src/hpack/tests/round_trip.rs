@@ -60,6 +60,23 @@ fn a_field_that_seldom_repeats_enters_the_table_when_it_comes_again() {
 }
 
 #[test]
+fn an_index_of_127_or_more_takes_another_octet_wherever_the_field_stands() {
+    let mut encoder = Encoder::new(4096);
+    let first = ("x-first", "1");
+    encode(&mut encoder, &[first]);
+    let names: Vec<String> = (0..80).map(|number| format!("x-{number}")).collect();
+    let mut fields = vec![first];
+    fields.extend(names.iter().map(|name| (name.as_str(), "1")));
+    encode(&mut encoder, &fields);
+    // The newest entry has the index 62, and 80 are newer than this one.
+    assert_eq!(encode(&mut encoder, &[first]), [0xff, 62 + 80 - 127]);
+    assert_eq!(
+        encode(&mut encoder, &[("x-79", "1"), first]),
+        [0xbe, 0xff, 62 + 80 - 127]
+    );
+}
+
+#[test]
 fn an_encoder_that_was_trimmed_has_forgotten_which_fields_came_once() {
     let mut encoder = Encoder::new(4096);
     let fields = [("etag", "a")];

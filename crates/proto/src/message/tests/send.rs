@@ -68,6 +68,34 @@ fn a_request_is_sent_with_its_pseudo_headers_first() {
 }
 
 #[test]
+fn what_is_no_secret_is_sent_again_as_an_octet_a_field() {
+    let mut request = get_with_field("x-a", "1");
+    *request.method_mut() = Method::CONNECT;
+    let protocol = crate::message::Protocol::from_static("websocket");
+    request.extensions_mut().insert(protocol);
+    let mut response = Response::new(());
+    response
+        .headers_mut()
+        .insert("x-b", HeaderValue::from_static("2"));
+    let date = HeaderValue::from_static("Mon, 23 Nov 2026 10:00:00 GMT");
+    let trailers = HeaderMap::from_iter([(
+        http::HeaderName::from_static("x-c"),
+        HeaderValue::from_static("3"),
+    )]);
+    let mut encoder = Encoder::new(4096);
+    let mut lengths = || {
+        let mut blocks = [const { Vec::new() }; 3];
+        encode_request(&mut encoder, &request, &mut blocks[0]);
+        encode_response(&mut encoder, &response, Some(&date), &mut blocks[1]);
+        encode_trailers(&mut encoder, &trailers, &mut blocks[2]);
+        blocks.map(|block| block.len())
+    };
+    lengths();
+    // Five pseudo-header fields and one more, the status and two more, and one.
+    assert_eq!(lengths(), [6, 3, 1]);
+}
+
+#[test]
 fn a_request_that_was_sent_is_received_as_it_was() {
     let mut request = get("https://example.com/a?b=c");
     request.headers_mut().append("x-a", HeaderValue::from_static("1"));

@@ -264,7 +264,11 @@ fn the_next_head_begins_with_the_size_of_the_table_once_the_peer_has_changed_it(
 #[test]
 fn a_message_that_cannot_be_sent_is_refused_by_the_call_and_takes_no_stream() {
     let wrong = HeaderValue::from_static("close");
-    let is_invalid = |result| assert!(matches!(result, Err(UsageError::InvalidMessage(_))), "{result:?}");
+    let is_invalid = |result: Result<(), UsageError>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, UsageError::InvalidMessage(_)), "{error:?}");
+        assert!(std::error::Error::source(&error).is_some(), "it says why");
+    };
     let mut faced = Faced::client(Config::default());
     let mut request = http::Request::get("http://example.com/").body(()).unwrap();
     request.headers_mut().insert("connection", wrong.clone());

@@ -2,7 +2,7 @@
 
 use crate::support::peer::id;
 use bytes::{Buf, Bytes};
-use fullbore_proto::{Config, Connection, Time, Transmit};
+use fullbore_proto::{Config, Connection, Scheduling, Time, Transmit};
 
 const RECORD: usize = 16_384;
 
@@ -14,16 +14,25 @@ fn asked() -> Connection {
 /// One whose lists have so many bytes at most.
 fn asked_with(write_size: usize) -> Connection {
     let mut config = Config::default();
-    config.record_size = RECORD;
     config.write_size = write_size;
+    asked_by(config, 1)
+}
+
+/// A server that has begun to answer so many requests.
+fn asked_by(mut config: Config, requests: u32) -> Connection {
+    config.record_size = RECORD;
     let mut server = Connection::server(config, Time::ZERO);
     let mut client = Connection::client(Config::default(), Time::ZERO);
-    let request = http::Request::get("http://a/").body(()).unwrap();
-    client.open(request, true).unwrap();
+    for _ in 0..requests {
+        let request = http::Request::get("http://a/").body(()).unwrap();
+        client.open(request, true).unwrap();
+    }
     server.receive(written(&mut client), Time::ZERO).unwrap();
-    server
-        .send_response(id(1), &http::Response::new(()), false)
-        .unwrap();
+    for request in 0..requests {
+        server
+            .send_response(id(2 * request + 1), &http::Response::new(()), false)
+            .unwrap();
+    }
     written(&mut server);
     server
 }
@@ -109,4 +118,18 @@ fn a_list_has_one_frame_however_short_it_is_to_be() {
             [[16_393; 6].as_slice(), &[100_000 - 6 * 16_384 + 9]].concat()
         );
     }
+}
+
+#[test]
+fn a_list_ends_with_the_record_at_which_a_body_pauses_though_another_one_goes_on() {
+    let mut config = Config::default();
+    config.scheduling = Scheduling::Fair;
+    let mut server = asked_by(config, 2);
+    for (stream, bytes, end) in [(1, 50_000, false), (3, 200_000, true)] {
+        let body = Bytes::from(vec![7; bytes]);
+        server.send_data(id(stream), body, end).unwrap();
+    }
+    // Two frames of each, and what the record has room for of the third one of stream 1.
+    assert_eq!(written(&mut server).len(), 5 * RECORD);
+    assert!(server.wants_transmit());
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proto::FrameType;
-use fullbore_proto::{Config, Ledger, Stall, StreamId, StreamReport, Time, WindowSize};
+use fullbore_proto::{Config, ErrorCode, Ledger, Stall, StreamId, StreamReport, Time, WindowSize};
 
 use crate::support::app::Pace;
 use crate::support::pair::{End, Pair};
 use crate::support::path::PathConfig;
-use crate::support::peer::Faced;
+use crate::support::peer::{Faced, id};
 use crate::support::{fixed, frames};
 
 /// One way.
@@ -183,6 +183,38 @@ fn requests_that_the_owner_keeps_back_are_told_as_a_lack_of_streams() {
         (Stall::StreamCount, Duration::from_secs(3)),
     ];
     assert_spent(&faced.connection.receiving_ledger(at(8)), &expected);
+}
+
+#[test]
+fn a_request_that_is_not_answered_yet_waits_for_the_application() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::get(1));
+    let second = Duration::from_secs(1);
+    let report = faced
+        .connection
+        .stream_report(id(1), Time::ZERO + second)
+        .unwrap();
+    assert_spent(&report.sending, &[(Stall::Application, second)]);
+    assert_spent(&report.receiving, &[(Stall::Idle, second)]);
+}
+
+#[test]
+fn a_stream_that_was_reset_waits_for_nothing_any_more() {
+    let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    faced.now = at(1);
+    faced.says(&frames::reset(1, ErrorCode::CANCEL));
+    let report = faced.connection.stream_report(id(1), at(3)).unwrap();
+    let second = Duration::from_secs(1);
+    assert_spent(
+        &report.sending,
+        &[(Stall::Application, second), (Stall::Idle, 2 * second)],
+    );
+    assert_spent(
+        &report.receiving,
+        &[(Stall::Peer, second), (Stall::Idle, 2 * second)],
+    );
 }
 
 #[test]

@@ -263,6 +263,29 @@ fn the_lease_for_header_fields_follows_them_in_steps_and_shrinks_by_two_at_least
 }
 
 #[test]
+fn a_request_whose_fields_the_budget_cannot_hold_is_refused_and_the_connection_goes_on() {
+    let window = WindowSize::new(65_535).unwrap();
+    // Beside the window there is room for one step of 16 KiB.
+    let budget = MemoryBudget::new(u64::from(window.bytes()) + 16_384);
+    let mut faced = Faced::server(crate::support::fixed(|config| {
+        config.budget = Some(budget.clone());
+        config.connection_window = window;
+    }));
+    let value: &'static str = Box::leak("v".repeat(16_000).into_boxed_str());
+    let block = frames::request_block_with("GET", &[("x-long", value)]);
+    let flags = frames::END_HEADERS | frames::END_STREAM;
+    // Each takes 14,486 bytes, and 16 KiB need no lease.
+    for stream in [1, 3] {
+        faced.says(&frames::headers(stream, flags, &block));
+        faced.lives();
+    }
+    assert_eq!(budget.free(), 0);
+    faced.says(&frames::headers(5, flags, &block));
+    faced.reset_with(5, ErrorCode::REFUSED_STREAM);
+    assert!(faced.connection.wants_read());
+}
+
+#[test]
 fn frames_on_the_list_of_the_transport_are_leased_until_it_has_taken_them() {
     let (mut faced, budget) = with_budget();
     for n in 0..100 {

@@ -63,6 +63,23 @@ fn data_of_a_stream_that_nobody_reads_returns_its_credit() {
 }
 
 #[test]
+fn what_was_unread_of_a_stream_that_is_discarded_is_credit_again_at_once() {
+    let mut faced = Faced::server(fixed(|config| {
+        config.stream_window = WindowSize::new(1_000).unwrap();
+    }));
+    faced.says(&frames::post(1));
+    faced.says(&frames::data(1, 0, &[0; 1_000]));
+    assert_eq!(faced.heard_of(FrameType::WINDOW_UPDATE), []);
+    faced.connection.discard(id(1));
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
+    let updates: Vec<_> = updates
+        .iter()
+        .map(|frame| (frame.stream(), frame.word(0)))
+        .collect();
+    assert_eq!(updates, [(1, 1_000)]);
+}
+
+#[test]
 fn data_on_a_stream_that_we_reset_returns_the_connections_credit() {
     for released in [false, true] {
         let mut faced = server();
