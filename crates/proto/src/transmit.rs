@@ -406,6 +406,13 @@ mod tests {
         out.put_payload(payload.clone().into());
         assert_eq!(out.chunk().as_ptr(), payload.as_ptr());
         assert_eq!(out.slices(), 1);
+        let mut out = Transmit::new();
+        out.put_payload(payload.slice(1..).into());
+        assert_ne!(
+            out.chunk().as_ptr(),
+            payload[1..].as_ptr(),
+            "a short one is copied"
+        );
     }
 
     #[test]

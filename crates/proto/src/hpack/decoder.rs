@@ -288,3 +288,28 @@ impl Strings {
         self.buffer.split().freeze()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_space_for_huffman_decoding_is_kept_up_to_8_kib() {
+        let limits = FieldLimits {
+            max_bytes: usize::MAX,
+            max_fields: usize::MAX,
+        };
+        // The shortest code has five bits, so 5,120 octets decode to 8,192 at most.
+        for (coded, kept) in [(5_120, 8_192), (5_121, 0)] {
+            let value = vec![b'0'; coded * 8 / 5];
+            let mut block = vec![0, 1, b'a'];
+            integer::encode(coded, 7, 0x80, &mut block);
+            huffman::encode(&value, &mut block);
+            let mut decoder = Decoder::new(0);
+            let mut section = FieldSection::new();
+            decoder.decode(&block, &limits, &mut section).unwrap();
+            assert_eq!(section.fields()[0].value.as_bytes(), value);
+            assert_eq!(decoder.scratch.len(), kept);
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::{Config, Connection, KeepAlive, Time};
+use fullbore_proto::{Config, Connection, KeepAlive, Time, Transmit};
 use http::Response;
 
 use crate::support::config;
@@ -197,4 +197,32 @@ fn what_is_due_and_cannot_be_done_is_looked_at_again_after_a_millisecond() {
     assert_eq!(faced.next(), Some(at(60)));
     faced.connection.handle_timeout(at(60));
     assert_eq!(faced.next(), Some(at(60) + Duration::from_millis(1)));
+}
+
+#[test]
+fn every_call_that_is_told_the_time_knows_it_from_then_on() {
+    type Call = fn(&mut Faced, Time);
+    let calls: [Call; 8] = [
+        |faced, now| faced.connection.advance_time(now),
+        |faced, now| faced.connection.handle_timeout(now),
+        |faced, now| faced.connection.socket_holds(0, now),
+        |faced, now| faced.connection.socket_blocked(now),
+        |faced, now| faced.connection.socket_idle(now),
+        |faced, now| faced.connection.set_requests_kept_back(true, now),
+        |faced, now| assert!(faced.connection.measure_round_trip(now)),
+        |faced, now| faced.connection.transmit(&mut Transmit::new(), now),
+    ];
+    for call in calls {
+        let mut faced = client(|_| {}).greeted();
+        call(&mut faced, at(7));
+        faced.opens("GET", true);
+        assert_eq!(faced.next(), Some(at(7 + 75)), "a quarter of `send_timeout`");
+    }
+    let mut faced = server(|_| {}).greeted();
+    faced.connection.shutdown(at(7));
+    assert_eq!(faced.next(), Some(at(7 + 1)));
+    let mut faced = server(|_| {}).greeted();
+    faced.says(&frames::get(1));
+    faced.connection.end_of_transport(at(7));
+    assert_eq!(faced.next(), Some(at(7 + 1)));
 }

@@ -15,12 +15,12 @@ fn asked() -> Connection {
 fn asked_with(write_size: usize) -> Connection {
     let mut config = Config::default();
     config.write_size = write_size;
-    asked_by(config, 1)
+    asked_by(config, RECORD, 1)
 }
 
 /// A server that has begun to answer so many requests.
-fn asked_by(mut config: Config, requests: u32) -> Connection {
-    config.record_size = RECORD;
+fn asked_by(mut config: Config, record_size: usize, requests: u32) -> Connection {
+    config.record_size = record_size;
     let mut server = Connection::server(config, Time::ZERO);
     let mut client = Connection::client(Config::default(), Time::ZERO);
     for _ in 0..requests {
@@ -102,6 +102,22 @@ fn a_shorter_list_ends_with_a_record_too() {
     for _ in 0..12 {
         assert_eq!(written(&mut server).len(), 5 * RECORD);
     }
+    // One of less than four records is not worth it.
+    let mut server = asked_with(4 * RECORD);
+    send(&mut server, 1 << 20, true);
+    assert_eq!(written(&mut server).len(), 4 * (RECORD + 9));
+}
+
+#[test]
+fn a_list_that_is_full_of_slices_ends_with_a_record() {
+    // A frame header and a payload are a slice each, and a list has 64.
+    for (record_size, length) in [(RECORD, 8 * RECORD), (0, 32 * (4_096 + 9))] {
+        let mut config = Config::default();
+        config.send_frame_size = 4_096;
+        let mut server = asked_by(config, record_size, 1);
+        send(&mut server, 1 << 20, true);
+        assert_eq!(written(&mut server).len(), length);
+    }
 }
 
 #[test]
@@ -124,7 +140,7 @@ fn a_list_has_one_frame_however_short_it_is_to_be() {
 fn a_list_ends_with_the_record_at_which_a_body_pauses_though_another_one_goes_on() {
     let mut config = Config::default();
     config.scheduling = Scheduling::Fair;
-    let mut server = asked_by(config, 2);
+    let mut server = asked_by(config, RECORD, 2);
     for (stream, bytes, end) in [(1, 50_000, false), (3, 200_000, true)] {
         let body = Bytes::from(vec![7; bytes]);
         server.send_data(id(stream), body, end).unwrap();

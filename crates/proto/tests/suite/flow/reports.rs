@@ -104,6 +104,10 @@ fn a_stream_that_waits_for_another_s_end_says_so() {
     let waited = report(&pair.client, second, start, pair.now);
     let expected = [(Stall::StreamCount, millis(100)), (Stall::Peer, millis(150))];
     assert_spent(&waited.sending, &expected);
+    // Its first window was full after a round trip.
+    let windows = (Stall::StreamWindow, millis(50));
+    let expected = [expected[0], (Stall::Peer, millis(100)), windows];
+    assert_spent(&waited.receiving, &expected);
 }
 
 #[test]
@@ -283,4 +287,122 @@ fn data_that_comes_less_than_4_ms_behind_other_data_flows() {
         let report = faced.connection.stream_report(stream, faced.now).unwrap();
         assert_spent(&report.receiving, &expected);
     }
+}
+
+/// A client that has asked for stream 1, and gets these frames, each at its time in milliseconds.
+fn gets(frames: &[(u64, Vec<u8>)]) -> Faced {
+    let mut faced = Faced::client(Config::default());
+    faced.opens("GET", true);
+    for (at, frame) in frames {
+        faced.now = Time::ZERO + millis(*at);
+        faced.says(frame);
+    }
+    faced
+}
+
+fn head(flags: u8) -> Vec<u8> {
+    frames::headers(
+        1,
+        frames::END_HEADERS | flags,
+        &frames::response_block("200", &[]),
+    )
+}
+
+/// Asserts that the connection and its stream spent their time alike.
+#[track_caller]
+fn both_spent(faced: &Faced, at: u64, expected: &[(Stall, Duration)]) {
+    let now = Time::ZERO + millis(at);
+    assert_spent(&faced.connection.receiving_ledger(now), expected);
+    let report = faced.connection.stream_report(id(1), now).unwrap();
+    assert_spent(&report.receiving, expected);
+}
+
+#[test]
+fn a_response_that_is_whole_waits_for_its_reader_and_then_for_nothing() {
+    // Without a body there is nothing to read.
+    let empty = gets(&[(1_000, head(frames::END_STREAM))]);
+    both_spent(
+        &empty,
+        3_000,
+        &[(Stall::Peer, millis(1_000)), (Stall::Idle, millis(2_000))],
+    );
+    let mut whole = gets(&[
+        (1_000, head(0)),
+        (1_000, frames::data(1, frames::END_STREAM, b"body")),
+    ]);
+    let mut chunks = Default::default();
+    whole.connection.read(id(1), &mut chunks).unwrap();
+    let until_then = [(Stall::Peer, millis(1_000)), (Stall::Application, millis(2_000))];
+    both_spent(&whole, 3_000, &until_then);
+    whole.now = Time::ZERO + millis(3_000);
+    whole.connection.advance_time(whole.now);
+    whole.connection.release_credit(id(1), 4);
+    both_spent(
+        &whole,
+        7_000,
+        &[until_then[0], until_then[1], (Stall::Idle, millis(4_000))],
+    );
+}
+
+#[test]
+fn trailers_end_the_wait_for_the_peer() {
+    let trailers = frames::headers(
+        1,
+        frames::END_HEADERS | frames::END_STREAM,
+        &frames::block(&[("x-a", "1")]),
+    );
+    let faced = gets(&[(0, head(0)), (1_000, trailers)]);
+    let report = faced
+        .connection
+        .stream_report(id(1), Time::ZERO + millis(3_000))
+        .unwrap();
+    assert_spent(
+        &report.receiving,
+        &[(Stall::Peer, millis(1_000)), (Stall::Idle, millis(2_000))],
+    );
+}
+
+#[test]
+fn the_wait_for_a_head_is_for_the_peer_however_short_it_is() {
+    let faced = gets(&[(1, head(0)), (2, frames::data(1, 0, b"body"))]);
+    let report = faced
+        .connection
+        .stream_report(id(1), Time::ZERO + millis(2))
+        .unwrap();
+    assert_spent(
+        &report.receiving,
+        &[(Stall::Peer, millis(1)), (Stall::Moving, millis(1))],
+    );
+}
+
+#[test]
+fn a_frame_that_comes_in_pieces_flows() {
+    let frame = frames::data(1, 0, &[7; 30]);
+    let mut pieces = vec![(0, head(0)), (0, frame[..10].to_vec())];
+    pieces.extend((1..10).map(|piece| (3 * piece, frame[10..][..3].to_vec())));
+    both_spent(&gets(&pieces), 27, &[(Stall::Moving, millis(27))]);
+}
+
+#[test]
+fn a_tiny_frame_that_is_held_back_waits_for_the_window_of_its_stream() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::settings(&[(4, 65_535 + 100)]));
+    faced.says(&frames::window_update(0, 1 << 20));
+    faced.says(&frames::get(1));
+    let response = http::Response::new(());
+    faced.connection.send_response(id(1), &response, false).unwrap();
+    let body = Bytes::from(vec![7; 200_000]);
+    faced.connection.send_data(id(1), body, true).unwrap();
+    faced.heard();
+    // The window has 99 bytes left.
+    let spent = |faced: &Faced, micros| {
+        let now = Time::ZERO + Duration::from_micros(micros);
+        let report = faced.connection.stream_report(id(1), now).unwrap();
+        assert_spent(&report.sending, &[(Stall::StreamWindow, now.since(Time::ZERO))]);
+    };
+    spent(&faced, 500);
+    faced.now = Time::ZERO + millis(1);
+    faced.connection.handle_timeout(faced.now);
+    faced.heard();
+    spent(&faced, 1_000_000);
 }

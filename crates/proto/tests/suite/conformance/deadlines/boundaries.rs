@@ -108,3 +108,17 @@ fn the_bytes_that_a_transport_has_taken_by_the_first_check_are_progress() {
     faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
     faced.ended_by(ConnectionErrorKind::SendTimeout);
 }
+
+#[test]
+fn the_rest_of_a_request_whose_response_is_whole_may_have_so_many_bytes() {
+    for (bytes, is_reset) in [(1_000, false), (1_001, true)] {
+        let mut faced = server(config(|config| config.early_response_bytes = 1_000));
+        faced.says(&frames::post(1));
+        faced.answers(1);
+        faced.says(&frames::data(1, 0, &vec![7; bytes]));
+        match is_reset {
+            true => faced.reset_with(1, ErrorCode::NO_ERROR),
+            false => faced.lives(),
+        }
+    }
+}
