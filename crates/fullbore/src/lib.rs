@@ -1,4 +1,4 @@
-//! An HTTP/2 client and server on tokio, over the engine `fullbore-proto`.
+//! An HTTP/2 client and server on tokio, over the engine `fullbore-proto`. The server also speaks HTTP/1.1, by hyper.
 //!
 //! Receive windows fit long paths from the first byte. Bodies are sent and received without a copy. No handle takes a lock
 //! that its connection shares.

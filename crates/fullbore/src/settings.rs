@@ -1,8 +1,9 @@
 //! The options that a client and a server have in common, with their defaults and checks.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use fullbore_proto::{Config, DEFAULT_WINDOW, MemoryBudget, WindowSize};
+use fullbore_proto::{Config, DEFAULT_WINDOW, KeepAlive, MemoryBudget, WindowSize};
 use tokio::net::TcpStream;
 
 use crate::error::Error;
@@ -94,6 +95,29 @@ impl TcpBuffers {
             let _ = socket.set_tcp_notsent_lowat(bytes);
         }
     }
+}
+
+/// How often the kernel asks a silent peer before it gives the connection up.
+#[cfg(target_os = "linux")]
+const PROBES: u32 = 4;
+
+/// The silence after which a peer is asked, unless it is set.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Has the kernel ask a silent peer whether it is still there (SO_KEEPALIVE), in the times that PING has over HTTP/2.
+pub(crate) fn keep_alive(stream: &TcpStream, config: &Config) {
+    let silence = match config.keep_alive {
+        KeepAlive::Never => return,
+        KeepAlive::WithStreams(silence) | KeepAlive::Always(silence) => silence,
+        _ => SILENCE,
+    };
+    let keep_alive = socket2::TcpKeepalive::new().with_time(silence.max(Duration::from_secs(1)));
+    #[cfg(target_os = "linux")]
+    let keep_alive = keep_alive
+        .with_interval((config.keep_alive_timeout / PROBES).max(Duration::from_secs(1)))
+        .with_retries(PROBES);
+    // As with the other options, errors of the system are ignored.
+    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keep_alive);
 }
 
 /// The HTTP/2 options that a client and a server have in common. [`http2_options`] makes their setters.
@@ -286,6 +310,25 @@ mod tests {
             assert_eq!(unsent(), 131_072);
             assert!(stream.nodelay().unwrap());
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn silent_peers_are_probed_in_the_times_of_the_settings() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let socket = socket2::SockRef::from(&stream);
+        let mut config = Config::default();
+        config.keep_alive = KeepAlive::Never;
+        keep_alive(&stream, &config);
+        assert!(!socket.keepalive().unwrap());
+        config.keep_alive = KeepAlive::ByRole;
+        config.keep_alive_timeout = Duration::from_secs(40);
+        keep_alive(&stream, &config);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), SILENCE);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(10));
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), PROBES);
     }
 
     #[test]

@@ -13,9 +13,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 use crate::cell::register;
+use crate::linger::wake_after_sockets;
 
 /// How much is read ahead while hyper does not read: whatever a client says during its request's response, one packet.
 const AHEAD: usize = 1_460;
+
+/// What hyper may read and write in one turn of the connection, in bytes: a slab and a write list of HTTP/2. Then every other
+/// connection has its turn. hyper itself yields after 16 rounds, and before the runtime polls sockets.
+const READ_TURN: usize = 256 << 10;
+const WRITE_TURN: usize = 512 << 10;
 
 /// A note with more capacity than this is freed.
 const KEPT_NOTE: usize = 2 << 10;
@@ -37,6 +43,9 @@ struct Shared<T> {
     /// What was read and not passed on to hyper.
     ahead: Bytes,
     traffic: Traffic,
+    /// What may still be read and written in this turn.
+    read_turn: usize,
+    write_turn: usize,
     /// What hyper was given of the next head, up to `most_noted` bytes.
     noted: Vec<u8>,
     most_noted: usize,
@@ -82,6 +91,8 @@ where
             io: Some(io),
             ahead: read,
             traffic,
+            read_turn: READ_TURN,
+            write_turn: WRITE_TURN,
             noted: Vec::new(),
             most_noted,
             notes: true,
@@ -97,6 +108,20 @@ where
 
     pub(crate) fn traffic(&self) -> Traffic {
         lock(&self.shared).traffic
+    }
+
+    /// A turn of the connection begins.
+    pub(crate) fn begin_turn(&self) {
+        let mut shared = lock(&self.shared);
+        shared.read_turn = READ_TURN;
+        shared.write_turn = WRITE_TURN;
+    }
+
+    /// The connection becomes a tunnel, whose reader and writer are other tasks.
+    pub(crate) fn end_turns(&self) {
+        let mut shared = lock(&self.shared);
+        shared.read_turn = usize::MAX;
+        shared.write_turn = usize::MAX;
     }
 
     /// Reads ahead, if hyper does not read: notices that the peer has ended its half.
@@ -195,6 +220,7 @@ impl<T> Shared<T> {
     fn wrote(&mut self, cx: &Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(count)) = &written {
             self.traffic.sent += *count as u64;
+            self.write_turn = self.write_turn.saturating_sub(*count);
         }
         self.waits(cx, written)
     }
@@ -210,6 +236,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for HyperIo<T> {
         let shared = &mut *shared;
         let before = buffer.filled().len();
         if shared.ahead.is_empty() {
+            if shared.read_turn == 0 {
+                wake_after_sockets(cx);
+                return Poll::Pending;
+            }
             let read = match shared.traffic.ended {
                 true => Poll::Ready(Ok(())),
                 false => Pin::new(shared.io()?).poll_read(cx, buffer),
@@ -220,6 +250,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for HyperIo<T> {
             }
             ready!(read)?;
             let count = buffer.filled().len() - before;
+            shared.read_turn = shared.read_turn.saturating_sub(count);
             shared.traffic.received += count as u64;
             shared.traffic.ended |= count == 0 && buffer.remaining() > 0;
         } else {
@@ -241,6 +272,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for HyperIo<T> {
 impl<T: AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut shared = lock(&self.shared);
+        if shared.write_turn == 0 {
+            wake_after_sockets(cx);
+            return Poll::Pending;
+        }
         let written = Pin::new(shared.io()?).poll_write(cx, bytes);
         shared.wrote(cx, written)
     }
@@ -251,6 +286,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut shared = lock(&self.shared);
+        if shared.write_turn == 0 {
+            wake_after_sockets(cx);
+            return Poll::Pending;
+        }
         let written = Pin::new(shared.io()?).poll_write_vectored(cx, slices);
         shared.wrote(cx, written)
     }

@@ -112,14 +112,18 @@ struct Undecided<T, S> {
     service: S,
     config: Arc<Config>,
     versions: HttpVersions,
-    /// Completes an HTTP/2 connection.
     prepare: Option<Prepare<T, S>>,
     read: BytesMut,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// Sets what depends on the type of the transport.
-pub(super) type Prepare<T, S> = fn(ServeConnection<T, S>) -> ServeConnection<T, S>;
+/// Sets what depends on the type of the transport, once the version is known.
+pub(super) struct Prepare<T, S> {
+    /// Completes an HTTP/2 connection.
+    pub(super) http2: fn(ServeConnection<T, S>) -> ServeConnection<T, S>,
+    /// Sets options of a transport for HTTP/1.1.
+    pub(super) http1: fn(&T, &Config),
+}
 
 /// Whether a graceful shutdown was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +153,7 @@ where
         self
     }
 
-    /// Applies `prepare` if the connection uses HTTP/2.
+    /// Applies `prepare` once the version is known.
     pub(super) fn preparing(mut self, prepare: Prepare<T, S>) -> Self {
         if let Stage::Undecided(undecided) = &mut self.stage {
             undecided.prepare = Some(prepare);
@@ -248,11 +252,14 @@ where
     fn begin(self, version: HttpVersions) -> Stage<T, S> {
         let read: Bytes = self.read.freeze();
         if version == HttpVersions::Http1 {
+            if let Some(prepare) = self.prepare {
+                (prepare.http1)(&self.io, &self.config);
+            }
             return Stage::Http1(serve_http1(self.io, read, self.service, self.config));
         }
         let connection = serve_connection(self.io, self.service, self.config).after(read);
         Stage::Http2(match self.prepare {
-            Some(prepare) => prepare(connection),
+            Some(prepare) => (prepare.http2)(connection),
             None => connection,
         })
     }

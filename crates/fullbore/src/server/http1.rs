@@ -7,5 +7,7 @@ mod progress;
 mod request;
 mod response;
 mod service;
+#[cfg(feature = "tracing")]
+mod trace;
 
 pub(super) use self::connection::{Http1, serve_http1};

@@ -25,7 +25,7 @@ use super::builder::ServerBuilder;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
-use crate::settings::HttpVersions;
+use crate::settings::{HttpVersions, keep_alive};
 
 /// How often the server checks whether memory or streams are scarce.
 const SCARCITY_CHECK: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl PeerAddr {
     }
 }
 
-/// A server that listens on a TCP address. It serves any [`tower_service::Service`], such as an `axum::Router`.
+/// A server that listens on a TCP address and speaks HTTP/2 and HTTP/1.1. It serves any [`tower_service::Service`], such as an `axum::Router`.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), fullbore::Error> {
@@ -140,8 +140,8 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Shuts down gracefully when `signal` completes. The server accepts no more connections, sends GOAWAY on each open
-    /// one, and serves the requests in progress for up to [`ServerBuilder::drain_timeout`].
+    /// Shuts down gracefully when `signal` completes. The server accepts no more connections, closes idle ones (over HTTP/2 by
+    /// GOAWAY), and serves the requests in progress for up to [`ServerBuilder::drain_timeout`].
     pub fn graceful_shutdown(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.shutdown = Some(Box::pin(signal));
         self
@@ -243,26 +243,25 @@ impl Server {
                     let tls = stream.get_mut().1;
                     tls.set_buffer_limit(Some(crate::tls::SEALED));
                     let versions = negotiated(tls.alpn_protocol(), versions);
-                    serve(
-                        stream,
-                        service,
-                        versions,
-                        Some(|connection| connection.leaving_sealed()),
-                        permit,
-                        stopped,
-                    )
-                    .await;
+                    let prepare = Prepare {
+                        http2: |connection| connection.leaving_sealed(),
+                        http1: |stream, config| keep_alive(stream.get_ref().0, config),
+                    };
+                    serve(stream, service, versions, prepare, permit, stopped).await;
                 }
             });
             return;
         }
-        #[cfg(all(target_os = "linux", feature = "sendfile"))]
-        let prepare: Option<Prepare<TcpStream, S>> = match self.settings.sending_files {
-            true => Some(|connection| connection.sending_files()),
-            false => None,
+        let prepare = Prepare {
+            #[cfg(all(target_os = "linux", feature = "sendfile"))]
+            http2: match self.settings.sending_files {
+                true => |connection| connection.sending_files(),
+                false => |connection| connection,
+            },
+            #[cfg(not(all(target_os = "linux", feature = "sendfile")))]
+            http2: |connection| connection,
+            http1: keep_alive,
         };
-        #[cfg(not(all(target_os = "linux", feature = "sendfile")))]
-        let prepare = None;
         tracker.spawn(serve(stream, service, versions, prepare, permit, stopped));
     }
 }
@@ -277,13 +276,12 @@ fn negotiated(protocol: Option<&[u8]>, versions: HttpVersions) -> HttpVersions {
     }
 }
 
-/// Serves a transport that was accepted, until its connection ends, also when the server shuts down or evicts it. `prepare`
-/// completes an HTTP/2 connection.
+/// Serves a transport that was accepted, until its connection ends, also when the server shuts down or evicts it.
 fn serve<T, S, B>(
     io: T,
     service: S,
     versions: HttpVersions,
-    prepare: Option<Prepare<T, S>>,
+    prepare: Prepare<T, S>,
     permit: Permit,
     stopped: watch::Receiver<bool>,
 ) -> impl Future<Output = ()>
@@ -296,10 +294,8 @@ where
     B::Data: Into<Chunk> + Send,
     B::Error: Into<BoxError>,
 {
-    let mut connection = serve_connection_auto(io, service, permit.config()).http_versions(versions);
-    if let Some(prepare) = prepare {
-        connection = connection.preparing(prepare);
-    }
+    let connection = serve_connection_auto(io, service, permit.config());
+    let connection = connection.http_versions(versions).preparing(prepare);
     run(Box::pin(connection), permit, stopped)
 }
 

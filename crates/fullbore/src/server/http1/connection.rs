@@ -26,6 +26,9 @@ use crate::linger::Linger;
 /// The read buffer of a connection, and hyper's limit on what waits to be written; a chunk is accepted whole.
 const BUFFER: usize = 64 << 10;
 
+/// How much of a head is kept until it is checked.
+const NOTED: usize = 16 << 10;
+
 /// Responses that the connection itself sends when there is no other.
 const TIMED_OUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 const UNAVAILABLE: &[u8] =
@@ -63,7 +66,7 @@ where
     B::Error: Into<BoxError>,
 {
     let head = usize::try_from(config.max_header_list_size).unwrap_or(usize::MAX);
-    let (transport, io) = Transport::new(io, read, head);
+    let (transport, io) = Transport::new(io, read, head.min(NOTED));
     let progress = Arc::new(Progress::default());
     let service = Http1Service {
         service,
@@ -203,6 +206,8 @@ where
         let Some(hyper) = &mut self.hyper else {
             return Poll::Ready(End::Failed);
         };
+        self.transport.begin_turn();
+        self.progress.begin_turn();
         if let Poll::Ready(result) = Pin::new(hyper).poll(cx) {
             self.look();
             return Poll::Ready(End::Hyper(result));
@@ -240,6 +245,7 @@ where
     fn end(&mut self, end: End, cx: &mut Context<'_>) -> Stage<T> {
         let (result, response, abrupt): (Result<(), Error>, &[u8], bool) = match end {
             End::Hyper(Ok(())) if self.request.tunnel => {
+                self.transport.end_turns();
                 self.hyper = None;
                 return Stage::Tunnel;
             }
@@ -272,6 +278,8 @@ where
         if let Err(error) = &result {
             self.progress.fail(error.clone());
         }
+        #[cfg(feature = "tracing")]
+        super::trace::ended(&result);
         // With it the handler and the bodies are dropped.
         self.hyper = None;
         let closing = self.transport.take().filter(|_| !abrupt).map(|mut io| {

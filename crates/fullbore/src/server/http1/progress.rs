@@ -11,9 +11,14 @@ pub(super) struct Progress {
     state: Mutex<State>,
 }
 
+/// The requests of one turn of the connection. Then every other connection has its turn.
+const REQUESTS_OF_TURN: u32 = 16;
+
 #[derive(Debug, Default)]
 struct State {
     now: Now,
+    /// The requests that have begun in this turn.
+    turn: u32,
     /// Why the connection was ended.
     cause: Option<Error>,
 }
@@ -45,6 +50,18 @@ impl Now {
 impl Progress {
     pub(super) fn now(&self) -> Now {
         self.lock().now
+    }
+
+    /// A turn of the connection begins.
+    pub(super) fn begin_turn(&self) {
+        self.lock().turn = 0;
+    }
+
+    /// Whether another request may be answered in this turn.
+    pub(super) fn takes_turn(&self) -> bool {
+        let mut state = self.lock();
+        state.turn += 1;
+        state.turn <= REQUESTS_OF_TURN
     }
 
     /// A request begins. Returns its number.

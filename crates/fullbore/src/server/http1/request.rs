@@ -70,7 +70,8 @@ fn agree(named: &str, host: &HeaderValue, uri: &Uri) -> bool {
 
 /// Only `chunked` is implemented (RFC 9112 section 6.1), and a `content-length` beside it is an attempt to smuggle a request
 /// (section 6.3). hyper removes that field, so it is looked for in what the transport brought. Where it is not found there,
-/// in a head whose beginning came behind a chunked body in one read, hyper closes the connection after the response.
+/// behind 16 KiB or in a head whose beginning came behind a chunked body in one read, hyper closes the connection after the
+/// response.
 fn check_transfer_encoding<B>(request: &Request<B>, noted: &[u8]) -> Result<(), StatusCode> {
     let mut values = request.headers().get_all(TRANSFER_ENCODING).iter();
     let only = match (values.next(), values.next()) {

@@ -19,6 +19,7 @@ use crate::body::Incoming;
 use crate::error::BoxError;
 use crate::file::Chunk;
 use crate::http1::Transport;
+use crate::linger::wake_after_sockets;
 
 pub(super) struct Http1Service<T, S> {
     pub(super) service: S,
@@ -42,6 +43,8 @@ where
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
         let receives = !request.body().is_end_stream();
         let number = self.progress.begin(receives);
+        #[cfg(feature = "tracing")]
+        super::trace::request(&request);
         let asked = Asked::of(&request);
         let checked = self.transport.with_noted(!receives, |noted| {
             let body = request.body().size_hint().exact().unwrap_or(0);
@@ -57,6 +60,7 @@ where
         Answer {
             progress: Arc::clone(&self.progress),
             asked,
+            waits_for_turn: true,
             stage,
         }
     }
@@ -81,6 +85,7 @@ pin_project! {
     pub(super) struct Answer<S, F> {
         progress: Arc<Progress>,
         asked: Asked,
+        waits_for_turn: bool,
         #[pin]
         stage: Stage<S, F>,
     }
@@ -101,6 +106,8 @@ pin_project! {
             #[pin]
             future: F,
         },
+        // The response was returned.
+        Answered,
     }
 }
 
@@ -114,12 +121,23 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
+        if *this.waits_for_turn {
+            if !this.progress.takes_turn() {
+                wake_after_sockets(cx);
+                return Poll::Pending;
+            }
+            *this.waits_for_turn = false;
+        }
         // A service that panics or fails ends its own connection only.
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| poll_stage(this.stage.as_mut(), cx)));
         let answered = match polled {
             Ok(polled) => ready!(polled),
             Err(_) => Err(StatusCode::INTERNAL_SERVER_ERROR),
         };
+        // If it holds the body of the request, nobody else will read that.
+        this.stage.set(Stage::Answered);
+        #[cfg(feature = "tracing")]
+        super::trace::response(answered.as_ref().map_or_else(|status| *status, Response::status));
         let progress = Arc::clone(this.progress);
         Poll::Ready(Ok(match answered {
             Ok(response) => {
@@ -145,6 +163,7 @@ where
     loop {
         let future = match stage.as_mut().project() {
             StageNow::Refused { status } => return Poll::Ready(Err(*status)),
+            StageNow::Answered => return Poll::Pending,
             StageNow::Answering { future } => return future.poll(cx).map_err(|_| FAILED),
             StageNow::Called { service, request } => {
                 if ready!(service.poll_ready(cx)).is_err() {

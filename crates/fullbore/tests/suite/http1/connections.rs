@@ -1,12 +1,15 @@
 //! Connections of a listening server: versions, TLS, eviction, graceful shutdown, upgrades.
 
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::Pin;
 
 use fullbore::server::ConnectionLimits;
 use fullbore::tls::{self, Roots};
 use fullbore::{HttpVersions, Server, ServerBuilder};
 use http_body_util::Full;
+use tokio::io::AsyncRead;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -252,6 +255,86 @@ async fn a_thousand_idle_connections_are_served() {
         }
     })
     .await;
+}
+
+/// How much a turn of a connection does: requests that begin, and octets that are written.
+async fn turns(config: Config, text: String) -> Vec<(usize, usize)> {
+    let (mut near, far) = tokio::io::duplex(256 << 20);
+    let seen = Arc::new(Seen::default());
+    let service = {
+        let seen = Arc::clone(&seen);
+        tower::service_fn(move |request| answer(Arc::clone(&seen), request))
+    };
+    near.write_all(text.as_bytes()).await.expect("room");
+    near.shutdown().await.expect("our half ends");
+    let mut connection = Box::pin(serve_connection_auto(far, service, config));
+    let mut turns = Vec::new();
+    soon(poll_fn(|cx| {
+        let begun = seen.begun();
+        let poll = connection.as_mut().poll(cx);
+        let mut some = vec![0; 1 << 20];
+        let mut written = 0;
+        let mut buffer = tokio::io::ReadBuf::new(&mut some);
+        while Pin::new(&mut near).poll_read(cx, &mut buffer).is_ready() && !buffer.filled().is_empty() {
+            written += buffer.filled().len();
+            buffer.clear();
+        }
+        turns.push((seen.begun() - begun, written));
+        poll
+    }))
+    .await
+    .expect("a clean end");
+    turns
+}
+
+#[tokio::test]
+async fn others_have_their_turn_behind_16_requests_and_half_a_mebibyte() {
+    let turns_of = turns(Config::default(), get("/").repeat(200)).await;
+    assert_eq!(turns_of.iter().map(|turn| turn.0).sum::<usize>(), 200);
+    assert!(turns_of.iter().all(|turn| turn.0 <= 16), "{turns_of:?}");
+    let turns_of = turns(Config::default(), get("/long")).await;
+    let most = turns_of.iter().map(|turn| turn.1).max();
+    assert!(
+        most.is_some_and(|most| most <= (512 << 10) + (128 << 10)),
+        "{most:?}"
+    );
+    assert!(turns_of.iter().map(|turn| turn.1).sum::<usize>() > 64 << 20);
+}
+
+#[tokio::test]
+async fn a_connection_that_must_go_is_answered_with_503() {
+    let limits = ConnectionLimits::new(2, 100);
+    let server = Listening::new(Server::builder().connection_limits(limits)).await;
+    let mut hanging = Vec::new();
+    for number in 1..=2 {
+        let mut stream = server.connect().await;
+        stream
+            .write_all(get("/hang").as_bytes())
+            .await
+            .expect("it is sent");
+        soon(async {
+            while server.seen.running.load(Ordering::SeqCst) < number {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        hanging.push(stream);
+    }
+    // Somebody else, who has fewer connections.
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket
+        .bind("127.0.0.2:0".parse().expect("an address"))
+        .expect("an address of the loopback");
+    let mut other = socket.connect(server.address).await.expect("a connection");
+    other.write_all(CLOSING.as_bytes()).await.expect("it is sent");
+    assert_eq!(statuses(&rest(&mut other).await), [200]);
+    let said = rest(&mut hanging[0]).await;
+    assert_eq!(statuses(&said), [503], "{said}");
+    assert!(
+        said.contains("retry-after: ") && said.contains("connection: close"),
+        "{said}"
+    );
+    assert_eq!(server.seen.running.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

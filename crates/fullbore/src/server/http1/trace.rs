@@ -1,0 +1,30 @@
+//! The events of an HTTP/1.1 connection for `tracing`, with the targets of HTTP/2.
+
+use http::{Request, StatusCode};
+use tracing::{debug, trace};
+
+use crate::error::Error;
+
+/// A request was received.
+pub(super) fn request<B>(request: &Request<B>) {
+    let (method, path) = (request.method(), request.uri().path());
+    trace!(target: "fullbore::stream", %method, path, "request over HTTP/1.1");
+}
+
+/// A response is sent.
+pub(super) fn response(status: StatusCode) {
+    trace!(target: "fullbore::stream", status = status.as_u16(), "response over HTTP/1.1");
+}
+
+/// The connection has ended.
+pub(super) fn ended(result: &Result<(), Error>) {
+    match result {
+        Ok(()) => debug!(target: "fullbore::connection", "the HTTP/1.1 connection ended"),
+        Err(error) => {
+            debug!(target: "fullbore::connection", "the HTTP/1.1 connection ended: {error}");
+            if error.is_timeout() {
+                debug!(target: "fullbore::limits", "limit reached: {error}");
+            }
+        }
+    }
+}
