@@ -4,6 +4,8 @@
 //! `FULLBORE_PEERS=required` it fails, and every peer gets files of every size and a GiB, which take minutes. `FULLBORE_BIN` names another program than the one that cargo built. The suite talks
 //! to 127.0.0.1 only, ends every process that it started, and removes its files.
 
+#[path = "interop/browser.rs"]
+mod browser;
 #[path = "interop/certs.rs"]
 mod certs;
 #[path = "interop/clients.rs"]
@@ -16,8 +18,12 @@ mod files;
 mod fullbore;
 #[path = "interop/h2spec.rs"]
 mod h2spec;
+#[path = "interop/http1_clients.rs"]
+mod http1_clients;
 #[path = "interop/many_files.rs"]
 mod many_files;
+#[path = "interop/openssl.rs"]
+mod openssl;
 #[path = "interop/peers.rs"]
 mod peers;
 #[path = "interop/relay.rs"]
@@ -38,6 +44,8 @@ fn main() {
     trials.extend(fetch_trials::trials());
     trials.extend(many_files::trials());
     trials.extend(h2spec::trials());
+    trials.extend(openssl::trials());
+    trials.extend(browser::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     files::clean_up();
     conclusion.exit();

@@ -5,42 +5,52 @@ use std::slice;
 use libtest_mimic::Trial;
 
 use crate::files::{Payload, gigabyte, one_at_a_time, small};
-use crate::fullbore::{self, Transport};
+use crate::fullbore::{self, Transport, Version};
 use crate::peers::{Peer, trial, trial_of_a_gigabyte};
 use crate::process::Outcome;
-use crate::servers::{Foreign, SERVERS, needs};
+use crate::servers::{Foreign, SERVERS, needs, speaks, takes_uploads};
 
 /// All trials of this file.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for transport in Transport::BOTH {
-        for server in SERVERS {
-            let name = server.name();
+        for (server, version) in SERVERS {
+            // `get` and `put` speak HTTP/2 only.
+            if version == Version::Http1 || !speaks(server, transport) {
+                continue;
+            }
+            let name = match version {
+                Version::Http1 => format!("{} with HTTP/1.1", server.name()),
+                Version::Http2 => server.name().to_owned(),
+            };
             let needs = needs(server);
             trials.push(trial(
                 &needs,
                 format!("get: files of every size from {name} over {transport}"),
-                move || get(server, transport, small()),
+                move || get(server, version, transport, small()),
             ));
             trials.push(trial_of_a_gigabyte(
                 &needs,
                 format!("get: 1 GiB from {name} over {transport}"),
                 move || {
                     let _turn = one_at_a_time();
-                    get(server, transport, slice::from_ref(gigabyte()))
+                    get(server, version, transport, slice::from_ref(gigabyte()))
                 },
             ));
+            if !takes_uploads(server) {
+                continue;
+            }
             trials.push(trial(
                 &needs,
                 format!("put: files of every size to {name} over {transport}"),
-                move || put(server, transport, small()),
+                move || put(server, version, transport, small()),
             ));
             trials.push(trial_of_a_gigabyte(
                 &needs,
                 format!("put: 1 GiB to {name} over {transport}"),
                 move || {
                     let _turn = one_at_a_time();
-                    put(server, transport, slice::from_ref(gigabyte()))
+                    put(server, version, transport, slice::from_ref(gigabyte()))
                 },
             ));
         }
@@ -48,14 +58,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-fn get(server: Peer, transport: Transport, payloads: &[Payload]) -> Outcome {
-    let foreign = Foreign::start(server, transport)?;
+fn get(server: Peer, version: Version, transport: Transport, payloads: &[Payload]) -> Outcome {
+    let foreign = Foreign::start(server, version, transport)?;
     fullbore::get(transport, &foreign.origin, payloads, &foreign.folder()?)
         .map_err(|fault| foreign.blame(&fault))
 }
 
-fn put(server: Peer, transport: Transport, payloads: &[Payload]) -> Outcome {
-    let mut foreign = Foreign::start(server, transport)?;
+fn put(server: Peer, version: Version, transport: Transport, payloads: &[Payload]) -> Outcome {
+    let mut foreign = Foreign::start(server, version, transport)?;
     for payload in payloads {
         foreign
             .take_upload(transport, payload)

@@ -8,12 +8,19 @@ use crate::certs::certs;
 use crate::files::Payload;
 use crate::process::{DEADLINE, Daemon, Fault, Outcome, ensure, run_into};
 
-/// What carries HTTP/2.
+/// The version of HTTP that a trial speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    Http1,
+    Http2,
+}
+
+/// What carries HTTP.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// TCP, with prior knowledge (RFC 9113, section 3.3).
+    /// TCP. HTTP/2 begins with prior knowledge (RFC 9113, section 3.3).
     Cleartext,
-    /// TLS, with ALPN `h2` (section 3.2).
+    /// TLS, with ALPN (section 3.2).
     Tls,
 }
 
@@ -150,7 +157,7 @@ pub(crate) fn client(subcommand: &str, transport: Transport) -> Outcome<Command>
 }
 
 /// The program that cargo built, or another one (an optimised build, say) that `FULLBORE_BIN` names.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     std::env::var_os("FULLBORE_BIN")
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_fullbore")), PathBuf::from)
 }

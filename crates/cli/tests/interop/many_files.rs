@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use libtest_mimic::Trial;
 
 use crate::files::{Scratch, workshop, write_noise};
-use crate::fullbore::{self, Server, Transport, Uploads};
+use crate::fullbore::{self, Server, Transport, Uploads, Version};
 use crate::peers::{Peer, trial};
 use crate::process::{DEADLINE, Fault, Outcome, ensure, run_into};
 use crate::relay::Relay;
@@ -31,7 +31,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             &[Peer::Nghttpd],
             "get: 10,000 files of 10 KB from nghttpd on one connection",
             || {
-                let server = Foreign::start_over(Peer::Nghttpd, Transport::Cleartext, site()?)?;
+                let server =
+                    Foreign::start_over(Peer::Nghttpd, Version::Http2, Transport::Cleartext, site()?)?;
                 fetch_all(&server.origin)
             },
         ),

@@ -11,7 +11,7 @@ use libtest_mimic::{Failed, Trial};
 use crate::files::workshop;
 use crate::process::{Fault, Outcome, run_text};
 
-/// A program that speaks HTTP/2 and is not ours.
+/// A program that speaks HTTP and is not ours, or that a trial needs besides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Peer {
     Curl,
@@ -26,6 +26,18 @@ pub(crate) enum Peer {
     Node,
     Java,
     H2spec,
+    Wget,
+    Wget2,
+    Aria2,
+    Wrk,
+    Ab,
+    Chromium,
+    Caddy,
+    /// The suite's own server on Python's `http.server`, which takes uploads.
+    Python,
+    /// `python3 -m http.server`.
+    PythonModule,
+    Openssl,
 }
 
 impl Peer {
@@ -44,6 +56,16 @@ impl Peer {
             Peer::Node => "Node",
             Peer::Java => "Java",
             Peer::H2spec => "h2spec",
+            Peer::Wget => "wget",
+            Peer::Wget2 => "wget2",
+            Peer::Aria2 => "aria2",
+            Peer::Wrk => "wrk",
+            Peer::Ab => "ab",
+            Peer::Chromium => "Chromium",
+            Peer::Caddy => "caddy",
+            Peer::Python => "Python",
+            Peer::PythonModule => "python3 -m http.server",
+            Peer::Openssl => "openssl",
         }
     }
 
@@ -53,6 +75,9 @@ impl Peer {
             Peer::Go => "go",
             Peer::Node => "node",
             Peer::Java => "java",
+            Peer::Aria2 => "aria2c",
+            Peer::Chromium => "chromium",
+            Peer::Python | Peer::PythonModule => "python3",
             other => other.name(),
         };
         find(name).ok_or_else(|| format!("not installed ({})", self.package()).into())
@@ -77,6 +102,15 @@ impl Peer {
             Peer::Node => "Node 18 or newer",
             Peer::Java => "JDK 17 or newer",
             Peer::H2spec => "go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
+            Peer::Ab => "Debian: apache2-utils",
+            Peer::Wget => "Debian: wget",
+            Peer::Wget2 => "Debian: wget2",
+            Peer::Aria2 => "Debian: aria2",
+            Peer::Wrk => "Debian: wrk",
+            Peer::Chromium => "Debian: chromium",
+            Peer::Caddy => "Debian: caddy",
+            Peer::Python | Peer::PythonModule => "Python 3.8 or newer",
+            Peer::Openssl => "Debian: openssl",
         }
     }
 

@@ -9,6 +9,7 @@ use libtest_mimic::Trial;
 use crate::clients::{self, CLIENTS};
 use crate::files::{Hasher, Payload, Scratch, gigabyte, one_at_a_time, site, small};
 use crate::fullbore::{Server, Transport, UPLOAD_WINDOW, Uploads};
+use crate::http1_clients;
 use crate::peers::{Peer, trial, trial_of_a_gigabyte};
 use crate::process::{DEADLINE, Outcome, ensure, run_into, run_text};
 use crate::servers::haproxy;
@@ -35,6 +36,9 @@ pub(crate) fn trials() -> Vec<Trial> {
                     download(client, transport, std::slice::from_ref(gigabyte()))
                 },
             ));
+            if !small().iter().any(|payload| clients::can_upload(client, payload)) {
+                continue;
+            }
             trials.push(trial(
                 &[client],
                 format!("{name} uploads files of every size over {transport}"),
@@ -49,6 +53,14 @@ pub(crate) fn trials() -> Vec<Trial> {
                 },
             ));
         }
+        for client in http1_clients::CLIENTS {
+            http1_trials(client, transport, &mut trials);
+        }
+        trials.push(trial(
+            &[Peer::Curl],
+            format!("curl posts files of every size over HTTP/1.1 and {transport}, by length and in chunks"),
+            move || http1_posts(transport),
+        ));
         trials.push(trial(
             &[Peer::Haproxy, Peer::Curl],
             format!("haproxy passes files of every size on from fullbore serve over {transport}"),
@@ -87,6 +99,82 @@ fn upload(client: Peer, transport: Transport, payloads: &[Payload]) -> Outcome {
         payload.check_file(&scratch.path().join(&payload.name), "what fullbore serve stored")?;
     }
     server.check_memory(UPLOAD_WINDOW)
+}
+
+/// What `client` does over HTTP/1.1.
+fn http1_trials(client: Peer, transport: Transport, trials: &mut Vec<Trial>) {
+    let name = client.name();
+    let uploads = small()
+        .iter()
+        .any(|payload| http1_clients::can_upload(client, transport, payload));
+    trials.push(trial(
+        &[client],
+        format!("{name} fetches files of every size over HTTP/1.1 and {transport}"),
+        move || http1_download(client, transport, small()),
+    ));
+    if uploads {
+        trials.push(trial(
+            &[client],
+            format!("{name} uploads files of every size over HTTP/1.1 and {transport}"),
+            move || http1_upload(client, transport, small()),
+        ));
+    }
+    if !http1_clients::moves_a_gigabyte(client) {
+        return;
+    }
+    trials.push(trial_of_a_gigabyte(
+        &[client],
+        format!("{name} fetches 1 GiB over HTTP/1.1 and {transport}"),
+        move || {
+            let _turn = one_at_a_time();
+            http1_download(client, transport, std::slice::from_ref(gigabyte()))
+        },
+    ));
+    if uploads {
+        trials.push(trial_of_a_gigabyte(
+            &[client],
+            format!("{name} uploads 1 GiB over HTTP/1.1 and {transport}"),
+            move || {
+                let _turn = one_at_a_time();
+                http1_upload(client, transport, std::slice::from_ref(gigabyte()))
+            },
+        ));
+    }
+}
+
+fn http1_download(client: Peer, transport: Transport, payloads: &[Payload]) -> Outcome {
+    let server = Server::start(transport, site(), Uploads::None)?;
+    http1_clients::download(client, transport, &server.url, payloads)
+        .map_err(|fault| server.blame(&fault))?;
+    server.check_memory(0)
+}
+
+fn http1_upload(client: Peer, transport: Transport, payloads: &[Payload]) -> Outcome {
+    let scratch = Scratch::new()?;
+    let server = Server::start(transport, site(), Uploads::Into(scratch.path()))?;
+    let payloads: Vec<Payload> = payloads
+        .iter()
+        .filter(|payload| http1_clients::can_upload(client, transport, payload))
+        .cloned()
+        .collect();
+    http1_clients::upload(client, transport, &server.url, &payloads).map_err(|fault| server.blame(&fault))?;
+    for payload in &payloads {
+        payload.check_file(&scratch.path().join(&payload.name), "what fullbore serve stored")?;
+    }
+    server.check_memory(0)
+}
+
+fn http1_posts(transport: Transport) -> Outcome {
+    for chunked in [false, true] {
+        let scratch = Scratch::new()?;
+        let server = Server::start(transport, site(), Uploads::Into(scratch.path()))?;
+        for payload in small() {
+            http1_clients::post_by_curl(transport, &server.url, payload, chunked)
+                .map_err(|fault| server.blame(&fault))?;
+            payload.check_file(&scratch.path().join(&payload.name), "what fullbore serve stored")?;
+        }
+    }
+    Ok(())
 }
 
 fn through_haproxy(transport: Transport) -> Outcome {

@@ -6,28 +6,44 @@ use std::process::Command;
 
 use crate::certs::{Certs, certs};
 use crate::files::{Hasher, Payload, Scratch, site};
-use crate::fullbore::{self, Transport};
+use crate::fullbore::{self, Transport, Version};
 use crate::peers::{Peer, go_peer, sources};
 use crate::process::{Daemon, Fault, Outcome, spawn_on_free_port};
 
-/// The servers of the suite.
-pub(crate) const SERVERS: [Peer; 7] = [
-    Peer::Nghttpd,
-    Peer::H2o,
-    Peer::Nginx,
-    Peer::Lighttpd,
-    Peer::Haproxy,
-    Peer::Go,
-    Peer::Node,
+/// The servers of the suite, with the version that each is set to speak.
+pub(crate) const SERVERS: [(Peer, Version); 13] = [
+    (Peer::Nghttpd, Version::Http2),
+    (Peer::H2o, Version::Http2),
+    (Peer::Nginx, Version::Http2),
+    (Peer::Lighttpd, Version::Http2),
+    (Peer::Haproxy, Version::Http2),
+    (Peer::Go, Version::Http2),
+    (Peer::Node, Version::Http2),
+    (Peer::Caddy, Version::Http2),
+    (Peer::Nginx, Version::Http1),
+    (Peer::Node, Version::Http1),
+    (Peer::Caddy, Version::Http1),
+    (Peer::Python, Version::Http1),
+    (Peer::PythonModule, Version::Http1),
 ];
 
-/// The programs that must be there for `server` to work: h2o keeps no uploads and haproxy serves no files, so each
-/// stands in front of Go.
+/// The programs that must be there for `server` to work: h2o and caddy keep no uploads and haproxy serves no files, so
+/// each stands in front of Go.
 pub(crate) fn needs(server: Peer) -> Vec<Peer> {
     match server {
-        Peer::H2o | Peer::Haproxy => vec![server, Peer::Go],
+        Peer::H2o | Peer::Haproxy | Peer::Caddy => vec![server, Peer::Go],
         _ => vec![server],
     }
+}
+
+/// Whether `server` can be had over `transport`: Python's module has no option for TLS.
+pub(crate) fn speaks(server: Peer, transport: Transport) -> bool {
+    server != Peer::PythonModule || transport == Transport::Cleartext
+}
+
+/// Whether `server` takes uploads.
+pub(crate) fn takes_uploads(server: Peer) -> bool {
+    server != Peer::PythonModule
 }
 
 /// A foreign server that serves a folder and takes uploads.
@@ -49,18 +65,26 @@ enum Receipt {
     Folder(PathBuf),
     /// It prints `upload NAME BYTES SHA256`: the server itself, or the one behind it.
     Line,
+    /// It takes no uploads.
+    None,
 }
 
 impl Foreign {
     /// Starts `server` over the folder that [`site`] names.
-    pub(crate) fn start(server: Peer, transport: Transport) -> Outcome<Foreign> {
-        Foreign::start_over(server, transport, site())
+    pub(crate) fn start(server: Peer, version: Version, transport: Transport) -> Outcome<Foreign> {
+        Foreign::start_over(server, version, transport, site())
     }
 
     /// Starts `server` over `root`.
-    pub(crate) fn start_over(server: Peer, transport: Transport, root: &Path) -> Outcome<Foreign> {
+    pub(crate) fn start_over(
+        server: Peer,
+        version: Version,
+        transport: Transport,
+        root: &Path,
+    ) -> Outcome<Foreign> {
         let scratch = Scratch::new()?;
         let place = Place {
+            version,
             transport,
             root,
             certs: certs()?,
@@ -74,6 +98,9 @@ impl Foreign {
             Peer::Haproxy => haproxy_before_go(&place)?,
             Peer::Go => own_server(&mut go(&place, false)?)?,
             Peer::Node => own_server(&mut node(&place)?)?,
+            Peer::Caddy => caddy(&place)?,
+            Peer::Python => own_server(&mut python(&place)?)?,
+            Peer::PythonModule => python_module(&place)?,
             other => return Err(format!("{} is no server", other.name()).into()),
         };
         Ok(Foreign {
@@ -97,6 +124,7 @@ impl Foreign {
             Receipt::Folder(folder) => {
                 payload.check_file(&folder.join(&payload.name), "what the server stored")
             }
+            Receipt::None => Err("this server takes no uploads".into()),
             Receipt::Line => {
                 let witness = self.daemons.last_mut().ok_or("no server runs")?;
                 let line = witness.wait_line(&format!("upload {} ", payload.name))?;
@@ -149,6 +177,7 @@ pub(crate) fn haproxy(
 }
 
 struct Place<'a> {
+    version: Version,
     transport: Transport,
     root: &'a Path,
     certs: &'a Certs,
@@ -181,10 +210,14 @@ fn nginx(place: &Place<'_>) -> Outcome<Started> {
     let uploads = place.scratch.folder("stored/upload")?;
     let work = place.scratch.folder("nginx")?;
     let (front, port) = spawn_on_free_port(|port| {
+        let http2 = match place.version {
+            Version::Http1 => "",
+            Version::Http2 => " http2",
+        };
         let listen = match place.transport {
-            Transport::Cleartext => format!("listen 127.0.0.1:{port} http2;"),
+            Transport::Cleartext => format!("listen 127.0.0.1:{port}{http2};"),
             Transport::Tls => format!(
-                "listen 127.0.0.1:{port} ssl http2; ssl_certificate {}; ssl_certificate_key {};",
+                "listen 127.0.0.1:{port} ssl{http2}; ssl_certificate {}; ssl_certificate_key {};",
                 place.certs.chain.display(),
                 place.certs.key.display()
             ),
@@ -310,12 +343,72 @@ fn go(place: &Place<'_>, http1: bool) -> Outcome<Command> {
 }
 
 fn node(place: &Place<'_>) -> Outcome<Command> {
-    let mut command = Peer::Node.command()?;
-    command.arg(sources().join("node/server.mjs")).arg(place.root);
+    let script = match place.version {
+        Version::Http1 => "node/http1-server.mjs",
+        Version::Http2 => "node/server.mjs",
+    };
+    script_of(Peer::Node, script, place)
+}
+
+fn python(place: &Place<'_>) -> Outcome<Command> {
+    script_of(Peer::Python, "python/server.py", place)
+}
+
+/// A server of the suite's own: `SCRIPT ROOT [CERT KEY]`.
+fn script_of(peer: Peer, script: &str, place: &Place<'_>) -> Outcome<Command> {
+    let mut command = peer.command()?;
+    command.arg(sources().join(script)).arg(place.root);
     if place.transport == Transport::Tls {
         command.arg(&place.certs.chain).arg(&place.certs.key);
     }
     Ok(command)
+}
+
+fn python_module(place: &Place<'_>) -> Outcome<Started> {
+    let (front, port) = spawn_on_free_port(|port| {
+        let mut command = Peer::PythonModule.command()?;
+        command
+            .args(["-m", "http.server", "--bind", "127.0.0.1", "--directory"])
+            .arg(place.root)
+            .arg(port.to_string());
+        Ok(command)
+    })?;
+    Ok((origin(place.transport, port), Receipt::None, vec![front]))
+}
+
+/// caddy serves the files itself, and hands uploads to Go over HTTP/1.1.
+fn caddy(place: &Place<'_>) -> Outcome<Started> {
+    let mut backend = Daemon::spawn(&mut go(place, true)?)?;
+    let behind = backend.wait_line("listening on ")?;
+    let work = place.scratch.folder("caddy")?;
+    let protocols = match place.version {
+        Version::Http1 => "h1",
+        Version::Http2 => "h1 h2 h2c",
+    };
+    let (front, port) = spawn_on_free_port(|port| {
+        let tls = match place.transport {
+            Transport::Cleartext => String::new(),
+            Transport::Tls => format!(
+                "\ttls {} {}\n",
+                place.certs.chain.display(),
+                place.certs.key.display()
+            ),
+        };
+        let text = format!(
+            "{{\n\tadmin off\n\tauto_https off\n\tstorage file_system {work}\n\tservers {{\n\t\tprotocols {protocols}\n\t}}\n}}\n\
+             {origin} {{\n\tbind 127.0.0.1\n{tls}\troot * {root}\n\treverse_proxy /upload/* {behind}\n\tfile_server\n}}\n",
+            work = work.display(),
+            origin = origin(place.transport, port),
+            root = place.root.display(),
+        );
+        let mut command = Peer::Caddy.command()?;
+        // It keeps its configuration and its state in the user's folders otherwise.
+        command.env("XDG_CONFIG_HOME", &work).env("XDG_DATA_HOME", &work);
+        command.args(["run", "--adapter", "caddyfile", "--config"]);
+        command.arg(place.scratch.file("Caddyfile", &text)?);
+        Ok(command)
+    })?;
+    Ok((origin(place.transport, port), Receipt::Line, vec![front, backend]))
 }
 
 /// A server of the suite's own, which chooses its port and prints it.
