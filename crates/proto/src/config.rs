@@ -110,6 +110,8 @@ pub struct Config {
     /// The longest time between the two GOAWAY frames of a graceful shutdown. Default: 1 s. Usually it is a round
     /// trip.
     pub shutdown_grace: Duration,
+    /// The opaque data of the PING between them. Default: `shutdown`.
+    pub shutdown_ping: [u8; 8],
     /// The time limit for the peer's preface and SETTINGS. Default: 10 s.
     pub preface_timeout: Duration,
     /// The time limit for the acknowledgement of SETTINGS (RFC 9113 section 6.5.3). Default: 30 s. Then the
@@ -254,6 +256,7 @@ impl Default for Config {
             send_buffer: 384 << 10,
             max_header_memory: 4 << 20,
             shutdown_grace: Duration::from_secs(1),
+            shutdown_ping: *b"shutdown",
             preface_timeout: Duration::from_secs(10),
             settings_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),

@@ -445,6 +445,12 @@ pub enum UsageError {
     WindowShrinks,
     /// A window is a number of bytes from 1 to 2^31-1.
     WindowOutOfRange,
+    /// The connection has failed.
+    ConnectionFailed,
+    /// A PING of the owner is not answered yet.
+    PingUnanswered,
+    /// The opaque data is that of a PING that the connection sends by itself.
+    PingReserved,
 }
 
 impl fmt::Display for UsageError {
@@ -467,6 +473,11 @@ impl fmt::Display for UsageError {
                 "a receive window only grows, and this size is smaller than the current one"
             }
             UsageError::WindowOutOfRange => "a window is a number of bytes from 1 to 2,147,483,647",
+            UsageError::ConnectionFailed => "the connection has failed; open another",
+            UsageError::PingUnanswered => "an earlier PING is not answered yet; wait for its answer",
+            UsageError::PingReserved => {
+                "the connection sends PING with this opaque data by itself; choose other data"
+            }
         })
     }
 }

@@ -81,9 +81,14 @@ impl Connection {
             self.writer.ping_ack(ping);
             return Ok(());
         }
-        let is_shutting_down = self.shutdown.has_begun();
-        match self.pings.answer(ping.opaque, is_shutting_down, self.now) {
+        let has_begun = self.shutdown.has_begun();
+        let shutdown = has_begun.then_some(self.config.shutdown_ping);
+        match self.pings.answer(ping.opaque, shutdown, self.now) {
             Answer::Known => Ok(()),
+            Answer::Owner => {
+                self.events.push(Event::Pong(ping.opaque));
+                Ok(())
+            }
             Answer::Shutdown => {
                 self.shutdown_reached_peer();
                 Ok(())

@@ -1,15 +1,13 @@
 //! PING (RFC 9113 section 6.7): the measured round trip, and whether the peer is alive.
 //!
-//! This endpoint sends PING for three purposes, each with its own opaque data.
+//! This endpoint sends PING for three purposes, each with its own opaque data. Its owner may send another.
 
 use core::time::Duration;
 
 use super::writer::Writer;
+use crate::error::UsageError;
 use crate::flow::RoundTrip;
 use crate::time::Time;
-
-/// Its acknowledgement shows that the peer has received the first GOAWAY of a graceful shutdown.
-const SHUTDOWN: [u8; 8] = *b"shutdown";
 
 /// Measures the round trip.
 const PROBE: [u8; 8] = *b"roundtri";
@@ -22,6 +20,8 @@ pub(super) struct Pings {
     round_trip: RoundTrip,
     /// When the unanswered PING that measures the round trip was written.
     probe: Option<Time>,
+    /// The opaque data of the owner's unanswered PING. Boxed, because few owners send one.
+    owner: Option<Box<[u8; 8]>>,
     /// When bytes last arrived.
     last_received: Time,
     /// When the unanswered keep-alive PING was written, and how many bytes the transport had taken by then.
@@ -33,6 +33,8 @@ pub(super) struct Pings {
 pub(super) enum Answer {
     /// The PING of the graceful shutdown.
     Shutdown,
+    /// The PING of the owner.
+    Owner,
     /// Another PING of this endpoint.
     Known,
     /// No PING of this endpoint.
@@ -44,6 +46,7 @@ impl Pings {
         Pings {
             round_trip: RoundTrip::default(),
             probe: None,
+            owner: None,
             last_received: now,
             unanswered: None,
         }
@@ -77,17 +80,41 @@ impl Pings {
         self.round_trip.is_stale(now)
     }
 
-    pub(super) fn announce_shutdown(writer: &mut Writer) {
-        writer.ping(SHUTDOWN);
+    /// Its acknowledgement shows that the peer has received the first GOAWAY of a graceful shutdown.
+    pub(super) fn announce_shutdown(writer: &mut Writer, opaque: [u8; 8]) {
+        writer.ping(opaque);
+    }
+
+    /// Sends a PING of the owner, whose opaque data must be none of this endpoint's own.
+    pub(super) fn ask(
+        &mut self,
+        writer: &mut Writer,
+        opaque: [u8; 8],
+        shutdown: [u8; 8],
+    ) -> Result<(), UsageError> {
+        if self.owner.is_some() {
+            return Err(UsageError::PingUnanswered);
+        }
+        if [PROBE, KEEP_ALIVE, shutdown].contains(&opaque) {
+            return Err(UsageError::PingReserved);
+        }
+        self.owner = Some(Box::new(opaque));
+        writer.ping(opaque);
+        Ok(())
     }
 
     pub(super) fn keep_alive(writer: &mut Writer) {
         writer.ping(KEEP_ALIVE);
     }
 
-    pub(super) fn answer(&mut self, opaque: [u8; 8], is_shutting_down: bool, now: Time) -> Answer {
+    /// `shutdown` is the opaque data of the PING of a graceful shutdown that has begun.
+    pub(super) fn answer(&mut self, opaque: [u8; 8], shutdown: Option<[u8; 8]>, now: Time) -> Answer {
         match opaque {
-            SHUTDOWN if is_shutting_down => Answer::Shutdown,
+            _ if shutdown == Some(opaque) => Answer::Shutdown,
+            _ if self.owner.as_deref() == Some(&opaque) => {
+                self.owner = None;
+                Answer::Owner
+            }
             PROBE => match self.probe.take() {
                 Some(sent) => {
                     self.round_trip.sample(sent, now);

@@ -9,7 +9,9 @@ use core::time::Duration;
 use super::Connection;
 use super::deadlines::LEAST_PROGRESS;
 use super::ping::Pings;
-use crate::error::{ConnectionError, ConnectionErrorKind, ErrorCode, StreamError, StreamErrorKind};
+use crate::error::{
+    ConnectionError, ConnectionErrorKind, ErrorCode, StreamError, StreamErrorKind, UsageError,
+};
 use crate::role::Role;
 use crate::stream::{Phase, Stream, StreamState};
 use crate::time::Time;
@@ -39,6 +41,20 @@ impl Connection {
             return false;
         }
         self.pings.measure(&mut self.writer, self.now)
+    }
+
+    /// Sends a PING of the owner with this opaque data (RFC 9113 section 6.7). [`Event::Pong`](crate::Event::Pong)
+    /// follows when the peer answers it. One may be unanswered at a time.
+    ///
+    /// # Errors
+    /// [`UsageError::PingUnanswered`]; [`UsageError::PingReserved`] if the opaque data is that of a PING that the
+    /// connection sends by itself; [`UsageError::ConnectionFailed`].
+    pub fn ping(&mut self, opaque: [u8; 8]) -> Result<(), UsageError> {
+        if self.shutdown.has_failed() {
+            return Err(UsageError::ConnectionFailed);
+        }
+        self.pings
+            .ask(&mut self.writer, opaque, self.config.shutdown_ping)
     }
 
     /// A frame or header block is complete.

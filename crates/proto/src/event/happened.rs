@@ -46,6 +46,8 @@ pub enum Event {
     Reset(StreamError),
     /// The SETTINGS of the peer arrived: its limits may have changed.
     PeerSettings,
+    /// The peer has answered the PING that [`crate::Connection::ping`] sent with this opaque data.
+    Pong([u8; 8]),
     /// The peer sent GOAWAY: it accepts no new streams, and did not process streams above `last_stream`.
     GoAway {
         /// The highest stream that the peer may process; 0 for none.

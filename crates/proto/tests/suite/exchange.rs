@@ -4,6 +4,7 @@ mod calls;
 mod heads;
 mod limits;
 mod messages;
+mod pings;
 mod priorities;
 mod shutdown;
 mod tunnels;
