@@ -3,7 +3,7 @@
 //! The state is in parts, each a module with private fields: `reader` and `writer` (frames in and out), `streams`,
 //! `flow_control`, `settings`, `ping`, `shutdown`, `guards`, `deadlines` and `ledgers`. No part knows the connection.
 //! The other modules are methods of [`Connection`]: `receive`, `headers`, `data` and `control` for received frames;
-//! `send` and `transmit` for sent ones; `read` for the owner's reads; and `close`, `end`, `timeouts`, `memory`,
+//! `send` and `transmit` for sent ones; `settings_changes` for later SETTINGS; `read` for the owner's reads; and `close`, `end`, `timeouts`, `memory`,
 //! `stalls` and `report`. `.ci/run house` checks that no modules import each other in a circle.
 //!
 //! Comments cite the laws of `docs/design/flow-control.md` by number.
@@ -26,6 +26,7 @@ mod receive;
 mod report;
 mod send;
 mod settings;
+mod settings_changes;
 mod shutdown;
 mod stalls;
 mod streams;
@@ -102,7 +103,7 @@ impl Connection {
             writer: Writer::new(config.encoder_table_size),
             streams: Streams::new(role, &config, stream_window),
             flow,
-            settings: Settings::new(now),
+            settings: Settings::new(&config, stream_window, now),
             pings: Pings::new(now),
             shutdown: Shutdown::default(),
             events: Events::default(),

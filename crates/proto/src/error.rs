@@ -445,6 +445,8 @@ pub enum UsageError {
     WindowShrinks,
     /// A window is a number of bytes from 1 to 2^31-1.
     WindowOutOfRange,
+    /// The peer has not acknowledged the latest SETTINGS yet.
+    SettingsUnacknowledged,
     /// The connection has failed.
     ConnectionFailed,
     /// A PING of the owner is not answered yet.
@@ -473,6 +475,9 @@ impl fmt::Display for UsageError {
                 "a receive window only grows, and this size is smaller than the current one"
             }
             UsageError::WindowOutOfRange => "a window is a number of bytes from 1 to 2,147,483,647",
+            UsageError::SettingsUnacknowledged => {
+                "the peer has not acknowledged earlier SETTINGS yet; wait for it"
+            }
             UsageError::ConnectionFailed => "the connection has failed; open another",
             UsageError::PingUnanswered => "an earlier PING is not answered yet; wait for its answer",
             UsageError::PingReserved => {

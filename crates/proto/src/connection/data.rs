@@ -71,7 +71,7 @@ impl Connection {
         payload: usize,
         framing: usize,
     ) -> Result<Option<Key>, Fault> {
-        let grace = self.settings.window_grace(self.streams.initial_window());
+        let grace = self.settings.window_grace();
         let Some(mut stream) = self.streams.by_id(id) else {
             return match self.streams.closed_by(id) {
                 ClosedBy::Reset(Side::Local) | ClosedBy::Unknown => Ok(None),

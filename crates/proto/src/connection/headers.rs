@@ -110,7 +110,7 @@ impl Connection {
         // Looked up in the section, where that is cheap: few requests have them.
         let has = |name: &HeaderName| self.reader.section().has(name);
         let (has_length, has_priority) = (has(&header::CONTENT_LENGTH), has(&PRIORITY));
-        let allows_connect = self.config.enable_connect_protocol;
+        let allows_connect = self.settings.accepts_extended_connect();
         let request = match message::receive_request(self.reader.section_mut(), allows_connect) {
             Ok(request) => request,
             Err(malformed) => return violation(malformed.reason()),

@@ -10,9 +10,14 @@ use crate::time::Time;
 
 #[derive(Debug)]
 pub(super) struct Settings {
-    /// When ours were sent.
+    /// When our latest were sent.
     sent: Time,
+    /// Whether the peer has acknowledged them.
     acknowledged: bool,
+    /// How far the peer may exceed a stream window until then, because it may not know them.
+    grace: u32,
+    /// Whether a server accepts extended CONNECT.
+    accepts_extended_connect: bool,
     /// Whether the first SETTINGS of the peer have arrived and are in effect.
     received: bool,
     peer: PeerSettings,
@@ -40,10 +45,12 @@ pub(super) struct WindowChange {
 }
 
 impl Settings {
-    pub(super) fn new(now: Time) -> Self {
+    pub(super) fn new(config: &Config, stream_window: WindowSize, now: Time) -> Self {
         Settings {
             sent: now,
             acknowledged: false,
+            grace: DEFAULT_WINDOW.bytes().saturating_sub(stream_window.bytes()),
+            accepts_extended_connect: config.enable_connect_protocol,
             received: false,
             peer: PeerSettings {
                 initial_window_size: DEFAULT_WINDOW.bytes(),
@@ -77,7 +84,7 @@ impl Settings {
         settings
     }
 
-    /// When ours were sent.
+    /// When our latest were sent.
     pub(super) fn sent(&self) -> Time {
         self.sent
     }
@@ -93,17 +100,31 @@ impl Settings {
             ));
         }
         self.acknowledged = true;
+        self.grace = 0;
         Ok(())
     }
 
-    /// How far the peer may exceed a stream window below 65,535 bytes until it has acknowledged our SETTINGS (section
+    /// How far the peer may exceed a stream window that our SETTINGS lower, until it has acknowledged them (section
     /// 6.9.3).
     #[inline]
-    pub(super) fn window_grace(&self, stream_window: WindowSize) -> u64 {
-        if self.acknowledged {
-            return 0;
-        }
-        u64::from(DEFAULT_WINDOW.bytes().saturating_sub(stream_window.bytes()))
+    pub(super) fn window_grace(&self) -> u64 {
+        u64::from(self.grace)
+    }
+
+    /// Sends another SETTINGS frame. `withdrawn` is by how many bytes it lowers stream windows.
+    pub(super) fn change(&mut self, setting: Setting, withdrawn: u32, writer: &mut Writer, now: Time) {
+        writer.settings(&[setting]);
+        self.sent = now;
+        self.acknowledged = false;
+        self.grace = withdrawn;
+    }
+
+    pub(super) fn accept_extended_connect(&mut self) {
+        self.accepts_extended_connect = true;
+    }
+
+    pub(super) fn accepts_extended_connect(&self) -> bool {
+        self.accepts_extended_connect
     }
 
     /// Applies the values of the peer. The caller applies the window change, then calls [`Self::receive`].

@@ -427,6 +427,10 @@ impl Streams {
         self.lists.refills.initial()
     }
 
+    pub(super) fn set_initial_window(&mut self, size: WindowSize) {
+        self.lists.refills.set_initial(size);
+    }
+
     pub(super) fn largest_window(&self) -> WindowSize {
         self.lists.refills.largest()
     }

@@ -51,6 +51,10 @@ impl Writer {
         if role == Role::Client {
             self.control.extend_from_slice(PREFACE);
         }
+        self.settings(settings);
+    }
+
+    pub(super) fn settings(&mut self, settings: &[Setting]) {
         Setting::write_all(settings, &mut self.control);
         self.sent_frames.add(FrameType::SETTINGS);
     }

@@ -175,6 +175,24 @@ impl ReceiveWindow {
         self.limit = u64::from(size.bytes());
     }
 
+    /// Whether [`Self::shift`] by `delta` keeps the window within 2^31-1.
+    pub(crate) fn can_shift(&self, delta: i64) -> bool {
+        self.remaining().saturating_add_signed(delta) <= u64::from(WindowSize::MAX.bytes())
+    }
+
+    /// A change of our SETTINGS_INITIAL_WINDOW_SIZE by `delta` bytes: the peer moves its window by as many (RFC 9113
+    /// section 6.9.2). The window may become negative.
+    pub(crate) fn shift(&mut self, delta: i64) {
+        let size = i64::from(self.size) + delta;
+        let size = size.clamp(1, i64::from(WindowSize::MAX.bytes()));
+        self.size = u32::try_from(size).unwrap_or(self.size);
+        self.limit = u64::from(self.size);
+        self.advertised = self.advertised.saturating_add_signed(delta);
+        if self.round.until != u64::MAX {
+            self.round.until = self.round.until.saturating_add_signed(delta);
+        }
+    }
+
     /// Sets the memory that the window may cost, at least its size.
     pub(crate) fn set_limit(&mut self, bytes: u64) {
         self.limit = bytes.max(u64::from(self.size));

@@ -11,6 +11,7 @@ mod framing;
 mod hostile;
 mod malformed;
 mod next_deadline;
+mod own_settings;
 mod preface;
 mod push;
 mod settings;

@@ -62,6 +62,11 @@ impl Refills {
         self.largest
     }
 
+    pub(super) fn set_initial(&mut self, size: WindowSize) {
+        self.initial = size;
+        self.note_size(size);
+    }
+
     pub(super) fn note_size(&mut self, size: WindowSize) {
         self.largest = self.largest.max(size);
     }
