@@ -3,7 +3,10 @@
 use core::time::Duration;
 
 use crate::flow::{DEFAULT_WINDOW, MemoryBudget, Refill, Share, StreamBudget, WindowSize};
+use crate::frame::{DEFAULT_MAX_FRAME_SIZE, Setting};
 use crate::guard::Limit;
+use crate::hpack::DEFAULT_TABLE_SIZE;
+use crate::id::StreamId;
 use crate::schedule::Scheduling;
 
 /// The settings of a connection. [`Config::default`] is meant to be right for most.
@@ -75,6 +78,22 @@ pub struct Config {
     pub encoder_table_size: u32,
     /// Whether a server accepts extended CONNECT (RFC 8441). Default: off.
     pub enable_connect_protocol: bool,
+    /// The settings that the first SETTINGS frame carries, by identifier (RFC 9113 section 6.5.2). Default: none, for all
+    /// that differ from their defaults or matter to the peer. What is left out has the value of the RFC: windows of 65,535
+    /// bytes, frames of 16,384, a table of 4,096, and no extended CONNECT. Push is refused and the limits on streams and
+    /// field sections are kept in any case.
+    pub announced_settings: Option<Vec<u16>>,
+    /// The most streams that a client opens before the server's SETTINGS arrive. Default: 100, which RFC 9113 section 6.5.2
+    /// recommends to servers as the least.
+    pub initial_max_send_streams: u32,
+    /// The first stream that a client opens. Default: 1. A server's identifier counts as 1.
+    pub first_stream: StreamId,
+    /// Whether GOAWAY for an error that the engine found says what it was, as debug data. Default: on. The reason of
+    /// [`Connection::abort`](crate::Connection::abort) is always sent.
+    pub describe_errors: bool,
+    /// Whether DATA payloads of less than 2 KiB that wait to be read are copied together. Default: on. If off, each is a
+    /// chunk of its own, which costs memory for each frame.
+    pub gather_small_data: bool,
     /// How streams share the connection by default. Default: in order.
     pub scheduling: Scheduling,
     /// The low-water mark of a stream's send queue, in bytes: see
@@ -245,6 +264,11 @@ impl Default for Config {
             header_table_size: 4_096,
             encoder_table_size: 4_096,
             enable_connect_protocol: false,
+            announced_settings: None,
+            initial_max_send_streams: 100,
+            first_stream: StreamId::FIRST_CLIENT,
+            describe_errors: true,
+            gather_small_data: true,
             scheduling: Scheduling::InOrder,
             send_low_water: 128 << 10,
             record_size: 0,
@@ -289,6 +313,29 @@ impl Config {
     /// The connection's window, at least its initial size by the RFC.
     pub(crate) fn effective_connection_window(&self) -> WindowSize {
         self.connection_window.max(DEFAULT_WINDOW)
+    }
+
+    /// Settings that are not announced have the values of RFC 9113 section 6.5.2.
+    pub(crate) fn leave_out_settings(&mut self) {
+        let announced = self.announced_settings.as_deref().unwrap_or(&[]);
+        let is_silent = |setting: Setting| !announced.contains(&setting.identifier());
+        let table_size = DEFAULT_TABLE_SIZE as u32;
+        let silent_window = is_silent(Setting::InitialWindowSize(0));
+        let silent_frame_size = is_silent(Setting::MaxFrameSize(0));
+        let silent_table = is_silent(Setting::HeaderTableSize(0));
+        let silent_connect = is_silent(Setting::EnableConnectProtocol(false));
+        if silent_window {
+            self.stream_window = DEFAULT_WINDOW;
+        }
+        if silent_frame_size {
+            self.max_frame_size = DEFAULT_MAX_FRAME_SIZE;
+        }
+        if silent_table {
+            self.header_table_size = table_size;
+        }
+        if silent_connect {
+            self.enable_connect_protocol = false;
+        }
     }
 
     /// The bytes of a body that have to arrive within `body_timeout`.

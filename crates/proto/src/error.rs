@@ -164,11 +164,21 @@ impl ConnectionError {
         self.kind
     }
 
-    /// What happened: the detail, or the text of the kind if there is none. GOAWAY carries it as debug data.
+    /// What happened: the detail, or the text of the kind if there is none. GOAWAY carries it as debug data:
+    /// see [`Config::describe_errors`](crate::Config::describe_errors).
     pub const fn reason(&self) -> &'static str {
         match self.detail.is_empty() {
             true => self.kind.text(),
             false => self.detail,
+        }
+    }
+
+    /// The debug data of GOAWAY.
+    pub(crate) const fn debug_data(&self, describes_errors: bool) -> &'static str {
+        match (describes_errors, self.kind) {
+            (true, _) => self.reason(),
+            (false, ConnectionErrorKind::Aborted) => self.detail,
+            (false, _) => "",
         }
     }
 

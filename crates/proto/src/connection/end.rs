@@ -49,7 +49,7 @@ impl Connection {
         cut_short
     }
 
-    /// Ends the connection at once with `code`, for a reason of the owner.
+    /// Ends the connection at once with `code`, for a reason of the owner. GOAWAY carries the reason as debug data.
     pub fn abort(&mut self, code: ErrorCode, reason: &'static str, now: Time) {
         self.advance_time(now);
         self.fail(ConnectionError::aborted(code, reason));
@@ -82,8 +82,8 @@ impl Connection {
             return;
         }
         let last_stream = self.shutdown.last_stream(self.streams.highest_peer_stream());
-        self.writer
-            .go_away(last_stream, error.code, error.reason().as_bytes());
+        let debug = error.debug_data(self.config.describe_errors);
+        self.writer.go_away(last_stream, error.code, debug.as_bytes());
         // No stream can be looked up any more, so nothing can follow the GOAWAY.
         self.streams.clear();
         self.reader.drop_block();

@@ -1,6 +1,7 @@
 //! Queries that the owner may make at any time.
 
 use super::Connection;
+use super::reader::Expected;
 use crate::config::Config;
 use crate::error::ConnectionError;
 use crate::flow::{Ledger, Promise, RoundTrip, WindowSize};
@@ -87,6 +88,12 @@ impl Connection {
     /// Whether the peer accepts extended CONNECT (RFC 8441 section 3).
     pub fn peer_allows_extended_connect(&self) -> bool {
         self.settings.enable_connect_protocol()
+    }
+
+    /// Whether the client's connection preface has arrived (RFC 9113 section 3.4), without its SETTINGS. True on clients,
+    /// because a server sends none.
+    pub fn preface_received(&self) -> bool {
+        !matches!(self.reader.expected(), Expected::Preface(_))
     }
 
     /// Whether the peer's SETTINGS have arrived.

@@ -55,9 +55,8 @@ impl Settings {
             peer: PeerSettings {
                 initial_window_size: DEFAULT_WINDOW.bytes(),
                 max_frame_size: DEFAULT_MAX_FRAME_SIZE,
-                // The default is no limit, but section 6.5.2 recommends at least 100. No more are opened before the
-                // peer's SETTINGS arrive.
-                max_concurrent_streams: 100,
+                // The default is no limit, but no more are opened before the peer's SETTINGS arrive.
+                max_concurrent_streams: config.initial_max_send_streams,
                 enable_connect_protocol: false,
             },
         }
@@ -71,6 +70,15 @@ impl Settings {
             Setting::MaxHeaderListSize(config.max_header_list_size),
             Setting::HeaderTableSize(config.header_table_size),
         ];
+        if let Some(announced) = &config.announced_settings {
+            settings.push(Setting::EnablePush(false));
+            settings.push(Setting::MaxConcurrentStreams(config.max_concurrent_streams));
+            settings.push(Setting::NoRfc7540Priorities(true));
+            settings.push(Setting::EnableConnectProtocol(config.enable_connect_protocol));
+            let is_announced = |setting: &Setting| announced.contains(&setting.identifier());
+            settings.retain(is_announced);
+            return settings;
+        }
         match role {
             Role::Client => settings.push(Setting::EnablePush(false)),
             Role::Server => {

@@ -125,7 +125,7 @@ impl Streams {
                 active: 0,
             },
             closed: ClosedLog::default(),
-            next_stream: (role == Role::Client).then_some(StreamId::FIRST_CLIENT),
+            next_stream: (role == Role::Client).then(|| first_stream(config)),
             highest_peer_stream: 0,
             finished: 0,
             reset_held: 0,
@@ -511,6 +511,14 @@ impl Streams {
         self.lists.sending.trim();
         self.lists.early.shrink_to_fit();
         self.waiting.trim();
+    }
+}
+
+/// The first stream that a client opens.
+fn first_stream(config: &Config) -> StreamId {
+    match config.first_stream.is_client_initiated() {
+        true => config.first_stream,
+        false => StreamId::FIRST_CLIENT,
     }
 }
 

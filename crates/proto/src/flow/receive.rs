@@ -52,6 +52,9 @@ pub enum Refill {
     },
     /// Once the peer has no more than this many bytes of credit.
     Remaining(u32),
+    /// Once the credit to return is at least half of what the peer still has. A window that is read at once is refilled
+    /// at a third.
+    HalfRest,
 }
 
 impl Default for Refill {
@@ -272,6 +275,7 @@ impl ReceiveWindow {
                 let starved = self.unconsumed() == 0 && self.remaining() < frame;
                 self.remaining() <= u64::from(bytes) && (gain >= self.floor() || starved)
             }
+            Refill::HalfRest => gain >= self.remaining() / 2,
         }
     }
 
@@ -299,6 +303,7 @@ impl ReceiveWindow {
             // More has to arrive first.
             Refill::Remaining(bytes) if self.remaining() > u64::from(bytes) => u64::MAX,
             Refill::Remaining(_) => consumed_for(self.floor()).min(self.unconsumed()).max(1),
+            Refill::HalfRest => consumed_for((self.remaining() / 2).max(1)).max(1),
         }
     }
 

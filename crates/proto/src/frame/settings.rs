@@ -134,6 +134,11 @@ impl Setting {
         }
     }
 
+    /// Its identifier.
+    pub const fn identifier(self) -> u16 {
+        self.to_pair().0
+    }
+
     /// Appends a SETTINGS frame with these parameters.
     pub(crate) fn write_all(settings: &[Setting], out: &mut Vec<u8>) {
         put_frame_header(

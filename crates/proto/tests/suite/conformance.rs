@@ -5,6 +5,7 @@ mod compression;
 mod continuation;
 mod deadlines;
 mod defaults;
+mod first_settings;
 mod frames_of_connections;
 mod frames_of_streams;
 mod framing;

@@ -322,6 +322,7 @@ impl Pair {
                     let grain = if (16_384..1 << 20).contains(&size) { 255 } else { 0 };
                     (size / u64::from(divisor.max(1))).max((size / 4).clamp(1, 16_384)) + grain
                 }
+                fullbore_proto::Refill::HalfRest => size.div_ceil(3),
                 fullbore_proto::Refill::Remaining(bytes) => {
                     let floor = (size / 4).clamp(1, 16_384);
                     size.saturating_sub(u64::from(bytes)).max(floor)

@@ -1,0 +1,194 @@
+//! What the first SETTINGS carry, the limit before the peer's arrive, and other choices of the owner at the start.
+
+use fullbore_proto::{
+    Config, Connection, ErrorCode, FrameType, Refill, StreamId, Time, UsageError, WindowSize,
+};
+
+use crate::support::frames;
+use crate::support::peer::{Faced, Heard, id};
+use crate::support::{config, fixed};
+
+fn get(faced: &mut Faced) -> Result<StreamId, UsageError> {
+    let request = http::Request::get("http://example.com/").body(()).unwrap();
+    faced.connection.open(request, true)
+}
+
+/// The identifiers of the first SETTINGS, in order.
+fn announced(connection: Connection) -> Vec<u16> {
+    let mut faced = Faced::new(connection);
+    let settings = faced.heard_of(FrameType::SETTINGS);
+    let entries = settings[0].payload.chunks_exact(6);
+    let mut identifiers: Vec<u16> = entries
+        .map(|entry| u16::from_be_bytes([entry[0], entry[1]]))
+        .collect();
+    identifiers.sort_unstable();
+    identifiers
+}
+
+#[test]
+fn the_first_settings_carry_just_what_is_to_be_announced() {
+    for list in [vec![], vec![4], vec![1, 2, 3, 4, 5, 6, 8], vec![9, 3]] {
+        let settings = config(|config| {
+            config.announced_settings = Some(list.clone());
+            config.enable_connect_protocol = true;
+        });
+        let client = announced(Connection::client(settings.clone(), Time::ZERO));
+        let server = announced(Connection::server(settings, Time::ZERO));
+        let mut known = list.clone();
+        known.sort_unstable();
+        assert_eq!((client, server), (known.clone(), known), "{list:?}");
+    }
+    assert_eq!(
+        announced(Connection::client(Config::default(), Time::ZERO)),
+        [1, 2, 4, 5, 6]
+    );
+    assert_eq!(
+        announced(Connection::server(Config::default(), Time::ZERO)),
+        [1, 3, 4, 5, 6, 9]
+    );
+}
+
+#[test]
+fn settings_that_are_left_out_have_the_values_of_the_rfc() {
+    let connection = Connection::server(
+        config(|config| {
+            config.announced_settings = Some(vec![3]);
+            config.max_frame_size = 1 << 20;
+            config.header_table_size = 65_536;
+            config.enable_connect_protocol = true;
+        }),
+        Time::ZERO,
+    );
+    let config = connection.config();
+    assert_eq!((config.max_frame_size, config.header_table_size), (16_384, 4_096));
+    assert_eq!(
+        (config.stream_window.bytes(), config.enable_connect_protocol),
+        (65_535, false)
+    );
+    let mut faced = Faced::new(connection).greeted();
+    faced.says(&frames::post(1));
+    for _ in 0..3 {
+        faced.says(&frames::data(1, 0, &[0; 16_384]));
+    }
+    faced.says(&frames::data(1, 0, &[0; 16_383]));
+    faced.lives();
+    faced.says(&frames::data(1, 0, b"."));
+    faced.reset_with(1, ErrorCode::FLOW_CONTROL_ERROR);
+    faced.says(&frames::data(1, 0, &[0; 16_385]));
+    faced.ended_with(ErrorCode::FRAME_SIZE_ERROR);
+}
+
+#[test]
+fn a_client_opens_as_many_streams_as_it_may_before_the_servers_settings() {
+    for most in [0, 1, 3] {
+        let settings = config(|config| config.initial_max_send_streams = most);
+        let mut faced = Faced::silent_client(settings);
+        assert_eq!(faced.connection.peer_max_concurrent_streams(), most);
+        for _ in 0..5 {
+            get(&mut faced).unwrap();
+        }
+        assert_eq!(faced.heard_of(FrameType::HEADERS).len(), most as usize);
+        assert!(faced.connection.is_waiting(id(9)));
+        // The server's SETTINGS name no limit.
+        let mut faced = faced.greeted();
+        assert!(!faced.connection.is_waiting(id(9)));
+        faced.lives();
+    }
+}
+
+#[test]
+fn a_client_opens_the_first_stream_that_it_was_told_to() {
+    let with = |first| config(|config| config.first_stream = id(first));
+    let mut faced = Faced::client(with(3));
+    assert_eq!(get(&mut faced), Ok(id(3)));
+    // The streams below are not idle, but closed.
+    faced.says(&frames::reset(1, ErrorCode::CANCEL));
+    faced.lives();
+    let mut faced = Faced::client(with(i32::MAX as u32));
+    assert_eq!(get(&mut faced), Ok(id(i32::MAX as u32)));
+    assert_eq!(get(&mut faced), Err(UsageError::NoNewStreams));
+    assert!(!faced.connection.takes_new_streams());
+    let mut faced = Faced::client(with(2));
+    assert_eq!(get(&mut faced), Ok(id(1)), "streams of a server");
+}
+
+#[test]
+fn the_preface_is_received_with_its_last_octet() {
+    let mut faced = Faced::silent_server(Config::default());
+    let (start, last) = frames::PREFACE.split_at(frames::PREFACE.len() - 1);
+    faced.says(start);
+    assert!(!faced.connection.preface_received());
+    faced.says(last);
+    assert!(faced.connection.preface_received());
+    assert!(!faced.connection.peer_settings_received());
+    assert!(
+        Faced::silent_client(Config::default())
+            .connection
+            .preface_received()
+    );
+}
+
+#[test]
+fn the_debug_data_of_goaway_is_the_owners_choice() {
+    let debug = |faced: &mut Faced| -> Vec<u8> {
+        let heard: Vec<Heard> = faced.heard_of(FrameType::GOAWAY);
+        heard[0].payload[8..].to_vec()
+    };
+    for describes in [true, false] {
+        let settings = config(|config| config.describe_errors = describes);
+        let mut faced = Faced::server(settings.clone());
+        faced.says(&frames::data(1, 0, b""));
+        assert_eq!(debug(&mut faced).is_empty(), !describes);
+        for (reason, expected) in [("enough", true), ("", describes)] {
+            let mut faced = Faced::server(settings.clone());
+            faced.connection.abort(ErrorCode::NO_ERROR, reason, faced.now);
+            assert_eq!(!debug(&mut faced).is_empty(), expected, "{reason:?}");
+        }
+    }
+}
+
+#[test]
+fn credit_that_is_half_of_the_rest_is_returned_and_no_less() {
+    let settings = fixed(|config| {
+        config.stream_window = WindowSize::new(65_535).unwrap();
+        config.connection_window = WindowSize::new(65_535).unwrap();
+        config.stream_refill = Refill::HalfRest;
+        config.connection_refill = Refill::HalfRest;
+    });
+    let mut faced = Faced::server(settings);
+    faced.says(&frames::post(1));
+    faced.says(&frames::data(1, 0, &[0; 16_384]));
+    faced.says(&frames::data(1, 0, &[0; 5_460]));
+    faced.reads(1);
+    assert_eq!(faced.connection.stream_release_until_due(id(1)), Some(1));
+    assert!(faced.heard().is_empty(), "21,844 of 43,691");
+    faced.says(&frames::data(1, 0, b"."));
+    faced.reads(1);
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
+    let updates: Vec<_> = updates
+        .iter()
+        .map(|frame| (frame.stream(), frame.word(0)))
+        .collect();
+    assert_eq!(updates, [(0, 21_845), (1, 21_845)]);
+    faced.says(&frames::data(1, 0, &[0; 16_384]));
+    // 16,384 of 49,151.
+    assert_eq!(faced.connection.stream_release_until_due(id(1)), Some(24_575));
+    faced.lives();
+}
+
+#[test]
+fn small_data_frames_are_read_as_they_came_when_asked() {
+    for gathers in [true, false] {
+        let mut faced = Faced::server(config(|config| config.gather_small_data = gathers));
+        faced.says(&frames::post(1));
+        for piece in [&b"one"[..], b"two", b"three"] {
+            faced.says(&frames::data(1, 0, piece));
+        }
+        let mut chunks = std::collections::VecDeque::new();
+        faced.connection.read(id(1), &mut chunks).unwrap();
+        match gathers {
+            true => assert_eq!(chunks, ["onetwothree"]),
+            false => assert_eq!(chunks, ["one", "two", "three"]),
+        }
+    }
+}
