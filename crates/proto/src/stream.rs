@@ -48,6 +48,8 @@ pub(crate) struct ReceiveHalf {
     pub(crate) trailers: Option<Box<HeaderMap>>,
     /// What arrives is discarded, and its credit is returned.
     pub(crate) discard: bool,
+    /// It is discarded for the owner's sake alone: the stream stays as it is.
+    pub(crate) one_way: bool,
     /// The response is complete, and this many more bytes are discarded before the stream is reset.
     pub(crate) early_bytes_left: Option<u64>,
     /// A `Readable` event is queued, or the owner has not read since it took one.
@@ -71,6 +73,16 @@ pub(crate) enum RefillListing {
     Due,
 }
 
+/// Whether the owner of a stream waits for credit to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WantsCredit {
+    No,
+    /// For that of the stream.
+    OfStream,
+    /// For that of the stream, and, on a list, for that of the connection, which has none.
+    OfBoth,
+}
+
 #[derive(Debug)]
 pub(crate) struct SendHalf {
     pub(crate) credit: SendCredit,
@@ -87,6 +99,8 @@ pub(crate) struct SendHalf {
     pub(crate) window_blocked: bool,
     /// Whether END_STREAM was sent.
     pub(crate) ended: bool,
+    /// Whether the owner waits for credit.
+    pub(crate) wants_credit: WantsCredit,
     /// The owner waits until the queue has fallen to this many bytes.
     pub(crate) wants_room: Option<usize>,
     /// Since when a frame is held back because the window would make it tiny (law 6).
@@ -116,6 +130,7 @@ impl Stream {
                 expected: None,
                 trailers: None,
                 discard: false,
+                one_way: false,
                 early_bytes_left: None,
                 announced: false,
                 refill: RefillListing::None,
@@ -133,6 +148,7 @@ impl Stream {
                 scheduled: None,
                 window_blocked: false,
                 ended: false,
+                wants_credit: WantsCredit::No,
                 wants_room: None,
                 held_since: None,
                 ledger: SendingLedger::new(now),

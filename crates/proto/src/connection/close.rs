@@ -39,14 +39,35 @@ impl Connection {
         self.follow_discard(id, then);
     }
 
+    /// Discards what the stream has received and what still arrives, and returns its credit (law 3). The stream is not
+    /// reset: this endpoint goes on sending until [`Self::release`].
+    pub fn discard_received(&mut self, id: StreamId) {
+        if let Some(mut stream) = self.streams.by_id(id) {
+            stream.receive.one_way = true;
+            self.flow.consume(stream.discard());
+        }
+    }
+
     /// Releases a stream: it is removed as soon as it is closed. A complete message that is queued is still sent. If
-    /// the message is incomplete, the stream is reset.
+    /// the message is incomplete, the stream is reset: by a client with CANCEL, by a server with INTERNAL_ERROR.
     pub fn release(&mut self, id: StreamId) {
+        self.release_with(
+            id,
+            match self.role {
+                Role::Client => ErrorCode::CANCEL,
+                Role::Server => ErrorCode::INTERNAL_ERROR,
+            },
+        );
+    }
+
+    /// As [`Self::release`], with another code if the message is incomplete.
+    pub fn release_with(&mut self, id: StreamId, code: ErrorCode) {
         let Some(mut stream) = self.streams.by_id(id) else {
             return;
         };
         // From now on there are no events of the stream, and it is removed when it is closed.
         stream.released = true;
+        stream.receive.one_way = false;
         self.flow.consume(stream.discard());
         if let StreamState::Closed(cause) = stream.state {
             let key = stream.key();
@@ -54,14 +75,11 @@ impl Connection {
             return self.return_unused_leases();
         }
         let mut then = after_discard(&stream, self.role);
-        if let AfterDiscard::Tolerate = then {
-            stream.tolerate_rest(&self.config, self.now);
-        } else if matches!(then, AfterDiscard::Nothing) && stream.send.phase != Phase::Done {
-            let code = match self.role {
-                Role::Client => ErrorCode::CANCEL,
-                Role::Server => ErrorCode::INTERNAL_ERROR,
-            };
-            then = AfterDiscard::Reset(code);
+        match then {
+            AfterDiscard::Tolerate => stream.tolerate_rest(&self.config, self.now),
+            AfterDiscard::Reset(_) => then = AfterDiscard::Reset(code),
+            AfterDiscard::Nothing if stream.send.phase != Phase::Done => then = AfterDiscard::Reset(code),
+            AfterDiscard::Nothing => {}
         }
         self.follow_discard(id, then);
     }

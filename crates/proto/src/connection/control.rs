@@ -60,6 +60,9 @@ impl Connection {
                 let error = "SETTINGS_INITIAL_WINDOW_SIZE raises the window of a stream above 2^31-1";
                 return Err(ConnectionError::violation(ErrorCode::FLOW_CONTROL_ERROR, error).on(stream.id));
             }
+            if change.delta > 0 {
+                stream.announce_credit(&mut self.events);
+            }
             // A stream without data waits for no window.
             if !stream.send.queue.is_empty() {
                 stream.reschedule(&self.ledgers, self.now);
@@ -101,10 +104,12 @@ impl Connection {
     pub(super) fn on_window_update(&mut self, update: WindowUpdate) -> Result<(), Fault> {
         self.guards.window_update(self.now)?;
         let Some(id) = update.stream else {
-            return self.flow.grant(update.increment).map_err(|_| {
+            self.flow.grant(update.increment).map_err(|_| {
                 let error = "WINDOW_UPDATE raises the window of the connection above 2^31-1";
-                ConnectionError::violation(ErrorCode::FLOW_CONTROL_ERROR, error).into()
-            });
+                ConnectionError::violation(ErrorCode::FLOW_CONTROL_ERROR, error)
+            })?;
+            self.announce_credit();
+            return Ok(());
         };
         if self.streams.is_unopened(id) {
             return Err(update_on_idle(id).into());
@@ -123,8 +128,21 @@ impl Connection {
             let detail = "WINDOW_UPDATE raises the window of the stream above 2^31-1";
             return Err(StreamError::violation(id, ErrorCode::FLOW_CONTROL_ERROR, detail).into());
         }
+        stream.announce_credit(&mut self.events);
         stream.reschedule(&self.ledgers, self.now);
         Ok(())
+    }
+
+    /// The window of the connection has grown.
+    fn announce_credit(&mut self) {
+        if self.flow.credit().usable() == 0 {
+            return;
+        }
+        for key in self.streams.take_credit_waits() {
+            if let Some(mut stream) = self.streams.get(key) {
+                stream.announce_credit(&mut self.events);
+            }
+        }
     }
 
     /// RST_STREAM (section 6.4).

@@ -166,6 +166,16 @@ impl FlowControl {
         granted
     }
 
+    /// Lowers the window to `size`, and returns the memory that it no longer needs.
+    pub(super) fn shrink(&mut self, size: WindowSize) {
+        let window = &mut self.receive_window;
+        window.resize(size);
+        if self.lease.held() > 0 {
+            let needed = u64::from(size.bytes()).max(window.promise().total());
+            self.lease.shrink_to(needed);
+        }
+    }
+
     /// Whether memory for the receive window is leased. A connection that has no lease, because it opened late or was
     /// idle, tries again.
     pub(super) fn can_hold_a_body(&mut self) -> bool {

@@ -92,6 +92,17 @@ impl Connection {
         Ok(())
     }
 
+    /// Lowers the receive window of the connection: credit is withheld until the window has the new size (RFC 9113
+    /// section 6.9 has no way to take credit back). The size may be below 65,535 bytes. Streams whose windows are
+    /// larger can use up all of it. Does nothing if `size` is not smaller than the window.
+    ///
+    /// An adaptive window ([`crate::Config::adaptive`]) may grow again.
+    pub fn shrink_receive_window(&mut self, size: WindowSize) {
+        if size < self.flow.window().size() && !self.shutdown.has_failed() {
+            self.flow.shrink(size);
+        }
+    }
+
     /// Raises the receive window of one stream, at once and permanently.
     ///
     /// # Errors

@@ -111,6 +111,7 @@ impl Connection {
                 round_trip,
                 self.now,
             );
+            stream.announce_credit(&mut self.events);
             stream.reschedule(&self.ledgers, self.now);
         }
         self.schedule_wait_check();
@@ -227,6 +228,18 @@ impl Connection {
         let queued = stream.send.queue.bytes();
         stream.send.wants_room = (queued > low_water).then_some(low_water);
         queued
+    }
+
+    /// One [`Event::Credit`](crate::Event::Credit) follows when the window of the stream or of the connection grows,
+    /// although nothing may be queued, or when a request that waits is opened. For owners that queue no more than the
+    /// windows allow.
+    pub fn want_credit(&mut self, id: StreamId) {
+        let exhausted = self.flow.credit().usable() == 0;
+        if let Some(mut stream) = self.streams.by_id(id) {
+            if !stream.state.is_closed() {
+                stream.want_credit(exhausted);
+            }
+        }
     }
 
     /// Sets the priority that schedules the stream (RFC 9218). A server may override the client's.

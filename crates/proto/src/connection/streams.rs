@@ -10,7 +10,7 @@ mod store;
 
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use http::Request;
 
@@ -29,7 +29,7 @@ use crate::invariant::infallible;
 use crate::priority::Priority;
 use crate::role::Role;
 use crate::schedule::Ranked;
-use crate::stream::{Cause, Stream, StreamState};
+use crate::stream::{Cause, Stream, StreamState, WantsCredit};
 use crate::time::Time;
 
 pub(super) use self::closed::ClosedBy;
@@ -78,6 +78,8 @@ struct Lists {
     header_memory: usize,
     /// Streams of ours that are open or half closed.
     active: u32,
+    /// Streams whose owner waits for credit of the connection.
+    credit_waits: BTreeSet<Key>,
 }
 
 /// A stream, with the lists that it is on.
@@ -123,6 +125,7 @@ impl Streams {
                 early: VecDeque::new(),
                 header_memory: 0,
                 active: 0,
+                credit_waits: BTreeSet::new(),
             },
             closed: ClosedLog::default(),
             next_stream: (role == Role::Client).then(|| first_stream(config)),
@@ -235,7 +238,16 @@ impl Streams {
     fn remove(&mut self, key: Key) {
         if let Some(stream) = infallible(self.store.remove(key), "the caller has found it") {
             self.lists.header_memory -= stream.header_memory;
+            if stream.send.wants_credit == WantsCredit::OfBoth {
+                self.lists.credit_waits.remove(&key);
+            }
         }
+    }
+
+    /// Takes the streams whose owners wait for credit of the connection off their list.
+    #[inline]
+    pub(super) fn take_credit_waits(&mut self) -> BTreeSet<Key> {
+        core::mem::take(&mut self.lists.credit_waits)
     }
 
     pub(super) fn next_id(&self) -> Option<StreamId> {
@@ -502,6 +514,7 @@ impl Streams {
         self.lists.refills.clear();
         self.lists.header_memory = 0;
         self.lease.shrink_to(0);
+        self.lists.credit_waits.clear();
         self.waiting.clear();
     }
 
@@ -579,6 +592,34 @@ impl Entry<'_> {
         self.lists.refills.note_size(size);
     }
 
+    /// The owner waits for credit of the stream and, with `of_connection`, of the connection.
+    pub(super) fn want_credit(&mut self, of_connection: bool) {
+        if of_connection {
+            self.lists.credit_waits.insert(self.key);
+        } else {
+            self.lists.credit_waits.remove(&self.key);
+        }
+        self.stream.send.wants_credit = match of_connection {
+            true => WantsCredit::OfBoth,
+            false => WantsCredit::OfStream,
+        };
+    }
+
+    /// Tells an owner that waits for it of new credit.
+    #[inline]
+    pub(super) fn announce_credit(&mut self, events: &mut Events) {
+        if self.stream.send.wants_credit != WantsCredit::No {
+            self.announce_wanted_credit(events);
+        }
+    }
+
+    #[cold]
+    fn announce_wanted_credit(&mut self, events: &mut Events) {
+        self.lists.credit_waits.remove(&self.key);
+        self.stream.send.wants_credit = WantsCredit::No;
+        events.push(Event::Credit(self.key.id()));
+    }
+
     /// Queues one `Readable` event until the owner reads.
     #[inline]
     pub(super) fn announce(&mut self, events: &mut Events) {
@@ -619,7 +660,8 @@ impl Entry<'_> {
     pub(super) fn end_sending(&mut self, config: &Config, ledgers: &Ledgers, now: Time) -> AfterEnd {
         self.stream.note_end_sent(ledgers, now);
         // This is a server: a client that discards the response has reset the stream.
-        if self.stream.receive.discard && self.stream.state == StreamState::HalfClosedLocal {
+        let half = &self.stream.receive;
+        if half.discard && !half.one_way && self.stream.state == StreamState::HalfClosedLocal {
             self.tolerate_rest(config, now);
             return AfterEnd::Tolerated;
         }

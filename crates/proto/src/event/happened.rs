@@ -42,6 +42,8 @@ pub enum Event {
     Readable(StreamId),
     /// The send queue of the stream has fallen to the low-water mark that [`crate::Connection::want_room`] set.
     Writable(StreamId),
+    /// The window of the stream or of the connection has grown since [`crate::Connection::want_credit`].
+    Credit(StreamId),
     /// The stream ended with an error. What the peer sent before it reset the stream can still be read.
     Reset(StreamError),
     /// The SETTINGS of the peer arrived: its limits may have changed.
