@@ -1,7 +1,7 @@
 //! The connection state machine.
 //!
 //! The state is in parts, each a module with private fields: `reader` and `writer` (frames in and out), `streams`,
-//! `flow_control`, `settings`, `ping`, `shutdown`, `guards`, `deadlines` and `ledgers`. No part knows the connection.
+//! `flow_control`, `settings`, `ping`, `shutdown`, `guards`, `deadlines`, `ledgers` and `remains`. No part knows the connection.
 //! The other modules are methods of [`Connection`]: `receive`, `headers`, `data` and `control` for received frames;
 //! `send` and `transmit` for sent ones; `settings_changes` for later SETTINGS; `read` for the owner's reads; and `close`, `end`, `timeouts`, `memory`,
 //! `stalls` and `report`. `.ci/run house` checks that no modules import each other in a circle.
@@ -23,6 +23,7 @@ mod ping;
 mod read;
 mod reader;
 mod receive;
+mod remains;
 mod report;
 mod send;
 mod settings;
@@ -48,6 +49,7 @@ use self::guards::Guards;
 use self::ledgers::Ledgers;
 use self::ping::Pings;
 use self::reader::Reader;
+use self::remains::Remains;
 use self::settings::Settings;
 use self::shutdown::Shutdown;
 use self::streams::Streams;
@@ -71,6 +73,7 @@ pub struct Connection {
     guards: Guards,
     deadlines: Deadlines,
     ledgers: Ledgers,
+    remains: Remains,
 }
 
 // Idle connections should cost little memory. State that only busy connections need is boxed, and `trim` frees it.
@@ -113,6 +116,7 @@ impl Connection {
             guards: Guards::new(&config, now),
             deadlines: Deadlines::new(now),
             ledgers: Ledgers::new(role, now),
+            remains: Remains::default(),
             config,
         };
         let settings = Settings::ours(role, &connection.config, stream_window);

@@ -29,7 +29,7 @@ impl Connection {
     /// complete and the request does not end soon (RFC 9113 section 8.1).
     pub fn discard(&mut self, id: StreamId) {
         let Some(mut stream) = self.streams.by_id(id) else {
-            return;
+            return self.drop_remains(id);
         };
         self.flow.consume(stream.discard());
         let then = after_discard(&stream, self.role);
@@ -42,10 +42,17 @@ impl Connection {
     /// Discards what the stream has received and what still arrives, and returns its credit (law 3). The stream is not
     /// reset: this endpoint goes on sending until [`Self::release`].
     pub fn discard_received(&mut self, id: StreamId) {
-        if let Some(mut stream) = self.streams.by_id(id) {
-            stream.receive.one_way = true;
-            self.flow.consume(stream.discard());
-        }
+        let Some(mut stream) = self.streams.by_id(id) else {
+            return self.drop_remains(id);
+        };
+        stream.receive.one_way = true;
+        self.flow.consume(stream.discard());
+    }
+
+    /// Drops what a stream had received before the connection failed.
+    fn drop_remains(&mut self, id: StreamId) {
+        let bytes = self.remains.drop_stream(id);
+        self.flow.return_remains(bytes);
     }
 
     /// Releases a stream: it is removed as soon as it is closed. A complete message that is queued is still sent. If
@@ -63,7 +70,7 @@ impl Connection {
     /// As [`Self::release`], with another code if the message is incomplete.
     pub fn release_with(&mut self, id: StreamId, code: ErrorCode) {
         let Some(mut stream) = self.streams.by_id(id) else {
-            return;
+            return self.drop_remains(id);
         };
         // From now on there are no events of the stream, and it is removed when it is closed.
         stream.released = true;

@@ -76,7 +76,7 @@ impl Connection {
         self.schedule_drain_check();
     }
 
-    /// The connection fails: GOAWAY tells the peer why, and everything else is dropped.
+    /// The connection fails: GOAWAY tells the peer why, and everything is dropped but what the owner has not read.
     pub(super) fn fail(&mut self, error: ConnectionError) {
         if self.shutdown.has_failed() {
             return;
@@ -84,10 +84,14 @@ impl Connection {
         let last_stream = self.shutdown.last_stream(self.streams.highest_peer_stream());
         let debug = error.debug_data(self.config.describe_errors);
         self.writer.go_away(last_stream, error.code, debug.as_bytes());
+        let mut unread = 0;
+        for stream in self.streams.iter_mut().filter(|stream| !stream.released) {
+            unread += self.remains.keep(stream.id, &mut stream.receive);
+        }
         // No stream can be looked up any more, so nothing can follow the GOAWAY.
         self.streams.clear();
         self.reader.drop_block();
-        self.flow.return_leases();
+        self.flow.return_leases(unread);
         self.shutdown.fail(error);
     }
 }

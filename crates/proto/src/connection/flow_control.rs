@@ -166,6 +166,12 @@ impl FlowControl {
         granted
     }
 
+    /// The connection has failed, and `bytes` more are no longer held.
+    pub(super) fn return_remains(&mut self, bytes: u64) {
+        let held = self.lease.held();
+        self.lease.shrink_to(held.saturating_sub(bytes));
+    }
+
     /// Lowers the window to `size`, and returns the memory that it no longer needs.
     pub(super) fn shrink(&mut self, size: WindowSize) {
         let window = &mut self.receive_window;
@@ -240,9 +246,9 @@ impl FlowControl {
         &mut self.overhead
     }
 
-    /// The connection has failed and holds no memory.
-    pub(super) fn return_leases(&mut self) {
-        self.lease.shrink_to(0);
+    /// The connection has failed and holds no memory but for `unread` bytes.
+    pub(super) fn return_leases(&mut self, unread: u64) {
+        self.lease.shrink_to(unread);
         self.overhead.lease_for(0);
         self.held_since = None;
     }

@@ -53,6 +53,8 @@ impl Connection {
     /// Adapts all leases after bytes were received or released.
     pub(super) fn balance(&mut self) {
         self.lease_overhead();
-        self.flow.balance(&self.config);
+        if !self.shutdown.has_failed() {
+            self.flow.balance(&self.config);
+        }
     }
 }

@@ -13,12 +13,15 @@ use crate::stream::{Phase, StreamState};
 
 impl Connection {
     /// Takes everything that a stream has received, by reference. The bytes count against the windows until
-    /// [`Self::release_credit`].
+    /// [`Self::release_credit`]. What was received before the connection failed can be read once, up to
+    /// [`ReadState::End`], or [`ReadState::Reset`] if the message is incomplete.
     ///
     /// # Errors
     /// [`UsageError::UnknownStream`].
     pub fn read(&mut self, stream: StreamId, into: &mut VecDeque<Bytes>) -> Result<ReadState, UsageError> {
-        let mut stream = self.streams.by_id(stream).ok_or(UsageError::UnknownStream)?;
+        let Some(mut stream) = self.streams.by_id(stream) else {
+            return self.read_remains(stream, into);
+        };
         let state = stream.state;
         let half = &mut stream.receive;
         half.announced = false;
@@ -31,6 +34,18 @@ impl Connection {
             (_, StreamState::Closed(_)) => ReadState::Reset,
             _ => ReadState::Open,
         })
+    }
+
+    /// Takes what a stream had received before the connection failed.
+    #[cold]
+    fn read_remains(
+        &mut self,
+        stream: StreamId,
+        into: &mut VecDeque<Bytes>,
+    ) -> Result<ReadState, UsageError> {
+        let (state, bytes) = self.remains.read(stream, into).ok_or(UsageError::UnknownStream)?;
+        self.flow.return_remains(bytes);
+        Ok(state)
     }
 
     /// Returns the credit of `bytes` that were read from `stream`, for the stream and for the connection. If the

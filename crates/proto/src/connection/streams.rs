@@ -152,6 +152,10 @@ impl Streams {
         self.store.iter()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.store.iter_mut()
+    }
+
     /// All streams. The visit counts as work.
     pub(super) fn visit_all(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.note_walk();

@@ -33,6 +33,10 @@ impl ReceiveQueue {
         self.tail.extend_from_slice(&payload);
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
     }

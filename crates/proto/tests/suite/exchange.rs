@@ -6,5 +6,6 @@ mod limits;
 mod messages;
 mod pings;
 mod priorities;
+mod released;
 mod shutdown;
 mod tunnels;
