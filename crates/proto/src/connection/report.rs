@@ -54,6 +54,11 @@ impl Connection {
         self.shutdown.has_begun()
     }
 
+    /// Whether this endpoint has sent the GOAWAY that names the last stream that it processes.
+    pub fn has_sent_last_stream(&self) -> bool {
+        self.shutdown.is_final()
+    }
+
     /// Whether `open` may succeed: neither side has sent GOAWAY, the connection has not failed, and identifiers are
     /// left.
     pub fn takes_new_streams(&self) -> bool {
@@ -210,6 +215,11 @@ impl Connection {
     /// The bytes that the window of a stream still allows to send. None if the stream was removed.
     pub fn stream_send_window_remaining(&self, stream: StreamId) -> Option<i64> {
         Some(self.streams.view(stream)?.send.credit.available())
+    }
+
+    /// The bytes in a stream's send queue. None if the stream was removed.
+    pub fn send_queue_bytes(&self, stream: StreamId) -> Option<usize> {
+        Some(self.streams.view(stream)?.send.queue.bytes())
     }
 
     /// The bytes that the owner has read and not released.

@@ -75,6 +75,7 @@ fn the_second_goaway_comes_after_the_grace_when_the_peer_does_not_answer() {
     faced.says(&frames::get(1));
     faced.heard();
     faced.connection.shutdown(faced.now);
+    assert!(!faced.connection.has_sent_last_stream());
     let heard = faced.heard();
     assert_eq!(
         (heard[0].header.frame_type, heard[0].word(0)),
@@ -89,6 +90,7 @@ fn the_second_goaway_comes_after_the_grace_when_the_peer_does_not_answer() {
         (FrameType::GOAWAY, 1)
     );
     assert_eq!(faced.connection.next_deadline(), None);
+    assert!(faced.connection.has_sent_last_stream());
     // Streams past the last one are not answered; their octets are taken all the same.
     faced.events();
     faced.says(&frames::get(3));

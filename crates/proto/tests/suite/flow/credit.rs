@@ -31,7 +31,9 @@ fn client() -> Faced {
 fn fill(faced: &mut Faced, stream: u32, bytes: usize) {
     let data = Bytes::from(vec![0; bytes]);
     faced.connection.send_data(id(stream), data, false).unwrap();
+    assert_eq!(faced.connection.send_queue_bytes(id(stream)), Some(bytes));
     faced.heard();
+    assert_eq!(faced.connection.send_queue_bytes(id(stream)), Some(0));
 }
 
 #[test]
