@@ -238,6 +238,18 @@ impl Client {
         Limited::new(self.inner.settings.request_timeout, sent)
     }
 
+    /// Connects to the origin of a URL, unless there is a connection that takes requests. Without this call, the first
+    /// request connects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidUrl`] when the URL is invalid, and the errors of connecting ([`Error::is_connect`],
+    /// [`ErrorKind::Timeout`]).
+    pub async fn connect(&self, url: &str) -> Result<(), Error> {
+        let uri = parse(url)?;
+        let lease = self.pool(&uri)?.lease(false, &mut RequestWait::default()).await;
+        lease.map(drop)
+    }
+
     /// Returns a report of each pooled connection: counters, windows, and what it has waited for.
     pub async fn reports(&self) -> Vec<Report> {
         let mut reports = Vec::new();

@@ -194,3 +194,19 @@ async fn an_error_of_a_connector_says_for_which_origin_and_keeps_its_kind_if_it_
         .expect_err("it fails");
     assert_eq!(error.kind(), ErrorKind::InvalidUrl);
 }
+
+#[tokio::test]
+async fn a_client_connects_before_its_first_request() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let client = Client::new().unwrap();
+    soon(client.connect(&url)).await.unwrap();
+    assert_eq!(client.connections(&url), 1);
+    soon(client.connect(&url)).await.unwrap();
+    assert_eq!(client.connections(&url), 1);
+    drop(listener);
+    let error = soon(Client::new().unwrap().connect(&url)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
+    let error = soon(client.connect("/path")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{error}");
+}
