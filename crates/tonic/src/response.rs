@@ -1,0 +1,156 @@
+//! The response to a call: its head is checked, and its body ends with a status, whatever the server sends.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use bytes::Bytes;
+use fullbore::Incoming;
+use http::{HeaderMap, Response, StatusCode, header};
+use http_body::Body;
+use http_body::Frame;
+use tokio::sync::OwnedSemaphorePermit;
+use tonic::Status;
+
+use crate::deadline::Deadline;
+use crate::status;
+
+/// The base64 of binary metadata, with or without padding.
+const BINARY: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Checks the head of a response.
+///
+/// # Errors
+/// The response has no status of gRPC and cannot get one: it is not gRPC.
+pub(crate) fn check(response: &mut Response<Incoming>) -> Result<(), Status> {
+    drop_malformed_details(response.headers_mut());
+    let headers = response.headers();
+    if headers.contains_key(Status::GRPC_STATUS) {
+        return Ok(());
+    }
+    let kind = headers.get(header::CONTENT_TYPE);
+    let is_grpc = kind.is_none_or(|kind| is_grpc(kind.as_bytes()));
+    let code = response.status();
+    if is_grpc && (code == StatusCode::OK || kind.is_some()) {
+        return Ok(());
+    }
+    let kind = kind.map_or("none".into(), |kind| String::from_utf8_lossy(kind.as_bytes()));
+    let text = format!("the response is not gRPC: HTTP status {code}, content-type {kind}, no grpc-status");
+    Err(Status::new(status::code_of_http(code), text))
+}
+
+/// Whether a content type is that of gRPC, with or without the format of its messages.
+fn is_grpc(kind: &[u8]) -> bool {
+    let format = kind.strip_prefix(b"application/grpc");
+    format.is_some_and(|format| matches!(format.first(), None | Some(b'+' | b';')))
+}
+
+/// Removes details of a status that are not base64. tonic panics on them.
+fn drop_malformed_details(headers: &mut HeaderMap) {
+    let details = headers.get(Status::GRPC_STATUS_DETAILS);
+    if details.is_some_and(|details| BINARY.decode(details).is_err()) {
+        headers.remove(Status::GRPC_STATUS_DETAILS);
+    }
+}
+
+/// The body of a response, as a [`Channel`](crate::Channel) returns it. Its errors are statuses. A body that ends without
+/// a status, and one that is not complete at the deadline of the call, ends with an error.
+pub struct ResponseBody {
+    /// None after the end.
+    body: Option<Incoming>,
+    deadline: Deadline,
+    /// The HTTP status, as long as `grpc-status` has not come.
+    unfinished: Option<StatusCode>,
+    /// The call's place among those in progress.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl ResponseBody {
+    pub(crate) fn of(
+        response: Response<Incoming>,
+        deadline: Deadline,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Response<Self> {
+        let (head, body) = response.into_parts();
+        let finished = head.headers.contains_key(Status::GRPC_STATUS);
+        let body = ResponseBody {
+            body: Some(body),
+            deadline,
+            unfinished: (!finished).then_some(head.status),
+            permit,
+        };
+        Response::from_parts(head, body)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        if self.deadline.poll(cx).is_ready() {
+            return Poll::Ready(Some(Err(status::deadline_exceeded())));
+        }
+        let Some(frame) = ready!(Pin::new(body).poll_frame(cx)) else {
+            return Poll::Ready(self.unfinished.map(|code| Err(without_status(code))));
+        };
+        // The server's own deadline may be the cause of an error, and its RST_STREAM faster than the clock.
+        let mut frame = frame.map_err(|error| match self.deadline.has_passed() {
+            true => status::deadline_exceeded(),
+            false => status::of_error(error),
+        })?;
+        if let Some(trailers) = frame.trailers_mut() {
+            drop_malformed_details(trailers);
+            match self.unfinished {
+                Some(code) if !trailers.contains_key(Status::GRPC_STATUS) => {
+                    return Poll::Ready(Some(Err(without_status(code))));
+                }
+                _ => self.unfinished = None,
+            }
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+}
+
+/// The status of a response that ended without one.
+fn without_status(code: StatusCode) -> Status {
+    let text = match code {
+        StatusCode::OK => "the response ended without grpc-status: a proxy may have cut it short".to_owned(),
+        _ => format!("the response has no grpc-status; its HTTP status is {code}"),
+    };
+    Status::new(status::code_of_http(code), text)
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = ready!(self.poll(cx));
+        if !matches!(&frame, Some(Ok(_))) {
+            self.unfinished = None;
+            // Before its end, this resets the stream.
+            self.body = None;
+            self.permit = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let ended = self.body.as_ref().is_none_or(Body::is_end_stream);
+        ended && self.unfinished.is_none()
+    }
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,151 @@
+//! Deadlines: the client's own, and those that a server enforces.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fullbore_tonic::{Channel, GrpcService};
+use http_body_util::{BodyExt, Full};
+use tonic::service::Routes;
+use tonic::{Code, Request};
+
+use crate::sites::{Site, soon};
+use crate::support::client::Client;
+
+/// A deadline that passes in each test.
+const SHORT: Duration = Duration::from_millis(50);
+
+fn with_deadline() -> Request<Bytes> {
+    let mut request = Request::new(Bytes::from("message"));
+    request.set_timeout(SHORT);
+    request
+}
+
+#[tokio::test]
+async fn a_call_ends_at_its_deadline_on_both_sides() {
+    for mut site in [Site::fullbore().await, Site::tonic().await] {
+        let mut client = Client::new(site.channel());
+        let status = soon(client.wait(with_deadline())).await.expect_err("no answer");
+        // The server's answer may come first. tonic's server says CANCELLED, where gRPC says DEADLINE_EXCEEDED.
+        assert!(
+            matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled),
+            "{status:?}"
+        );
+        site.began("Wait").await;
+        site.dropped().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_of_messages_ends_at_the_deadline_of_its_call() {
+    for mut site in [Site::fullbore().await, Site::tonic().await] {
+        let mut client = Client::new(site.channel());
+        let answer = soon(client.drip(with_deadline())).await.expect("a head");
+        let mut messages = answer.into_inner();
+        assert_eq!(
+            soon(messages.message()).await.expect("no error").expect("one"),
+            "message"
+        );
+        let status = soon(messages.message()).await.expect_err("no second message");
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+        site.dropped().await;
+    }
+}
+
+#[tokio::test]
+async fn the_limit_of_a_channel_is_the_deadline_of_its_calls() {
+    let mut site = Site::fullbore().await;
+    let builder = Channel::builder(site.origin().parse().expect("a URL"));
+    let channel = builder.timeout(SHORT).connect_lazy().expect("a channel");
+    let mut client = Client::new(channel);
+    let mut request = Request::new(Bytes::new());
+    // A later deadline of the call's own does not count.
+    request.set_timeout(Duration::from_secs(3_600));
+    let status = soon(client.wait(request)).await.expect_err("no answer");
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    site.dropped().await;
+}
+
+#[tokio::test]
+async fn a_call_in_time_is_not_disturbed_by_its_deadline() {
+    let site = Site::fullbore().await;
+    let mut client = Client::new(site.channel());
+    let mut request = Request::new(Bytes::from("message"));
+    request.set_timeout(Duration::from_secs(3_600));
+    assert_eq!(
+        soon(client.unary(request)).await.expect("an answer").into_inner(),
+        "message"
+    );
+    let mut request = Request::new(Bytes::from("3 5"));
+    request.set_timeout(Duration::from_secs(3_600));
+    let mut messages = soon(client.expand(request)).await.expect("a head").into_inner();
+    for _ in 0..3 {
+        assert_eq!(
+            soon(messages.message()).await.expect("no error").expect("one"),
+            "xxxxx"
+        );
+    }
+    assert!(soon(messages.message()).await.expect("a good end").is_none());
+}
+
+/// A client that says a deadline and does not keep it.
+async fn call(site: &Site, method: &str) -> (http::HeaderMap, Option<http::HeaderMap>, usize) {
+    let message = Bytes::from_static(&[0, 0, 0, 0, 1, b'm']);
+    let request = http::Request::post(format!("{}/test.Echo/{method}", site.origin()))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("grpc-timeout", "50m")
+        .body(Full::new(message))
+        .expect("a request");
+    let client = fullbore::Client::new().expect("a client");
+    let response = soon(client.request(request)).await.expect("a response");
+    assert_eq!(response.status(), 200);
+    let (head, body) = response.into_parts();
+    let body = soon(body.collect()).await.expect("a body");
+    let trailers = body.trailers().cloned();
+    (head.headers, trailers, body.to_bytes().len())
+}
+
+#[tokio::test]
+async fn a_server_ends_a_call_at_the_deadline_that_the_client_named() {
+    let mut site = Site::fullbore().await;
+    // Trailers alone, before anything was sent.
+    let (head, trailers, length) = call(&site, "Wait").await;
+    assert_eq!(head["grpc-status"], "4");
+    assert_eq!(head["content-type"], "application/grpc");
+    assert_eq!((trailers, length), (None, 0));
+    site.dropped().await;
+    // Behind the messages that were sent in time.
+    let (head, trailers, length) = call(&site, "Drip").await;
+    assert!(!head.contains_key("grpc-status") && !head.contains_key("content-length"));
+    assert_eq!(trailers.expect("trailers")["grpc-status"], "4");
+    assert_eq!(length, 6);
+    site.dropped().await;
+}
+
+#[tokio::test]
+async fn an_error_of_a_layer_is_the_status_of_the_call() {
+    let failing = tower::service_fn(|_: http::Request<fullbore_tonic::RequestBody>| async {
+        let status = tonic::Status::resource_exhausted("no room");
+        Err::<http::Response<tonic::body::Body>, _>(fullbore::BoxError::from(status))
+    });
+    let server = fullbore::Server::bind("127.0.0.1:0").await.expect("a port");
+    let origin = format!("http://{}", server.local_addr().expect("an address"));
+    tokio::spawn(server.serve(GrpcService::new(failing)));
+    let channel = Channel::builder(origin.parse().expect("a URL")).connect_lazy();
+    let status = soon(Client::new(channel.expect("a channel")).unary(Bytes::new())).await;
+    let status = status.expect_err("an error");
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::ResourceExhausted, "no room")
+    );
+}
+
+#[tokio::test]
+async fn a_server_without_services_implements_nothing() {
+    let server = fullbore::Server::bind("127.0.0.1:0").await.expect("a port");
+    let origin = format!("http://{}", server.local_addr().expect("an address"));
+    tokio::spawn(server.serve(GrpcService::new(Routes::default())));
+    let channel = Channel::builder(origin.parse().expect("a URL")).connect_lazy();
+    let status = soon(Client::new(channel.expect("a channel")).unary(Bytes::new())).await;
+    assert_eq!(status.expect_err("an error").code(), Code::Unimplemented);
+}
