@@ -66,6 +66,15 @@ async fn answer(seen: Arc<Seen>, request: Request<Incoming>) -> Result<Reply, Bo
         "/panic" => panic!("a handler"),
         "/fail" => Err("a handler".into()),
         "/refuse" => response(StatusCode::PAYLOAD_TOO_LARGE, full("no")),
+        "/trailers" => {
+            let body = Chunks::new(10, 5).with_trailer("x-sum", "5").boxed_unsync();
+            let mut response = Response::new(body);
+            response
+                .headers_mut()
+                .insert("trailer", "x-sum".parse().expect("a value"));
+            *response.version_mut() = http::Version::HTTP_3;
+            Ok(response)
+        }
         "/empty" => response(StatusCode::NO_CONTENT, empty()),
         "/unchanged" => response(StatusCode::NOT_MODIFIED, empty()),
         "/long" => response(StatusCode::OK, Chunks::new(64 << 20, 64 << 10).boxed_unsync()),

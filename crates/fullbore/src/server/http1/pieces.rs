@@ -75,3 +75,42 @@ impl Drop for LongPiece {
         let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.memory)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::file::OpenFile;
+
+    /// A file without a name of so many zeros.
+    fn zeros(length: u64) -> Arc<OpenFile> {
+        let path = std::env::temp_dir().join(format!("fullbore-pieces-{}", std::process::id()));
+        let mut options = File::options();
+        let file = options
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .unwrap();
+        let _ = std::fs::remove_file(&path);
+        file.set_len(length).unwrap();
+        OpenFile::new(file)
+    }
+
+    #[test]
+    fn pieces_are_short_while_others_hold_all_that_they_may() {
+        const LENGTH: usize = 2 * ALL_PIECES;
+        let mut range = FileRange::new(zeros(LENGTH as u64), 0, LENGTH);
+        let mut read = || read_piece(&mut range).unwrap();
+        let mut held: Vec<_> = (0..ALL_PIECES / PIECE).map(|_| read()).collect();
+        assert!(held.iter().all(|piece| piece.len() == PIECE));
+        assert_eq!(read().len(), SHORT_PIECE);
+        held.pop();
+        assert_eq!(read().len(), PIECE);
+        drop(held);
+        assert_eq!(HELD.load(Ordering::Relaxed), 0);
+        assert_eq!(LENGTH - range.len(), ALL_PIECES + SHORT_PIECE + PIECE);
+    }
+}

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
@@ -51,6 +51,8 @@ impl Asked {
         progress: Arc<Progress>,
     ) -> Response<ResponseBody<B>> {
         let (mut parts, body) = response.into_parts();
+        // hyper sets that of the request, and has no text for some others.
+        parts.version = Version::HTTP_11;
         // hyper closes the connection when the rest of a body does not come at once. A client is told before.
         if now.unread && self.large {
             parts

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use fullbore::tls::{self, Roots};
 use fullbore::{Chunk, ErrorKind, FileRange, OpenFile};
 use http_body::{Body, Frame};
 
@@ -249,6 +250,35 @@ async fn a_file_that_was_cut_short_ends_the_connection_and_is_not_filled_with_ze
         assert!(said.len() - at <= 200_100, "{} octets", said.len() - at);
         assert!(!said.ends_with(b"\r\n0\r\n\r\n"), "it passes for complete");
         assert!(!said[at..].windows(16).any(|octets| octets == [0; 16]));
+    }
+}
+
+#[tokio::test]
+async fn over_tls_a_response_that_is_not_complete_has_no_clean_end() {
+    let signed = tls::self_signed(&["localhost"]).expect("a certificate");
+    let (pem, key) = (signed.cert_pem.as_bytes(), signed.key_pem.as_bytes());
+    let config = tls::server_config(pem, key).expect("a configuration");
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let mut config = tls::client_config(Roots::Pem(pem.to_vec())).expect("a configuration");
+    config.alpn_protocols.clear();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    for (sent, whole) in [(300_000, true), (200_000, false)] {
+        let (cut, open) = file(300_000);
+        cut.set_len(sent).expect("it is cut");
+        let service = tower::service_fn(move |_: Request<Incoming>| {
+            let chunk = Chunk::from(FileRange::new(Arc::clone(&open), 0, 300_000));
+            async { Ok::<_, Infallible>(Response::new(Given([chunk].into()))) }
+        });
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let name = "localhost".try_into().expect("a name");
+        let (near, far) = tokio::join!(connector.connect(name, near), acceptor.accept(far));
+        let (mut near, far) = (near.expect("a handshake"), far.expect("a handshake"));
+        tokio::spawn(serve_connection_auto(far, service, Config::default()));
+        let request = b"GET / HTTP/1.0\r\n\r\n";
+        near.write_all(request).await.expect("the pipe has room");
+        let mut said = Vec::new();
+        let ended = soon(near.read_to_end(&mut said)).await;
+        assert_eq!(ended.is_ok(), whole, "{ended:?} behind {} octets", said.len());
     }
 }
 

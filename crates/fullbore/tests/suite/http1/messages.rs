@@ -115,6 +115,17 @@ async fn a_response_of_unknown_length_is_chunked_and_one_without_a_body_has_none
 }
 
 #[tokio::test]
+async fn trailers_that_the_response_names_are_sent_to_a_client_that_takes_them() {
+    let said = Raw::new()
+        .ask("GET /trailers HTTP/1.1\r\nHost: h\r\nTE: trailers\r\n\r\n")
+        .await;
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+    assert!(said.ends_with("\r\n0\r\nx-sum: 5\r\n\r\n"), "{said}");
+    let said = Raw::new().ask(get("/trailers")).await;
+    assert!(said.ends_with("\r\n0\r\n\r\n"), "{said}");
+}
+
+#[tokio::test]
 async fn a_handler_that_panics_or_fails_is_a_500_and_ends_its_connection() {
     for path in ["/panic", "/fail"] {
         let mut raw = Raw::new();
