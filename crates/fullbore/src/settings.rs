@@ -236,7 +236,7 @@ macro_rules! http2_options {
             self
         }
 
-        /// Sets when a silent peer is probed by PING. Default: after 60 s of silence while streams are open. The
+        /// Sets when a silent peer is probed by PING; over HTTP/1.1 a server has the kernel do so (SO_KEEPALIVE). Default: after 60 s of silence while streams are open. The
         /// connection ends when no answer comes within
         /// [`Config::keep_alive_timeout`](crate::Config::keep_alive_timeout) (60 s).
         pub fn keep_alive(mut self, keep_alive: fullbore_proto::KeepAlive) -> Self {
@@ -244,13 +244,15 @@ macro_rules! http2_options {
             self
         }
 
-        /// Limits the time that a frame other than DATA, or a whole header block, takes to arrive. Default: 30 s.
+        /// Limits the time that a frame other than DATA, or a whole header block, takes to arrive; over HTTP/1.1 the head of
+        /// a request. Default: 30 s.
         pub fn header_timeout(mut self, timeout: std::time::Duration) -> Self {
             self.options.config.header_timeout = timeout;
             self
         }
 
-        /// Limits the time that a body may pause while its receive window is open. Then the stream is reset. Default:
+        /// Limits the time that a body may pause while its receive window is open. Then the stream is reset, or the HTTP/1.1
+        /// connection of a server ends. Default:
         /// no limit, because a stream of messages may be silent for hours.
         pub fn body_timeout(mut self, timeout: Option<std::time::Duration>) -> Self {
             self.options.config.body_timeout = timeout;

@@ -50,6 +50,8 @@ struct Shared<T> {
     noted: Vec<u8>,
     most_noted: usize,
     notes: bool,
+    /// Something was not noted for lack of room.
+    has_gap: bool,
     /// Woken when hyper's handle is dropped.
     owner: Option<Waker>,
     /// Woken when the connection takes the transport back.
@@ -96,6 +98,7 @@ where
             noted: Vec::new(),
             most_noted,
             notes: true,
+            has_gap: false,
             owner: None,
             reader: None,
             writer: None,
@@ -176,7 +179,8 @@ impl<T> Transport<T> {
         let mut shared = lock(&self.shared);
         let (result, forget) = look(&shared.noted);
         shared.notes = goes_on;
-        if forget < shared.noted.len() {
+        let has_gap = std::mem::take(&mut shared.has_gap);
+        if forget < shared.noted.len() && !has_gap {
             shared.noted.drain(..forget);
         } else if shared.noted.capacity() > KEPT_NOTE {
             shared.noted = Vec::new();
@@ -204,6 +208,7 @@ impl<T> Shared<T> {
 
     fn note(&mut self, read: &[u8]) {
         let room = self.most_noted.saturating_sub(self.noted.len());
+        self.has_gap |= read.len() > room;
         self.noted.extend_from_slice(&read[..read.len().min(room)]);
     }
 

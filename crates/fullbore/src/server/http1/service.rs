@@ -47,8 +47,10 @@ where
         super::trace::request(&request);
         let asked = Asked::of(&request);
         let checked = self.transport.with_noted(!receives, |noted| {
-            let body = request.body().size_hint().exact().unwrap_or(0);
-            (check(&request, noted), message_end(noted, body))
+            // The end of a chunked body is not known.
+            let body = request.body().size_hint().exact();
+            let end = body.map_or(usize::MAX, |body| message_end(noted, body));
+            (check(&request, noted), end)
         });
         let stage = match checked {
             Err(status) => Stage::Refused { status },

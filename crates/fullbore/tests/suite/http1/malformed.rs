@@ -123,6 +123,30 @@ async fn a_head_that_is_too_large() {
 }
 
 #[tokio::test]
+async fn a_head_that_comes_in_pieces_behind_other_requests_is_checked() {
+    let chunked = post("/", "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n");
+    let both = post("/", "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", "");
+    let (first, second) = both.split_at(40);
+    let mut raw = Raw::new();
+    // More of them than is kept of what was read.
+    for request in [
+        get("/"),
+        chunked.clone(),
+        get(&format!("/{}", "x".repeat(20_000))),
+        chunked,
+    ] {
+        raw.say(request).await;
+        let (head, _) = raw.hear(7).await;
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    }
+    raw.say(first).await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    raw.say(second).await;
+    assert_eq!(statuses(&raw.rest().await), [400]);
+    assert_eq!(raw.seen.begun(), 4);
+}
+
+#[tokio::test]
 async fn a_smuggled_request_behind_another_reaches_no_handler() {
     let smuggling = post(
         "/",
