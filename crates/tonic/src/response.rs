@@ -9,7 +9,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use fullbore::Incoming;
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode, Version, header};
 use http_body::Body;
 use http_body::Frame;
 use tokio::sync::OwnedSemaphorePermit;
@@ -29,6 +29,13 @@ const BINARY: GeneralPurpose = GeneralPurpose::new(
 /// # Errors
 /// The response has no status of gRPC and cannot get one: it is not gRPC.
 pub(crate) fn check(response: &mut Response<Incoming>) -> Result<(), Status> {
+    if response.version() != Version::HTTP_2 {
+        let text = format!(
+            "the server answered in {:?}, and gRPC needs HTTP/2",
+            response.version()
+        );
+        return Err(Status::unavailable(text));
+    }
     drop_malformed_details(response.headers_mut());
     let headers = response.headers();
     if headers.contains_key(Status::GRPC_STATUS) {

@@ -72,13 +72,16 @@ where
     }
 }
 
-/// Adds the client's address where `tonic::Request::remote_addr` looks for it.
+/// Adds the client's address where `tonic::Request::remote_addr` looks for it, unless it is there.
 #[cfg(feature = "connect-info")]
 fn add_addresses(request: &mut Request<RequestBody>) {
     use fullbore::server::PeerAddr;
     use tonic::transport::server::TcpConnectInfo;
 
     let extensions = request.extensions_mut();
+    if extensions.get::<TcpConnectInfo>().is_some() {
+        return;
+    }
     if let Some(PeerAddr(address)) = PeerAddr::current().or_else(|| extensions.get().copied()) {
         extensions.insert(TcpConnectInfo {
             local_addr: None,
