@@ -111,3 +111,20 @@ pub struct StreamReport {
     /// Bytes received and not consumed.
     pub unread: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_known_type_of_frame_has_a_count_and_all_others_share_one() {
+        let known = || (0..=9).chain([0x10]).map(FrameType);
+        let mut counts = FrameCounts::default();
+        known().for_each(|frame_type| counts.add(frame_type));
+        for unknown in [0xa, 0xf, 0x11, 0xff] {
+            counts.add(FrameType(unknown));
+        }
+        assert!(known().all(|frame_type| counts.of(frame_type) == 1));
+        assert_eq!((counts.of(FrameType(0x77)), counts.total()), (4, 15));
+    }
+}

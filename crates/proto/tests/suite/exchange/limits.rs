@@ -178,6 +178,17 @@ fn too_many_waiting_requests_are_refused_at_once() {
 }
 
 #[test]
+fn a_peer_whose_first_settings_name_no_limit_has_none_until_it_names_one() {
+    let mut faced = Faced::silent_client(Config::default());
+    let limit = |faced: &Faced| faced.connection.peer_max_concurrent_streams();
+    assert_eq!(limit(&faced), 100);
+    for (entries, expected) in [(&[][..], u32::MAX), (&[(3, 7)], 7), (&[], 7)] {
+        faced.says(&frames::settings(entries));
+        assert_eq!(limit(&faced), expected);
+    }
+}
+
+#[test]
 fn before_the_peers_limit_is_known_a_hundred_requests_leave() {
     let path = PathConfig::delay_millis(10);
     let mut pair = Pair::new(Config::default(), Config::default(), path).with_apps();

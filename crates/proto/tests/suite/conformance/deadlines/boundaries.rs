@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fullbore_proto::{Config, ConnectionErrorKind, ErrorCode, KeepAlive, StreamErrorKind};
 
-use super::{asking, seconds, server, with_body_timeout};
+use super::{asking, seconds, server, with_body_rate, with_body_timeout};
 use crate::support::config;
 use crate::support::frames;
 use crate::support::peer::Faced;
@@ -118,6 +118,22 @@ fn the_rest_of_a_request_whose_response_is_whole_may_have_so_many_bytes() {
         faced.says(&frames::data(1, 0, &vec![7; bytes]));
         match is_reset {
             true => faced.reset_with(1, ErrorCode::NO_ERROR),
+            false => faced.lives(),
+        }
+    }
+}
+
+#[test]
+fn a_body_goes_on_with_as_many_bytes_as_its_rate_asks_for_and_not_with_one_less() {
+    for (bytes, is_reset) in [(3_000, false), (2_999, true)] {
+        let mut faced = server(with_body_rate(50));
+        faced.says(&frames::post(1));
+        faced.waits(seconds(10));
+        faced.says(&frames::data(1, 0, &vec![7; bytes]));
+        faced.reads(1);
+        faced.waits(seconds(50));
+        match is_reset {
+            true => faced.reset_with(1, ErrorCode::CANCEL),
             false => faced.lives(),
         }
     }
