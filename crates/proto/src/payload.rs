@@ -141,3 +141,15 @@ impl From<External> for Payload {
         Payload::External(external)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_empty_when_it_has_no_octet() {
+        let range = |length| External::new(Arc::new(()), 7, length);
+        assert!(range(0).is_empty() && !range(1).is_empty());
+        assert!(Payload::from(range(0)).is_empty() && !Payload::from(range(1)).is_empty());
+    }
+}

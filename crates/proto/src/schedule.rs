@@ -268,6 +268,18 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_that_comes_in_takes_every_other_frame_counted_from_the_first() {
+        for (before, expected) in [(0, [1, 3, 1]), (1, [3, 1, 3]), (2, [1, 3, 1])] {
+            let keys = keys(2);
+            let mut schedule = Schedule::new(Scheduling::InOrder);
+            schedule.insert(keys[0], priority(3, false));
+            serve(&mut schedule, before);
+            schedule.insert(keys[1], priority(3, true));
+            assert_eq!(serve(&mut schedule, 3), expected, "behind {before}");
+        }
+    }
+
+    #[test]
     fn a_stream_that_had_its_turn_is_taken_out_by_its_new_one() {
         let keys = keys(3);
         let mut schedule = Schedule::new(Scheduling::Fair);

@@ -400,6 +400,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_is_no_slice_any_more() {
+        let (mut out, _) = filled();
+        // A run of the arena, a payload, and so on: two payloads are long.
+        let mut counts = vec![out.slices()];
+        for written in [9 + 7 + 9, 2_007, 9 + 7 + 9, 2_007] {
+            out.advance(written);
+            counts.push(out.slices());
+        }
+        assert_eq!(counts, [5, 4, 3, 2, 1]);
+    }
+
+    #[test]
     fn long_payloads_stay_where_they_are() {
         let payload = Bytes::from(vec![1; INLINE_PAYLOAD + 1]);
         let mut out = Transmit::new();

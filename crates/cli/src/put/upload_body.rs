@@ -370,6 +370,21 @@ mod tests {
         assert_eq!(fault, None);
     }
 
+    #[test]
+    fn a_chunk_has_256_kib_or_what_is_left() -> io::Result<()> {
+        let mut source = io::repeat(7);
+        for (left, length) in [
+            (u64::MAX, 262_144),
+            (262_145, 262_144),
+            (262_143, 262_143),
+            (1, 1),
+        ] {
+            assert_eq!(next_chunk(&mut source, left)?, vec![7; length]);
+        }
+        assert!(next_chunk(&mut io::empty(), 5)?.is_empty());
+        Ok(())
+    }
+
     #[tokio::test]
     async fn a_file_that_shrinks_is_an_error_and_known_afterwards() {
         let (got, fault) = send(b"hello", Some(6)).await;

@@ -504,6 +504,17 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_window_of_whole_grains_is_refilled_a_grain_early() {
+        let mut window = window(65_536, Refill::Fraction { divisor: 1 });
+        window.receive(65_536, 0).unwrap();
+        assert_eq!(window.until_due(), 65_280);
+        window.consume(65_279);
+        assert!(!window.refill_due(false));
+        window.consume(1);
+        assert!(window.refill_due(false));
+    }
+
+    #[test]
     fn a_window_that_grows_is_advertised_by_the_next_refill() {
         let mut window = window(65_535, Refill::default());
         window.resize(WindowSize::from_mebibytes(1));

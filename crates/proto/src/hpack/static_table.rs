@@ -281,6 +281,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_index_of_a_status_is_that_of_its_entry() {
+        let known: Vec<u16> = (100..600).filter(|&code| status(code).is_some()).collect();
+        assert_eq!(known, [200, 204, 206, 304, 400, 404, 500]);
+        for code in known {
+            let (field, _) = field(status(code).unwrap()).unwrap();
+            assert_eq!(field.name, FieldName::Status);
+            assert_eq!(field.value.as_bytes(), code.to_string().as_bytes());
+        }
+    }
+
+    #[test]
     fn each_parsed_name_is_the_name_of_its_entry() {
         for (index, (parsed, name, value)) in ENTRIES.iter().enumerate() {
             assert_eq!(&FieldName::parse(name.as_bytes()), parsed);

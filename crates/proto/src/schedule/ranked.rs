@@ -178,7 +178,7 @@ mod tests {
             for (rank, &key) in (0..).zip(&keys) {
                 ranked.insert(rank, key);
             }
-            ranked.insert(u64::from(count / 2), keys[0]);
+            assert_eq!(ranked.insert(u64::from(count / 2), keys[0]), 0);
             assert_eq!(ranked.len(), count as usize);
             let all: Vec<u32> = keys.iter().map(|key| key.id().value()).collect();
             assert_eq!(ids(&mut ranked), all);
@@ -203,6 +203,8 @@ mod tests {
             let mut ranked = list(0..200);
             assert_eq!(ranked.remove(2 * far), 200);
             assert!(matches!(ranked, Ranked::Tree(_)));
+            // From now on none is moved.
+            assert_eq!((ranked.insert(2 * far, keys[0]), ranked.remove(2 * far)), (0, 0));
         }
         for (near, far) in [(63, 64), (199 - 64, 199 - 65)] {
             let mut ranked = list(0..200);

@@ -44,8 +44,9 @@ fn busy_server() -> Faced {
     faced.says(&frames::window_update(0, 1 << 30));
     for wave in 0..2 {
         let streams = (0..STREAMS).map(|index| 2 * (wave * STREAMS + index) + 1);
+        let requests: Vec<u8> = streams.clone().flat_map(frames::post).collect();
+        says_in_two(&mut faced, &requests);
         for stream in streams.clone() {
-            says_in_two(&mut faced, &frames::post(stream));
             faced.says(&frames::data(stream, 0, &[7; 300]));
             faced.reads(stream);
         }

@@ -151,6 +151,43 @@ fn a_scarce_budget_takes_a_quarter_of_the_window_at_each_refill_down_to_256_kib(
 }
 
 #[test]
+fn a_connection_that_was_idle_promises_no_more_than_it_leases_again() {
+    let small = fullbore_proto::DEFAULT_WINDOW;
+    let budget = MemoryBudget::new(2 * 65_535);
+    let mut faced = uploading(config(|config| {
+        config.budget = Some(budget.clone());
+        config.largest_window = small;
+    }));
+    faced.uploads(16_000);
+    faced.uploads(4_000);
+    let mut chunks = Default::default();
+    faced.connection.read(id(1), &mut chunks).unwrap();
+    // What the reader leaves beyond an eighth is leased as well, and less than an eighth is not given back.
+    for released in [10_000, 10_000] {
+        faced.connection.release_credit(id(1), released);
+        assert_eq!(faced.connection.leased(), 65_535 + 1_809);
+    }
+    faced.says(&frames::data(1, frames::END_STREAM, b""));
+    faced.answers(1);
+    assert_eq!(budget.leased(), 0);
+    // Another connection takes what this one does not need.
+    let other = fixed(|config| {
+        config.budget = Some(budget.clone());
+        config.connection_window = small;
+    });
+    let _other = Connection::server(other, Time::ZERO);
+    faced.says(&frames::post(3));
+    for length in [16_000, 16_000, 16_000, 16_000] {
+        faced.says(&frames::data(3, 0, &vec![7; length]));
+    }
+    faced.connection.read(id(3), &mut chunks).unwrap();
+    faced.connection.release_credit(id(3), 20_000);
+    faced.heard();
+    assert_eq!((faced.connection.leased(), budget.free()), (65_535, 0));
+    assert!(faced.connection.promise().total() <= 65_535);
+}
+
+#[test]
 fn a_window_grows_by_what_the_budget_can_spare_if_that_is_more_than_an_eighth() {
     for (spare, more) in [(131_072, 0), (131_073, 131_073), (140_000, 140_000)] {
         let budget = MemoryBudget::new(8 << 20);

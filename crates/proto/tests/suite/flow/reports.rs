@@ -376,6 +376,17 @@ fn the_wait_for_a_head_is_for_the_peer_however_short_it_is() {
 }
 
 #[test]
+fn a_reader_that_takes_what_has_come_changes_nothing_of_the_wait_for_more() {
+    let mut faced = gets(&[(0, head(0)), (0, frames::data(1, 0, b"some"))]);
+    faced.now = Time::ZERO + millis(2);
+    faced.connection.advance_time(faced.now);
+    faced.reads(1);
+    faced.now = Time::ZERO + millis(5);
+    faced.says(&frames::data(1, 0, b"more"));
+    both_spent(&faced, 5, &[(Stall::Peer, millis(5))]);
+}
+
+#[test]
 fn a_frame_that_comes_in_pieces_flows() {
     let frame = frames::data(1, 0, &[7; 30]);
     let mut pieces = vec![(0, head(0)), (0, frame[..10].to_vec())];

@@ -203,6 +203,34 @@ fn frames_that_nobody_reads_are_leased_or_no_more_is_read() {
 }
 
 #[test]
+fn a_connection_that_lacked_memory_reads_on_at_a_deadline_once_there_is_some() {
+    let budget = MemoryBudget::new(2 * 65_535);
+    let settings = || {
+        crate::support::fixed(|config| {
+            config.budget = Some(budget.clone());
+            config.connection_window = fullbore_proto::DEFAULT_WINDOW;
+        })
+    };
+    let now = fullbore_proto::Time::ZERO;
+    let other = Faced::server(settings());
+    let mut connection = Faced::server(settings()).connection;
+    let octets: Vec<u8> = (0..60).flat_map(|n| frames::get(2 * n + 1)).collect();
+    connection.receive(octets.into(), now).unwrap();
+    for n in 0..60 {
+        let mut response = http::Response::new(());
+        let value = format!("{n}-{}", "0123456789".repeat(100));
+        response.headers_mut().insert("x-fill", value.parse().unwrap());
+        connection.send_response(id(2 * n + 1), &response, true).unwrap();
+    }
+    let ping = frames::ping(0, b"12345678");
+    connection.receive(ping.into(), now).unwrap();
+    assert!(!connection.wants_read(), "the other one holds all memory");
+    drop(other);
+    connection.handle_timeout(now);
+    assert!(connection.wants_read());
+}
+
+#[test]
 fn a_budget_is_scarce_when_less_than_an_eighth_of_it_is_left() {
     let budget = StreamBudget::new(1_600);
     let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
