@@ -9,10 +9,13 @@ use std::process::Stdio;
 use std::task::{Context, Poll};
 
 use crate::support::frames::END_STREAM;
+use crate::support::peer::listen;
 use crate::support::scripted::{Server as Scripted, Then, V1, body, head, whole};
 use crate::support::{Serving, Signal, TestResult, names, program, run, signal};
 use bytes::Bytes;
 use fullbore::{Incoming, Server};
+use fullbore_testing::frames::GOAWAY;
+use fullbore_testing::peer::BlockingPeer;
 use fullbore_testing::random::Random;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -260,7 +263,12 @@ fn an_upload_arrives_whole_from_a_file_and_from_a_pipe() -> TestResult {
         ],
     )?;
     ended.succeeded();
-    assert_eq!(json(&ended.stdout)?["sent"], 3_000_001);
+    let document = json(&ended.stdout)?;
+    assert_eq!(
+        (&document["sent"], &document["received"]),
+        (&3_000_001.into(), &8.into())
+    );
+    assert_eq!(fs::read(folder.path().join("answer"))?, b"3000001\n");
     assert!(fs::read(root.path().join("incoming/one"))? == content);
 
     let file = fs::File::open(folder.path().join("file"))?;
@@ -281,7 +289,33 @@ fn an_upload_arrives_whole_from_a_file_and_from_a_pipe() -> TestResult {
     )?;
     ended.succeeded();
     assert!(ended.stderr.starts_with("sent 3,000,001 bytes in "), "{ended:?}");
+    assert_eq!(ended.stdout, b"3000001\n");
     assert!(fs::read(root.path().join("incoming/two"))? == content);
+    Ok(())
+}
+
+#[test]
+fn a_run_ends_its_connection_with_goaway() -> TestResult {
+    let (said, heard) = std::sync::mpsc::channel();
+    let address = listen(move |stream| {
+        let mut peer = BlockingPeer::server(stream)?;
+        let mut goes = false;
+        while let Ok(frame) = peer.receive() {
+            goes |= frame.kind == GOAWAY;
+            if frame.stream > 0 && frame.ends_stream() {
+                peer.send(&head(frame.stream, END_STREAM, &[(":status", "200")]))?;
+            }
+        }
+        let _ = said.send(goes);
+        Ok(())
+    })?;
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("file"), "content")?;
+    let url = format!("http://{address}/");
+    for args in [["get", "--discard"], ["put", "file"]] {
+        run(folder.path(), [args[0], args[1], &url])?.succeeded();
+        assert!(heard.recv()?, "{args:?}");
+    }
     Ok(())
 }
 
