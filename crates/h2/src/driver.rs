@@ -1,0 +1,342 @@
+//! Moves octets between the transport and the engine, whenever the connection is polled.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use fullbore_proto::{Role, Transmit};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::bodies::{Bodies, Outbox};
+use crate::error::Error;
+use crate::failure::{Failure, Initiator};
+use crate::reason::Reason;
+use crate::settings::Settings;
+use crate::state::{Shared, State};
+
+/// The most slices of one write.
+const MAX_SLICES: usize = 64;
+
+/// The first read of a connection, and the buffer that it keeps while it is idle.
+const FIRST_READ: usize = 8 << 10;
+
+/// The largest read. Reads double while they are full.
+const LARGEST_READ: usize = 256 << 10;
+
+/// Less room than this is not read into.
+const LEAST_ROOM: usize = 2 << 10;
+
+/// The most octets that are gathered for a transport without vectored writes.
+const GATHERED: usize = 16 << 10;
+
+/// The reads after which a connection gives way to others of its thread.
+const MAX_READS: usize = 32;
+
+/// The length of the client's connection preface (RFC 9113 section 3.4).
+const PREFACE: usize = 24;
+
+pub(crate) struct Driver<T, B> {
+    transport: T,
+    shared: Arc<Shared>,
+    outbox: Arc<Outbox<B>>,
+    bodies: Bodies<B>,
+    /// What is being written.
+    list: Transmit,
+    unflushed: bool,
+    room: BytesMut,
+    /// The octets at the start of `room` that were read and not passed on.
+    read: usize,
+    next_read: usize,
+    /// What is to be written of a client's connection preface.
+    preface_left: usize,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    Open,
+    /// What is listed is written, and the transport is shut down.
+    Closing(Reason, Initiator),
+    Closed(Reason, Initiator),
+}
+
+// No buffer of the user is pinned.
+impl<T: Unpin, B> Unpin for Driver<T, B> {}
+
+impl<T, B> Driver<T, B> {
+    pub(crate) fn new(transport: T, role: Role, settings: &Settings) -> Self {
+        Driver {
+            transport,
+            shared: State::shared(role, settings),
+            outbox: Arc::new(Outbox::new()),
+            bodies: Bodies::new(),
+            list: Transmit::new(),
+            unflushed: false,
+            room: BytesMut::new(),
+            read: 0,
+            next_read: FIRST_READ,
+            preface_left: PREFACE,
+            stage: Stage::Open,
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn outbox(&self) -> &Arc<Outbox<B>> {
+        &self.outbox
+    }
+}
+
+impl<T, B> Driver<T, B>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    B: Buf,
+{
+    /// Writes a client's connection preface. What follows it is written when the connection is polled.
+    pub(crate) fn poll_preface(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.preface_left == PREFACE && !self.list.has_remaining() {
+            self.shared.lock().transmit(&mut self.list);
+        }
+        while self.preface_left > 0 {
+            let written = ready!(self.poll_write_some(cx)).map_err(Error::from_io)?;
+            self.preface_left = self.preface_left.saturating_sub(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes a server's SETTINGS and reads the client's connection preface.
+    pub(crate) fn poll_accept_preface(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        ready!(self.poll_write(cx)).map_err(Error::from_io)?;
+        while !self.shared.lock().preface_received() {
+            if ready!(self.poll_read(cx)).map_err(Error::from_io)? == 0 {
+                let error = io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "connection closed before reading preface",
+                );
+                return Poll::Ready(Err(Error::from_io(error)));
+            }
+            if let Some(reason) = self.receive_failed() {
+                let failure = Failure::GoAway(bytes::Bytes::new(), reason, Initiator::Library);
+                return Poll::Ready(Err(failure.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Drives the connection. Ready when it has ended.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        loop {
+            match self.stage {
+                Stage::Open => ready!(self.poll_open(cx))?,
+                Stage::Closing(reason, initiator) => {
+                    let closed = match ready!(self.poll_write_list(cx)) {
+                        Ok(()) => ready!(Pin::new(&mut self.transport).poll_shutdown(cx)),
+                        failed => failed,
+                    };
+                    self.stage = Stage::Closed(reason, initiator);
+                    // The peer may be gone already.
+                    if let Err(error) = closed {
+                        tracing::debug!(%error, "closing the transport");
+                    }
+                }
+                Stage::Closed(reason, initiator) => return Poll::Ready(self.outcome(reason, initiator)),
+            }
+        }
+    }
+
+    /// What the connection ended with. The peer's error goes before our own, which may be a consequence of it.
+    fn outcome(&self, reason: Reason, initiator: Initiator) -> Result<(), Error> {
+        match self.shared.lock().error_of_peer() {
+            Some(failure) => Err(failure.into()),
+            None if reason == Reason::NO_ERROR => Ok(()),
+            None => Err(Failure::GoAway(bytes::Bytes::new(), reason, initiator).into()),
+        }
+    }
+
+    /// Writes and reads until both would wait, or the connection ends. Ready when the stage has changed.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.shared.lock().register(cx);
+        let mut reads = 0;
+        loop {
+            if let Poll::Ready(Err(error)) = self.poll_write(cx) {
+                return Poll::Ready(self.fail(error));
+            }
+            if self.closes() {
+                return Poll::Ready(Ok(()));
+            }
+            if !self.shared.lock().wants_read() {
+                return Poll::Pending;
+            }
+            match self.poll_read(cx) {
+                Poll::Ready(Ok(0)) => {
+                    tracing::debug!("the peer closed the transport");
+                    self.shared.lock().end_of_transport();
+                    self.drop_list();
+                    self.stage = Stage::Closing(Reason::NO_ERROR, Initiator::Library);
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(self.fail(error)),
+                Poll::Pending => {
+                    self.bodies.update(&self.outbox);
+                    return Poll::Pending;
+                }
+            }
+            if let Some(reason) = self.receive_failed() {
+                self.stage = Stage::Closing(reason, Initiator::Library);
+                // GOAWAY is written before the transport closes.
+                return Poll::Ready(Ok(()));
+            }
+            reads += 1;
+            if reads == MAX_READS {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Whether the connection ends now: it is done, or the user ended it.
+    fn closes(&mut self) -> bool {
+        let mut state = self.shared.lock();
+        if state.is_done() {
+            state.say_goodbye();
+        } else if !state.is_aborted() {
+            return false;
+        }
+        drop(state);
+        self.stage = Stage::Closing(Reason::NO_ERROR, Initiator::User);
+        true
+    }
+
+    /// The transport failed.
+    fn fail(&mut self, error: io::Error) -> Result<(), Error> {
+        tracing::debug!(%error, "the transport failed");
+        let mut state = self.shared.lock();
+        state.fail(&Failure::io(&error));
+        // Peers that are gone without a word are no error if nothing was to be said.
+        let in_peace = state.is_server() || state.peer_goes_in_peace();
+        drop(state);
+        let in_peace = in_peace && !self.list.has_remaining() && error.kind() == io::ErrorKind::UnexpectedEof;
+        self.drop_list();
+        self.stage = Stage::Closed(Reason::NO_ERROR, Initiator::Library);
+        match in_peace {
+            true => Ok(()),
+            false => Err(Error::from_io(error)),
+        }
+    }
+
+    fn drop_list(&mut self) {
+        self.list = Transmit::new();
+        self.bodies.update(&self.outbox);
+    }
+
+    /// Writes all that there is to write.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.poll_write_list(cx))?;
+            self.shared.lock().transmit(&mut self.list);
+            self.bodies.update(&self.outbox);
+            if !self.list.has_remaining() {
+                break;
+            }
+        }
+        if self.unflushed {
+            ready!(Pin::new(&mut self.transport).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what is listed, and at the end of the connection what was still to be listed.
+    fn poll_write_list(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if matches!(self.stage, Stage::Closing(..)) && !self.list.has_remaining() {
+            self.shared.lock().transmit(&mut self.list);
+        }
+        while self.list.has_remaining() {
+            ready!(self.poll_write_some(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let transport = Pin::new(&mut self.transport);
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        let count = self.bodies.slices(&self.list, &mut slices);
+        let slices = &slices[..count];
+        let written = match slices {
+            [one] => ready!(transport.poll_write(cx, one))?,
+            _ if transport.is_write_vectored() => ready!(transport.poll_write_vectored(cx, slices))?,
+            _ => ready!(transport.poll_write(cx, &gather(slices)))?,
+        };
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.list.advance(written);
+        self.unflushed = true;
+        Poll::Ready(Ok(written))
+    }
+
+    /// Reads once. The octets are at the start of `room` then.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.room.len() < LEAST_ROOM {
+            self.room = BytesMut::zeroed(self.next_read);
+        }
+        let mut buffer = ReadBuf::new(&mut self.room);
+        let capacity = buffer.remaining();
+        let read = Pin::new(&mut self.transport).poll_read(cx, &mut buffer);
+        let count = buffer.filled().len();
+        if read.is_pending() {
+            self.next_read = FIRST_READ;
+            if self.room.len() > FIRST_READ {
+                // An idle connection keeps no large buffer.
+                self.room = BytesMut::new();
+            }
+        }
+        ready!(read)?;
+        if count == capacity {
+            self.next_read = (2 * self.next_read).min(LARGEST_READ);
+        }
+        self.read = count;
+        Poll::Ready(Ok(count))
+    }
+
+    /// Passes what was read to the engine. Returns the code of the error that ended the connection.
+    fn receive_failed(&mut self) -> Option<Reason> {
+        let octets = self.room.split_to(self.read).freeze();
+        self.read = 0;
+        self.shared.lock().receive(octets).err()
+    }
+}
+
+/// The next octets in one piece, for transports that take one slice at a time.
+fn gather(slices: &[IoSlice<'_>]) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(GATHERED);
+    for slice in slices {
+        let room = GATHERED - octets.len();
+        octets.extend_from_slice(&slice[..slice.len().min(room)]);
+        if slice.len() >= room {
+            break;
+        }
+    }
+    octets
+}
+
+impl<T, B> Drop for Driver<T, B> {
+    fn drop(&mut self) {
+        self.shared.lock().abandon();
+    }
+}
+
+impl<T: fmt::Debug, B> fmt::Debug for Driver<T, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("transport", &self.transport)
+            .field("stage", &self.stage)
+            .finish_non_exhaustive()
+    }
+}

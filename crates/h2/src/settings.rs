@@ -1,0 +1,161 @@
+//! What both builders set, and the settings of the engine that follow from it.
+
+use std::time::Duration;
+
+use fullbore_proto::{Config, KeepAlive, Limit, Role, StreamId, WindowSize};
+
+/// The largest header list that is accepted if the builder sets none, in bytes.
+const DEFAULT_HEADER_LIST: u32 = 16 << 20;
+
+/// The streams that a server accepts if the builder sets no limit. None is announced.
+const DEFAULT_STREAMS: u32 = 100_000;
+
+/// The unsent bytes of a stream up to which it has capacity.
+const DEFAULT_SEND_BUFFER: usize = 400 << 10;
+
+/// The stream errors of a peer that a connection survives, if the builder sets no number.
+const DEFAULT_ERROR_RESETS: usize = 1_024;
+
+/// What SETTINGS_MAX_FRAME_SIZE may be (RFC 9113 section 6.5.2).
+const FRAME_SIZES: core::ops::RangeInclusive<u32> = 16_384..=(1 << 24) - 1;
+
+/// No time limit: this crate has no timers, and its users have their own. A duration that cannot pass.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) initial_window_size: Option<u32>,
+    pub(crate) connection_window_size: Option<u32>,
+    pub(crate) max_frame_size: Option<u32>,
+    pub(crate) max_header_list_size: Option<u32>,
+    pub(crate) header_table_size: Option<u32>,
+    pub(crate) max_concurrent_streams: Option<u32>,
+    pub(crate) initial_max_send_streams: usize,
+    pub(crate) max_send_buffer_size: usize,
+    pub(crate) max_error_resets: Option<usize>,
+    pub(crate) enable_connect_protocol: bool,
+    pub(crate) first_stream: StreamId,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            initial_window_size: None,
+            connection_window_size: None,
+            max_frame_size: None,
+            max_header_list_size: None,
+            header_table_size: None,
+            max_concurrent_streams: None,
+            initial_max_send_streams: usize::MAX,
+            max_send_buffer_size: DEFAULT_SEND_BUFFER,
+            max_error_resets: Some(DEFAULT_ERROR_RESETS),
+            enable_connect_protocol: false,
+            first_stream: StreamId::FIRST_CLIENT,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn set_max_frame_size(&mut self, bytes: u32) {
+        assert!(
+            FRAME_SIZES.contains(&bytes),
+            "a largest frame is from 16,384 to 16,777,215 bytes"
+        );
+        self.max_frame_size = Some(bytes);
+    }
+
+    pub(crate) fn set_max_send_buffer_size(&mut self, bytes: usize) {
+        assert!(
+            u32::try_from(bytes).is_ok(),
+            "a send buffer is at most 2^32-1 bytes"
+        );
+        self.max_send_buffer_size = bytes;
+    }
+
+    pub(crate) fn max_send_buffer_size(&self) -> usize {
+        self.max_send_buffer_size
+    }
+
+    pub(crate) fn max_receive_streams(&self) -> usize {
+        self.max_concurrent_streams
+            .map_or(usize::MAX, |most| most as usize)
+    }
+
+    /// A connection window below the one that every connection starts with.
+    pub(crate) fn small_connection_window(&self) -> Option<WindowSize> {
+        let window = window(self.connection_window_size?);
+        (window < fullbore_proto::DEFAULT_WINDOW).then_some(window)
+    }
+
+    /// The settings of the engine. All its guards are on. Its time limits are off: nothing but the user's polls drives a
+    /// connection.
+    pub(crate) fn to_engine(&self, role: Role) -> Config {
+        let mut config = Config::default();
+        config.adaptive = false;
+        config.stream_window = self
+            .initial_window_size
+            .map_or(fullbore_proto::DEFAULT_WINDOW, window);
+        config.connection_window = self
+            .connection_window_size
+            .map_or(fullbore_proto::DEFAULT_WINDOW, window);
+        config.max_frame_size = self.max_frame_size.unwrap_or(config.max_frame_size);
+        config.header_table_size = self.header_table_size.unwrap_or(config.header_table_size);
+        config.max_concurrent_streams = self.max_concurrent_streams.unwrap_or(DEFAULT_STREAMS);
+        config.enable_connect_protocol = self.enable_connect_protocol;
+        config.initial_max_send_streams = u32::try_from(self.initial_max_send_streams).unwrap_or(u32::MAX);
+        config.first_stream = self.first_stream;
+        config.announced_settings = Some(self.announced(role));
+        self.limit_headers(&mut config);
+        config.provoked_resets = match self.max_error_resets {
+            Some(most) => Limit::new(u32::try_from(most).unwrap_or(u32::MAX), 0),
+            None => Limit::new(u32::MAX, u32::MAX),
+        };
+        // A handler of a stream that was reset may hold it for long.
+        config.reset_stream_grace = 1_000;
+        // A stream is reset as soon as its response is complete and nobody reads the request.
+        config.early_response_bytes = 0;
+        config.early_response_wait = Duration::ZERO;
+        config.tiny_frame_wait = Duration::ZERO;
+        config.shutdown_grace = NEVER;
+        config.preface_timeout = NEVER;
+        config.settings_timeout = NEVER;
+        config.header_timeout = NEVER;
+        config.half_close_timeout = NEVER;
+        config.idle_timeout = None;
+        config.keep_alive = KeepAlive::Never;
+        config.stream_wait_timeout = None;
+        config.send_timeout = None;
+        config
+    }
+
+    /// The identifiers of the settings that were set. Push is always refused.
+    fn announced(&self, role: Role) -> Vec<u16> {
+        let set = [
+            (0x1, self.header_table_size.is_some()),
+            (0x2, role == Role::Client),
+            (0x3, self.max_concurrent_streams.is_some()),
+            (0x4, self.initial_window_size.is_some()),
+            (0x5, self.max_frame_size.is_some()),
+            (0x6, self.max_header_list_size.is_some()),
+            (0x8, self.enable_connect_protocol),
+        ];
+        let set = set.into_iter().filter(|&(_, is_set)| is_set);
+        set.map(|(identifier, _)| identifier).collect()
+    }
+
+    /// Header lists up to what is set, in blocks that are no longer than that and in as many frames as they need.
+    fn limit_headers(&self, config: &mut Config) {
+        let list = self.max_header_list_size.unwrap_or(DEFAULT_HEADER_LIST);
+        let bytes = list as usize;
+        config.max_header_list_size = list;
+        config.max_header_fields = 20_000;
+        config.max_header_block = config.max_header_block.max(bytes);
+        config.max_header_memory = config.max_header_memory.max(2 * bytes);
+        let frames = list / config.max_frame_size.max(16_384);
+        config.max_continuations = config.max_continuations.max(frames + frames / 4);
+    }
+}
+
+fn window(bytes: u32) -> WindowSize {
+    WindowSize::new(bytes.max(1)).unwrap_or(WindowSize::MAX)
+}

@@ -1,0 +1,293 @@
+//! What a connection knows of one stream besides its engine: what was received and not handed out, what the handles wait for,
+//! and what ended it.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+
+use crate::error::Error;
+use crate::failure::{Failure, Initiator, UserError};
+use crate::reason::Reason;
+
+/// How far a message of this endpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// The response is to be sent.
+    Head,
+    Body,
+    /// The end is queued.
+    Ended,
+}
+
+/// A head that was received.
+#[derive(Debug)]
+pub(crate) enum Head {
+    Request(Request<()>),
+    Response(Response<()>),
+    Informational(Response<()>),
+}
+
+/// Which handle asks whether the stream was reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// The one that sends the response.
+    Response,
+    /// The one that sends the body.
+    Body,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// The handles of it.
+    pub(crate) handles: usize,
+    heads: VecDeque<Head>,
+    chunks: VecDeque<Bytes>,
+    trailers: Option<HeaderMap>,
+    /// Whether the message of the peer is complete.
+    received_all: bool,
+    /// Whether the head of the message has arrived.
+    received_head: bool,
+    /// Whether the handle that reads the body is gone.
+    pub(crate) discards: bool,
+    /// Bytes that were received and not released.
+    in_flight: u64,
+    receiver: Option<Waker>,
+    pub(crate) sending: Sending,
+    /// What is to be sent beyond what is queued.
+    pub(crate) reserved: usize,
+    /// The capacity that the sender knows of.
+    known_capacity: usize,
+    sender: Option<Waker>,
+    failure: Option<Failure>,
+}
+
+impl Stream {
+    pub(crate) fn new(sending: Sending) -> Self {
+        Stream {
+            handles: 0,
+            heads: VecDeque::new(),
+            chunks: VecDeque::new(),
+            trailers: None,
+            received_all: false,
+            received_head: false,
+            discards: false,
+            in_flight: 0,
+            receiver: None,
+            sending,
+            reserved: 0,
+            known_capacity: 0,
+            sender: None,
+            failure: None,
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.failure.is_some() || self.received_all && self.sending == Sending::Ended
+    }
+
+    pub(crate) fn can_send_body(&self) -> bool {
+        self.failure.is_none() && self.sending == Sending::Body
+    }
+
+    pub(crate) fn receive_head(&mut self, head: Head, end: bool) {
+        self.received_head |= !matches!(head, Head::Informational(_));
+        self.received_all |= end;
+        self.heads.push_back(head);
+        self.wake_receiver();
+    }
+
+    /// Takes the chunks that the engine has by `read`. Returns how many bytes that were.
+    pub(crate) fn receive_chunks<R>(&mut self, read: impl FnOnce(&mut VecDeque<Bytes>) -> R) -> (R, u64) {
+        let before = self.chunks.len();
+        let result = read(&mut self.chunks);
+        let bytes = self.chunks.range(before..).map(|chunk| chunk.len() as u64).sum();
+        self.in_flight += bytes;
+        (result, bytes)
+    }
+
+    pub(crate) fn receive_end(&mut self, trailers: Option<HeaderMap>) {
+        self.received_all = true;
+        self.trailers = trailers;
+    }
+
+    /// Ends the stream, unless it has ended.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        if self.failure.is_none() {
+            self.failure = Some(failure);
+        }
+        self.wake_sender();
+        self.wake_receiver();
+    }
+
+    /// As [`Self::fail`], unless both messages are complete.
+    pub(crate) fn fail_open(&mut self, failure: &Failure) {
+        if !self.is_closed() {
+            self.fail(failure.clone());
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    pub(crate) fn take_request(&mut self) -> Option<Request<()>> {
+        match self.heads.pop_front() {
+            Some(Head::Request(request)) => Some(request),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn poll_response(&mut self, cx: &Context<'_>) -> Poll<Result<Response<()>, Error>> {
+        while let Some(head) = self.heads.pop_front() {
+            if let Head::Response(response) = head {
+                return Poll::Ready(Ok(response));
+            }
+        }
+        if let Some(failure) = &self.failure {
+            return Poll::Ready(Err(failure.clone().into()));
+        }
+        if self.received_all {
+            let failure = Failure::Reset(Reason::PROTOCOL_ERROR, Initiator::Library);
+            return Poll::Ready(Err(failure.into()));
+        }
+        self.wait_to_receive(cx)
+    }
+
+    pub(crate) fn poll_informational(
+        &mut self,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Result<Response<()>, Error>>> {
+        match self.heads.pop_front() {
+            Some(Head::Informational(response)) => return Poll::Ready(Some(Ok(response))),
+            Some(head) => {
+                self.heads.push_front(head);
+                return Poll::Ready(None);
+            }
+            None => {}
+        }
+        if self.received_head {
+            return Poll::Ready(None);
+        }
+        self.poll_end(cx)
+    }
+
+    pub(crate) fn poll_data(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        match self.chunks.pop_front() {
+            Some(chunk) => Poll::Ready(Some(Ok(chunk))),
+            None => self.poll_end(cx),
+        }
+    }
+
+    pub(crate) fn poll_trailers(&mut self, cx: &Context<'_>) -> Poll<Result<Option<HeaderMap>, Error>> {
+        if !self.chunks.is_empty() {
+            // They come after the data.
+            return self.wait_to_receive(cx);
+        }
+        if let Some(trailers) = self.trailers.take() {
+            return Poll::Ready(Ok(Some(trailers)));
+        }
+        match self.poll_end::<()>(cx) {
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Err(error)),
+            Poll::Ready(_) => Poll::Ready(Ok(None)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// None after the end of the message, an error if it will not come.
+    fn poll_end<T>(&mut self, cx: &Context<'_>) -> Poll<Option<Result<T, Error>>> {
+        // What a reset comes after stays complete.
+        if self.received_all {
+            return Poll::Ready(None);
+        }
+        match &self.failure {
+            Some(failure) => Poll::Ready(Some(Err(failure.clone().into()))),
+            None => self.wait_to_receive(cx),
+        }
+    }
+
+    /// Whether the message is complete, and all of it was read.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.received_all && self.heads.is_empty() && self.chunks.is_empty() && self.trailers.is_none()
+    }
+
+    fn wait_to_receive<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
+        wait(&mut self.receiver, cx);
+        Poll::Pending
+    }
+
+    pub(crate) fn wake_receiver(&mut self) {
+        wake(&mut self.receiver);
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Releases bytes that were received.
+    pub(crate) fn release(&mut self, bytes: u64) -> Result<(), UserError> {
+        self.in_flight = self
+            .in_flight
+            .checked_sub(bytes)
+            .ok_or(UserError::ReleaseCapacityTooBig)?;
+        Ok(())
+    }
+
+    /// Drops what was received and not handed out. Returns how many bytes of it were not released.
+    pub(crate) fn drop_unread(&mut self) -> u64 {
+        self.heads.clear();
+        self.trailers = None;
+        let unread: u64 = self.chunks.drain(..).map(|chunk| chunk.len() as u64).sum();
+        let unread = unread.min(self.in_flight);
+        self.in_flight -= unread;
+        unread
+    }
+
+    /// The sender knows of no more than this capacity.
+    pub(crate) fn lower_known_capacity(&mut self, capacity: usize) {
+        self.known_capacity = self.known_capacity.min(capacity);
+    }
+
+    /// The capacity, if it is more than the sender knows of.
+    pub(crate) fn take_capacity(&mut self, capacity: usize) -> Option<usize> {
+        let rises = capacity > self.known_capacity;
+        self.known_capacity = capacity;
+        rises.then_some(capacity)
+    }
+
+    pub(crate) fn poll_reset(&mut self, cx: &Context<'_>, asker: Asker) -> Poll<Result<Reason, Error>> {
+        if let Some(failure) = &self.failure {
+            return Poll::Ready(match failure.reason() {
+                Some(reason) => Ok(reason),
+                None => Err(failure.clone().into()),
+            });
+        }
+        if self.sending == Sending::Body && asker == Asker::Response {
+            return Poll::Ready(Err(UserError::PollResetAfterSendResponse.into()));
+        }
+        self.wait_to_send(cx)
+    }
+
+    pub(crate) fn wait_to_send<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
+        wait(&mut self.sender, cx);
+        Poll::Pending
+    }
+
+    pub(crate) fn wake_sender(&mut self) {
+        wake(&mut self.sender);
+    }
+}
+
+fn wait(task: &mut Option<Waker>, cx: &Context<'_>) {
+    match task {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *task = Some(cx.waker().clone()),
+    }
+}
+
+fn wake(task: &mut Option<Waker>) {
+    if let Some(waker) = task.take() {
+        waker.wake();
+    }
+}

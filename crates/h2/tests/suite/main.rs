@@ -1,0 +1,5 @@
+//! The behaviour of the crate, in memory and in one program.
+
+mod obligations;
+mod plain;
+mod support;

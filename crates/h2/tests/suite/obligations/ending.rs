@@ -1,0 +1,390 @@
+//! Handles, resets, senders, drivers, shutdown, PING and errors.
+
+use std::error::Error as _;
+use std::future::poll_fn;
+use std::task::Poll;
+
+use bytes::Bytes;
+use h2::{Ping, Reason, client, server};
+use http::Response;
+
+use crate::support::{
+    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, PING, RST_STREAM, SETTINGS, client_before_peer,
+    drive, get, pair, post, request_block, server_before_peer, soon,
+};
+
+#[tokio::test]
+async fn a_client_cancels_what_it_lets_go_of() {
+    let (mut requests, _connection, mut peer) = client_before_peer(&client::Builder::new(), &[]).await;
+    let (response, body) = requests.send_request(post("/"), false).unwrap();
+    peer.hears_of(HEADERS).await;
+    drop(body);
+    assert!(peer.is_content().await, "the response is still waited for");
+    drop(response);
+    let reset = peer.hears_of(RST_STREAM).await;
+    assert_eq!((reset.stream, reset.word(0)), (1, 8));
+    // A complete exchange ends without one.
+    let (response, _) = requests.send_request(get("/"), true).unwrap();
+    peer.says(HEADERS, END_HEADERS | END_STREAM, 3, OK).await;
+    drop(soon(response).await.unwrap());
+    assert!(peer.is_content().await);
+}
+
+#[tokio::test]
+async fn a_reset_is_seen_by_whoever_asks_for_it() {
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    for stream in [1, 3, 5] {
+        peer.says(HEADERS, END_HEADERS | END_STREAM, stream, &request_block("GET"))
+            .await;
+    }
+    let mut accepted = Vec::new();
+    for _ in 0..3 {
+        accepted.push(soon(served.accept()).await.unwrap().unwrap().1);
+    }
+    let mut waiting = accepted.remove(0);
+    let mut sending = accepted.remove(0);
+    let mut complete = accepted.remove(0);
+    let mut body = sending.send_response(Response::new(()), false).unwrap();
+    let asked = poll_fn(|cx| Poll::Ready(sending.poll_reset(cx))).await;
+    let Poll::Ready(Err(error)) = asked else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(
+        error.to_string(),
+        "user error: poll_reset after send_response is illegal"
+    );
+    let mut end = complete.send_response(Response::new(()), true).unwrap();
+    for stream in [1u32, 3] {
+        peer.says(RST_STREAM, 0, stream, &7u32.to_be_bytes()).await;
+    }
+    let reason = drive(&mut served, poll_fn(|cx| waiting.poll_reset(cx)))
+        .await
+        .unwrap();
+    assert_eq!(reason, Reason::REFUSED_STREAM);
+    let reason = drive(&mut served, poll_fn(|cx| body.poll_reset(cx)))
+        .await
+        .unwrap();
+    assert_eq!(reason, Reason::REFUSED_STREAM);
+    assert!(poll_fn(|cx| Poll::Ready(end.poll_reset(cx))).await.is_pending());
+    let late = waiting.send_response(Response::new(()), true).unwrap_err();
+    assert!(late.reason().is_none() && !late.is_io());
+}
+
+#[tokio::test]
+async fn each_sender_has_one_request_that_waits() {
+    let (requests, _connection, mut peer) = client_before_peer(&client::Builder::new(), &[(3, 1)]).await;
+    let mut requests = requests.ready().await.unwrap();
+    assert_eq!(requests.current_max_send_streams(), 1);
+    let (_first, _) = requests.send_request(get("/"), true).unwrap();
+    let mut other = requests.clone();
+    let (_second, _) = requests.send_request(get("/"), true).unwrap();
+    let error = requests.send_request(get("/"), true).err().unwrap();
+    assert_eq!(error.to_string(), "user error: rejected");
+    assert!(
+        poll_fn(|cx| Poll::Ready(requests.poll_ready(cx)))
+            .await
+            .is_pending()
+    );
+    let (_third, _) = other.send_request(get("/"), true).unwrap();
+    let ready = tokio::spawn(async move { requests.ready().await.map(drop) });
+    peer.says(HEADERS, END_HEADERS | END_STREAM, 1, OK).await;
+    soon(ready).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_ends_when_its_handles_and_streams_are_gone() {
+    let (mut requests, connection, mut peer) = client_before_peer(&client::Builder::new(), &[]).await;
+    let (response, _) = requests.send_request(get("/"), true).unwrap();
+    drop(requests);
+    peer.says(HEADERS, END_HEADERS, 1, OK).await;
+    let mut body = soon(response).await.unwrap().into_body();
+    assert!(peer.is_content().await);
+    peer.says(DATA, END_STREAM, 1, b"end").await;
+    assert_eq!(soon(body.data()).await.unwrap().unwrap(), "end");
+    drop(body);
+    let goodbye = peer.hears_of(GOAWAY).await;
+    assert_eq!((goodbye.word(0), goodbye.word(4)), (0, 0));
+    assert!(peer.hears().await.is_none(), "the transport is closed");
+    soon(connection).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_graceful_shutdown_says_goaway_twice() {
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    served.graceful_shutdown();
+    served.graceful_shutdown();
+    let shutting = async {
+        assert_eq!(peer.hears_of(GOAWAY).await.word(0), i32::MAX as u32);
+        let ping = peer.hears_of(PING).await;
+        peer.says(HEADERS, END_HEADERS | END_STREAM, 1, &request_block("GET"))
+            .await;
+        peer.says(PING, ACK, 0, &ping.payload).await;
+        assert_eq!(peer.hears_of(GOAWAY).await.word(0), 1);
+    };
+    drive(&mut served, shutting).await;
+    let (_request, mut respond) = soon(served.accept()).await.unwrap().unwrap();
+    respond.send_response(Response::new(()), true).unwrap();
+    assert!(soon(served.accept()).await.is_none());
+    assert_eq!(peer.hears_of(HEADERS).await.stream, 1);
+    assert!(peer.hears().await.is_none());
+}
+
+#[tokio::test]
+async fn an_abrupt_shutdown_fails_the_streams_and_not_the_connection() {
+    let (mut requests, connection, mut served) = pair().await;
+    let (response, _) = requests.send_request(post("/"), false).unwrap();
+    let (request, mut respond) = soon(served.accept()).await.unwrap().unwrap();
+    served.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+    let mut body = request.into_body();
+    let error = soon(body.data()).await.unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "connection error sent by user: detected excessive load generating behavior"
+    );
+    let reason = soon(poll_fn(|cx| respond.poll_reset(cx))).await.unwrap();
+    assert_eq!(reason, Reason::ENHANCE_YOUR_CALM);
+    assert!(soon(served.accept()).await.is_none());
+    let error = soon(connection).await.unwrap().unwrap_err();
+    assert!(error.is_go_away() && error.is_remote());
+    assert!(soon(response).await.is_err());
+}
+
+#[tokio::test]
+async fn one_ping_is_unanswered_at_a_time_and_no_other_answers_it() {
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    let mut pings = served.ping_pong().unwrap();
+    pings.send_ping(Ping::opaque()).unwrap();
+    let error = pings.send_ping(Ping::opaque()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "user error: send_ping before received previous pong"
+    );
+    let ping = drive(&mut served, peer.hears_of(PING)).await;
+    peer.says(PING, ACK, 0, b"no, this").await;
+    assert!(drive(&mut served, peer.is_content()).await);
+    assert!(poll_fn(|cx| Poll::Ready(pings.poll_pong(cx))).await.is_pending());
+    peer.says(PING, ACK, 0, &ping.payload).await;
+    drive(&mut served, poll_fn(|cx| pings.poll_pong(cx)))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn goaway_of_the_peer_is_told_with_its_code_and_debug_data() {
+    let (mut requests, connection, mut peer) = client_before_peer(&client::Builder::new(), &[]).await;
+    let (_first, _) = requests.send_request(get("/"), true).unwrap();
+    let (second, _) = requests.send_request(get("/"), true).unwrap();
+    let mut goaway = vec![0, 0, 0, 1, 0, 0, 0, 11];
+    goaway.extend_from_slice(b"too_many_pings");
+    peer.says(GOAWAY, 0, 0, &goaway).await;
+    let error = soon(second).await.unwrap_err();
+    assert!(error.is_go_away() && error.is_remote() && !error.is_reset());
+    assert_eq!(error.reason(), Some(Reason::ENHANCE_YOUR_CALM));
+    assert_eq!(
+        error.to_string(),
+        "connection error received: detected excessive load generating behavior (b\"too_many_pings\")"
+    );
+    assert!(error.source().is_none());
+    let late = requests.send_request(get("/"), true).err().unwrap();
+    assert!(late.is_go_away() && late.is_remote());
+    peer.says(HEADERS, END_HEADERS | END_STREAM, 1, OK).await;
+    let error = soon(connection).await.unwrap().unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::ENHANCE_YOUR_CALM));
+}
+
+#[tokio::test]
+async fn codes_of_resets_come_through_both_ways() {
+    let (mut requests, _connection, mut peer) = client_before_peer(&client::Builder::new(), &[]).await;
+    for (at, reason) in [Reason::REFUSED_STREAM, Reason::HTTP_1_1_REQUIRED, 77.into()]
+        .into_iter()
+        .enumerate()
+    {
+        let (response, _) = requests.send_request(get("/"), true).unwrap();
+        let stream = 2 * at as u32 + 1;
+        peer.says(RST_STREAM, 0, stream, &u32::from(reason).to_be_bytes())
+            .await;
+        let error = soon(response).await.unwrap_err();
+        assert!(error.is_reset() && error.is_remote());
+        assert_eq!(error.reason(), Some(reason));
+    }
+    let (_response, mut body) = requests.send_request(post("/"), false).unwrap();
+    body.send_reset(Reason::HTTP_1_1_REQUIRED);
+    assert_eq!(peer.hears_of(RST_STREAM).await.word(0), 13);
+}
+
+#[tokio::test]
+async fn an_error_of_the_peer_is_a_library_error_with_its_code() {
+    let (mut requests, connection, mut peer) = client_before_peer(&client::Builder::new(), &[]).await;
+    let (response, _) = requests.send_request(get("/"), true).unwrap();
+    peer.says(HEADERS, END_HEADERS, 1, b"").await;
+    let error = soon(response).await.unwrap_err();
+    assert!(error.is_reset() && error.is_library());
+    assert_eq!(
+        error.to_string(),
+        "stream error detected: unspecific protocol error detected"
+    );
+    let (response, _) = requests.send_request(get("/"), true).unwrap();
+    peer.says(DATA, 0, 0, b"").await;
+    let error = soon(response).await.unwrap_err();
+    assert!(error.is_go_away() && error.is_library());
+    let error = soon(connection).await.unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "connection error detected: unspecific protocol error detected"
+    );
+}
+
+#[tokio::test]
+async fn settings_carry_what_was_set_and_refuse_push() {
+    let (near, mut far) = tokio::io::duplex(4_096);
+    let (_requests, connection) = client::handshake(near).await.unwrap();
+    drop(connection);
+    let mut octets = Vec::new();
+    soon(tokio::io::AsyncReadExt::read_to_end(&mut far, &mut octets))
+        .await
+        .unwrap();
+    assert_eq!(&octets[24..], [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn windows_change_one_settings_frame_at_a_time() {
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    assert!(drive(&mut served, peer.is_content()).await);
+    served.set_initial_window_size(100_000).unwrap();
+    let error = served.set_initial_window_size(200_000).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "user error: sending SETTINGS before received previous ACK"
+    );
+    let changed = async {
+        loop {
+            let settings = peer.hears_of(SETTINGS).await;
+            if settings.flags == 0 {
+                break settings;
+            }
+        }
+    };
+    let settings = drive(&mut served, changed).await;
+    assert_eq!(settings.payload, [0, 4, 0, 1, 0x86, 0xa0]);
+    peer.says(SETTINGS, ACK, 0, b"").await;
+    assert!(drive(&mut served, peer.is_content()).await);
+    served.enable_connect_protocol().unwrap();
+    served.set_target_window_size(1 << 20);
+    assert!(drive(&mut served, peer.is_content()).await);
+}
+
+#[test]
+fn connections_run_without_a_runtime() {
+    let (near, far) = tokio::io::duplex(4_096);
+    let client = async {
+        let (mut requests, connection) = client::handshake(near).await.unwrap();
+        let exchange = async move {
+            let (response, _) = requests.send_request(get("/"), true).unwrap();
+            let mut body = response.await.unwrap().into_body();
+            body.data().await.unwrap().unwrap()
+        };
+        let (body, ended) = futures_util::join!(exchange, connection);
+        ended.unwrap();
+        body
+    };
+    let served = async {
+        let mut served = server::handshake(far).await.unwrap();
+        while let Some(request) = served.accept().await {
+            let (_, mut respond) = request.unwrap();
+            let mut body = respond.send_response(Response::new(()), false).unwrap();
+            body.send_data("no runtime".into(), true).unwrap();
+        }
+    };
+    let both = async { futures_util::join!(client, served).0 };
+    assert_eq!(futures_executor::block_on(both), "no runtime");
+}
+
+/// What users keep in structs of their own.
+#[test]
+fn handles_are_send_sync_unpin_and_clone_where_users_need_it() {
+    fn everywhere<T: Send + Sync + Unpin>() {}
+    fn builder<T: Clone + std::fmt::Debug>() {}
+    type Io = tokio::io::DuplexStream;
+    everywhere::<client::Connection<Io, Bytes>>();
+    everywhere::<client::SendRequest<Bytes>>();
+    everywhere::<client::ReadySendRequest<Bytes>>();
+    everywhere::<client::ResponseFuture>();
+    everywhere::<client::PushPromises>();
+    everywhere::<server::Connection<Io, Bytes>>();
+    everywhere::<server::Handshake<Io, Bytes>>();
+    everywhere::<server::SendResponse<Bytes>>();
+    everywhere::<h2::SendStream<Bytes>>();
+    everywhere::<h2::RecvStream>();
+    everywhere::<h2::FlowControl>();
+    everywhere::<h2::PingPong>();
+    everywhere::<h2::Error>();
+    builder::<client::Builder>();
+    builder::<server::Builder>();
+    builder::<client::SendRequest<Bytes>>();
+}
+
+/// A buffer that is borrowed, and not `Send`.
+#[test]
+fn buffers_are_neither_static_nor_send() {
+    let octets = vec![7; 5_000];
+    let marker = std::rc::Rc::new(());
+    struct Borrowed<'a>(
+        &'a [u8],
+        #[expect(dead_code, reason = "it is counted")] std::rc::Rc<()>,
+    );
+    impl bytes::Buf for Borrowed<'_> {
+        fn remaining(&self) -> usize {
+            self.0.len()
+        }
+        fn chunk(&self) -> &[u8] {
+            self.0
+        }
+        fn advance(&mut self, count: usize) {
+            self.0 = &self.0[count..];
+        }
+    }
+    let (near, far) = tokio::io::duplex(4_096);
+    let sending = async {
+        let builder = client::Builder::new();
+        let (mut requests, connection) = builder.handshake::<_, Borrowed<'_>>(near).await.unwrap();
+        let exchange = async {
+            let (response, mut body) = requests.send_request(post("/"), false).unwrap();
+            body.send_data(Borrowed(&octets, marker.clone()), true).unwrap();
+            drop(body);
+            response.await.unwrap();
+            drop(requests);
+        };
+        futures_util::join!(exchange, connection).1.unwrap();
+    };
+    let served = async {
+        let mut served = server::handshake(far).await.unwrap();
+        let mut received = 0;
+        while let Some(request) = served.accept().await {
+            let (request, mut respond) = request.unwrap();
+            let mut body = request.into_body();
+            respond.send_response(Response::new(()), true).unwrap();
+            while let Some(Ok(chunk)) = drive_data(&mut served, &mut body).await {
+                received += chunk.len();
+            }
+        }
+        received
+    };
+    let both = async { futures_util::join!(sending, served).1 };
+    assert_eq!(futures_executor::block_on(both), 5_000);
+    assert_eq!(std::rc::Rc::strong_count(&marker), 1, "the buffer is dropped");
+}
+
+async fn drive_data<T, B>(
+    served: &mut server::Connection<T, B>,
+    body: &mut h2::RecvStream,
+) -> Option<Result<Bytes, h2::Error>>
+where
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    B: bytes::Buf,
+{
+    poll_fn(|cx| {
+        let _ = served.poll_closed(cx);
+        body.poll_data(cx)
+    })
+    .await
+}
