@@ -383,7 +383,10 @@ impl<T, A> Driver<T, A> {
 }
 
 #[cfg(feature = "tls")]
-impl<A> Driver<tokio_rustls::server::TlsStream<tokio::net::TcpStream>, A> {
+impl<T, A> Driver<tokio_rustls::server::TlsStream<T>, A>
+where
+    T: AsyncRead + Unpin,
+{
     /// Does not decrypt what a peer sends after an error: the rest of a flood cost as much as all before it.
     pub(crate) fn discard_undecrypted(&mut self) {
         self.discard =

@@ -1,6 +1,7 @@
 //! The server: [`Server`] listens. [`serve_connection_auto`] serves one connection over any transport. [`serve_connection`]
 //! does so over HTTP/2 alone, and [`serve_connection_local`] with handlers that need not be `Send`.
 
+mod accept;
 mod admission;
 mod auto;
 mod builder;
@@ -10,12 +11,17 @@ mod exchange;
 mod http1;
 mod listener;
 mod local;
+mod peer;
+mod websockets;
 
+pub use self::accept::Listener;
 pub use self::admission::{
     ConnectionLimits, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_TOTAL_STREAMS, address_group,
 };
 pub use self::auto::{ServeConnectionAuto, serve_connection_auto};
 pub use self::builder::ServerBuilder;
 pub use self::connection::{ServeConnection, serve_connection};
-pub use self::listener::{PeerAddr, Server};
+pub use self::listener::Server;
 pub use self::local::{ServeConnectionLocal, serve_connection_local};
+pub use self::peer::{Accepted, PeerAddr};
+pub use self::websockets::{WebSockets, WebSocketsBody, WebSocketsFuture};

@@ -1,10 +1,12 @@
 //! The settings of a server, and their builder.
 
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Extensions;
+
 use super::admission::{ConnectionLimits, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_TOTAL_STREAMS};
+use super::peer::{Accepted, OnConnect};
 use crate::error::Error;
 use crate::settings::{Http2Options, HttpVersions, http2_options};
 
@@ -33,6 +35,7 @@ pub struct ServerBuilder {
     pub(super) handshake_timeout: Duration,
     pub(super) peer_addresses: bool,
     pub(super) upload_addresses: bool,
+    pub(super) on_connect: Option<OnConnect>,
     #[cfg_attr(
         not(all(target_os = "linux", feature = "sendfile")),
         allow(dead_code, reason = "only Linux sends by reference")
@@ -54,6 +57,7 @@ impl Default for ServerBuilder {
             handshake_timeout: HANDSHAKE_TIMEOUT,
             peer_addresses: false,
             upload_addresses: false,
+            on_connect: None,
             sending_files: false,
             max_connections: None,
             max_total_streams: None,
@@ -143,6 +147,29 @@ impl ServerBuilder {
     /// body. Default: off.
     pub fn upload_addresses(mut self, wanted: bool) -> Self {
         self.upload_addresses = wanted;
+        self
+    }
+
+    /// Calls `hook` once for each connection, after the TLS handshake. Each request of the connection then has in its
+    /// extensions what the hook put there: clones, which cost some allocations for each request. Default: none.
+    ///
+    /// Handlers of other libraries find in the extensions what they look for, such as `tonic`'s `TcpConnectInfo`. For
+    /// `axum::extract::ConnectInfo` see also [`Server::serve_make_service`](crate::Server::serve_make_service).
+    ///
+    /// ```
+    /// use axum::extract::ConnectInfo;
+    ///
+    /// let builder = fullbore::Server::builder().on_connect(|connection, extensions| {
+    ///     if let Some(peer) = connection.peer_addr() {
+    ///         extensions.insert(ConnectInfo(peer));
+    ///     }
+    /// });
+    /// ```
+    pub fn on_connect(
+        mut self,
+        hook: impl Fn(&Accepted<'_>, &mut Extensions) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_connect = Some(OnConnect(Arc::new(hook)));
         self
     }
 

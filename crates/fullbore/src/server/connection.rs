@@ -89,8 +89,23 @@ impl<S> ServeConnection<tokio::net::TcpStream, S> {
     }
 }
 
+#[cfg(all(target_os = "linux", feature = "sendfile"))]
+impl<T: 'static, S: 'static> ServeConnection<T, S> {
+    /// As [`Self::sending_files`] if the transport is TCP.
+    pub(super) fn sending_files_over_tcp(mut self) -> Self {
+        let connection = &mut self as &mut dyn std::any::Any;
+        if let Some(connection) = connection.downcast_mut::<ServeConnection<tokio::net::TcpStream, S>>() {
+            connection.driver.send_files();
+        }
+        self
+    }
+}
+
 #[cfg(feature = "tls")]
-impl<S> ServeConnection<tokio_rustls::server::TlsStream<tokio::net::TcpStream>, S> {
+impl<T, S> ServeConnection<tokio_rustls::server::TlsStream<T>, S>
+where
+    T: AsyncRead + Unpin,
+{
     /// Reads what a peer still sends after a connection error without decrypting it.
     pub(crate) fn leaving_sealed(mut self) -> Self {
         self.driver.discard_undecrypted();

@@ -1,27 +1,29 @@
 //! A listening server: accept, TLS, one task for each connection, and graceful shutdown.
 
-use std::cell::Cell;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use fullbore_proto::ErrorCode;
+use fullbore_proto::{Config, ErrorCode};
+use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
+use super::accept::Listener;
 use super::admission::{ConnectionLimits, Permit};
 use super::auto::{Prepare, ServeConnectionAuto, serve_connection_auto};
 use super::builder::ServerBuilder;
+use super::peer::{Accepted, Added, OnConnect, PeerAddr, WithPeer};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
@@ -44,25 +46,11 @@ const SCARCE: &str =
 /// How long accepting pauses when the system has no file descriptors or memory left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The peer's address, in the extensions of requests if the server
-/// [adds it](crate::ServerBuilder::peer_addresses).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PeerAddr(pub SocketAddr);
+/// The address that stands for all peers without one of IP: nobody connects over TCP from it.
+const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-thread_local! {
-    /// The peer whose request this thread passes to a service.
-    static CALLER: Cell<Option<SocketAddr>> = const { Cell::new(None) };
-}
-
-impl PeerAddr {
-    /// The peer whose request a [`Server`] passes to a service on this thread. Call it in [`Service::call`], before
-    /// that returns. Unlike [`ServerBuilder::peer_addresses`] it costs nothing for each request.
-    pub fn current() -> Option<PeerAddr> {
-        CALLER.get().map(PeerAddr)
-    }
-}
-
-/// A server that listens on a TCP address and speaks HTTP/2 and HTTP/1.1. It serves any [`tower_service::Service`], such as an `axum::Router`.
+/// A server that listens on a TCP address, or on any other [`Listener`], and speaks HTTP/2 and HTTP/1.1. It serves any
+/// [`tower_service::Service`], such as an `axum::Router`.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), fullbore::Error> {
@@ -75,8 +63,8 @@ impl PeerAddr {
 /// # }
 /// ```
 #[must_use = "a server does nothing until `serve` is called"]
-pub struct Server {
-    listener: TcpListener,
+pub struct Server<L = TcpListener> {
+    listener: L,
     settings: ServerBuilder,
     limits: ConnectionLimits,
     shutdown: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -104,11 +92,12 @@ impl ServerBuilder {
         self.build(listen_shared(address).map_err(Error::bind)?)
     }
 
-    /// Checks the settings and makes a server of a listener.
+    /// Checks the settings and makes a server of a listener: a [`TcpListener`], a `tokio::net::UnixListener`, or any
+    /// other [`Listener`].
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when a setting is out of range or contradicts another.
-    pub fn build(mut self, listener: TcpListener) -> Result<Server, Error> {
+    pub fn build<L: Listener>(mut self, listener: L) -> Result<Server<L>, Error> {
         Ok(Server {
             listener,
             limits: self.finish()?,
@@ -131,12 +120,14 @@ impl Server {
     pub async fn bind(address: impl ToSocketAddrs) -> Result<Self, Error> {
         Self::builder().bind(address).await
     }
+}
 
+impl<L: Listener> Server<L> {
     /// Returns the address that the server listens on.
     ///
     /// # Errors
     /// When the system does not tell it.
-    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
+    pub fn local_addr(&self) -> std::io::Result<L::Address> {
         self.listener.local_addr()
     }
 
@@ -153,7 +144,62 @@ impl Server {
     /// # Errors
     /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) when the graceful shutdown took longer than
     /// [`ServerBuilder::drain_timeout`].
-    pub async fn serve<S, B>(mut self, service: S) -> Result<(), Error>
+    pub async fn serve<S, B>(self, service: S) -> Result<(), Error>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: Body + Send + 'static,
+        B::Data: Into<Chunk> + Send,
+        B::Error: Into<BoxError>,
+    {
+        self.serve_made(move |_| Made::Ready(service.clone())).await
+    }
+
+    /// As [`Self::serve`], with a service for each connection, which `make` makes of the peer's address. An error of
+    /// `make` closes the connection.
+    ///
+    /// This gives `axum::extract::ConnectInfo` to the handlers of an `axum::Router`:
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), fullbore::Error> {
+    /// use std::net::SocketAddr;
+    ///
+    /// use axum::extract::ConnectInfo;
+    /// use axum::routing::get;
+    ///
+    /// let hello = |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { format!("hello {peer}") };
+    /// let app = axum::Router::new().route("/", get(hello));
+    /// let server = fullbore::Server::bind("127.0.0.1:0").await?;
+    /// server.serve_make_service(app.into_make_service_with_connect_info::<SocketAddr>()).await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::serve`].
+    pub async fn serve_make_service<M, S, B>(self, make: M) -> Result<(), Error>
+    where
+        M: Service<L::Address, Response = S> + Clone + Send + 'static,
+        M::Error: Into<BoxError>,
+        M::Future: Send,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: Body + Send + 'static,
+        B::Data: Into<Chunk> + Send,
+        B::Error: Into<BoxError>,
+    {
+        self.serve_made(move |address: &L::Address| {
+            let (mut make, address) = (make.clone(), address.clone());
+            Made::Later(Box::pin(async move {
+                poll_fn(|cx| make.poll_ready(cx)).await.map_err(Into::into)?;
+                make.call(address).await.map_err(Into::into)
+            }))
+        })
+        .await
+    }
+
+    async fn serve_made<S, B>(mut self, make: impl Fn(&L::Address) -> Made<S>) -> Result<(), Error>
     where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
         S::Future: Send,
@@ -181,18 +227,15 @@ impl Server {
                     continue;
                 }
                 () = tokio::time::sleep(CLOSING_PAUSE), if limits.has_many_closing() => continue,
-                accepted = self.listener.accept(), if !limits.has_many_closing() => accepted,
+                accepted = poll_fn(|cx| self.listener.poll_accept(cx)), if !limits.has_many_closing() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => {
-                    let service = WithPeer {
-                        service: service.clone(),
-                        address: peer,
-                        peer: self.settings.peer_addresses.then_some(PeerAddr(peer)),
-                        uploader: self.settings.upload_addresses.then_some(PeerAddr(peer)),
-                    };
-                    if let Some(permit) = limits.admit(peer.ip(), &config) {
-                        self.start(&tracker, stream, service, permit, stopped.clone());
+                Ok((io, address)) => {
+                    let peer = L::peer(&address);
+                    let group = peer.map_or(NO_ADDRESS, |peer| peer.ip());
+                    if let Some(permit) = limits.admit(group, &config) {
+                        let arrival = self.arrival(&io, peer, make(&address));
+                        self.start(&tracker, io, arrival, permit, stopped.clone());
                     }
                 }
                 // The peer has gone already, or the system lacks a resource: other connections continue.
@@ -210,13 +253,32 @@ impl Server {
         })
     }
 
+    /// What is known of a connection before it is served.
+    fn arrival<S>(&self, io: &L::Io, peer: Option<SocketAddr>, made: Made<S>) -> Arrival<S> {
+        let settings = &self.settings;
+        let hook = settings.on_connect.clone();
+        Arrival {
+            made,
+            added: Added {
+                address: peer,
+                peer: peer.filter(|_| settings.peer_addresses).map(PeerAddr),
+                uploader: peer.filter(|_| settings.upload_addresses).map(PeerAddr),
+                extensions: None,
+            },
+            local: L::tcp(io)
+                .filter(|_| hook.is_some())
+                .and_then(|stream| stream.local_addr().ok()),
+            hook,
+        }
+    }
+
     /// Starts the task of one connection. The connection has a box of its own: otherwise the task reserves memory for
     /// it twice.
     fn start<S, B>(
         &self,
         tracker: &TaskTracker,
-        stream: TcpStream,
-        service: S,
+        io: L::Io,
+        mut arrival: Arrival<S>,
         permit: Permit,
         stopped: watch::Receiver<bool>,
     ) where
@@ -227,42 +289,125 @@ impl Server {
         B::Data: Into<Chunk> + Send,
         B::Error: Into<BoxError>,
     {
-        self.settings.options.tcp_buffers.apply(&stream);
+        if let Some(stream) = L::tcp(&io) {
+            self.settings.options.tcp_buffers.apply(stream);
+        }
         let versions = self.settings.versions;
         #[cfg(feature = "tls")]
         if let Some(tls) = self.settings.tls.clone() {
-            let handshake = Box::pin(tokio_rustls::TlsAcceptor::from(tls).accept(stream));
+            let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(io);
             let handshake = tokio::time::timeout(self.settings.handshake_timeout, handshake);
-            tracker.spawn(async move {
+            let arriving = Box::pin(async move {
                 // A failed handshake is not reported: the peer has its alert, or has gone.
-                let accepted = tokio::select! {
-                    accepted = handshake => accepted,
+                let stream = handshake.await.ok()?.ok()?;
+                arrival.describe(Some(stream.get_ref().1));
+                Some((stream, arrival.service().await?))
+            });
+            tracker.spawn(async move {
+                let arrived = tokio::select! {
+                    arrived = arriving => arrived,
                     () = poll_fn(|cx| permit.poll_evicted(cx)) => return,
                 };
-                if let Ok(Ok(mut stream)) = accepted {
+                if let Some((mut stream, service)) = arrived {
                     let tls = stream.get_mut().1;
                     tls.set_buffer_limit(Some(crate::tls::SEALED));
                     let versions = negotiated(tls.alpn_protocol(), versions);
                     let prepare = Prepare {
                         http2: |connection| connection.leaving_sealed(),
-                        http1: |stream, config| keep_alive(stream.get_ref().0, config),
+                        http1: |stream, config| probe::<L>(stream.get_ref().0, config),
                     };
                     serve(stream, service, versions, prepare, permit, stopped).await;
                 }
             });
             return;
         }
-        let prepare = Prepare {
+        let prepare: Prepare<L::Io, WithPeer<S>> = Prepare {
             #[cfg(all(target_os = "linux", feature = "sendfile"))]
             http2: match self.settings.sending_files {
-                true => |connection| connection.sending_files(),
+                true => |connection| connection.sending_files_over_tcp(),
                 false => |connection| connection,
             },
             #[cfg(not(all(target_os = "linux", feature = "sendfile")))]
             http2: |connection| connection,
-            http1: keep_alive,
+            http1: |io, config| probe::<L>(io, config),
         };
-        tracker.spawn(serve(stream, service, versions, prepare, permit, stopped));
+        #[cfg(feature = "tls")]
+        arrival.describe(None);
+        #[cfg(not(feature = "tls"))]
+        arrival.describe();
+        if let Made::Ready(service) = arrival.made {
+            let added = arrival.added;
+            tracker.spawn(serve(
+                io,
+                WithPeer { service, added },
+                versions,
+                prepare,
+                permit,
+                stopped,
+            ));
+            return;
+        }
+        tracker.spawn(async move {
+            let service = tokio::select! {
+                service = arrival.service() => service,
+                () = poll_fn(|cx| permit.poll_evicted(cx)) => return,
+            };
+            if let Some(service) = service {
+                serve(io, service, versions, prepare, permit, stopped).await;
+            }
+        });
+    }
+}
+
+/// Has the kernel probe a silent peer, if it has one.
+fn probe<L: Listener>(io: &L::Io, config: &Config) {
+    if let Some(stream) = L::tcp(io) {
+        keep_alive(stream, config);
+    }
+}
+
+/// The service of a connection.
+enum Made<S> {
+    /// The one of all connections.
+    Ready(S),
+    /// Of its own.
+    Later(BoxFuture<'static, Result<S, BoxError>>),
+}
+
+/// A connection that was accepted and is not served yet.
+struct Arrival<S> {
+    made: Made<S>,
+    added: Added,
+    hook: Option<OnConnect>,
+    /// For the hook.
+    local: Option<SocketAddr>,
+}
+
+impl<S> Arrival<S> {
+    /// Calls the hook.
+    fn describe(&mut self, #[cfg(feature = "tls")] tls: Option<&tokio_rustls::rustls::ServerConnection>) {
+        if let Some(hook) = self.hook.take() {
+            self.added.extensions = hook.extensions(&Accepted {
+                peer: self.added.address,
+                local: self.local,
+                #[cfg(feature = "tls")]
+                tls,
+                #[cfg(not(feature = "tls"))]
+                tls: std::marker::PhantomData,
+            });
+        }
+    }
+
+    /// The service of the connection, unless it cannot be made.
+    async fn service(self) -> Option<WithPeer<S>> {
+        let service = match self.made {
+            Made::Ready(service) => service,
+            Made::Later(made) => made.await.ok()?,
+        };
+        Some(WithPeer {
+            service,
+            added: self.added,
+        })
     }
 }
 
@@ -410,42 +555,7 @@ fn is_connection_error(error: &std::io::Error) -> bool {
     )
 }
 
-/// Adds the peer's address to requests.
-#[derive(Clone)]
-struct WithPeer<S> {
-    service: S,
-    address: SocketAddr,
-    /// Added to every request.
-    peer: Option<PeerAddr>,
-    /// Added to requests with a body.
-    uploader: Option<PeerAddr>,
-}
-
-impl<S> Service<Request<Incoming>> for WithPeer<S>
-where
-    S: Service<Request<Incoming>>,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), S::Error>> {
-        self.service.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
-        let uploader = self.uploader.filter(|_| !request.body().is_end_stream());
-        if let Some(peer) = self.peer.or(uploader) {
-            request.extensions_mut().insert(peer);
-        }
-        CALLER.set(Some(self.address));
-        let answer = self.service.call(request);
-        CALLER.set(None);
-        answer
-    }
-}
-
-impl fmt::Debug for Server {
+impl<L: fmt::Debug> fmt::Debug for Server<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
             .field("listener", &self.listener)

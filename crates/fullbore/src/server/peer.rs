@@ -1,0 +1,130 @@
+//! What the requests of a connection carry in their extensions: the peer's address, and what a hook of the caller's adds.
+
+use std::cell::Cell;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Extensions, Request};
+use http_body::Body;
+use tower_service::Service;
+
+use crate::body::Incoming;
+
+/// The peer's address, in the extensions of requests if the server
+/// [adds it](crate::ServerBuilder::peer_addresses).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PeerAddr(pub SocketAddr);
+
+thread_local! {
+    /// The peer whose request this thread passes to a service.
+    static CALLER: Cell<Option<SocketAddr>> = const { Cell::new(None) };
+}
+
+impl PeerAddr {
+    /// The peer whose request a [`Server`](crate::Server) passes to a service on this thread. Call it in
+    /// [`Service::call`], before that returns. Unlike [`ServerBuilder::peer_addresses`] it costs nothing for each
+    /// request. `None` for a peer without an address of IP, as on a Unix socket.
+    ///
+    /// [`ServerBuilder::peer_addresses`]: crate::ServerBuilder::peer_addresses
+    pub fn current() -> Option<PeerAddr> {
+        CALLER.get().map(PeerAddr)
+    }
+}
+
+/// A connection that was accepted, for [`ServerBuilder::on_connect`](crate::ServerBuilder::on_connect).
+#[derive(Debug)]
+pub struct Accepted<'a> {
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) local: Option<SocketAddr>,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<&'a tokio_rustls::rustls::ServerConnection>,
+    #[cfg(not(feature = "tls"))]
+    pub(super) tls: std::marker::PhantomData<&'a ()>,
+}
+
+impl<'a> Accepted<'a> {
+    /// The peer's address, if it is one of IP.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// The address that the peer has connected to, if it is one of IP.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// The TLS session after its handshake, with the client's certificates, its server name and the negotiated protocol.
+    #[cfg(feature = "tls")]
+    pub fn tls(&self) -> Option<&'a tokio_rustls::rustls::ServerConnection> {
+        self.tls
+    }
+}
+
+/// Fills what each request of a connection has in its extensions.
+#[derive(Clone)]
+pub(super) struct OnConnect(pub(super) Arc<Hook>);
+
+type Hook = dyn Fn(&Accepted<'_>, &mut Extensions) + Send + Sync;
+
+impl OnConnect {
+    pub(super) fn extensions(&self, accepted: &Accepted<'_>) -> Option<Arc<Extensions>> {
+        let mut extensions = Extensions::new();
+        (self.0)(accepted, &mut extensions);
+        (!extensions.is_empty()).then(|| Arc::new(extensions))
+    }
+}
+
+impl fmt::Debug for OnConnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnConnect").finish_non_exhaustive()
+    }
+}
+
+/// What is added to the requests of one connection.
+#[derive(Clone, Default)]
+pub(super) struct Added {
+    pub(super) address: Option<SocketAddr>,
+    /// Added to every request.
+    pub(super) peer: Option<PeerAddr>,
+    /// Added to requests with a body.
+    pub(super) uploader: Option<PeerAddr>,
+    /// Added to every request.
+    pub(super) extensions: Option<Arc<Extensions>>,
+}
+
+/// Adds to requests what is known of their connection.
+#[derive(Clone)]
+pub(super) struct WithPeer<S> {
+    pub(super) service: S,
+    pub(super) added: Added,
+}
+
+impl<S> Service<Request<Incoming>> for WithPeer<S>
+where
+    S: Service<Request<Incoming>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
+        let added = &self.added;
+        let uploader = added.uploader.filter(|_| !request.body().is_end_stream());
+        if let Some(peer) = added.peer.or(uploader) {
+            request.extensions_mut().insert(peer);
+        }
+        if let Some(extensions) = &added.extensions {
+            request.extensions_mut().extend(Extensions::clone(extensions));
+        }
+        CALLER.set(added.address);
+        let answer = self.service.call(request);
+        CALLER.set(None);
+        answer
+    }
+}

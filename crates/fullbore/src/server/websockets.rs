@@ -1,0 +1,277 @@
+//! WebSockets over HTTP/2 (RFC 8441) for handlers that know only the upgrade of HTTP/1.1.
+//!
+//! Such a handler takes a `hyper::upgrade::OnUpgrade` from the request's extensions. Only hyper makes one, at the end of an
+//! exchange over HTTP/1.1. So each WebSocket has such an exchange over a pipe in memory. What the handler writes to its
+//! end of the pipe becomes the response body, and the request body goes the other way.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use fullbore_proto::Protocol;
+use futures_util::future::BoxFuture;
+use http::header::{CONNECTION, UPGRADE};
+use http::{Method, Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use pin_project_lite::pin_project;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio_util::io::poll_read_buf;
+use tower_service::Service;
+
+use crate::body::Incoming;
+use crate::error::BoxError;
+use crate::file::Chunk;
+
+/// How much waits in each direction of a pipe.
+const PIPE: usize = 64 << 10;
+
+/// The most that one frame of the response body holds.
+const PIECE: usize = 16 << 10;
+
+/// The answer that ends the exchange over HTTP/1.1.
+const SWITCHING: &[u8] =
+    b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+
+/// A service whose handlers accept WebSockets over HTTP/2 as they do over HTTP/1.1, such as those of `axum` that take a
+/// `WebSocketUpgrade`. Route them with `any`: over HTTP/2 the method is CONNECT. The server has to allow extended CONNECT
+/// ([`Config::enable_connect_protocol`](crate::Config::enable_connect_protocol)).
+///
+/// Each WebSocket over HTTP/2 is copied through a pipe of 64 KiB in each direction. Other requests cost nothing. The feature
+/// `http2` of `axum` must be off: it asks for an extension that only hyper's own HTTP/2 has.
+///
+/// ```no_run
+/// # async fn run(app: axum::Router) -> Result<(), fullbore::Error> {
+/// use fullbore::server::WebSockets;
+///
+/// let builder = fullbore::Server::builder().config(|config| config.enable_connect_protocol = true);
+/// let server = builder.bind("127.0.0.1:0").await?;
+/// server.serve(WebSockets::new(app)).await
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct WebSockets<S> {
+    service: S,
+}
+
+impl<S> WebSockets<S> {
+    /// Wraps a service.
+    pub fn new(service: S) -> Self {
+        WebSockets { service }
+    }
+}
+
+impl<S, B> Service<Request<Incoming>> for WebSockets<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk>,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<WebSocketsBody<B>>;
+    type Error = S::Error;
+    type Future = WebSocketsFuture<S::Future, Self::Response, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        if !is_web_socket(&request) {
+            let answer = self.service.call(request);
+            return WebSocketsFuture {
+                answering: Answering::Plain { answer },
+            };
+        }
+        // The one that is ready.
+        let clone = self.service.clone();
+        let service = std::mem::replace(&mut self.service, clone);
+        let answer = Box::pin(accept(service, request));
+        WebSocketsFuture {
+            answering: Answering::WebSocket { answer },
+        }
+    }
+}
+
+fn is_web_socket<B>(request: &Request<B>) -> bool {
+    let protocol = request.extensions().get::<Protocol>();
+    *request.method() == Method::CONNECT && protocol.is_some_and(|protocol| protocol.as_str() == "websocket")
+}
+
+/// Calls the service with an upgrade, and joins the pipe to the bodies if it accepts.
+async fn accept<S, B>(
+    mut service: S,
+    mut request: Request<Incoming>,
+) -> Result<Response<WebSocketsBody<B>>, S::Error>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+{
+    let input = std::mem::replace(request.body_mut(), Incoming::empty());
+    // Without one, the service says that the connection cannot be upgraded.
+    let pipe = upgrade().await.ok().map(|(pipe, upgrade)| {
+        request.extensions_mut().insert(upgrade);
+        pipe
+    });
+    let response = service.call(request).await?;
+    let (head, body) = response.into_parts();
+    let body = match pipe {
+        Some(pipe) if head.status.is_success() => {
+            let (reader, writer) = tokio::io::split(pipe);
+            tokio::spawn(pass(input, writer));
+            Sending::WebSocket {
+                pipe: reader,
+                read: BytesMut::new(),
+            }
+        }
+        _ => Sending::Plain { body },
+    };
+    Ok(Response::from_parts(head, WebSocketsBody { sending: body }))
+}
+
+/// Makes an upgrade, and the other end of the pipe that it leads to.
+async fn upgrade() -> Result<(DuplexStream, OnUpgrade), BoxError> {
+    let (near, mut far) = tokio::io::duplex(PIPE);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(near)).await?;
+    tokio::spawn(connection.with_upgrades());
+    let request = Request::get("/")
+        .header(CONNECTION, "upgrade")
+        .header(UPGRADE, "websocket");
+    let sent = sender.send_request(request.body(String::new())?);
+    let (response, switched) = tokio::join!(sent, switch(&mut far));
+    switched?;
+    Ok((far, hyper::upgrade::on(response?)))
+}
+
+/// Reads a request without a body, and answers it.
+async fn switch(far: &mut DuplexStream) -> std::io::Result<()> {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        if far.read_buf(&mut request).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    far.write_all(SWITCHING).await
+}
+
+/// Passes a request body on, until its end or an error.
+async fn pass(mut body: Incoming, mut pipe: WriteHalf<DuplexStream>) {
+    while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let Ok(data) = frame.into_data() else { continue };
+        if pipe.write_all(&data).await.is_err() {
+            return;
+        }
+    }
+    let _ = pipe.shutdown().await;
+}
+
+pin_project! {
+    /// The future of [`WebSockets`].
+    pub struct WebSocketsFuture<F, T, E> {
+        #[pin]
+        answering: Answering<F, T, E>,
+    }
+}
+
+pin_project! {
+    #[project = AnsweringNow]
+    enum Answering<F, T, E> {
+        Plain { #[pin] answer: F },
+        WebSocket { answer: BoxFuture<'static, Result<T, E>> },
+    }
+}
+
+impl<F, B, E> Future for WebSocketsFuture<F, Response<WebSocketsBody<B>>, E>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = Result<Response<WebSocketsBody<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().answering.project() {
+            AnsweringNow::Plain { answer } => {
+                let plain = |body| WebSocketsBody {
+                    sending: Sending::Plain { body },
+                };
+                answer.poll(cx).map_ok(|response| response.map(plain))
+            }
+            AnsweringNow::WebSocket { answer } => answer.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<F, T, E> fmt::Debug for WebSocketsFuture<F, T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketsFuture").finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// The response body of [`WebSockets`]: of the service's own, or what a handler writes to a WebSocket.
+    pub struct WebSocketsBody<B> {
+        #[pin]
+        sending: Sending<B>,
+    }
+}
+
+pin_project! {
+    #[project = SendingNow]
+    enum Sending<B> {
+        Plain { #[pin] body: B },
+        WebSocket { pipe: ReadHalf<DuplexStream>, read: BytesMut },
+    }
+}
+
+impl<B> Body for WebSocketsBody<B>
+where
+    B: Body,
+    B::Data: Into<Chunk>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Chunk;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Chunk>, BoxError>>> {
+        match self.project().sending.project() {
+            SendingNow::Plain { body } => {
+                let frame = ready!(body.poll_frame(cx));
+                Poll::Ready(frame.map(|frame| match frame {
+                    Ok(frame) => Ok(frame.map_data(Into::into)),
+                    Err(error) => Err(error.into()),
+                }))
+            }
+            SendingNow::WebSocket { pipe, read } => {
+                read.reserve(PIECE);
+                let count = ready!(poll_read_buf(Pin::new(pipe), cx, read))?;
+                Poll::Ready((count > 0).then(|| Ok(Frame::data(read.split().freeze().into()))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.sending {
+            Sending::Plain { body } => body.is_end_stream(),
+            Sending::WebSocket { .. } => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.sending {
+            Sending::Plain { body } => body.size_hint(),
+            Sending::WebSocket { .. } => SizeHint::default(),
+        }
+    }
+}
+
+impl<B> fmt::Debug for WebSocketsBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketsBody").finish_non_exhaustive()
+    }
+}
