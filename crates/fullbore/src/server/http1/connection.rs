@@ -212,7 +212,9 @@ where
             self.look();
             return Poll::Ready(End::Hyper(result));
         }
-        if self.progress.now().answers {
+        let now = self.progress.now();
+        // While there is a body, hyper reads, in longer pieces.
+        if now.answers && !now.receives {
             self.transport.poll_ahead(cx);
         }
         self.look();

@@ -31,6 +31,34 @@ async fn an_upload_is_received_whole() {
 }
 
 #[tokio::test]
+async fn an_upload_comes_in_long_chunks() {
+    const LENGTH: usize = 1 << 20;
+    let (mut near, far) = tokio::io::duplex(256 << 10);
+    let service = tower::service_fn(|request: Request<Incoming>| async {
+        let mut body = request.into_body();
+        let (mut chunks, mut octets) = (0, 0);
+        while let Some(frame) = body.frame().await {
+            chunks += 1;
+            octets += frame?.into_data().unwrap_or_default().len();
+        }
+        Ok::<_, Error>(Response::new(full(format!("{octets} in {chunks}"))))
+    });
+    tokio::spawn(serve_connection_auto(far, service, Config::default()));
+    near.write_all(&upload(LENGTH)).await.expect("it is taken");
+    near.shutdown().await.expect("our half ends");
+    let mut said = String::new();
+    soon(near.read_to_string(&mut said)).await.expect("an end");
+    let (_, body) = said.split_once("\r\n\r\n").expect("a head");
+    let (octets, chunks) = body.split_once(" in ").expect("two figures");
+    assert_eq!(octets.parse(), Ok(LENGTH));
+    // 64 KiB each, but for the first ones, for which hyper has shorter buffers.
+    assert!(
+        chunks.parse::<usize>().is_ok_and(|chunks| chunks < 200),
+        "{chunks} chunks"
+    );
+}
+
+#[tokio::test]
 async fn broken_chunks_end_the_body_with_an_error() {
     for chunks in [
         "x\r\nhello\r\n0\r\n\r\n",
