@@ -258,6 +258,12 @@ where
             Err(error) => {
                 // A peer that closed early may have answered before. Its answer can still be read.
                 while let Poll::Ready(Ok(Read::Some)) = self.poll_read(cx) {}
+                let settled = self.connection.peer_settings_received();
+                let error = match self.connection.error() {
+                    // It says more about a peer that does not speak HTTP/2.
+                    Some(answer) if !settled => Error::from_connection(answer, settled),
+                    _ => error,
+                };
                 return ControlFlow::Break(Poll::Ready(Err(error)));
             }
         };

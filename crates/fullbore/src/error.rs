@@ -136,6 +136,10 @@ enum Detail {
     Stream(StreamError),
     /// Takes the place of the text of the kind.
     Usage(UsageError),
+    /// The peer closed the connection before its first answer. Follows the text of the kind.
+    Unanswered(&'static str),
+    /// The peer answers in the other version of HTTP. Follows the text of the kind.
+    OtherVersion(&'static str),
 }
 
 /// The peer's GOAWAY (RFC 9113 section 6.8).
@@ -176,7 +180,7 @@ impl Error {
             Detail::GoAway(frame) => Some(frame.code),
             Detail::Connection(error) => Some(error.code),
             Detail::Stream(error) => Some(error.code),
-            Detail::None | Detail::Text(_) | Detail::Explained(_) | Detail::Usage(_) => None,
+            _ => None,
         }
     }
 
@@ -288,6 +292,20 @@ impl Error {
         Self::of(ErrorKind::Closed, detail, source.map(Into::into))
     }
 
+    /// The peer closed the connection before its first answer: to a request in HTTP/1.1, to the preface in HTTP/2.
+    pub(crate) fn unanswered(kind: ErrorKind, text: &'static str, source: Option<BoxError>) -> Self {
+        Self::of(kind, Detail::Unanswered(text), source)
+    }
+
+    /// The peer answers in the version of HTTP that this connection does not speak.
+    pub(crate) fn other_version(text: &'static str, source: impl Into<BoxError>) -> Self {
+        Self::of(
+            ErrorKind::Protocol,
+            Detail::OtherVersion(text),
+            Some(source.into()),
+        )
+    }
+
     /// The connection has ended.
     pub(crate) fn connection_gone() -> Self {
         Self::new(ErrorKind::Closed, "open another one")
@@ -372,6 +390,20 @@ impl Error {
         )
     }
 
+    /// Whether the peer closed the connection before its first answer.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self.inner.detail, Detail::Unanswered(_))
+    }
+
+    /// Whether the peer answers in the other version of HTTP, so that it processed no request of this connection.
+    pub(crate) fn is_other_version(&self) -> bool {
+        match &self.inner.detail {
+            Detail::OtherVersion(_) => true,
+            Detail::Connection(error) => error.is_http1(),
+            _ => false,
+        }
+    }
+
     /// Whether the peer refused a request in a way that asks for a pause before the next one: by RST_STREAM, or by a
     /// GOAWAY other than the graceful end of a connection in use.
     pub(crate) fn wants_pause(&self) -> bool {
@@ -396,6 +428,7 @@ impl fmt::Display for Error {
             Detail::Connection(error) => error.fmt(f),
             Detail::Stream(error) => error.fmt(f),
             Detail::Usage(error) => error.fmt(f),
+            Detail::Unanswered(text) | Detail::OtherVersion(text) => write!(f, "{kind}: {text}"),
         }
     }
 }

@@ -144,6 +144,9 @@ impl fmt::Display for ConnectionErrorKind {
     }
 }
 
+/// The detail of [`ConnectionError::is_http1`].
+const HTTP1: &str = "it answered with HTTP/1";
+
 /// An error that ends the whole connection (RFC 9113 section 5.4.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionError {
@@ -192,6 +195,11 @@ impl ConnectionError {
         )
     }
 
+    /// Whether the peer answered the preface in HTTP/1, so that it processed no request (RFC 9113 section 3.3).
+    pub fn is_http1(&self) -> bool {
+        self.kind == ConnectionErrorKind::NotHttp2 && self.detail == HTTP1
+    }
+
     /// An expired time limit.
     pub(crate) const fn timeout(kind: ConnectionErrorKind) -> Self {
         use ConnectionErrorKind as Kind;
@@ -207,6 +215,11 @@ impl ConnectionError {
     pub(crate) const fn not_http2(detail: &'static str) -> Self {
         let kind = ConnectionErrorKind::NotHttp2;
         Self::new(kind, ErrorCode::PROTOCOL_ERROR, Side::Peer, detail)
+    }
+
+    /// The peer's first octets are a status line of HTTP/1.
+    pub(crate) const fn http1() -> Self {
+        Self::not_http2(HTTP1)
     }
 
     pub(crate) const fn limit(detail: &'static str) -> Self {

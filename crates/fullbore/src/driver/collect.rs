@@ -178,7 +178,7 @@ where
                 Some(id)
             }
             Err(error) => {
-                if !self.connection.takes_new_streams() {
+                if !self.connection.takes_new_streams() && self.connection.error().is_none() {
                     // The stream identifiers may be used up, which nothing else reports.
                     self.mailbox.set_closing();
                 }

@@ -192,7 +192,7 @@ where
             return Ok(());
         }
         if !self.connection.peer_settings_received() {
-            return Err(Error::new(ErrorKind::NotHttp2, NO_SETTINGS));
+            return Err(Error::unanswered(ErrorKind::NotHttp2, NO_SETTINGS, None));
         }
         Err(self.closed_early(None))
     }
@@ -210,7 +210,7 @@ where
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::UnexpectedEof => match self.connection.peer_settings_received() {
                 true => self.closed_early(Some(error)),
-                false => Error::with_source(ErrorKind::NotHttp2, NO_SETTINGS, error),
+                false => Error::unanswered(ErrorKind::NotHttp2, NO_SETTINGS, Some(error.into())),
             },
             #[cfg(feature = "tls")]
             _ => crate::tls::connection_error(error),

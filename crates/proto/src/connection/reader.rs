@@ -180,7 +180,10 @@ impl Reader {
         if matches!(self.expected, Expected::FirstFrameHeader) {
             let settings = header.frame_type == FrameType::SETTINGS && !header.flags.has(Flags::ACK);
             if !settings {
-                return Err(ConnectionError::not_http2("the first frame is not SETTINGS"));
+                return Err(match header.to_octets().starts_with(b"HTTP/1.") {
+                    true => ConnectionError::http1(),
+                    false => ConnectionError::not_http2("the first frame is not SETTINGS"),
+                });
             }
         }
         self.received_frames.add(header.frame_type);
