@@ -5,10 +5,13 @@ mod connect;
 mod connection;
 mod connector;
 mod dial;
+mod handle;
+mod http1;
 mod pool;
 mod service;
 
 pub use self::connection::{Connection, ResponseFuture, SendRequest, handshake};
+pub use self::http1::Http1Report;
 pub use crate::informational::on_informational;
 
 pub use self::pool::{Client, ClientBuilder, OriginStats};

@@ -1,4 +1,4 @@
-//! An HTTP/2 client and server on tokio, over the engine `fullbore-proto`. The server also speaks HTTP/1.1, by hyper.
+//! A client and a server of HTTP/2, over the engine `fullbore-proto`, and of HTTP/1.1, by hyper, on tokio.
 //!
 //! Receive windows fit long paths from the first byte. Bodies are sent and received without a copy. No handle takes a lock
 //! that its connection shares.

@@ -225,9 +225,9 @@ impl<S: Listed> Mailbox<S> {
             .is_some_and(|observer| observer.requests_wait())
     }
 
-    /// The pool's error, when it cannot connect.
-    pub(crate) fn failure(&self) -> Option<Error> {
-        self.observer.as_ref()?.failure()
+    /// The pool's view of the connection, if it belongs to one.
+    pub(crate) fn observer(&self) -> Option<&dyn Observer> {
+        self.observer.as_deref()
     }
 
     /// Reports to the pool, if there is one.

@@ -3,6 +3,8 @@
 //! The driver knows no pools. It calls the [`Observer`] in its mailbox, if there is one, and drops the [`Slot`] in a
 //! stream's cell when the stream has ended on both sides. `client::pool` implements it.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +45,16 @@ pub(crate) trait Observer: Send + Sync {
     /// Why no connection can be had, when it ended before the peer sent anything in HTTP/2: another attempt would end the
     /// same way.
     fn failure(&self) -> Option<Error>;
+
+    /// Whether the peer has proved to speak the version of this connection.
+    fn is_version_proven(&self) -> bool;
+
+    /// Completes when the peer has proved to speak the version of this connection, or the connection has ended.
+    fn version_proven(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+
+    /// Whether the peer speaks another version of HTTP, in which the pool has to send the requests of this connection. It
+    /// processed none of them.
+    fn is_other_version(&self) -> bool;
 
     /// A slot is free again. An exchange that completed says how long it took.
     fn slot_freed(&self, exchange: Option<Duration>);

@@ -43,6 +43,26 @@ impl HttpVersions {
     pub fn has_http1(self) -> bool {
         self != HttpVersions::Http2
     }
+
+    /// The ALPN protocols (RFC 7301), the preferred one first.
+    #[cfg(feature = "tls")]
+    pub(crate) fn alpn(self) -> Vec<Vec<u8>> {
+        let versions = [(self.has_http2(), &b"h2"[..]), (self.has_http1(), b"http/1.1")];
+        let names = versions.into_iter().filter(|(offered, _)| *offered);
+        names.map(|(_, name)| name.to_vec()).collect()
+    }
+
+    /// A TLS configuration that offers these versions.
+    #[cfg(feature = "tls")]
+    pub(crate) fn offered_by(
+        self,
+        mut config: std::sync::Arc<tokio_rustls::rustls::ClientConfig>,
+    ) -> std::sync::Arc<tokio_rustls::rustls::ClientConfig> {
+        if config.alpn_protocols != self.alpn() {
+            std::sync::Arc::make_mut(&mut config).alpn_protocols = self.alpn();
+        }
+        config
+    }
 }
 
 /// The sizes of the kernel's buffers of a TCP connection, in bytes. `None` leaves a size to the kernel, which tunes

@@ -36,7 +36,8 @@ pub enum Roots {
     InsecureAcceptAny,
 }
 
-/// Makes a configuration for clients: TLS 1.2 and 1.3, ALPN `h2`.
+/// Makes a configuration for clients: TLS 1.2 and 1.3, ALPN `h2`, as a single [connection](crate::client::handshake) needs
+/// it. A [`Client`](crate::Client) offers the versions that it speaks instead.
 ///
 /// ```
 /// # fn client(pem: Vec<u8>) -> Result<fullbore::Client, fullbore::Error> {

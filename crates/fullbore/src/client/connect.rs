@@ -3,17 +3,21 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fullbore_proto::Config;
 use http::Uri;
 use http::uri::Scheme;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::{SendRequest, handshake_observed};
+use super::connection::handshake_observed;
 use super::connector;
 use super::dial::{TcpOptions, dial};
+use super::handle::Handle;
+use super::http1;
 use crate::error::{Error, ErrorKind};
 use crate::observer::Observer;
+use crate::settings::HttpVersions;
 
 /// The origin of a URL, by which connections are pooled. For a lookup it borrows from the URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -56,6 +60,11 @@ impl<'a> Origin<'a> {
         parsed.map_err(|error| Error::with_source(ErrorKind::InvalidUrl, text, error))
     }
 
+    /// Whether the version is agreed on in the TLS handshake.
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls
+    }
+
     /// The origin with a name of its own.
     pub(super) fn into_owned(self) -> Origin<'static> {
         Origin {
@@ -78,6 +87,10 @@ impl fmt::Display for Origin<'_> {
 /// What connecting needs.
 pub(super) struct Connector {
     pub(super) config: Arc<Config>,
+    pub(super) versions: HttpVersions,
+    /// How long an HTTP/1.1 connection stays open without a request.
+    pub(super) idle_timeout: Duration,
+    pub(super) http1_totals: Arc<http1::Totals>,
     pub(super) tcp: TcpOptions,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
@@ -85,21 +98,37 @@ pub(super) struct Connector {
     pub(super) transports: Option<connector::Connector>,
 }
 
+/// A version of HTTP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum HttpVersion {
+    Http1,
+    #[default]
+    Http2,
+}
+
+/// An open connection.
+pub(super) struct Opened {
+    pub(super) handle: Handle,
+    /// Whether ALPN, or its absence, decided on the version.
+    pub(super) agreed: bool,
+}
+
 impl Connector {
-    /// Opens a connection to the origin, and spawns its task.
+    /// Opens a connection to the origin, and spawns its task. Without TLS it speaks the version `presumed`.
     pub(super) async fn connect(
         &self,
         origin: &Origin<'_>,
+        presumed: HttpVersion,
         observer: Arc<dyn Observer>,
-    ) -> Result<SendRequest, Error> {
+    ) -> Result<Opened, Error> {
         match &self.transports {
             Some(transports) => {
                 let io = transports.connect(origin.uri()?).await?;
-                self.connect_over(io, origin, observer).await
+                self.connect_over(io, origin, presumed, observer).await
             }
             None => {
                 let io = dial(&origin.host, origin.port, self.tcp).await?;
-                self.connect_over(io, origin, observer).await
+                self.connect_over(io, origin, presumed, observer).await
             }
         }
     }
@@ -108,15 +137,43 @@ impl Connector {
         &self,
         io: T,
         origin: &Origin<'_>,
+        presumed: HttpVersion,
         observer: Arc<dyn Observer>,
-    ) -> Result<SendRequest, Error>
+    ) -> Result<Opened, Error>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match origin.tls {
             true => self.connect_tls(origin, io, observer).await,
-            false => Ok(start(io, Arc::clone(&self.config), observer)),
+            false => Ok(self.start_cleartext(io, presumed, observer)),
         }
+    }
+
+    fn start_cleartext<T>(&self, io: T, version: HttpVersion, observer: Arc<dyn Observer>) -> Opened
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        Opened {
+            handle: match version {
+                HttpVersion::Http1 => self.start_http1(io, observer),
+                HttpVersion::Http2 => start_http2(io, Arc::clone(&self.config), observer),
+            },
+            agreed: false,
+        }
+    }
+
+    fn start_http1<T>(&self, io: T, observer: Arc<dyn Observer>) -> Handle
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let totals = Arc::clone(&self.http1_totals);
+        Handle::Http1(http1::connect(
+            io,
+            &self.config,
+            self.idle_timeout,
+            totals,
+            observer,
+        ))
     }
 
     #[cfg(feature = "tls")]
@@ -125,7 +182,7 @@ impl Connector {
         origin: &Origin<'_>,
         io: T,
         observer: Arc<dyn Observer>,
-    ) -> Result<SendRequest, Error>
+    ) -> Result<Opened, Error>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -134,7 +191,10 @@ impl Connector {
 
         let config = match &self.tls {
             Some(config) => Arc::clone(config),
-            None => Arc::new(crate::tls::client_config(crate::tls::Roots::Platform)?),
+            None => {
+                let config = crate::tls::client_config(crate::tls::Roots::Platform)?;
+                self.versions.offered_by(Arc::new(config))
+            }
         };
         let host = &origin.host;
         let name = ServerName::try_from(host.clone().into_owned()).map_err(|error| {
@@ -146,18 +206,25 @@ impl Connector {
         })?;
         let connected = TlsConnector::from(config).connect(name, io).await;
         let mut stream = connected.map_err(|error| crate::tls::handshake_error(host, origin.port, error))?;
-        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            let text = format!("{host} did not select h2 in the TLS handshake (ALPN)");
-            return Err(Error::new(ErrorKind::NotHttp2, text));
-        }
         stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
-        let mut config = Config::clone(&self.config);
-        config.record_size = crate::tls::RECORD;
-        Ok(start(stream, Arc::new(config), observer))
+        let handle = match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => {
+                let mut config = Config::clone(&self.config);
+                config.record_size = crate::tls::RECORD;
+                start_http2(stream, Arc::new(config), observer)
+            }
+            _ if self.versions == HttpVersions::Http2 => {
+                let text = format!("{host} did not select h2 in the TLS handshake (ALPN)");
+                return Err(Error::new(ErrorKind::NotHttp2, text));
+            }
+            // A server without ALPN does not know HTTP/2 (RFC 9113 section 3.2).
+            _ => self.start_http1(stream, observer),
+        };
+        Ok(Opened { handle, agreed: true })
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn connect_tls<T>(&self, _: &Origin<'_>, _: T, _: Arc<dyn Observer>) -> Result<SendRequest, Error> {
+    async fn connect_tls<T>(&self, _: &Origin<'_>, _: T, _: Arc<dyn Observer>) -> Result<Opened, Error> {
         Err(Error::new(
             ErrorKind::Config,
             "https:// needs the feature `tls` of the crate fullbore",
@@ -165,7 +232,7 @@ impl Connector {
     }
 }
 
-fn start<T>(io: T, config: Arc<Config>, observer: Arc<dyn Observer>) -> SendRequest
+fn start_http2<T>(io: T, config: Arc<Config>, observer: Arc<dyn Observer>) -> Handle
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -174,5 +241,5 @@ where
         // Every stream has the error already.
         let _ = connection.await;
     });
-    sender
+    Handle::Http2(sender)
 }

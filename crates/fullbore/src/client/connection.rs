@@ -142,9 +142,9 @@ impl SendRequest {
         self.mailbox.observe(|observer| observer.answered());
     }
 
-    /// Why no connection can be opened, if this one ended before the peer's SETTINGS and the pool knows why.
-    pub(super) fn failure(&self) -> Option<Error> {
-        self.mailbox.failure()
+    /// The pool's view of the connection, if it belongs to one.
+    pub(super) fn observer(&self) -> Option<&dyn Observer> {
+        self.mailbox.observer()
     }
 
     /// Whether the connection takes new requests, as far as is known.

@@ -1,7 +1,7 @@
 //! The pooled client: one connection for each origin, opened when the first request needs it, and more where the
-//! peer's limit on streams holds back a long path.
+//! peer's limit on streams holds back a long path, or each request of HTTP/1.1 needs its own.
 //!
-//! This file has the interface, and the repeats of refused requests. `origin` has the connections and the queue of an
+//! This file has the interface. `exchange` sends a request, and sends it again where that is safe, `origin` has the connections and the queue of an
 //! origin, `growth` decides how many connections it needs, `attempt` opens one, `connection_state` is what a
 //! connection's driver reports, `backoff` says how long to wait for an origin that refuses requests, `wait_clock`
 //! how long for one that allows no stream, and `limited` for how long a request may take in all.
@@ -10,6 +10,7 @@ mod attempt;
 mod backoff;
 mod builder;
 mod connection_state;
+mod exchange;
 mod growth;
 mod limited;
 mod origin;
@@ -31,10 +32,12 @@ use tokio_util::task::TaskTracker;
 
 use self::builder::Settings;
 use self::limited::Limited;
-use self::origin::{Lease, OriginPool};
+use self::origin::OriginPool;
 use self::wait_clock::RequestWait;
 use super::connect::Origin;
 use super::connection::split_request;
+use super::handle::Handle;
+use super::http1::Http1Report;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 
@@ -44,16 +47,19 @@ pub use self::origin::OriginStats;
 /// The number of known origins from which those without a connection are forgotten.
 const FEW_ORIGINS: usize = 64;
 
-/// An HTTP/2 client with a connection pool. Requests to one origin run in parallel on one connection.
+/// A client of HTTP/2 and HTTP/1.1 with a connection pool. Over HTTP/2, requests to one origin run in parallel on one
+/// connection. Over HTTP/1.1, each has a connection of its own until its response was read.
 ///
 /// Where the peer's limit on streams holds back a long path, the client opens further connections to the origin, up
 /// to [`ClientBuilder::max_connections`]. It sends a request without a body again when the peer did not process it
-/// (REFUSED_STREAM, or a GOAWAY that leaves it out): up to [`ClientBuilder::max_repeats`] times, after a pause
+/// (REFUSED_STREAM, or a GOAWAY that leaves it out), and an idempotent one when a used HTTP/1.1 connection closes before an
+/// answer: up to [`ClientBuilder::max_repeats`] times, after a pause
 /// ([`ClientBuilder::repeat_pause`]). All requests to an origin share the pauses. When it refuses everything, they
 /// fail together with the peer's reason.
 ///
-/// Cheap to clone; clones share the pool. `https://` negotiates `h2` by ALPN. `http://` uses HTTP/2 with prior
-/// knowledge (RFC 9113 section 3.3).
+/// Cheap to clone; clones share the pool. `https://` negotiates the version by ALPN. `http://` begins in HTTP/2 with prior
+/// knowledge (RFC 9113 section 3.3), and goes on in HTTP/1.1 if the server does not speak HTTP/2
+/// ([`ClientBuilder::http_versions`]).
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -175,8 +181,8 @@ impl Client {
     }
 
     /// Sends a request with an absolute URI, and waits for the head of the response. The request waits while the peer
-    /// allows no more streams. Dropping the future, or the response body, resets the stream. Call it within a tokio
-    /// runtime.
+    /// allows no more streams. Dropping the future, or the response body, resets the stream; over HTTP/1.1 it ends the
+    /// connection. Call it within a tokio runtime.
     ///
     /// # Errors
     /// See [`ErrorKind`]: connecting fails, the peer violates the protocol or resets the stream, the connection
@@ -189,11 +195,10 @@ impl Client {
         let pool = self.pool(request.uri())?;
         let (head, body) = self.split(request);
         let sent = async {
-            if body.is_end_stream() {
-                return exchange(&pool, head, Nothing).await;
+            match body.is_end_stream() {
+                true => exchange::repeatable(&pool, head, Nothing).await,
+                false => exchange::once(&pool, head, body).await,
             }
-            let lease = pool.lease(false, &mut RequestWait::default()).await?;
-            send(&pool, lease, head, body).await
         };
         self.limited(sent).await
     }
@@ -221,7 +226,7 @@ impl Client {
     {
         let pool = self.pool(request.uri())?;
         let (head, body) = self.split(request);
-        self.limited(exchange(&pool, head, body)).await
+        self.limited(exchange::repeatable(&pool, head, body)).await
     }
 
     /// Splits a request, and adds the fields that all requests have.
@@ -250,15 +255,22 @@ impl Client {
         lease.map(drop)
     }
 
-    /// Returns a report of each pooled connection: counters, windows, and what it has waited for.
+    /// Returns a report of each pooled HTTP/2 connection: counters, windows, and what it has waited for.
     pub async fn reports(&self) -> Vec<Report> {
         let mut reports = Vec::new();
         for pool in self.pools() {
-            for sender in pool.senders() {
-                reports.extend(sender.report().await);
+            for handle in pool.handles() {
+                if let Handle::Http2(sender) = handle {
+                    reports.extend(sender.report().await);
+                }
             }
         }
         reports
+    }
+
+    /// Returns what the HTTP/1.1 connections of the client have done and waited for; `None` if it opened none.
+    pub fn http1_report(&self) -> Option<Http1Report> {
+        self.inner.settings.connector.http1_totals.report()
     }
 
     /// Returns the state of each known origin.
@@ -364,61 +376,6 @@ impl Origins {
                 .retain(|_, pool| Arc::strong_count(pool) > 1 || !pool.is_unused());
             self.check_at = self.pools.len() * 2;
         }
-    }
-}
-
-/// Sends a request that can be repeated, until the peer has processed it.
-async fn exchange<B>(
-    pool: &Arc<OriginPool>,
-    head: Arc<Request<()>>,
-    body: B,
-) -> Result<Response<Incoming>, Error>
-where
-    B: Body<Data = Bytes> + Clone + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    let mut repeats = 0;
-    let mut wait = RequestWait::default();
-    loop {
-        let lease = pool.lease(repeats > 0, &mut wait).await?;
-        let error = match send(pool, lease, Arc::clone(&head), body.clone()).await {
-            Err(error) if error.is_refused() => error,
-            answered => return answered,
-        };
-        if repeats >= pool.max_repeats() {
-            return Err(pool.refusal(error));
-        }
-        if error.wants_pause() {
-            tokio::time::sleep(pool.pause(repeats, &mut wait)).await;
-        }
-        repeats += 1;
-    }
-}
-
-/// Sends a request. [`ErrorKind::Refused`] says that the peer did not process it: the peer said so, or the connection
-/// ended before the request was sent.
-async fn send<B>(
-    pool: &Arc<OriginPool>,
-    lease: Lease,
-    head: Arc<Request<()>>,
-    body: B,
-) -> Result<Response<Incoming>, Error>
-where
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    let Lease { sender, slot } = lease;
-    let mut response = sender.send_in(Some(slot), head, body);
-    match (&mut response).await {
-        Err(error) if (error.is_closed() || error.is_refused()) && response.never_began() => {
-            Err(sender.failure().unwrap_or_else(|| Error::never_sent(&error)))
-        }
-        Ok(response) => {
-            sender.report_response();
-            pool.answered();
-            Ok(response)
-        }
-        failed => failed,
     }
 }
 

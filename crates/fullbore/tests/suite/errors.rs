@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fullbore::client::handshake;
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
-use fullbore::{BoxError, Client, ErrorCode, ErrorKind, Incoming, Refill, Server};
+use fullbore::{BoxError, Client, ErrorCode, ErrorKind, HttpVersions, Incoming, Refill, Server};
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,6 +21,10 @@ async fn listen() -> (TcpListener, String) {
 
 #[tokio::test]
 async fn a_server_of_http_1_is_not_http2() {
+    let client = Client::builder()
+        .http_versions(HttpVersions::Http2)
+        .build()
+        .unwrap();
     let answers = [
         "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
         "HTTP/1.1",
@@ -34,7 +38,7 @@ async fn a_server_of_http_1_is_not_http2() {
             io.read_exact(&mut request).await.unwrap();
             io.write_all(answer.as_bytes()).await.unwrap();
         });
-        let error = soon(Client::new().unwrap().get(&url)).await.unwrap_err();
+        let error = soon(client.get(&url)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotHttp2, "{answer:?}: {error}");
         soon(serving).await.unwrap();
     }
@@ -149,7 +153,11 @@ async fn a_certificate_for_another_name_is_refused() {
 async fn a_tls_server_without_h2_is_not_http2() {
     for alpn in [&[b"http/1.1".as_slice()][..], &[]] {
         let (url, pem) = tls_server(alpn).await;
-        let error = soon(client(Roots::Pem(pem)).get(&url)).await.unwrap_err();
+        let tls = Arc::new(client_config(Roots::Pem(pem)).unwrap());
+        let client = Client::builder()
+            .tls_config(tls)
+            .http_versions(HttpVersions::Http2);
+        let error = soon(client.build().unwrap().get(&url)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotHttp2, "{alpn:?}: {error}");
     }
 }

@@ -18,6 +18,7 @@ mod faults;
 mod files;
 mod half_close;
 mod http1;
+mod http1_client;
 mod liveness;
 mod local;
 mod pool;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::builder::Settings;
-use crate::client::connect::Origin;
-use crate::client::connection::SendRequest;
+use crate::client::connect::{HttpVersion, Opened, Origin};
 use crate::error::{Error, ErrorKind};
 use crate::observer::Observer;
 
@@ -15,12 +14,13 @@ pub(super) fn spawn(
     runtime: &Handle,
     settings: Arc<Settings>,
     origin: Origin<'static>,
+    presumed: HttpVersion,
     observer: Arc<dyn Observer>,
-    finish: impl FnOnce(Result<SendRequest, Error>) + Send + 'static,
+    finish: impl FnOnce(Result<Opened, Error>) + Send + 'static,
 ) {
     let mut attempt = Attempt(Some(finish));
     runtime.spawn(async move {
-        let connected = connect(&settings, &origin, observer).await;
+        let connected = connect(&settings, &origin, presumed, observer).await;
         // The preface leaves before the first requests, so that its SETTINGS measure the round trip of the path.
         tokio::task::yield_now().await;
         attempt.finish(connected);
@@ -28,17 +28,17 @@ pub(super) fn spawn(
 }
 
 /// An attempt in progress. If the runtime drops its task, the attempt has failed.
-struct Attempt<F: FnOnce(Result<SendRequest, Error>)>(Option<F>);
+struct Attempt<F: FnOnce(Result<Opened, Error>)>(Option<F>);
 
-impl<F: FnOnce(Result<SendRequest, Error>)> Attempt<F> {
-    fn finish(&mut self, connected: Result<SendRequest, Error>) {
+impl<F: FnOnce(Result<Opened, Error>)> Attempt<F> {
+    fn finish(&mut self, connected: Result<Opened, Error>) {
         if let Some(finish) = self.0.take() {
             finish(connected);
         }
     }
 }
 
-impl<F: FnOnce(Result<SendRequest, Error>)> Drop for Attempt<F> {
+impl<F: FnOnce(Result<Opened, Error>)> Drop for Attempt<F> {
     fn drop(&mut self) {
         self.finish(Err(Error::new(ErrorKind::Connect, "the runtime shut down")));
     }
@@ -47,10 +47,12 @@ impl<F: FnOnce(Result<SendRequest, Error>)> Drop for Attempt<F> {
 async fn connect(
     settings: &Settings,
     origin: &Origin<'_>,
+    presumed: HttpVersion,
     observer: Arc<dyn Observer>,
-) -> Result<SendRequest, Error> {
+) -> Result<Opened, Error> {
     let limit = settings.connect_timeout;
-    let connected = tokio::time::timeout(limit, settings.connector.connect(origin, observer)).await;
+    let connecting = settings.connector.connect(origin, presumed, observer);
+    let connected = tokio::time::timeout(limit, connecting).await;
     let text = "name resolution, TCP and TLS took too long";
     connected.unwrap_or_else(|_| Err(Error::timeout(text, limit)))
 }

@@ -12,7 +12,7 @@ use crate::client::connect::Connector;
 use crate::client::connector;
 use crate::client::dial::TcpOptions;
 use crate::error::{BoxError, Error};
-use crate::settings::{Http2Options, http2_options};
+use crate::settings::{Http2Options, HttpVersions, http2_options};
 
 /// The limit on connecting, unless one is set: name resolution, TCP and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,6 +34,9 @@ const MAX_REPEATS: u32 = 3;
 /// The pause before the first repeat, unless one is set.
 const REPEAT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The idle HTTP/1.1 connections to an origin that are kept, unless a number is set: as many as browsers use.
+const MAX_IDLE_HTTP1: u32 = 6;
+
 /// How long further connections may be idle, unless a limit is set.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -51,6 +54,8 @@ pub struct ClientBuilder {
     default_headers: HeaderMap,
     tcp_keep_alive: Option<Duration>,
     connector: Option<connector::Connector>,
+    versions: HttpVersions,
+    max_idle_http1: u32,
     #[cfg(feature = "tls")]
     tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
 }
@@ -66,6 +71,7 @@ pub(super) struct Settings {
     pub(super) repeat_pause: Duration,
     pub(super) request_timeout: Option<Duration>,
     pub(super) default_headers: HeaderMap,
+    pub(super) max_idle_http1: usize,
 }
 
 impl Default for ClientBuilder {
@@ -81,6 +87,8 @@ impl Default for ClientBuilder {
             default_headers: HeaderMap::new(),
             tcp_keep_alive: Some(TCP_KEEP_ALIVE),
             connector: None,
+            versions: HttpVersions::default(),
+            max_idle_http1: MAX_IDLE_HTTP1,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -94,7 +102,8 @@ impl ClientBuilder {
 
 /// Options of a client.
 impl ClientBuilder {
-    /// Sets the TLS configuration. Its ALPN protocols have to contain `h2`. Default: [`Roots::Platform`].
+    /// Sets the TLS configuration. Its ALPN protocols are replaced by those of [`Self::http_versions`]. Default:
+    /// [`Roots::Platform`].
     ///
     /// [`Roots::Platform`]: crate::tls::Roots::Platform
     #[cfg(feature = "tls")]
@@ -114,7 +123,10 @@ impl ClientBuilder {
 
     /// Limits the connections to each origin that take requests. Default: 8. At least 1.
     ///
-    /// A client opens one connection to an origin. It opens more when requests wait because the peer allows no more
+    /// Over HTTP/1.1 each request needs a connection of its own until its response was read, so the limit is one on
+    /// requests. The others wait in order.
+    ///
+    /// Over HTTP/2 a client opens one connection to an origin. It opens more when requests wait because the peer allows no more
     /// streams (RFC 9113 section 5.1.2) and the round trip is 5 ms or more: 100 streams of 10 KB over 100 ms carry
     /// 10 MB/s, whatever the windows allow. A connection that the peer is closing does not count.
     ///
@@ -236,9 +248,34 @@ impl ClientBuilder {
         self
     }
 
-    /// Closes connections, beyond the first to an origin, that were not needed for this long. Default: 30 s.
+    /// Closes connections that were not needed for this long: those of HTTP/2 beyond the first to an origin, and all of
+    /// HTTP/1.1. Default: 30 s.
     pub fn pool_idle_timeout(mut self, timeout: Duration) -> Self {
         self.pool_idle_timeout = timeout;
+        self
+    }
+
+    /// Sets the versions of HTTP that the client speaks. Default: both.
+    ///
+    /// Over TLS the server selects one (ALPN); one that selects none gets HTTP/1.1. With `http://` the client begins in
+    /// HTTP/2 with prior knowledge (RFC 9113 section 3.3), sends the request in HTTP/1.1 if the server does not answer in
+    /// HTTP/2, and remembers what the origin speaks.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), fullbore::Error> {
+    /// use fullbore::HttpVersions;
+    ///
+    /// let client = fullbore::Client::builder().http_versions(HttpVersions::Http1).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn http_versions(mut self, versions: HttpVersions) -> Self {
+        self.versions = versions;
+        self
+    }
+
+    /// Limits the HTTP/1.1 connections to each origin that are kept without a request. Default: 6.
+    pub fn max_idle_http1_connections(mut self, connections: u32) -> Self {
+        self.max_idle_http1 = connections;
         self
     }
 
@@ -256,14 +293,18 @@ impl ClientBuilder {
         }
         Ok(Settings {
             stream_wait_timeout: config.stream_wait_timeout,
+            max_idle_http1: usize::try_from(self.max_idle_http1).unwrap_or(usize::MAX),
             connector: Connector {
                 config: Arc::new(config),
+                versions: self.versions,
+                idle_timeout: self.pool_idle_timeout,
+                http1_totals: Arc::default(),
                 tcp: TcpOptions {
                     buffers: self.options.tcp_buffers,
                     keep_alive: self.tcp_keep_alive,
                 },
                 #[cfg(feature = "tls")]
-                tls: self.tls,
+                tls: self.tls.map(|config| self.versions.offered_by(config)),
                 transports: self.connector,
             },
             connect_timeout: self.connect_timeout,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -17,8 +18,19 @@ const PRESUMED_STREAMS: u32 = 100;
 /// The state of a pooled connection, written by its driver and read by the pool.
 pub(super) struct ConnectionState {
     max_streams: AtomicU32,
-    /// Whether the peer's SETTINGS have arrived.
+    /// Whether the peer has proved to speak the version of HTTP that the connection speaks: its SETTINGS have arrived, or
+    /// the first response of HTTP/1.1.
     settled: AtomicBool,
+    /// Whether the connection speaks HTTP/1.1, which has one stream.
+    http1: AtomicBool,
+    /// Whether the version was agreed on before the first request, by ALPN or by the caller.
+    agreed: AtomicBool,
+    /// Whether it has ended because the peer speaks another version.
+    other_version: AtomicBool,
+    /// Whether the pool has learnt from its end what the peer speaks.
+    concluded: AtomicBool,
+    /// Notified when one of these changes that a request may wait for.
+    proven: Notify,
     /// In nanoseconds; `u64::MAX` before the first measurement.
     round_trip: AtomicU64,
     /// The number of PINGs sent to measure it. The last one may be unanswered.
@@ -48,6 +60,11 @@ impl ConnectionState {
         ConnectionState {
             max_streams: AtomicU32::new(max_streams),
             settled: AtomicBool::new(false),
+            http1: AtomicBool::new(false),
+            agreed: AtomicBool::new(false),
+            other_version: AtomicBool::new(false),
+            concluded: AtomicBool::new(false),
+            proven: Notify::new(),
             round_trip: AtomicU64::new(u64::MAX),
             probes: AtomicU32::new(0),
             begun: Instant::now(),
@@ -64,10 +81,65 @@ impl ConnectionState {
 
     pub(super) fn set_max_streams(&self, max_streams: u32) {
         self.max_streams.store(max_streams, Ordering::Release);
-        self.settled.store(true, Ordering::Release);
+        self.set_settled();
     }
 
-    /// Whether the peer's SETTINGS have arrived.
+    fn set_settled(&self) {
+        self.settled.store(true, Ordering::Release);
+        self.proven.notify_waiters();
+    }
+
+    /// The version is certain before the first request.
+    pub(super) fn set_agreed(&self) {
+        self.agreed.store(true, Ordering::Release);
+    }
+
+    /// The connection speaks HTTP/1.1: it carries one request at a time.
+    pub(super) fn set_http1(&self) {
+        self.http1.store(true, Ordering::Release);
+        self.max_streams.store(1, Ordering::Release);
+    }
+
+    pub(super) fn is_http1(&self) -> bool {
+        self.http1.load(Ordering::Acquire)
+    }
+
+    /// The first response of HTTP/1.1 arrived. Returns whether the connection was not settled before.
+    pub(super) fn settle_http1(&self) -> bool {
+        let first = self.is_http1() && !self.is_settled();
+        if first {
+            self.set_settled();
+        }
+        first
+    }
+
+    /// The peer speaks another version.
+    pub(super) fn set_other_version(&self) {
+        self.other_version.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_other_version(&self) -> bool {
+        self.other_version.load(Ordering::Acquire)
+    }
+
+    /// Whether requests with a body can be sent: every request of HTTP/1.1 can.
+    pub(super) fn is_version_proven(&self) -> bool {
+        self.is_settled() || self.agreed.load(Ordering::Acquire) || self.is_http1()
+    }
+
+    /// Waits until the peer has proved to speak the version of this connection, or the connection has ended and the pool
+    /// has drawn its conclusions.
+    pub(super) async fn version_proven(&self) {
+        loop {
+            let proven = self.proven.notified();
+            if self.is_version_proven() || self.concluded.load(Ordering::Acquire) {
+                return;
+            }
+            proven.await;
+        }
+    }
+
+    /// Whether the peer has proved to speak the version of this connection.
     pub(super) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
     }
@@ -136,7 +208,13 @@ impl ConnectionState {
         *self.token() = None;
     }
 
-    /// Why it ended, if it did before the peer's SETTINGS.
+    /// The pool has learnt from the end of the connection.
+    pub(super) fn conclude(&self) {
+        self.concluded.store(true, Ordering::Release);
+        self.proven.notify_waiters();
+    }
+
+    /// Why it ended, if it did before it was settled.
     pub(super) fn failure(&self) -> Option<Error> {
         self.error.get().filter(|_| !self.is_settled()).cloned()
     }

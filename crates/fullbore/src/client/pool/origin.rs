@@ -5,30 +5,32 @@
 //! is called under the lock: a change collects its [`Effects`], which are applied after the lock is released.
 
 mod observer;
+mod queue;
 mod refusals;
+mod surplus;
+mod versions;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
 use std::ops::Deref;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use self::queue::QueuedRequest;
+use self::versions::Version;
 use super::attempt;
 use super::backoff::Backoff;
 use super::builder::Settings;
 use super::connection_state::ConnectionState;
 use super::growth::{Growth, Load};
 use super::wait_clock::{RequestWait, WaitClock};
-use crate::client::connect::Origin;
-use crate::client::connection::SendRequest;
+use crate::client::connect::{HttpVersion, Opened, Origin};
+use crate::client::handle::Handle;
 use crate::error::{Error, ErrorKind};
 use crate::observer::{Observer, Slot};
 
@@ -54,7 +56,7 @@ pub struct OriginStats {
 
 /// The right to open one stream on one connection.
 pub(super) struct Lease {
-    pub(super) sender: SendRequest,
+    pub(super) handle: Handle,
     pub(super) slot: Slot,
 }
 
@@ -86,6 +88,8 @@ struct PoolState {
     back: i64,
     front: i64,
     growth: Growth,
+    /// Which version of HTTP the origin speaks.
+    version: Version,
     /// After a failure: until when no further connection is opened, and how long that was.
     pause: Option<(Instant, Duration)>,
     /// What the peer has refused since its last response.
@@ -97,7 +101,7 @@ struct PoolState {
     /// The peer's last limit on streams.
     known_streams: Option<u32>,
     /// Where connections run: the runtime of the request that waited last.
-    runtime: Option<Handle>,
+    runtime: Option<Runtime>,
     /// Whether the task that closes surplus connections runs.
     cleanup_running: bool,
 }
@@ -118,8 +122,10 @@ impl Deref for PooledConnection {
 
 struct Member {
     connection: Arc<PooledConnection>,
-    sender: SendRequest,
+    handle: Handle,
     in_flight: u32,
+    /// Whether a request has had a slot of it.
+    used: bool,
 }
 
 struct Waiter {
@@ -134,9 +140,11 @@ struct Effects {
     assigned: Vec<(Waiter, Lease)>,
     failed: Option<(BTreeMap<i64, Waiter>, Error)>,
     /// Connections to open, and where.
-    open: Option<(Vec<Arc<PooledConnection>>, Handle)>,
+    open: Option<(Vec<Arc<PooledConnection>>, Runtime)>,
+    /// The version that they speak, unless ALPN decides.
+    presumed: HttpVersion,
     /// When to check the queue again, and where.
-    check: Option<(Instant, Handle)>,
+    check: Option<(Instant, Runtime)>,
     /// To be dropped.
     removed: Vec<Member>,
 }
@@ -173,11 +181,15 @@ impl OriginPool {
                 Acquired::Slot(lease) => lease,
                 Acquired::Queued(waiting) => waiting.await?,
             };
-            if lease.sender.is_open() {
+            if lease.handle.is_open() {
                 return Ok(lease);
             }
             // The connection began to close while this request was woken.
-            if let Some(error) = lease.sender.failure() {
+            if let Some(error) = lease
+                .handle
+                .failure()
+                .filter(|_| !lease.handle.is_other_version())
+            {
                 return Err(error);
             }
             again = true;
@@ -198,7 +210,7 @@ impl OriginPool {
                 return Ok(Acquired::Slot(lease));
             }
         }
-        let Ok(runtime) = Handle::try_current() else {
+        let Ok(runtime) = Runtime::try_current() else {
             let text = "send requests from within a tokio runtime";
             return Err(Error::new(ErrorKind::Config, text));
         };
@@ -233,7 +245,7 @@ impl OriginPool {
         self.update_queued(&state);
         drop(state);
         for member in members {
-            member.sender.shutdown();
+            member.handle.shutdown();
         }
         fail(waiting, &shut_down());
     }
@@ -261,9 +273,9 @@ impl OriginPool {
     }
 
     /// The connections that take requests.
-    pub(super) fn senders(&self) -> Vec<SendRequest> {
+    pub(super) fn handles(&self) -> Vec<Handle> {
         let state = self.lock();
-        state.members.iter().map(|member| member.sender.clone()).collect()
+        state.members.iter().map(|member| member.handle.clone()).collect()
     }
 
     pub(super) fn stats(&self) -> OriginStats {
@@ -310,6 +322,7 @@ impl OriginPool {
                     Arc::new(PooledConnection { pool, state })
                 };
                 effects.open = Some(((0..missing).map(connection).collect(), runtime.clone()));
+                effects.presumed = self.presumed(&state.version);
                 state.opening += missing;
             }
         }
@@ -328,7 +341,8 @@ impl OriginPool {
                 let (settings, origin) = (Arc::clone(&self.settings), self.origin.clone());
                 let observer = Arc::clone(&connection) as Arc<dyn Observer>;
                 let pool = Arc::downgrade(self);
-                attempt::spawn(&runtime, settings, origin, observer, move |connected| {
+                let presumed = effects.presumed;
+                attempt::spawn(&runtime, settings, origin, presumed, observer, move |connected| {
                     if let Some(pool) = pool.upgrade() {
                         pool.opened(connection, connected);
                     }
@@ -351,7 +365,7 @@ impl OriginPool {
                 // deep.
                 lease.slot.forget();
                 let mut state = self.lock();
-                state.return_slot(|member| member.sender.is_same_connection(&lease.sender));
+                state.return_slot(|member| member.handle.is_same_connection(&lease.handle));
                 assigned.extend(state.assign_slots(Instant::now()));
                 self.update_queued(&state);
             }
@@ -365,6 +379,7 @@ impl OriginPool {
         let now = Instant::now();
         let mut state = self.lock();
         state.known_streams = Some(max_streams);
+        state.version = Version::Http2;
         state.pause = None;
         // The number of slots has changed.
         state.growth.reset_queue();
@@ -382,6 +397,13 @@ impl OriginPool {
         }
         if state.waiting.is_empty() {
             // The slot stays free until the next request. Nothing else has changed.
+            let most = self.settings.max_idle_http1;
+            let surplus = match connection.is_http1() {
+                true => state.take_idle(connection, most),
+                false => None,
+            };
+            drop(state);
+            drop(surplus);
             return;
         }
         let now = Instant::now();
@@ -405,10 +427,11 @@ impl OriginPool {
         self.apply(effects);
     }
 
-    /// The connection has ended. If the peer never sent SETTINGS, it counts as not opened.
+    /// The connection has ended. If the peer has not proved to speak its version, it counts as not opened.
     fn closed(self: &Arc<Self>, connection: &PooledConnection, error: &Error) {
         if connection.is_settled() {
-            if !connection.has_served() && self.has_member(connection) {
+            let unused = !connection.has_served() && !connection.is_http1();
+            if unused && self.has_member(connection) {
                 self.refused(error, connection.begun());
             }
             return self.closing(connection);
@@ -416,9 +439,9 @@ impl OriginPool {
         let mut state = self.lock();
         let removed = state.remove(connection);
         // If it was not a member yet, `opened` will find it closed.
-        let effects = match removed.is_some() {
-            true => self.not_opened(&mut state, error),
-            false => Effects::default(),
+        let effects = match &removed {
+            Some(member) => self.ended_unproven(&mut state, connection, member.used, error),
+            None => Effects::default(),
         };
         drop(state);
         drop(removed);
@@ -426,29 +449,35 @@ impl OriginPool {
     }
 
     /// An attempt to connect has ended.
-    fn opened(self: &Arc<Self>, connection: Arc<PooledConnection>, connected: Result<SendRequest, Error>) {
+    fn opened(self: &Arc<Self>, connection: Arc<PooledConnection>, connected: Result<Opened, Error>) {
         let now = Instant::now();
         let mut state = self.lock();
         state.opening = state.opening.saturating_sub(1);
         let effects = match connected {
-            Ok(sender) if self.is_retired() => {
+            Ok(Opened { handle, .. }) if self.is_retired() => {
                 drop(state);
-                return sender.shutdown();
+                return handle.shutdown();
             }
-            // A closing connection sets this mark before it reports: either the mark is seen here, or the report
-            // finds the member.
-            Ok(sender) if !sender.is_open() => {
-                let mut effects = self.not_opened(&mut state, &connection.error());
-                effects.removed.push(Member::new(connection, sender));
-                effects
-            }
-            Ok(sender) => {
-                connection.track(self.connections.token());
-                state.members.push(Member::new(connection, sender));
-                state.growth.reset_queue();
-                state.update_growth(now);
-                self.start_cleanup(&mut state);
-                self.update(&mut state, now)
+            Ok(Opened { handle, agreed }) => {
+                self.version_opened(&mut state, &connection, handle.is_http1(), agreed);
+                match handle.is_open() {
+                    // A closing connection sets this mark before it reports: either the mark is seen here, or the
+                    // report finds the member.
+                    false => {
+                        let mut effects =
+                            self.ended_unproven(&mut state, &connection, false, &connection.error());
+                        effects.removed.push(Member::new(connection, handle));
+                        effects
+                    }
+                    true => {
+                        connection.track(self.connections.token());
+                        state.members.push(Member::new(connection, handle));
+                        state.growth.reset_queue();
+                        state.update_growth(now);
+                        self.start_cleanup(&mut state);
+                        self.update(&mut state, now)
+                    }
+                }
             }
             Err(error) => self.not_opened(&mut state, &error),
         };
@@ -479,73 +508,13 @@ impl OriginPool {
     }
 }
 
-/// Surplus connections.
-impl OriginPool {
-    /// Starts the task that closes them, while there is more than one connection.
-    fn start_cleanup(self: &Arc<Self>, state: &mut PoolState) {
-        let Some(runtime) = state.runtime.as_ref().filter(|_| state.members.len() > 1) else {
-            return;
-        };
-        if !std::mem::replace(&mut state.cleanup_running, true) {
-            let cleanup = Cleanup {
-                pool: Arc::downgrade(self),
-                done: false,
-            };
-            runtime.spawn(cleanup.run(self.settings.idle_timeout));
-        }
-    }
-
-    /// Closes connections that the peak since the last call did not need. Returns whether only one is left.
-    fn close_surplus(&self) -> bool {
-        let mut state = self.lock();
-        let removed = state.take_surplus();
-        let alone = state.members.len() <= 1;
-        if alone {
-            state.cleanup_running = false;
-        }
-        drop(state);
-        // Without its opener, a connection ends as soon as its streams do.
-        drop(removed);
-        alone
-    }
-}
-
-struct Cleanup {
-    pool: Weak<OriginPool>,
-    done: bool,
-}
-
-impl Cleanup {
-    async fn run(mut self, every: Duration) {
-        loop {
-            // A period of zero would block the runtime.
-            tokio::time::sleep(every.max(Duration::from_millis(1))).await;
-            self.done = match self.pool.upgrade() {
-                Some(pool) => pool.close_surplus(),
-                None => true,
-            };
-            if self.done {
-                return;
-            }
-        }
-    }
-}
-
-impl Drop for Cleanup {
-    fn drop(&mut self) {
-        // Lost with its runtime: the next connection starts another.
-        if let Some(pool) = self.pool.upgrade().filter(|_| !self.done) {
-            pool.lock().cleanup_running = false;
-        }
-    }
-}
-
 impl Member {
-    fn new(connection: Arc<PooledConnection>, sender: SendRequest) -> Self {
+    fn new(connection: Arc<PooledConnection>, handle: Handle) -> Self {
         Member {
             connection,
-            sender,
+            handle,
             in_flight: 0,
+            used: false,
         }
     }
 
@@ -554,7 +523,7 @@ impl Member {
     }
 
     fn free(&self) -> u32 {
-        match self.sender.is_open() {
+        match self.handle.is_open() {
             true => self.connection.max_streams().saturating_sub(self.in_flight),
             false => 0,
         }
@@ -578,12 +547,13 @@ impl PoolState {
             return None;
         }
         member.in_flight += 1;
+        member.used = true;
         self.growth.record_load(carried);
         if let Some(refusals) = &mut self.refusals {
             refusals.attempt_started(now);
         }
         Some(Lease {
-            sender: member.sender.clone(),
+            handle: member.handle.clone(),
             slot: Slot::new(Arc::clone(&member.connection) as Arc<dyn Observer>, now),
         })
     }
@@ -690,16 +660,15 @@ impl PoolState {
         if self.waiting.is_empty() {
             return 0;
         }
-        let wanted = match self.pause {
-            _ if self
-                .refusals
-                .as_ref()
-                .is_some_and(|refusals| !refusals.allows_attempt(now)) =>
-            {
-                0
-            }
-            _ if self.members.is_empty() || self.refusals.is_some() => 1,
-            Some((until, _)) if now < until => 0,
+        let refuses = |refusals: &Backoff| !refusals.allows_attempt(now);
+        let pauses = self.pause.is_some_and(|(until, _)| now < until);
+        let wanted = match &self.version {
+            _ if self.refusals.as_ref().is_some_and(refuses) => 0,
+            _ if self.refusals.is_some() => 1,
+            // Each connection carries one request.
+            Version::Http1 if !pauses => self.members.len() + self.waiting.len(),
+            _ if self.members.is_empty() => 1,
+            _ if pauses => 0,
             _ => self.growth.target_connections(&self.load(), now),
         };
         wanted.min(most).saturating_sub(self.members.len() + self.opening)
@@ -724,65 +693,12 @@ impl PoolState {
         }
         load
     }
-
-    /// Takes out the youngest connections whose streams the peak since the last call did not need.
-    fn take_surplus(&mut self) -> Vec<Member> {
-        let load = self.load();
-        let peak = self.growth.take_peak(load.in_flight + load.waiting);
-        let mut streams = 0;
-        let mut needed = 0;
-        for member in &self.members {
-            needed += 1;
-            streams += u64::from(member.connection.max_streams());
-            if streams >= peak {
-                break;
-            }
-        }
-        self.members.split_off(needed)
-    }
 }
 
 /// The result of a request for a slot.
 enum Acquired {
     Slot(Lease),
     Queued(QueuedRequest),
-}
-
-/// A request in the queue.
-struct QueuedRequest {
-    pool: Arc<OriginPool>,
-    number: i64,
-    receiver: oneshot::Receiver<Result<Lease, Error>>,
-    answered: bool,
-}
-
-impl Future for QueuedRequest {
-    type Output = Result<Lease, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.receiver).poll(cx));
-        self.answered = true;
-        Poll::Ready(answer.unwrap_or_else(|_| Err(shut_down())))
-    }
-}
-
-impl Drop for QueuedRequest {
-    fn drop(&mut self) {
-        if self.answered {
-            return;
-        }
-        let mut state = self.pool.lock();
-        let waiter = state.waiting.remove(&self.number);
-        if state.waiting.is_empty() {
-            let now = Instant::now();
-            state.growth.queue_emptied(now);
-            state.clock.set_running(false, now);
-        }
-        self.pool.update_queued(&state);
-        drop(state);
-        // A slot that was assigned meanwhile is dropped with the receiver, and goes to the next request.
-        drop(waiter);
-    }
 }
 
 fn fail(waiting: BTreeMap<i64, Waiter>, error: &Error) {

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::client::connector::Transport;
 
+mod http1;
 mod refusals;
 
 #[path = "../../../tests/support/scripted.rs"]

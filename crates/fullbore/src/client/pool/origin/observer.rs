@@ -1,5 +1,7 @@
 //! What the driver of a pooled connection reports to the pool of its origin.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -40,6 +42,11 @@ impl Observer for PooledConnection {
 
     fn answered(&self) {
         self.set_served();
+        if self.settle_http1() {
+            if let Some(pool) = self.pool.upgrade() {
+                pool.http1_proven();
+            }
+        }
     }
 
     fn closing(&self) {
@@ -49,14 +56,32 @@ impl Observer for PooledConnection {
     }
 
     fn closed(&self, error: &Error) {
-        self.end(error);
-        if let Some(pool) = self.pool.upgrade() {
-            pool.closed(self, error);
+        let pool = self.pool.upgrade();
+        let explained = match &pool {
+            Some(pool) if !self.is_settled() => pool.explain(error),
+            _ => error.clone(),
+        };
+        self.end(&explained);
+        if let Some(pool) = pool {
+            pool.closed(self, &explained);
         }
+        self.conclude();
     }
 
     fn failure(&self) -> Option<Error> {
         self.state.failure()
+    }
+
+    fn is_version_proven(&self) -> bool {
+        self.state.is_version_proven()
+    }
+
+    fn version_proven(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.state.version_proven())
+    }
+
+    fn is_other_version(&self) -> bool {
+        self.state.is_other_version()
     }
 
     fn slot_freed(&self, exchange: Option<Duration>) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::Handle as Runtime;
 use tokio::time::Instant;
 
 use super::{OriginPool, PoolState, Waiter};
@@ -117,7 +117,7 @@ impl OriginPool {
     }
 
     /// When to check the queue if nothing happens, unless such a check is scheduled.
-    pub(super) fn next_check(&self, state: &mut PoolState, now: Instant) -> Option<(Instant, Handle)> {
+    pub(super) fn next_check(&self, state: &mut PoolState, now: Instant) -> Option<(Instant, Runtime)> {
         if state.waiting.is_empty() {
             return None;
         }

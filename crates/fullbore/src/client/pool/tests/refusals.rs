@@ -103,7 +103,9 @@ async fn go_away(site: Arc<Site>, io: End) {
 
 /// A client to such peers, a millisecond away.
 fn start(conduct: Conduct) -> (Arc<Site>, Client) {
-    let builder = Client::builder().stream_wait_timeout(Some(LIMIT));
+    // The first requests leave before the peer's SETTINGS, with their bodies.
+    let builder = Client::builder().http_versions(crate::settings::HttpVersions::Http2);
+    let builder = builder.stream_wait_timeout(Some(LIMIT));
     Site::start_with(plan(MS, 0), builder, move |site, io| serve(site, io, conduct))
 }
 

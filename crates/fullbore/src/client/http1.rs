@@ -1,0 +1,476 @@
+//! One HTTP/1.1 connection of a pool, by hyper: one request at a time.
+//!
+//! A task of its own drives each connection. It takes requests from [`SendRequest`], reports to the pool as the driver of
+//! an HTTP/2 connection does, and holds the slot of a request until the connection can carry the next one. `message` is
+//! what a request and an error become, `outgoing` the body of a request, `clock` the limits on time, `totals` what a client
+//! reports, and `tolerant` the transport.
+
+mod clock;
+mod message;
+mod outgoing;
+mod tolerant;
+mod totals;
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fullbore_proto::Config;
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::client::conn::TrySendError;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, oneshot};
+
+use self::clock::{Clock, Limits};
+use self::outgoing::{Reader, Upload};
+use self::tolerant::Tolerant;
+use crate::body::Incoming;
+use crate::error::{Error, ErrorKind};
+use crate::http1::{HyperIo, Transport};
+use crate::informational::OnInformational;
+use crate::observer::{Observer, Slot};
+
+pub(super) use self::outgoing::Outgoing;
+pub use self::totals::Http1Report;
+pub(super) use self::totals::Totals;
+
+/// How long a connection that is no longer used takes to close.
+const LINGER: Duration = Duration::from_secs(1);
+
+const ANSWERED_IN_HTTP2: &str = "the server answers HTTP/1.1 with HTTP/2";
+
+/// Octets of a response that tell HTTP/2 from HTTP/1.1: a frame header.
+const TELLING: usize = 9;
+
+/// Sends requests on a connection, one after the other.
+#[derive(Clone)]
+pub(super) struct SendRequest {
+    requests: mpsc::UnboundedSender<Exchange>,
+    connection: Arc<Shared>,
+}
+
+/// How a request failed.
+pub(super) struct Failed {
+    pub(super) error: Error,
+    /// The body, if nothing of the request was sent.
+    pub(super) unsent: Option<Outgoing>,
+    /// Whether the connection had carried other requests before.
+    pub(super) reused: bool,
+}
+
+/// What the task of a connection and its handles share.
+struct Shared {
+    observer: Arc<dyn Observer>,
+    /// Whether no further request is to be sent.
+    closing: AtomicBool,
+}
+
+/// What the task of a connection needs.
+struct Settings {
+    builder: hyper::client::conn::http1::Builder,
+    limits: Limits,
+    idle_timeout: Duration,
+    totals: Arc<Totals>,
+}
+
+/// A request for the task.
+struct Exchange {
+    request: Request<Outgoing>,
+    upload: Arc<Upload>,
+    slot: Slot,
+    answer: oneshot::Sender<Result<Response<Incoming>, Failed>>,
+}
+
+/// Starts HTTP/1.1 on a transport, and spawns the task. Without a request for `idle_timeout` the connection closes.
+pub(super) fn connect<T>(
+    io: T,
+    config: &Config,
+    idle_timeout: Duration,
+    totals: Arc<Totals>,
+    observer: Arc<dyn Observer>,
+) -> SendRequest
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (requests, receiver) = mpsc::unbounded_channel();
+    let connection = Arc::new(Shared {
+        observer,
+        closing: AtomicBool::new(false),
+    });
+    let end = End {
+        connection: Arc::clone(&connection),
+        reported: false,
+    };
+    let mut builder = hyper::client::conn::http1::Builder::new();
+    builder.max_header_size(usize::try_from(config.max_header_list_size).unwrap_or(usize::MAX));
+    // hyper has room for 100 fields, and allocates memory for each response with any other number.
+    if config.max_header_fields != Config::default().max_header_fields {
+        builder.max_headers(usize::try_from(config.max_header_fields).unwrap_or(usize::MAX));
+    }
+    let settings = Settings {
+        builder,
+        limits: Limits::of(config),
+        idle_timeout,
+        totals,
+    };
+    tokio::spawn(run(io, settings, receiver, end));
+    SendRequest { requests, connection }
+}
+
+impl SendRequest {
+    /// Sends a request, and waits for the head of the response. Dropping the future ends the connection.
+    pub(super) async fn send(
+        &self,
+        slot: Slot,
+        head: &Request<()>,
+        mut body: Outgoing,
+    ) -> Result<Response<Incoming>, Failed> {
+        let upload = Upload::new(message::expects_continue(head) && !body.is_empty());
+        body.begin(Arc::clone(&upload), message::announced(head));
+        let mut request = message::request(head, body).map_err(Failed::local)?;
+        inform(&mut request, Arc::clone(&upload), OnInformational::of(head));
+        let (answer, answered) = oneshot::channel();
+        let exchange = Exchange {
+            request,
+            upload,
+            slot,
+            answer,
+        };
+        if let Err(unsent) = self.requests.send(exchange) {
+            return Err(Failed::unsent(unsent.0.request, true));
+        }
+        match answered.await {
+            Ok(answer) => answer,
+            // The runtime of the connection has ended.
+            Err(_) => Err(Failed::local(Error::connection_gone())),
+        }
+    }
+
+    pub(super) fn is_same_connection(&self, other: &SendRequest) -> bool {
+        Arc::ptr_eq(&self.connection, &other.connection)
+    }
+
+    /// Whether the connection takes requests, as far as is known.
+    pub(super) fn is_open(&self) -> bool {
+        !self.connection.is_closing() && !self.requests.is_closed()
+    }
+
+    /// Takes no further request. The connection ends when its handles are dropped and the request in progress is
+    /// complete.
+    pub(super) fn shutdown(&self) {
+        self.connection.close();
+    }
+
+    pub(super) fn observer(&self) -> &dyn Observer {
+        self.connection.observer.as_ref()
+    }
+}
+
+impl Failed {
+    /// Neither the server nor the connection is the cause.
+    fn local(error: Error) -> Self {
+        Failed {
+            error,
+            unsent: None,
+            reused: false,
+        }
+    }
+
+    fn unsent(request: Request<Outgoing>, reused: bool) -> Self {
+        Failed {
+            error: Error::never_sent(&Error::connection_gone()),
+            unsent: Some(request.into_body()),
+            reused,
+        }
+    }
+}
+
+impl Shared {
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+}
+
+/// Counts the informational responses, and passes them to the caller.
+fn inform(request: &mut Request<Outgoing>, upload: Arc<Upload>, caller: Option<Box<OnInformational>>) {
+    hyper::ext::on_informational(request, move |received| {
+        upload.informed(received.status() == StatusCode::CONTINUE);
+        if let Some(caller) = &caller {
+            let mut response = Response::new(());
+            *response.status_mut() = received.status();
+            *response.version_mut() = received.version();
+            *response.headers_mut() = received.headers().clone();
+            caller.call(response);
+        }
+    });
+}
+
+/// Reports the end of a connection to the pool, however its task ends.
+struct End {
+    connection: Arc<Shared>,
+    reported: bool,
+}
+
+impl End {
+    /// The connection has ended. The pool knows before the request does, and before its slot is free.
+    fn report(&mut self, error: &Error) {
+        self.connection.close();
+        if !std::mem::replace(&mut self.reported, true) {
+            self.connection.observer.closed(error);
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.report(&Error::connection_gone());
+    }
+}
+
+type Sender = hyper::client::conn::http1::SendRequest<Outgoing>;
+type Connection<T> = hyper::client::conn::http1::Connection<TokioIo<HyperIo<Tolerant<T>>>, Outgoing>;
+
+/// hyper's connection, and its transport.
+struct Driven<T, F> {
+    transport: Transport<T>,
+    /// `None` once it has ended. What it held is dropped then, so that a request is answered in any case.
+    connection: Option<Pin<Box<F>>>,
+}
+
+impl<T, F> Driven<T, F>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    F: Future,
+{
+    /// Drives the connection; ready when it has ended.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(connection) = &mut self.connection else {
+            return Poll::Ready(());
+        };
+        self.transport.begin_turn();
+        if connection.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.connection = None;
+        Poll::Ready(())
+    }
+
+    async fn ended(&mut self) {
+        poll_fn(|cx| self.poll(cx)).await;
+    }
+}
+
+/// What a connection does between two requests.
+enum Next {
+    Request(Box<Exchange>),
+    /// No request came in time.
+    Idle,
+    /// The server has closed it, or nobody needs it any more.
+    End,
+}
+
+async fn run<T>(io: T, settings: Settings, mut requests: mpsc::UnboundedReceiver<Exchange>, mut end: End)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let tunnel = Arc::new(AtomicBool::new(false));
+    let (transport, io) = Transport::new(Tolerant::new(io, Arc::clone(&tunnel)), Bytes::new(), TELLING);
+    let handshake: Result<(Sender, Connection<T>), _> = settings.builder.handshake(TokioIo::new(io)).await;
+    let Ok((mut sender, connection)) = handshake else {
+        return;
+    };
+    let mut driven = Driven {
+        transport,
+        connection: Some(Box::pin(connection.with_upgrades())),
+    };
+    settings.totals.add_connection();
+    let mut served = false;
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = driven.ended() => Next::End,
+            request = requests.recv() => request.map_or(Next::End, |request| Next::Request(Box::new(request))),
+            () = tokio::time::sleep(settings.idle_timeout), if !end.connection.is_closing() => Next::Idle,
+        };
+        match next {
+            Next::End => break,
+            // A request that has this connection already is still sent.
+            Next::Idle => {
+                end.connection.close();
+                end.connection.observer.closing();
+            }
+            Next::Request(exchange) => {
+                let line = Line {
+                    sender: &mut sender,
+                    driven: &mut driven,
+                    settings: &settings,
+                    tunnel: &tunnel,
+                };
+                if !line.carry(*exchange, served, &mut end).await {
+                    break;
+                }
+                served = true;
+            }
+        }
+    }
+    // A peer that speaks HTTP/2 may send its SETTINGS before any request.
+    let is_http2 = !served && driven.transport.with_noted(false, message::is_http2);
+    end.report(&match is_http2 {
+        true => Error::other_version(ANSWERED_IN_HTTP2, Error::connection_gone()),
+        false => Error::connection_gone(),
+    });
+    requests.close();
+    while let Some(unsent) = requests.recv().await {
+        let _ = unsent.answer.send(Err(Failed::unsent(unsent.request, served)));
+    }
+    drop(sender);
+    let _ = tokio::time::timeout(LINGER, driven.ended()).await;
+}
+
+/// A connection that carries one exchange.
+struct Line<'a, T, F> {
+    sender: &'a mut Sender,
+    driven: &'a mut Driven<T, F>,
+    settings: &'a Settings,
+    tunnel: &'a AtomicBool,
+}
+
+/// How the wait for the head of a response ends.
+enum Head {
+    Response(Response<hyper::body::Incoming>),
+    Failed(TrySendError<Request<Outgoing>>),
+    Late(Error),
+    /// The request was dropped.
+    Canceled,
+}
+
+impl<T, F> Line<'_, T, F>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    F: Future,
+{
+    /// Sends a request and passes on its response. Returns whether the connection can carry another one.
+    async fn carry(self, exchange: Exchange, reused: bool, end: &mut End) -> bool {
+        let Exchange {
+            request,
+            upload,
+            slot,
+            mut answer,
+        } = exchange;
+        let tunnels = *request.method() == Method::CONNECT;
+        let before = self.driven.transport.traffic();
+        let mut clock = Clock::start(&self.settings.limits, &upload, &self.settings.totals, before);
+        let head = {
+            let mut response = std::pin::pin!(self.sender.try_send_request(request));
+            poll_fn(|cx| {
+                // Even if the connection has ended, the response may be there.
+                let _ = self.driven.poll(cx);
+                clock.driven(self.driven.transport.traffic(), false);
+                match response.as_mut().poll(cx) {
+                    Poll::Ready(Ok(response)) => return Poll::Ready(Head::Response(response)),
+                    Poll::Ready(Err(failed)) => return Poll::Ready(Head::Failed(failed)),
+                    Poll::Pending => {}
+                }
+                if answer.poll_closed(cx).is_ready() {
+                    return Poll::Ready(Head::Canceled);
+                }
+                clock.poll_head(cx).map(Head::Late)
+            })
+            .await
+        };
+        let response = match head {
+            Head::Response(response) => response,
+            Head::Failed(mut failed) => {
+                let unsent = failed.take_message().map(Request::into_body);
+                let answered = self.driven.transport.traffic().received > before.received;
+                let error = self.reason(failed.into_error(), &upload, answered, reused);
+                end.report(&error);
+                let _ = answer.send(Err(Failed {
+                    error,
+                    unsent,
+                    reused,
+                }));
+                return false;
+            }
+            Head::Late(error) => {
+                self.driven.connection = None;
+                end.report(&error);
+                let _ = answer.send(Err(Failed::local(error)));
+                return false;
+            }
+            Head::Canceled => {
+                // hyper ends the connection, since its caller is gone.
+                let _ = tokio::time::timeout(LINGER, self.driven.ended()).await;
+                end.report(&Error::new(ErrorKind::Canceled, "nobody waits for the response"));
+                return false;
+            }
+        };
+        if let Some(error) = message::ambiguous(response.headers()) {
+            self.driven.connection = None;
+            end.report(&error);
+            let _ = answer.send(Err(Failed::local(error)));
+            return false;
+        }
+        // hyper would send the next request without its body, if that had no length: HTTP/1.0 has no chunks.
+        let reusable = response.version() == Version::HTTP_11;
+        let status = response.status();
+        let upgraded = status == StatusCode::SWITCHING_PROTOCOLS || (tunnels && status.is_success());
+        if upgraded {
+            self.tunnel.store(true, Ordering::Relaxed);
+            self.driven.transport.end_turns();
+        }
+        upload.answered(status.is_client_error() || status.is_server_error());
+        end.connection.observer.answered();
+        let reader = Box::new(Reader(Arc::clone(&upload)));
+        let _ = answer.send(Ok(response.map(|body| Incoming::http1(body, reader))));
+        let rest = poll_fn(|cx| {
+            let ended = self.driven.poll(cx).is_ready();
+            clock.driven(self.driven.transport.traffic(), true);
+            if ended {
+                return Poll::Ready(Ok(false));
+            }
+            if let Poll::Ready(Ok(())) = self.sender.poll_ready(cx) {
+                return Poll::Ready(Ok(true));
+            }
+            clock.poll_body(cx).map(Err)
+        });
+        match rest.await {
+            Ok(true) if reusable => {
+                slot.complete();
+                true
+            }
+            Ok(_) => {
+                end.report(&Error::connection_gone());
+                false
+            }
+            Err(error) => {
+                // The reader gets this error rather than hyper's.
+                upload.fail(&error);
+                self.driven.connection = None;
+                end.report(&error);
+                false
+            }
+        }
+    }
+
+    /// Why there is no response.
+    fn reason(&self, error: hyper::Error, upload: &Upload, answered: bool, reused: bool) -> Error {
+        if let Some(error) = upload.error() {
+            return error;
+        }
+        let is_http2 = self.driven.transport.with_noted(false, message::is_http2);
+        match is_http2 && !reused {
+            true => Error::other_version(ANSWERED_IN_HTTP2, error),
+            false => message::error(error, answered),
+        }
+    }
+}

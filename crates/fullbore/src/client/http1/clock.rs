@@ -1,0 +1,190 @@
+//! The limits on time of one exchange, with the names and meanings that they have in HTTP/2, and what it waits for.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use fullbore_proto::Config;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::outgoing::Upload;
+use super::totals::{Ledger, Totals};
+use crate::error::{Error, ErrorKind};
+use crate::http1::{Traffic, Waiting};
+
+/// What counts as progress of a peer that reads slowly ([`Config::send_timeout`]).
+const SENT: u64 = 1 << 10;
+
+/// Informational responses that each request may have, as in HTTP/2. [`Config::informational`] counts only the others.
+const FREE_INFORMATIONAL: u32 = 8;
+
+/// The limits of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Limits {
+    header_timeout: Duration,
+    response_timeout: Option<Duration>,
+    body_timeout: Option<Duration>,
+    /// The bytes that have to arrive within `body_timeout`.
+    body_bytes: u64,
+    send_timeout: Option<Duration>,
+    informational: u32,
+}
+
+impl Limits {
+    pub(super) fn of(config: &Config) -> Self {
+        let millis = config.body_timeout.unwrap_or_default().as_millis();
+        let bytes = u128::from(config.body_rate) * millis / 1_000;
+        Limits {
+            header_timeout: config.header_timeout,
+            response_timeout: config.response_timeout,
+            body_timeout: config.body_timeout,
+            body_bytes: u64::try_from(bytes).unwrap_or(u64::MAX).max(1),
+            send_timeout: config.send_timeout,
+            informational: config.informational.burst.saturating_add(FREE_INFORMATIONAL),
+        }
+    }
+}
+
+/// The limits of one exchange, while it lasts.
+pub(super) struct Clock<'a> {
+    limits: &'a Limits,
+    upload: &'a Upload,
+    now: Instant,
+    traffic: Traffic,
+    /// The bytes that had been received before the response, or the last informational one.
+    received: u64,
+    informational: u32,
+    /// When the first octet of a head arrived.
+    head_begun: Option<Instant>,
+    sending: Waiting,
+    receiving: Waiting,
+    ledger: Ledger<'a>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+/// When an exchange fails, and how.
+struct Deadline {
+    at: Instant,
+    text: &'static str,
+    limit: Duration,
+}
+
+impl<'a> Clock<'a> {
+    pub(super) fn start(
+        limits: &'a Limits,
+        upload: &'a Upload,
+        totals: &'a Totals,
+        traffic: Traffic,
+    ) -> Self {
+        Clock {
+            limits,
+            upload,
+            now: Instant::now(),
+            traffic,
+            received: traffic.received,
+            informational: 0,
+            head_begun: None,
+            sending: Waiting::new(),
+            receiving: Waiting::new(),
+            ledger: Ledger::start(totals, traffic),
+            sleep: None,
+        }
+    }
+
+    /// The connection was driven: what has passed, and whether the final response has begun.
+    pub(super) fn driven(&mut self, traffic: Traffic, answered: bool) {
+        self.now = Instant::now();
+        self.traffic = traffic;
+        self.ledger.enter(self.upload, traffic, answered, self.now);
+    }
+
+    /// Waits until the head of the response is overdue.
+    pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let (traffic, now) = (self.traffic, self.now);
+        let informational = self.upload.informational();
+        if informational > self.limits.informational {
+            let text = "the server sent too many informational responses (limit: Config::informational)";
+            return Poll::Ready(Error::new(ErrorKind::Protocol, text));
+        }
+        if informational != self.informational {
+            self.informational = informational;
+            self.received = traffic.received;
+            self.head_begun = None;
+        }
+        if traffic.received > self.received {
+            self.head_begun.get_or_insert(now);
+        }
+        let head = match (self.head_begun, self.limits.response_timeout) {
+            (Some(begun), _) => Deadline::after(
+                begun,
+                self.limits.header_timeout,
+                "the head of the response was not complete",
+            ),
+            (None, Some(limit)) => self
+                .upload
+                .ended()
+                .and_then(|ended| Deadline::after(ended, limit, "the server did not respond")),
+            (None, None) => None,
+        };
+        self.poll_until(cx, head)
+    }
+
+    /// Waits until the rest of the exchange is overdue.
+    pub(super) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let (traffic, now) = (self.traffic, self.now);
+        let waits = traffic.awaits_read && self.upload.is_read();
+        self.receiving
+            .update(waits, traffic.received, self.limits.body_bytes, now);
+        let body = self.limits.body_timeout.and_then(|limit| {
+            let at = self.receiving.deadline(limit)?;
+            Some(Deadline {
+                at,
+                text: "the body of the response made too little progress",
+                limit,
+            })
+        });
+        self.poll_until(cx, body)
+    }
+
+    fn poll_until(&mut self, cx: &mut Context<'_>, deadline: Option<Deadline>) -> Poll<Error> {
+        let (traffic, now) = (self.traffic, self.now);
+        self.sending.update(traffic.awaits_write, traffic.sent, SENT, now);
+        let sending = self.limits.send_timeout.and_then(|limit| {
+            let at = self.sending.deadline(limit)?;
+            Some(Deadline {
+                at,
+                text: "send timed out: the server is not reading",
+                limit,
+            })
+        });
+        let first = deadline
+            .into_iter()
+            .chain(sending)
+            .min_by_key(|deadline| deadline.at);
+        let Some(first) = first else {
+            self.sleep = None;
+            return Poll::Pending;
+        };
+        if first.at > now {
+            // A timer that is early is moved only when it is over, which is seldom.
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(first.at)));
+            if sleep.deadline() > first.at || sleep.is_elapsed() {
+                sleep.as_mut().reset(first.at);
+            }
+            ready!(sleep.as_mut().poll(cx));
+            if first.at > Instant::now() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Error::timeout(first.text, first.limit))
+    }
+}
+
+impl Deadline {
+    fn after(begun: Instant, limit: Duration, text: &'static str) -> Option<Self> {
+        let at = begun.checked_add(limit)?;
+        Some(Deadline { at, text, limit })
+    }
+}

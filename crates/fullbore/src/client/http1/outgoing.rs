@@ -1,0 +1,303 @@
+//! The body of an HTTP/1.1 request: whatever the caller's type, of the announced length, and held back while the server
+//! may refuse it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::error::{BoxError, Error, ErrorKind};
+use crate::http1::BodyWatch;
+
+/// How long a body waits for 100 (Continue). Servers that do not know the expectation send none (RFC 9110 section
+/// 10.1.1), and curl waits as long.
+const CONTINUE_WAIT: Duration = Duration::from_secs(1);
+
+/// A body for hyper.
+pub(crate) struct Outgoing {
+    body: Option<Boxed>,
+    /// What remains of the announced length.
+    left: Option<u64>,
+    /// Set when the request is sent.
+    upload: Option<Arc<Upload>>,
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+type Boxed = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
+
+/// What the connection, the body of the request and the reader of the response tell each other.
+#[derive(Default)]
+pub(super) struct Upload(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// When the last octet was handed over.
+    ended: Option<Instant>,
+    /// Whether 100 (Continue) has to come first.
+    waits: bool,
+    /// Whether the server answered with an error before it had the body, so that no more of it is sent.
+    refused: bool,
+    /// Whether the response was read to its end, or given up.
+    response_read: bool,
+    /// Informational responses so far.
+    informational: u32,
+    error: Option<Error>,
+    waker: Option<Waker>,
+}
+
+impl Upload {
+    pub(super) fn new(waits: bool) -> Arc<Self> {
+        let state = State {
+            waits,
+            ..State::default()
+        };
+        Arc::new(Upload(Mutex::new(state)))
+    }
+
+    /// An informational response came. With 100 (Continue) the server wants the body.
+    pub(super) fn informed(&self, is_continue: bool) {
+        self.change(|state| {
+            state.informational += 1;
+            state.waits &= !is_continue;
+        });
+    }
+
+    /// The number of informational responses.
+    pub(super) fn informational(&self) -> u32 {
+        self.lock().informational
+    }
+
+    /// The final response has begun. With an error status the server does not want the rest of the body (RFC 9112
+    /// section 9.5).
+    pub(super) fn answered(&self, is_error: bool) {
+        self.change(|state| {
+            state.waits = false;
+            state.refused = is_error && state.ended.is_none();
+        });
+    }
+
+    /// Whether the body of the response is being read.
+    pub(super) fn is_read(&self) -> bool {
+        !self.lock().response_read
+    }
+
+    /// When the body was handed over.
+    pub(super) fn ended(&self) -> Option<Instant> {
+        self.lock().ended
+    }
+
+    /// Why the exchange failed on this side. Only the first error counts.
+    pub(super) fn fail(&self, error: &Error) {
+        self.lock().error.get_or_insert_with(|| error.clone());
+    }
+
+    pub(super) fn error(&self) -> Option<Error> {
+        self.lock().error.clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        change(&mut state);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reader of the response.
+pub(super) struct Reader(pub(super) Arc<Upload>);
+
+impl BodyWatch for Reader {
+    fn ended(self: Box<Self>, _: bool) {
+        self.0.change(|state| state.response_read = true);
+    }
+
+    fn cause(&self) -> Option<Error> {
+        self.0.error()
+    }
+}
+
+impl Outgoing {
+    pub(crate) fn empty() -> Self {
+        Outgoing {
+            body: None,
+            left: None,
+            upload: None,
+            patience: None,
+        }
+    }
+
+    pub(crate) fn new<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        if body.is_end_stream() {
+            return Self::empty();
+        }
+        Outgoing {
+            body: Some(Box::pin(Erased { body })),
+            ..Self::empty()
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.body.is_none()
+    }
+
+    /// Begins to be sent, with this length if one is announced.
+    pub(super) fn begin(&mut self, upload: Arc<Upload>, length: Option<u64>) {
+        if self.is_empty() {
+            upload.lock().ended = Some(Instant::now());
+        }
+        self.left = length;
+        self.upload = Some(upload);
+        self.patience = None;
+    }
+
+    fn poll_allowed(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        let Some(upload) = &self.upload else {
+            return Poll::Ready(Ok(()));
+        };
+        let mut state = upload.lock();
+        if state.refused {
+            if state.response_read {
+                return Poll::Ready(Err("the server answered before it had the body".into()));
+            }
+            state.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        if !state.waits {
+            return Poll::Ready(Ok(()));
+        }
+        state.waker = Some(cx.waker().clone());
+        drop(state);
+        let patience = self
+            .patience
+            .get_or_insert_with(|| Box::pin(sleep(CONTINUE_WAIT)));
+        ready!(patience.as_mut().poll(cx));
+        if let Some(upload) = &self.upload {
+            upload.lock().waits = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Counts what is sent, and whether it ends here.
+    fn count(&mut self, bytes: usize, ends: bool) -> Result<(), BoxError> {
+        if let Some(left) = &mut self.left {
+            match left.checked_sub(bytes as u64) {
+                Some(rest) if rest == 0 || !ends => *left = rest,
+                Some(_) => return Err(self.fail(Error::new(ErrorKind::BodyLength, "it is shorter"))),
+                None => return Err(self.fail(Error::new(ErrorKind::BodyLength, "it is longer"))),
+            }
+        }
+        if let (true, Some(upload)) = (ends, &self.upload) {
+            upload.lock().ended = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, error: Error) -> BoxError {
+        self.body = None;
+        if let Some(upload) = &self.upload {
+            upload.fail(&error);
+        }
+        error.into()
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        ready!(self.poll_allowed(cx))?;
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(body.as_mut().poll_frame(cx));
+        let ends = frame.is_none() || body.is_end_stream();
+        match frame {
+            None => {
+                self.count(0, true)?;
+                Poll::Ready(None)
+            }
+            Some(Ok(frame)) => {
+                let ends = ends || frame.is_trailers();
+                self.count(frame.data_ref().map_or(0, Bytes::len), ends)?;
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                let error = self.fail(Error::body(error));
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(|body| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.body {
+            Some(body) => body.size_hint(),
+            None => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing")
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// A body whose errors are boxed.
+    struct Erased<B> {
+        #[pin]
+        body: B,
+    }
+}
+
+impl<B> Body for Erased<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.project().body.poll_frame(cx).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

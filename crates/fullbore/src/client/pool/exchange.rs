@@ -1,0 +1,275 @@
+//! One request: on which connection it is sent, and when it is sent again.
+//!
+//! A request is sent again only if the peer did not process it, or if processing it twice does no harm:
+//!
+//! | what happened | sent again |
+//! |---|---|
+//! | nothing of it was sent | always |
+//! | the peer speaks another version of HTTP | if its body is still there |
+//! | the peer refused it (RFC 9113 section 8.7) | if its body can be repeated, after a pause |
+//! | an HTTP/1.1 connection that had carried others closed before an answer (RFC 9112 section 9.3.1) | the same, if its method is idempotent |
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+
+use super::origin::{Lease, OriginPool};
+use super::wait_clock::RequestWait;
+use crate::body::Incoming;
+use crate::client::connection::SendRequest;
+use crate::client::handle::Handle;
+use crate::client::http1::{self, Outgoing};
+use crate::error::{BoxError, Error, ErrorKind};
+use crate::observer::Slot;
+
+/// How often a request is sent in another version because the peer does not speak the one before. A peer that speaks
+/// neither must not make it turn for ever.
+const MAX_TURNS: u32 = 2;
+
+/// How sending a request failed.
+struct Failed {
+    error: Error,
+    what: What,
+}
+
+/// What is known of a request that failed.
+enum What {
+    /// Nothing of it was sent. The body is what HTTP/1.1 was to send; HTTP/2 has none to give back.
+    Unsent(Outgoing),
+    /// The peer speaks another version, and did not process it.
+    OtherVersion,
+    /// The connection had carried other requests, and closed before an answer.
+    Reused,
+    /// Whatever the error says.
+    Other,
+}
+
+impl Failed {
+    fn new(error: Error, what: What) -> Self {
+        Failed { error, what }
+    }
+
+    fn other_version(cause: Error) -> Self {
+        let text = "it speaks another version of HTTP now";
+        let error = Error::with_source(ErrorKind::Refused, text, cause);
+        Self::new(error, What::OtherVersion)
+    }
+}
+
+/// Counts what a peer could make endless.
+#[derive(Default)]
+struct Attempts {
+    /// Repeats of requests that were refused, or lost with their connection.
+    repeats: u32,
+    turns: u32,
+}
+
+/// Sends a request whose body can be repeated, until the peer has processed it.
+pub(super) async fn repeatable<B>(
+    pool: &Arc<OriginPool>,
+    head: Arc<Request<()>>,
+    body: B,
+) -> Result<Response<Incoming>, Error>
+where
+    B: Body<Data = Bytes> + Clone + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut attempts = Attempts::default();
+    let mut wait = RequestWait::default();
+    let mut again = false;
+    loop {
+        let Lease { handle, slot } = match body.is_end_stream() {
+            true => pool.lease(again, &mut wait).await?,
+            false => lease_proven(pool, again, &mut wait).await?,
+        };
+        again = true;
+        let sent = match &handle {
+            Handle::Http2(sender) => send(pool, sender, &handle, slot, Arc::clone(&head), body.clone()).await,
+            // In a box, so that a request over HTTP/2 does not carry its memory.
+            Handle::Http1(sender) => {
+                let body = Outgoing::new(body.clone());
+                Box::pin(send_http1(pool, sender, &handle, slot, &head, body)).await
+            }
+        };
+        let failed = match sent {
+            Ok(response) => return Ok(response),
+            Err(failed) => failed,
+        };
+        let repeats = match failed.what {
+            What::OtherVersion if attempts.turn() => continue,
+            What::Unsent(_) => true,
+            What::Reused => head.method().is_idempotent(),
+            What::OtherVersion | What::Other => failed.error.is_refused(),
+        };
+        if !repeats {
+            return Err(failed.error);
+        }
+        if attempts.repeats >= pool.max_repeats() {
+            return Err(pool.refusal(failed.error));
+        }
+        if failed.error.wants_pause() {
+            tokio::time::sleep(pool.pause(attempts.repeats, &mut wait)).await;
+        }
+        attempts.repeats += 1;
+    }
+}
+
+/// Sends a request whose body cannot be repeated. Its body is not begun before the version of the connection is known.
+pub(super) async fn once<B>(
+    pool: &Arc<OriginPool>,
+    head: Arc<Request<()>>,
+    body: B,
+) -> Result<Response<Incoming>, Error>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut wait = RequestWait::default();
+    let Lease { handle, slot } = lease_proven(pool, false, &mut wait).await?;
+    match &handle {
+        Handle::Http2(sender) => {
+            let sent = send(pool, sender, &handle, slot, head, body).await;
+            sent.map_err(|failed| failed.error)
+        }
+        Handle::Http1(_) => {
+            let lease = Lease { handle, slot };
+            Box::pin(once_http1(pool, lease, head, Outgoing::new(body), wait)).await
+        }
+    }
+}
+
+/// As [`once`], from a connection of HTTP/1.1 on, which gives back what it did not send.
+async fn once_http1(
+    pool: &Arc<OriginPool>,
+    mut lease: Lease,
+    head: Arc<Request<()>>,
+    mut body: Outgoing,
+    mut wait: RequestWait,
+) -> Result<Response<Incoming>, Error> {
+    let mut attempts = Attempts::default();
+    loop {
+        let Lease { handle, slot } = lease;
+        let sent = match &handle {
+            Handle::Http2(sender) => send(pool, sender, &handle, slot, Arc::clone(&head), body).await,
+            Handle::Http1(sender) => match send_http1(pool, sender, &handle, slot, &head, body).await {
+                Err(Failed {
+                    what: What::Unsent(unsent),
+                    ..
+                }) if attempts.repeats < pool.max_repeats() => {
+                    body = unsent;
+                    attempts.repeats += 1;
+                    lease = lease_proven(pool, true, &mut wait).await?;
+                    continue;
+                }
+                sent => sent,
+            },
+        };
+        return sent.map_err(|failed| failed.error);
+    }
+}
+
+impl Attempts {
+    /// Counts a change of the version; whether there may be another attempt.
+    fn turn(&mut self) -> bool {
+        self.turns += 1;
+        self.turns <= MAX_TURNS
+    }
+}
+
+/// Takes a slot for a request with a body, on a connection whose version is known: a server of HTTP/1.1 that is lenient
+/// could read the octets of DATA frames as a request.
+async fn lease_proven(
+    pool: &Arc<OriginPool>,
+    mut again: bool,
+    wait: &mut RequestWait,
+) -> Result<Lease, Error> {
+    let mut attempts = Attempts::default();
+    loop {
+        let lease = pool.lease(again, wait).await?;
+        lease.handle.version_proven().await;
+        if !lease.handle.is_other_version() || !attempts.turn() {
+            return match lease.handle.failure() {
+                Some(error) => Err(error),
+                None => Ok(lease),
+            };
+        }
+        again = true;
+    }
+}
+
+/// Sends a request over HTTP/2. [`ErrorKind::Refused`] says that the peer did not process it: the peer said so, or the
+/// connection ended before the request was sent.
+async fn send<B>(
+    pool: &Arc<OriginPool>,
+    sender: &SendRequest,
+    handle: &Handle,
+    slot: Slot,
+    head: Arc<Request<()>>,
+    body: B,
+) -> Result<Response<Incoming>, Failed>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut response = sender.send_in(Some(slot), head, body);
+    match (&mut response).await {
+        Ok(response) => {
+            sender.report_response();
+            pool.answered();
+            Ok(response)
+        }
+        Err(error) if handle.is_other_version() => Err(Failed::other_version(error)),
+        Err(error) if (error.is_closed() || error.is_refused()) && response.never_began() => {
+            // A new connection that takes no request is about to end, and only its end says why.
+            handle.version_proven().await;
+            if handle.is_other_version() {
+                return Err(Failed::other_version(error));
+            }
+            let error = handle.failure().unwrap_or_else(|| Error::never_sent(&error));
+            Err(Failed::new(error, What::Other))
+        }
+        Err(error) => Err(Failed::new(error, What::Other)),
+    }
+}
+
+/// Sends a request over HTTP/1.1.
+async fn send_http1(
+    pool: &Arc<OriginPool>,
+    sender: &http1::SendRequest,
+    handle: &Handle,
+    slot: Slot,
+    head: &Request<()>,
+    body: Outgoing,
+) -> Result<Response<Incoming>, Failed> {
+    let failed = match sender.send(slot, head, body).await {
+        Ok(response) => {
+            pool.answered();
+            return Ok(response);
+        }
+        Err(failed) => failed,
+    };
+    let http1::Failed {
+        error,
+        unsent,
+        reused,
+    } = failed;
+    if let Some(failure) = handle.failure() {
+        return Err(Failed::new(failure, What::Other));
+    }
+    if let Some(unsent) = unsent {
+        return Err(Failed::new(error, What::Unsent(unsent)));
+    }
+    if handle.is_other_version() {
+        return Err(Failed::other_version(error));
+    }
+    if !error.is_unanswered() {
+        return Err(Failed::new(error, What::Other));
+    }
+    if reused {
+        pool.drop_idle();
+        return Err(Failed::new(error, What::Reused));
+    }
+    Err(Failed::new(error, What::Other))
+}

@@ -1,0 +1,132 @@
+//! Which version of HTTP an origin speaks.
+//!
+//! Over TLS each connection agrees on one (ALPN). In cleartext the pool begins in HTTP/2 with prior knowledge (RFC 9113
+//! section 3.3), and remembers what its connections learn.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Effects, OriginPool, PoolState, PooledConnection};
+use crate::client::connect::HttpVersion;
+use crate::error::{Error, ErrorKind};
+use crate::settings::HttpVersions;
+
+/// What is known of an origin.
+#[derive(Debug, Default)]
+pub(super) enum Version {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It has sent SETTINGS.
+    Http2,
+    /// It has answered in HTTP/1.1.
+    Http1,
+    /// It has closed a connection of HTTP/2 without an answer, which ended with this error. One connection of HTTP/1.1 is
+    /// to tell.
+    TryHttp1(Error),
+}
+
+impl OriginPool {
+    /// The version of a connection for which ALPN does not decide.
+    pub(super) fn presumed(&self, version: &Version) -> HttpVersion {
+        match (self.settings.connector.versions, version) {
+            (HttpVersions::Http1, _) => HttpVersion::Http1,
+            (HttpVersions::Both, Version::Http1 | Version::TryHttp1(_)) => HttpVersion::Http1,
+            _ => HttpVersion::Http2,
+        }
+    }
+
+    /// Whether requests may be sent in another version than the one that is presumed.
+    fn may_change(&self) -> bool {
+        self.settings.connector.versions == HttpVersions::Both && !self.origin.is_tls()
+    }
+
+    /// A connection was opened.
+    pub(super) fn version_opened(
+        &self,
+        state: &mut PoolState,
+        connection: &PooledConnection,
+        is_http1: bool,
+        agreed: bool,
+    ) {
+        if is_http1 {
+            connection.set_http1();
+        }
+        if agreed || !self.may_change() {
+            connection.set_agreed();
+            state.version = match is_http1 {
+                true => Version::Http1,
+                false => Version::Http2,
+            };
+        }
+    }
+
+    /// The first response of an HTTP/1.1 connection arrived.
+    pub(super) fn http1_proven(self: &Arc<Self>) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.version = Version::Http1;
+        state.pause = None;
+        let effects = self.update(&mut state, now);
+        drop(state);
+        self.apply(effects);
+    }
+
+    /// A connection has ended before the peer proved to speak its version. The peer may speak another one, which the
+    /// requests that wait, and those of this connection, are sent in.
+    pub(super) fn ended_unproven(
+        self: &Arc<Self>,
+        state: &mut PoolState,
+        connection: &PooledConnection,
+        used: bool,
+        error: &Error,
+    ) -> Effects {
+        let (may_change, is_http1) = (self.may_change(), connection.is_http1());
+        let next = match &state.version {
+            _ if may_change && error.is_other_version() => match is_http1 {
+                true => Version::Http2,
+                false => Version::Http1,
+            },
+            // Many servers of HTTP/1.1 close the connection when they read the preface.
+            Version::Unknown if may_change && error.is_unanswered() && !is_http1 => {
+                Version::TryHttp1(error.clone())
+            }
+            Version::TryHttp1(_) if error.kind() != ErrorKind::Canceled => {
+                state.version = Version::Unknown;
+                return self.not_opened(state, error);
+            }
+            // What one request met says nothing about others. A connection that nobody needed is not missed.
+            _ if is_http1 && !error.is_unanswered() && (used || state.waiting.is_empty()) => {
+                return self.update(state, Instant::now());
+            }
+            _ => {
+                if may_change && error.is_unanswered() {
+                    state.version = Version::Unknown;
+                }
+                return self.not_opened(state, error);
+            }
+        };
+        state.version = next;
+        connection.set_other_version();
+        self.update(state, Instant::now())
+    }
+
+    /// The error of a connection that ended before it was proven: an origin that answers in neither version says so.
+    pub(super) fn explain(&self, error: &Error) -> Error {
+        match &self.lock().version {
+            Version::TryHttp1(first) if error.is_closed() => Error::with_source(
+                ErrorKind::NotHttp2,
+                "it closed the connection before it answered, and a second one in HTTP/1.1 too",
+                first.clone(),
+            ),
+            _ => error.clone(),
+        }
+    }
+
+    /// Closes the idle HTTP/1.1 connections: the peer has closed one of their age.
+    pub(in crate::client::pool) fn drop_idle(&self) {
+        let removed = self.lock().take_all_idle();
+        drop(removed);
+    }
+}

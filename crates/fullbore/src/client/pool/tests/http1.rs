@@ -1,0 +1,233 @@
+//! HTTP/1.1 under the paused clock: the limits on time, and how long connections stay.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::settings::HttpVersions;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+fn http1() -> ClientBuilder {
+    Client::builder().http_versions(HttpVersions::Http1)
+}
+
+/// Reads a head; false at the end.
+async fn head(io: &mut End) -> bool {
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\n") {
+        match io.read_u8().await {
+            Ok(octet) => read.push(octet),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Answers each request at once.
+async fn answer(site: Arc<Site>, mut io: End) {
+    site.open.fetch_add(1, Ordering::SeqCst);
+    while head(&mut io).await {
+        site.requests.fetch_add(1, Ordering::SeqCst);
+        let _ = io.write_all(OK).await;
+    }
+    site.open.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Says this to the first request, and nothing more.
+fn saying(builder: ClientBuilder, pieces: Vec<(Duration, &'static [u8])>) -> Client {
+    let (_, client) = Site::start_with(plan(Duration::ZERO, 0), builder, move |_, mut io| {
+        let pieces = pieces.clone();
+        async move {
+            head(&mut io).await;
+            for (pause, piece) in pieces {
+                sleep(pause).await;
+                let _ = io.write_all(piece).await;
+            }
+            let _ = io.read_to_end(&mut Vec::new()).await;
+        }
+    });
+    client
+}
+
+/// The error of a GET, and when it came.
+async fn failure(client: &Client) -> (Error, Duration) {
+    let begun = Instant::now();
+    let error = async {
+        let mut body = client.get("http://one.example/").await?.into_body();
+        loop {
+            match std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await {
+                Some(frame) => drop(frame?),
+                None => return Ok::<_, Error>(()),
+            }
+        }
+    };
+    let error = error.await.expect_err("the exchange is late");
+    (error, begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_respond_is_a_timeout() {
+    let client = saying(http1().response_timeout(Some(MS * 5_000)), Vec::new());
+    let (error, after) = failure(&client).await;
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(after >= MS * 5_000 && after < MS * 5_100, "{after:?}");
+    assert_eq!(client.connections("http://one.example/"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_limit_a_response_may_take_an_hour() {
+    let client = saying(http1(), vec![(Duration::from_secs(3_600), OK)]);
+    client.get("http://one.example/").await.expect("a response");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_is_not_complete_in_time_is_a_timeout() {
+    let (second, limit) = (MS * 1_000, MS * 10_000);
+    let slow = vec![(second, &b"H"[..]); 20];
+    let client = saying(http1().header_timeout(limit), slow);
+    let (error, after) = failure(&client).await;
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    // From the first octet.
+    assert!(after >= limit + second && after < limit + second * 2, "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informational_response_begins_the_limit_of_the_head_anew() {
+    const HINTS: &[u8] = b"HTTP/1.1 103 Early Hints\r\n\r\n";
+    let minute = Duration::from_secs(60);
+    let slow = vec![(MS, HINTS), (minute, HINTS), (minute, HINTS), (minute, OK)];
+    let client = saying(http1(), slow);
+    client.get("http://one.example/").await.expect("a response");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_pauses_or_is_too_slow_is_a_timeout() {
+    const BEGIN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n";
+    let pauses = vec![(Duration::ZERO, BEGIN), (MS * 1_000, b"x")];
+    let client = saying(http1().body_timeout(Some(MS * 7_000)), pauses);
+    let (error, after) = failure(&client).await;
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(after >= MS * 8_000 && after < MS * 8_100, "{after:?}");
+
+    let mut slow = vec![(MS * 1_000, &b"x"[..]); 100];
+    slow[0] = (Duration::ZERO, BEGIN);
+    let client = saying(http1().body_timeout(Some(MS * 7_000)).body_rate(10), slow);
+    let (error, after) = failure(&client).await;
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(after >= MS * 7_000 && after < MS * 8_100, "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_slow_is_no_timeout() {
+    let whole = &b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"[..];
+    let client = saying(
+        http1().body_timeout(Some(MS * 7_000)),
+        vec![(Duration::ZERO, whole)],
+    );
+    let mut body = client
+        .get("http://one.example/")
+        .await
+        .expect("a response")
+        .into_body();
+    sleep(Duration::from_secs(3_600)).await;
+    let frame = std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await;
+    assert_eq!(
+        frame
+            .expect("a frame")
+            .expect("no error")
+            .into_data()
+            .expect("data"),
+        "hello"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_reads_nothing_is_a_timeout() {
+    let dial: Dial = Arc::new(|| {
+        Box::pin(async {
+            let full = Script {
+                capacity: 1_000,
+                ..Script::ideal()
+            };
+            let (near, far) = link(full, full);
+            tokio::spawn(async move {
+                sleep(Duration::from_secs(10_000)).await;
+                drop(far);
+            });
+            Ok(Box::new(near) as Box<dyn Transport>)
+        })
+    });
+    let client = client_by(dial, http1().send_timeout(Some(MS * 9_000)));
+    let begun = Instant::now();
+    let mut request = Request::new("x".repeat(10_000));
+    *request.uri_mut() = "http://one.example/".parse().expect("a URL");
+    let error = client.request(request).await.expect_err("nothing is read");
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(begun.elapsed() >= MS * 9_000 && begun.elapsed() < MS * 9_100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connections_close_after_their_time_the_last_one_too() {
+    let (site, client) = Site::start_with(plan(MS, 0), http1(), answer);
+    all(begin(&client, 8).await).await;
+    update().await;
+    assert_eq!((site.dials(), site.requests.load(Ordering::SeqCst)), (8, 8));
+    assert_eq!(stats(&client).connections, 6);
+    // One is used in between.
+    sleep(Duration::from_secs(20)).await;
+    client.get("http://one.example/").await.expect("a response");
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(
+        (stats(&client).connections, site.open.load(Ordering::SeqCst)),
+        (1, 1)
+    );
+    sleep(Duration::from_secs(16)).await;
+    assert_eq!(
+        (stats(&client).connections, site.open.load(Ordering::SeqCst)),
+        (0, 0)
+    );
+    assert_eq!(site.dials(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_connection_is_alone_until_the_version_is_known() {
+    let slow = Plan {
+        opening: MS * 100,
+        ..plan(MS, 0)
+    };
+    let (site, client) = Site::start_with(slow, Client::builder(), |site, mut io| async move {
+        // The preface.
+        let mut first = [0; 3];
+        if io.read_exact(&mut first).await.is_ok() && &first == b"PRI" {
+            let _ = io.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+            return;
+        }
+        answer(site, io).await;
+    });
+    let requests = begin(&client, 20).await;
+    sleep(MS * 101).await;
+    assert_eq!(site.dials(), 1);
+    all(requests).await;
+    assert_eq!(site.dials(), 9);
+    assert_eq!(site.requests.load(Ordering::SeqCst), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_cannot_be_opened_are_few_and_fail_those_who_wait_together() {
+    let (site, client) = Site::start_with(plan(MS, 0), http1(), answer);
+    client.get("http://one.example/").await.expect("a response");
+    sleep(Duration::from_secs(60)).await;
+    site.refuses.store(true, Ordering::SeqCst);
+    let waiting: Vec<_> = (0..50)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.get("http://one.example/").await })
+        })
+        .collect();
+    for request in waiting {
+        let error = request.await.expect("no panic").expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Connect);
+    }
+    assert!(site.dials() <= 1 + 8, "{} attempts", site.dials());
+    assert_eq!((stats(&client).waiting, stats(&client).opening), (0, 0));
+}
