@@ -108,6 +108,15 @@ pub(crate) struct ConnectionArgs {
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<HeaderLine>,
 
+    /// Speak only HTTP/1.1 [default: HTTP/2 where the server speaks it; with https:// the TLS handshake decides, with http://
+    /// the server's answer to HTTP/2 does]
+    #[arg(long = "http1.1", conflicts_with = "http2")]
+    pub(crate) http1: bool,
+
+    /// Speak only HTTP/2, with http:// by prior knowledge
+    #[arg(long)]
+    pub(crate) http2: bool,
+
     #[command(flatten)]
     pub(crate) path: PathArgs,
 

@@ -32,7 +32,7 @@ exit_codes! {
     Connect = 5, "connect", "the connection was refused or not possible";
     Certificate = 6, "certificate", "the peer's certificate is not trusted";
     Tls = 7, "tls", "TLS failed in another way";
-    NotHttp2 = 8, "not-http2", "the peer does not speak HTTP/2";
+    NotHttp2 = 8, "not-http2", "the peer speaks no version of HTTP that may be used";
     Protocol = 9, "protocol", "the peer violated HTTP/2";
     Closed = 10, "closed", "the connection ended before the body did";
     Reset = 11, "reset", "the peer reset the stream";
@@ -168,7 +168,10 @@ fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
         ErrorKind::Connect => (Exit::Connect, "; check the port and that the server runs"),
         ErrorKind::Certificate => (Exit::Certificate, "; --insecure accepts any certificate"),
         ErrorKind::Tls => (Exit::Tls, ""),
-        ErrorKind::NotHttp2 => (Exit::NotHttp2, "; this program speaks only HTTP/2"),
+        ErrorKind::NotHttp2 => (
+            Exit::NotHttp2,
+            "; check the port, and whether the server needs https://",
+        ),
         ErrorKind::Protocol => (Exit::Protocol, "; this is an error of the peer"),
         ErrorKind::Closed => (Exit::Closed, "; try again"),
         ErrorKind::Refused => (Exit::GoAway, "; try again later"),

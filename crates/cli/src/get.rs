@@ -93,7 +93,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
             else => break,
         }
     }
-    let waited = Waits::of(Direction::Receiving, &client.reports().await);
+    let waited = Waits::of(Direction::Receiving, &client).await;
     let exit = report.finish(waited);
     client::farewell(&client).await;
     Ok(exit)

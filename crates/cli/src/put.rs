@@ -99,7 +99,7 @@ impl Upload {
         .await
         .map_err(|failure| sent.fault().unwrap_or(failure))?;
         self.sent_whole(&args.file, sent).await?;
-        self.waited = Waits::of(Direction::Sending, &client.reports().await);
+        self.waited = Waits::of(Direction::Sending, &client).await;
         client::farewell(&client).await;
         Ok(())
     }

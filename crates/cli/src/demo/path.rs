@@ -54,7 +54,7 @@ pub(super) async fn run(server: SocketAddr) -> Result<u64, Failure> {
             grouped(bytes),
             rate(bytes, seconds)
         ))?;
-        if let Some(waited) = Waits::of(Direction::Receiving, &client.reports().await) {
+        if let Some(waited) = Waits::of(Direction::Receiving, &client).await {
             say(&format!("  {}", waited.clause()))?;
         }
         client::farewell(&client).await;

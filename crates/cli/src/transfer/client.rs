@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore::tls::{self, Roots};
-use fullbore::{Client, Config};
+use fullbore::{Client, Config, HttpVersions};
 use http::HeaderMap;
 use http::header::{HeaderValue, USER_AGENT};
 use url::Url;
@@ -90,6 +90,7 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
         })
         .memory_budget(args.path.memory_budget())
         .tcp_buffers(args.path.tcp_buffers())
+        .http_versions(versions(args))
         .max_connections(connections);
     if let Some(roots) = roots(args).await? {
         let config = tls::client_config(roots).map_err(|error| match &args.cacert {
@@ -102,6 +103,15 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
         builder = builder.connect_timeout(Duration::from_secs(seconds));
     }
     builder.build().map_err(|error| Failure::usage(chain(&error)))
+}
+
+/// The versions of HTTP of `--http1.1` and `--http2`.
+fn versions(args: &ConnectionArgs) -> HttpVersions {
+    match (args.http1, args.http2) {
+        (true, _) => HttpVersions::Http1,
+        (_, true) => HttpVersions::Http2,
+        _ => HttpVersions::Both,
+    }
 }
 
 /// The limits of `--speed-time` and `--speed-limit`.

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use fullbore::{Ledger, Stall};
+use fullbore::client::Http1Report;
+use fullbore::{Client, Ledger, Stall};
 use serde::{Serialize, Serializer};
 
 use crate::figures::grouped;
@@ -19,9 +20,20 @@ pub(crate) enum Direction {
     Sending,
 }
 
-/// What all connections of a run waited for.
+/// What the connections of a run waited for, by version of HTTP.
 #[derive(Serialize, Debug, Clone)]
 pub(crate) struct Waits {
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    http2: Option<Http2Waits>,
+    #[serde(rename = "http1_1", skip_serializing_if = "Option::is_none")]
+    http1: Option<Http1Waits>,
+    #[serde(skip)]
+    clause: String,
+}
+
+/// What all connections of HTTP/2 waited for.
+#[derive(Serialize, Debug, Clone)]
+struct Http2Waits {
     direction: &'static str,
     connections: usize,
     /// Seconds in each state, without idle time.
@@ -40,6 +52,21 @@ pub(crate) struct Waits {
     window_updates_sent: u64,
     data_frames_received: u64,
     data_frames_sent: u64,
+    #[serde(skip)]
+    clause: String,
+}
+
+/// What all connections of HTTP/1.1 waited for. They have no windows of HTTP.
+#[derive(Serialize, Debug, Clone)]
+struct Http1Waits {
+    direction: &'static str,
+    connections: u64,
+    /// Seconds in each state, without idle time.
+    seconds: Seconds,
+    /// The state that took most of the time.
+    held_by: &'static str,
+    /// Its share of the time.
+    percent: f64,
     #[serde(skip)]
     clause: String,
 }
@@ -124,8 +151,80 @@ impl Figures {
 }
 
 impl Waits {
+    /// The waits of a client; `None` when its connections were idle.
+    pub(crate) async fn of(direction: Direction, client: &Client) -> Option<Self> {
+        let http2 = Http2Waits::of(direction, &client.reports().await);
+        let http1 = client.http1_report();
+        let http1 = http1.and_then(|report| Http1Waits::of(direction, &report));
+        let clauses = [
+            http2.as_ref().map(|waits| waits.clause.clone()),
+            http1.as_ref().map(|waits| waits.clause.clone()),
+        ];
+        let clauses: Vec<String> = clauses.into_iter().flatten().collect();
+        (!clauses.is_empty()).then(|| Self {
+            http2,
+            http1,
+            clause: clauses.join("; "),
+        })
+    }
+
+    /// The clause for the closing line.
+    pub(crate) fn clause(&self) -> &str {
+        &self.clause
+    }
+}
+
+impl Direction {
+    fn name(self) -> &'static str {
+        match self {
+            Direction::Receiving => "receiving",
+            Direction::Sending => "sending",
+        }
+    }
+}
+
+impl Http1Waits {
+    fn of(direction: Direction, report: &Http1Report) -> Option<Self> {
+        let spent = |state| match direction {
+            Direction::Receiving => report.receiving(state),
+            Direction::Sending => report.sending(state),
+        };
+        let busy: Duration = busy_states().map(spent).sum();
+        let held = busy_states().max_by_key(|&state| spent(state))?;
+        if busy.is_zero() {
+            return None;
+        }
+        let percent = 100.0 * spent(held).as_secs_f64() / busy.as_secs_f64();
+        Some(Self {
+            direction: direction.name(),
+            connections: report.connections,
+            seconds: Seconds::of(spent),
+            held_by: name(held),
+            percent,
+            clause: http1_clause(direction, held, percent),
+        })
+    }
+}
+
+/// The clause of HTTP/1.1. Nothing tells the path from a server that is slow to send.
+fn http1_clause(direction: Direction, state: Stall, percent: f64) -> String {
+    let cause = match (state, direction) {
+        (Stall::Application, Direction::Receiving) => {
+            "limited by this side: the disk or reader is slower than the path"
+        }
+        (Stall::Application, Direction::Sending) => {
+            "limited by this side: the source is slower than the path"
+        }
+        (Stall::Peer, Direction::Receiving) => "waiting for the server",
+        (Stall::Peer, Direction::Sending) => "waiting for the server to respond",
+        _ => "limited by the path or the server",
+    };
+    format!("over HTTP/1.1, {percent:.0} % of the time {cause}")
+}
+
+impl Http2Waits {
     /// The waits of a run over these connections; `None` when they were idle.
-    pub(crate) fn of(direction: Direction, reports: &[fullbore::Report]) -> Option<Self> {
+    fn of(direction: Direction, reports: &[fullbore::Report]) -> Option<Self> {
         let ledger = |report: &fullbore::Report| match direction {
             Direction::Receiving => report.receiving,
             Direction::Sending => report.sending,
@@ -169,10 +268,7 @@ impl Waits {
         let cause = figures.cause(held, bytes, busy);
         let frames = |pick: fn(&fullbore::Report) -> u64| reports.iter().map(pick).sum();
         Some(Self {
-            direction: match direction {
-                Direction::Receiving => "receiving",
-                Direction::Sending => "sending",
-            },
+            direction: direction.name(),
             connections: reports.len(),
             seconds: Seconds::of(spent),
             held_by: name(cause),
@@ -189,11 +285,6 @@ impl Waits {
             data_frames_sent: frames(|report| report.stats.sent_frames.of(fullbore::FrameType::DATA)),
             clause: clause(direction, cause, percent, &figures),
         })
-    }
-
-    /// The clause for the closing line.
-    pub(crate) fn clause(&self) -> &str {
-        &self.clause
     }
 }
 
@@ -354,6 +445,20 @@ mod tests {
             ),
         ] {
             assert_eq!(said(direction, state), format!("97 % of the time {rest}"));
+        }
+    }
+
+    #[test]
+    fn a_clause_about_http_1_names_the_version_and_no_window() {
+        for direction in [Direction::Receiving, Direction::Sending] {
+            for state in busy_states() {
+                let clause = http1_clause(direction, state, 97.2);
+                assert!(clause.starts_with("over HTTP/1.1, 97 % of the time "), "{clause}");
+                assert!(
+                    !clause.contains("window") && !clause.contains("stream"),
+                    "{clause}"
+                );
+            }
         }
     }
 

@@ -79,7 +79,7 @@ fn a_peer_that_speaks_http_1_exits_with_8() -> TestResult {
     let address = peer::says(
         b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/html\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
     )?;
-    get(&url(&address), &[])?.failed_with(8);
+    get(&url(&address), &["--http2"])?.failed_with(8);
     Ok(())
 }
 

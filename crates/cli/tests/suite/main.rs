@@ -10,6 +10,7 @@ mod causes;
 mod ends;
 mod good_input;
 mod http1;
+mod http1_client;
 #[cfg(unix)]
 mod link;
 mod log;
