@@ -217,7 +217,7 @@ impl ConnectionError {
         Self::new(kind, ErrorCode::PROTOCOL_ERROR, Side::Peer, detail)
     }
 
-    /// The peer's first octets are a status line of HTTP/1.
+    /// The peer's first octets are an answer of HTTP/1.
     pub(crate) const fn http1() -> Self {
         Self::not_http2(HTTP1)
     }

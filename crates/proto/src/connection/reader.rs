@@ -180,7 +180,7 @@ impl Reader {
         if matches!(self.expected, Expected::FirstFrameHeader) {
             let settings = header.frame_type == FrameType::SETTINGS && !header.flags.has(Flags::ACK);
             if !settings {
-                return Err(match header.to_octets().starts_with(b"HTTP/1.") {
+                return Err(match is_http1(&header.to_octets()) {
                     true => ConnectionError::http1(),
                     false => ConnectionError::not_http2("the first frame is not SETTINGS"),
                 });
@@ -357,4 +357,14 @@ fn check_block_size(stream: StreamId, bytes: usize, config: &Config) -> Result<(
         return Ok(());
     }
     Err(ConnectionError::limit("a header block is too long").on(stream))
+}
+
+/// Whether the first octets of a server are an answer of HTTP/1: a status line, or the page without one that Python's
+/// `http.server` sends to a version it does not know.
+fn is_http1(octets: &[u8]) -> bool {
+    const PAGE: &[u8] = b"<!DOCTYPE";
+    octets.starts_with(b"HTTP/1.")
+        || octets
+            .get(..PAGE.len())
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(PAGE))
 }

@@ -45,6 +45,25 @@ async fn a_server_that_answers_in_http_1_is_asked_in_http_1_and_remembered() {
     assert_eq!(client.connections(&site.url), 1);
 }
 
+/// Python's `http.server` answers a request of HTTP/2.0 as one of HTTP/0.9.
+#[tokio::test]
+async fn a_server_that_answers_the_preface_with_a_page_alone_is_asked_in_http_1() {
+    let site = Site::start(|_, mut raw| async move {
+        while let Some(asked) = raw.next().await {
+            if asked.is_preface() {
+                return raw
+                    .say("<!DOCTYPE HTML>\n<html lang=\"en\"><p>Error code: 505</p></html>\n")
+                    .await;
+            }
+            raw.say(OK).await;
+        }
+    })
+    .await;
+    let response = soon(fetch(&Client::new().unwrap(), &site.url)).await.unwrap();
+    assert_eq!(response.version(), Version::HTTP_11);
+    assert_eq!(site.accepted(), 2);
+}
+
 #[tokio::test]
 async fn a_server_that_closes_at_the_preface_is_tried_in_http_1_by_one_connection_first() {
     let (requests, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
