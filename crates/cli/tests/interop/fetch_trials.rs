@@ -15,8 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for transport in Transport::BOTH {
         for (server, version) in SERVERS {
-            // `get` and `put` speak HTTP/2 only.
-            if version == Version::Http1 || !speaks(server, transport) {
+            if !speaks(server, transport) {
                 continue;
             }
             let name = match version {
