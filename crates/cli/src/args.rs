@@ -13,7 +13,7 @@ use http::header::{HeaderName, HeaderValue};
 use crate::exit::{self, Failure};
 use crate::sizes;
 
-/// Fast HTTP/2 downloads, uploads and file server
+/// Fast HTTP/2 and HTTP/1.1 downloads, uploads and file server
 #[derive(Parser, Debug)]
 #[command(
     name = "fullbore",
