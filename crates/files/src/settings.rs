@@ -114,3 +114,38 @@ impl Default for Settings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_documented_ones() {
+        const KIB: usize = 1_024;
+        const MIB: usize = 1_024 * KIB;
+        let settings = Settings::default();
+        assert!(!settings.hidden && settings.min_free_bytes.is_none());
+        assert_eq!(settings.index, "index.html");
+        assert_eq!(settings.max_upload_bytes, 16 * 1_024 * MIB as u64);
+        assert_eq!(settings.cache_after, Duration::from_secs(2));
+        assert_eq!(settings.upload_flush_after, Duration::from_secs(1));
+        for (value, expected) in [
+            (settings.jobs_per_peer, 8),
+            (settings.whole_body_bytes, 64 * KIB),
+            (settings.one_frame_bytes, 16 * KIB),
+            (settings.all_whole_bytes, 96 * MIB),
+            (settings.open_files, 512),
+            (settings.first_chunk_bytes, 4 * KIB),
+            (settings.chunk_bytes, 256 * KIB),
+            (settings.all_chunks_bytes, 2 * MIB),
+            (settings.idle_chunks, 8),
+            (settings.cache_bytes, 32 * MIB),
+            (settings.max_ranges, 16),
+            (settings.max_uploads, 256),
+            (settings.upload_batch_bytes, 256 * KIB),
+            (settings.all_batches_bytes, 64 * MIB),
+        ] {
+            assert_eq!(value, expected);
+        }
+    }
+}

@@ -149,3 +149,13 @@ fn a_list_ends_with_the_record_at_which_a_body_pauses_though_another_one_goes_on
     assert_eq!(written(&mut server).len(), 5 * RECORD);
     assert!(server.wants_transmit());
 }
+
+#[test]
+fn a_body_whose_end_is_that_of_a_full_list_is_over() {
+    let mut server = asked_with(5 * RECORD);
+    // Five frame headers are in the list too.
+    send(&mut server, 5 * (RECORD - 9), true);
+    server.release(id(1));
+    assert_eq!(written(&mut server).len(), 5 * RECORD);
+    assert_eq!((server.stream_count(), server.wants_transmit()), (0, false));
+}
