@@ -12,7 +12,7 @@ use axum::extract::{ConnectInfo, Extension, Request};
 use axum::routing::get;
 use fullbore::server::{ConnectionLimits, Listener, PeerAddr};
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
-use fullbore::{Client, Error, Incoming, Server, ServerBuilder};
+use fullbore::{Client, Error, HttpVersions, Incoming, Server, ServerBuilder};
 use http::{Response, Uri};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, DuplexStream};
@@ -163,7 +163,9 @@ async fn each_connection_has_a_service_of_its_own_and_one_that_cannot_be_made_is
     let url = format!("http://{}/", server.local_addr().unwrap());
     let (stop, stopped) = signal();
     let task = tokio::spawn(server.graceful_shutdown(stopped).serve_make_service(make));
-    let client = || Client::builder().max_repeats(0).build().unwrap();
+    // A client of both versions would try HTTP/1.1 when its connection is closed.
+    let builder = || Client::builder().http_versions(HttpVersions::Http2);
+    let client = || builder().max_repeats(0).build().unwrap();
     let (first, second, third) = (client(), client(), client());
     assert_eq!(text(&first, &url).await, "1");
     assert_eq!(text(&first, &url).await, "1");
