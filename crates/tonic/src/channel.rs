@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fullbore::{Client, ClientBuilder, Incoming};
+use fullbore::{Client, ClientBuilder, HttpVersions, Incoming};
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -132,7 +132,7 @@ impl ChannelBuilder {
     /// [`INVALID_ARGUMENT`](tonic::Code::InvalidArgument): the origin is none, or a setting is out of range.
     pub fn connect_lazy(self) -> Result<Channel, Status> {
         let (scheme, authority) = origin(self.origin)?;
-        let client = self.client.build();
+        let client = self.client.http_versions(HttpVersions::Http2).build();
         let client = client.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let user_agent = match self.user_agent {
             Some(name) => joined(&name, USER_AGENT.as_bytes()),

@@ -12,7 +12,7 @@ use crate::sites::{Site, soon};
 use crate::support::client::Client;
 
 /// A deadline that passes in each test.
-const SHORT: Duration = Duration::from_millis(50);
+const SHORT: Duration = Duration::from_secs(1);
 
 fn with_deadline() -> Request<Bytes> {
     let mut request = Request::new(Bytes::from("message"));
@@ -93,7 +93,7 @@ async fn call(site: &Site, method: &str) -> (http::HeaderMap, Option<http::Heade
     let request = http::Request::post(format!("{}/test.Echo/{method}", site.origin()))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .header("grpc-timeout", "50m")
+        .header("grpc-timeout", "1S")
         .body(Full::new(message))
         .expect("a request");
     let client = fullbore::Client::new().expect("a client");

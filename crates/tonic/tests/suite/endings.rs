@@ -21,10 +21,10 @@ use Script::*;
 use Step::*;
 
 /// The limits on time that are waited for: to connect, of keep-alive, and of a call.
-const LIMIT: Duration = Duration::from_millis(100);
+const LIMIT: Duration = Duration::from_millis(500);
 
 /// How long a call may go on before it counts as one that does not end.
-const NO_END: Duration = Duration::from_secs(2);
+const NO_END: Duration = Duration::from_secs(4);
 
 const GRPC: (&str, &str) = ("content-type", "application/grpc");
 const HTML: (&str, &str) = ("content-type", "text/html");

@@ -1,13 +1,15 @@
 //! Each channel against each server: all kinds of calls, 1,000 calls at once, cancellation, graceful shutdown.
 
 use bytes::Bytes;
-use fullbore_tonic::Channel;
+use fullbore_tonic::{Channel, GrpcService};
 use http::HeaderValue;
+use tonic::service::Routes;
+use tonic::transport::server::TcpConnectInfo;
 use tonic::{Code, Request};
 
 use crate::sites::{Site, soon};
 use crate::support::client::{Client, Transport};
-use crate::support::echo::Event;
+use crate::support::echo::{Echo, Event};
 use crate::support::kinds;
 
 #[tokio::test]
@@ -109,6 +111,27 @@ async fn a_handler_knows_the_address_of_its_client() {
         assert!(address.ip().is_loopback() && address != site.address, "{address}");
         call.abort();
     }
+}
+
+#[tokio::test]
+async fn what_a_hook_tells_of_a_connection_is_kept() {
+    let told: std::net::SocketAddr = "192.0.2.1:1".parse().expect("an address");
+    let builder = fullbore::Server::builder().on_connect(move |_, extensions| {
+        extensions.insert(TcpConnectInfo {
+            local_addr: None,
+            remote_addr: Some(told),
+        });
+    });
+    let server = builder.bind("127.0.0.1:0").await.expect("a port");
+    let origin = format!("http://{}", server.local_addr().expect("an address"));
+    let (echo, mut events) = Echo::new();
+    tokio::spawn(server.serve(GrpcService::new(Routes::new(echo))));
+    let builder = Channel::builder(origin.parse().expect("a URL"));
+    let mut client = Client::new(builder.connect_lazy().expect("a channel"));
+    let call = tokio::spawn(async move { client.wait(Bytes::new()).await });
+    let event = soon(events.recv()).await.expect("a call");
+    assert_eq!(event, Event::Began("Wait".to_owned(), Some(told)));
+    call.abort();
 }
 
 #[tokio::test]

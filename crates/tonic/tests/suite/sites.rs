@@ -19,7 +19,7 @@ use tonic::transport::{self, Certificate, ClientTlsConfig, Endpoint, Identity, S
 use crate::support::echo::{Echo, Event};
 
 /// A test that has not ended by then hangs; how long it takes is not what is tested.
-const HANG: Duration = Duration::from_secs(20);
+const HANG: Duration = Duration::from_secs(120);
 
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(HANG, what).await.expect("the test hangs")
