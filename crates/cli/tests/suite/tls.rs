@@ -180,6 +180,25 @@ fn a_peer_that_closes_during_the_handshake_exits_with_7() -> TestResult {
 }
 
 #[test]
+fn a_port_with_tls_that_is_spoken_to_without_exits_with_8_and_points_to_https() -> TestResult {
+    let stage = Stage::new(&["localhost"], |_| ())?;
+    let (_serving, port) = stage.serve()?;
+    let ended = run(
+        stage.path(),
+        ["get", "-o", "-", &format!("http://localhost:{port}/file")],
+    )?;
+    says(
+        &ended,
+        8,
+        &[
+            "it answered with an alert of TLS",
+            "whether the server needs https://",
+        ],
+    );
+    Ok(())
+}
+
+#[test]
 fn alerts_have_sentences_and_exit_codes() -> TestResult {
     // A record of type 21, a fatal alert (RFC 8446 section 6).
     let cases: [(&[u8], i32, &[&str]); 5] = [

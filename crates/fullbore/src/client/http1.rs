@@ -467,7 +467,11 @@ where
         if let Some(error) = upload.error() {
             return error;
         }
-        let is_http2 = self.driven.transport.with_noted(false, message::is_http2);
+        let look = |octets: &[u8]| ((message::is_tls(octets), message::is_http2(octets).0), 0);
+        let (is_tls, is_http2) = self.driven.transport.with_noted(false, look);
+        if is_tls && !reused {
+            return Error::new(ErrorKind::NotHttp2, "it answered with an alert of TLS");
+        }
         match is_http2 && !reused {
             true => Error::other_version(ANSWERED_IN_HTTP2, error),
             false => message::error(error, answered),

@@ -121,6 +121,11 @@ pub(super) fn is_http2(octets: &[u8]) -> (bool, usize) {
     (matches!(octets, [0, _, _, 4 | 7, 0, 0, 0, 0, 0, ..]), 0)
 }
 
+/// Whether a response begins as an alert of TLS does (RFC 8446 section 5.1).
+pub(super) fn is_tls(octets: &[u8]) -> bool {
+    matches!(octets, [21, 3, ..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

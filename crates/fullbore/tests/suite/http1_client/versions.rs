@@ -65,6 +65,18 @@ async fn a_server_that_answers_the_preface_with_a_page_alone_is_asked_in_http_1(
 }
 
 #[tokio::test]
+async fn a_port_that_speaks_tls_is_named() {
+    // A fatal alert (RFC 8446 section 6), as TLS answers what is none.
+    let site = Site::says("\u{15}\u{3}\u{3}\u{0}\u{2}\u{2}\u{32}").await;
+    let error = soon(fetch(&Client::new().unwrap(), &site.url)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotHttp2, "{error}");
+    assert!(
+        error.to_string().contains("it answered with an alert of TLS"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn a_server_that_closes_at_the_preface_is_tried_in_http_1_by_one_connection_first() {
     let (requests, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counter, peak) = (Arc::clone(&requests), Arc::clone(&most));
