@@ -188,7 +188,10 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
 fn of_alert(who: &str, alert: AlertDescription) -> String {
     use AlertDescription as Alert;
     // The registry's names are in snake case (RFC 8446 section 6).
-    let name = words(&alert, '_');
+    let name = match alert {
+        Alert::Unknown(code) => code.to_string(),
+        alert => words(&alert, '_'),
+    };
     match alert {
         Alert::CertificateRequired | Alert::NoCertificate => {
             format!("{who} requires a client certificate, and was given none (alert {name})")
@@ -362,7 +365,7 @@ mod tests {
             words(&AlertDescription::UnknownPSKIdentity, '_'),
             "unknown_psk_identity"
         );
-        assert_eq!(words(&AlertDescription::from(0xee), '_'), "unknown");
+        assert!(of_alert("it", AlertDescription::from(0xee)).ends_with("with the alert 238"));
         assert_eq!(
             words(&PeerIncompatible::NoKxGroupsInCommon, ' '),
             "no kx groups in common"
