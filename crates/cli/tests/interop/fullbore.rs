@@ -61,8 +61,19 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it on a port of its own choice.
     pub(crate) fn start(transport: Transport, root: &Path, uploads: Uploads<'_>) -> Outcome<Server> {
+        Self::start_with(transport, root, uploads, &[])
+    }
+
+    /// As [`Self::start`], with further arguments.
+    pub(crate) fn start_with(
+        transport: Transport,
+        root: &Path,
+        uploads: Uploads<'_>,
+        arguments: &[&str],
+    ) -> Outcome<Server> {
         let mut command = Command::new(program());
         command.arg("serve").arg(root).args(["--listen", "127.0.0.1:0"]);
+        command.args(arguments);
         match transport {
             Transport::Cleartext => command.arg("--plaintext"),
             Transport::Tls => {

@@ -41,7 +41,12 @@ fn conformance(transport: Transport, strict: bool) -> Outcome {
     let root = scratch.folder("root")?;
     // Cases about flow control need a body of some bytes.
     fs::write(root.join("page.txt"), "0123456789abcdef".repeat(64))?;
-    let mut server = Server::start(transport, &root, Uploads::Discard)?;
+    // On a port of both versions a wrong preface is a malformed request of HTTP/1.1, which is answered as such.
+    let versions: &[&str] = match transport {
+        Transport::Cleartext => &["--http2"],
+        Transport::Tls => &[],
+    };
+    let mut server = Server::start_with(transport, &root, Uploads::Discard, versions)?;
     let report = scratch.path().join("report.xml");
     let mut command = Peer::H2spec.command()?;
     command.args([
