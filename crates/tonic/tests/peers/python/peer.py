@@ -25,16 +25,23 @@ def unary(message, context):
     return message
 
 
-def until_canceled(context):
+def told_of_end(context):
+    """Says when the call has ended. A generator is not resumed then."""
     ended = threading.Event()
-    if context.add_callback(ended.set):
-        ended.wait()
-    print("canceled", flush=True)
+
+    def end():
+        print("canceled", flush=True)
+        ended.set()
+
+    if not context.add_callback(end):
+        end()
+    return ended
 
 
 def wait(_, context):
+    ended = told_of_end(context)
     print("waiting", flush=True)
-    until_canceled(context)
+    ended.wait()
     return b""
 
 
@@ -54,8 +61,9 @@ def both(messages, _):
 
 
 def drip(message, context):
+    ended = told_of_end(context)
     yield message
-    until_canceled(context)
+    ended.wait()
 
 
 class Echo(grpc.GenericRpcHandler):
