@@ -1,0 +1,95 @@
+//! The options of `get` and `put` for connections and requests.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args as Options;
+use http::header::{HeaderName, HeaderValue};
+
+use super::path::PathArgs;
+use crate::exit::Failure;
+
+/// The options of `get` and `put` for connections and requests.
+#[derive(Options, Clone, Debug)]
+pub(crate) struct ConnectionArgs {
+    /// Trust the certificates in this PEM file instead of the system's: as authorities, and each as a server's own
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub(crate) cacert: Option<PathBuf>,
+
+    /// Accept any certificate. Anybody on the path can then read and change the data
+    #[arg(long)]
+    pub(crate) insecure: bool,
+
+    /// Add a header field to each request; can be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<HeaderLine>,
+
+    /// Speak only HTTP/1.1 [default: HTTP/2 where the server speaks it; with https:// the TLS handshake decides, with http://
+    /// the server's answer to HTTP/2 does]
+    #[arg(long = "http1.1", conflicts_with = "http2")]
+    pub(crate) http1: bool,
+
+    /// Speak only HTTP/2, with http:// by prior knowledge
+    #[arg(long)]
+    pub(crate) http2: bool,
+
+    #[command(flatten)]
+    pub(crate) path: PathArgs,
+
+    /// Limit for name resolution, TCP and TLS, in seconds [default: 30]
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) connect_timeout: Option<u64>,
+
+    /// Fail when the server sends no response or body data, reads nothing, or allows no new stream for this many seconds; 0
+    /// for no limit
+    #[arg(long, value_name = "SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub(crate) speed_time: u64,
+
+    /// Fail when a response body arrives slower than this many bytes a second, measured over --speed-time; with 0, one byte
+    /// is enough
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub(crate) speed_limit: u32,
+
+    /// Limit for each attempt as a whole, in seconds [default: no limit]
+    #[arg(short = 'm', long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) max_time: Option<u64>,
+}
+
+/// One `-H` option: a header field that HTTP/2 allows and that this program does not derive.
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderLine {
+    pub(crate) name: HeaderName,
+    pub(crate) value: HeaderValue,
+}
+
+/// Connection-specific fields (RFC 9113 section 8.2.2), and fields that this program derives.
+const REFUSED_HEADERS: [(&str, &str); 7] = [
+    ("connection", "HTTP/2 has no connection-specific fields"),
+    ("keep-alive", "HTTP/2 has no connection-specific fields"),
+    ("proxy-connection", "HTTP/2 has no connection-specific fields"),
+    ("transfer-encoding", "HTTP/2 has no connection-specific fields"),
+    ("upgrade", "HTTP/2 has no connection-specific fields"),
+    ("host", "the host is taken from the URL"),
+    ("content-length", "the length is taken from the file"),
+];
+
+impl FromStr for HeaderLine {
+    type Err = Failure;
+
+    fn from_str(line: &str) -> Result<Self, Failure> {
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| Failure::usage("expected `NAME: VALUE`"))?;
+        let name = HeaderName::from_str(name.trim()).map_err(|_| Failure::usage("invalid field name"))?;
+        if let Some((_, reason)) = REFUSED_HEADERS.iter().find(|row| row.0 == name.as_str()) {
+            return Err(Failure::usage(*reason));
+        }
+        let value = HeaderValue::from_str(value.trim())
+            .map_err(|_| Failure::usage("a field value must not contain control characters"))?;
+        if name == http::header::TE && value != "trailers" {
+            // RFC 9113 section 8.2.2: TE, if present, is "trailers" and nothing else.
+            return Err(Failure::usage("HTTP/2 allows only `te: trailers`"));
+        }
+        Ok(Self { name, value })
+    }
+}

@@ -1,0 +1,50 @@
+//! The options of `fullbore put`.
+
+use std::path::PathBuf;
+
+use clap::Args as Options;
+
+use super::connection::ConnectionArgs;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  fullbore put big.iso https://example.org/upload/big.iso
+  tar c src | fullbore put - https://example.org/upload/src.tar
+  fullbore put -X POST -H 'content-type: application/json' a.json https://example.org/api";
+
+/// `fullbore put`.
+#[derive(Options, Debug)]
+pub(crate) struct PutArgs {
+    /// The file to upload; `-` is standard input, sent without a content-length
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// The URL to upload to
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+
+    /// The method of the request
+    #[arg(short = 'X', long = "request", value_name = "METHOD", default_value = "PUT")]
+    pub(crate) method: http::Method,
+
+    /// Save the response body to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Repeat temporary failures up to this many times, after about 1, 2, 4 seconds and so on, or when Retry-After says so.
+    /// Needs a regular file. A method that is not idempotent, such as POST, is repeated only if the server did not process
+    /// the request
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub(crate) retry: u32,
+
+    /// Replace the file of -o if it exists
+    #[arg(short, long, requires = "output")]
+    pub(crate) force: bool,
+
+    /// Print one JSON document on standard error, or on standard output with -o
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+}

@@ -1,0 +1,137 @@
+//! Tests of the command line.
+
+use std::time::Duration;
+
+use clap::{CommandFactory, Parser};
+use fullbore::{Config, Refill};
+
+use super::{Args, Command, HeaderLine};
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Args::command().debug_assert();
+}
+
+#[test]
+fn every_command_shows_an_example() {
+    for command in Args::command().get_subcommands_mut() {
+        let help = command.render_help().to_string();
+        assert!(help.contains("Example"), "{} has none", command.get_name());
+    }
+}
+
+#[test]
+fn header_fields_of_a_connection_are_refused() {
+    for line in [
+        "Connection: close",
+        "transfer-encoding: chunked",
+        "te: gzip",
+        "no colon",
+        "a b: c",
+    ] {
+        assert!(line.parse::<HeaderLine>().is_err(), "{line} was accepted");
+    }
+    assert!("TE: trailers".parse::<HeaderLine>().is_ok());
+    assert!("authorization: Basic Zm9vOmJhcg==".parse::<HeaderLine>().is_ok());
+}
+
+#[test]
+fn the_time_to_drain_has_a_unit_or_is_in_seconds() {
+    let of =
+        |args: &[&str]| match Args::try_parse_from([&["fullbore", "serve", "--plaintext"], args].concat()) {
+            Ok(Args {
+                command: Command::Serve(serve),
+                ..
+            }) => Some(serve.drain_timeout),
+            _ => None,
+        };
+    assert_eq!(of(&[]), Some(Duration::from_secs(30)));
+    assert_eq!(of(&["--drain-timeout", "5"]), Some(Duration::from_secs(5)));
+    assert_eq!(of(&["--drain-timeout", "5ms"]), Some(Duration::from_millis(5)));
+    assert_eq!(of(&["--drain-timeout", "0"]), Some(Duration::ZERO));
+    for wrong in ["", "s", "-1", "5 parsecs"] {
+        assert_eq!(of(&["--drain-timeout", wrong]), None, "{wrong}");
+    }
+}
+
+#[test]
+fn what_may_wait_unsent_is_a_size_that_the_kernel_takes() {
+    let of = |args: &[&str]| match Args::try_parse_from([&["fullbore"], args].concat()).ok()?.command {
+        Command::Serve(serve) => serve.path.tcp_unsent,
+        Command::Get(get) => get.connection.path.tcp_unsent,
+        Command::Put(put) => put.connection.path.tcp_unsent,
+        _ => None,
+    };
+    let serve = ["serve", "--plaintext"];
+    assert_eq!(of(&serve), None);
+    assert_eq!(
+        of(&[&serve[..], &["--tcp-unsent", "128KiB"]].concat()),
+        Some(131_072)
+    );
+    assert_eq!(of(&["get", "--tcp-unsent", "1MiB", "http://a/"]), Some(1 << 20));
+    assert_eq!(
+        of(&["put", "--tcp-unsent", "65535", "f", "http://a/"]),
+        Some(65_535)
+    );
+    for wrong in ["0", "", "-1", "2GiB", "much"] {
+        let args = [&["fullbore"], &serve[..], &["--tcp-unsent", wrong]].concat();
+        assert!(Args::try_parse_from(args).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_window_that_is_set_is_fixed_and_others_keep_their_defaults() {
+    let configured = |args: &[&str]| {
+        let parsed = Args::try_parse_from([&["fullbore", "get", "http://a/"], args].concat());
+        let mut config = Config::default();
+        if let Ok(Args {
+            command: Command::Get(get),
+            ..
+        }) = parsed
+        {
+            get.connection.path.configure(&mut config);
+        }
+        let windows = (config.stream_window.bytes(), config.connection_window.bytes());
+        (
+            windows,
+            config.adaptive,
+            config.stream_refill,
+            config.connection_refill,
+        )
+    };
+    let (windows, adaptive, refill, _) = configured(&[]);
+    assert!(adaptive);
+    assert_eq!(
+        configured(&["--stream-window", "1MiB"]),
+        ((1 << 20, windows.1), false, refill, refill)
+    );
+    assert_eq!(
+        configured(&["--connection-window", "1MiB"]),
+        ((windows.0, 1 << 20), false, refill, refill)
+    );
+    let at = Refill::Remaining(7);
+    assert_eq!(configured(&["--refill-at", "7"]), (windows, true, at, at));
+}
+
+#[test]
+fn a_dead_transfer_ends_after_a_minute_unless_told_otherwise() {
+    let of = |args: &[&str]| match Args::try_parse_from([&["fullbore", "get", "http://a/"], args].concat())
+        .ok()?
+        .command
+    {
+        Command::Get(get) => Some((get.connection.speed_time, get.connection.max_time)),
+        _ => None,
+    };
+    assert_eq!(of(&[]), Some((60, None)));
+    assert_eq!(of(&["--speed-time", "0", "-m", "9"]), Some((0, Some(9))));
+    assert_eq!(of(&["--max-time", "0"]), None);
+}
+
+#[test]
+fn serve_asks_for_tls_or_for_its_absence() {
+    assert!(Args::try_parse_from(["fullbore", "serve"]).is_err());
+    assert!(Args::try_parse_from(["fullbore", "serve", "--cert", "c.pem"]).is_err());
+    assert!(Args::try_parse_from(["fullbore", "serve", "--plaintext", "--self-signed"]).is_err());
+    assert!(Args::try_parse_from(["fullbore", "serve", "--plaintext"]).is_ok());
+    assert!(Args::try_parse_from(["fullbore", "serve", "--cert", "c.pem", "--key", "k.pem"]).is_ok());
+}
