@@ -14,7 +14,7 @@ mod link_command;
 mod log;
 mod put;
 mod run;
-mod serve_command;
+mod serve;
 mod sizes;
 mod transfer;
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Command::Put(put) => run::to_end(run::CLIENT_WORKERS, put::run(put)),
         Command::Demo => run::to_end(run::DEMO_WORKERS, demo::run()),
         Command::Link(link) => link_command::run(link),
-        Command::Serve(serve) => serve_command::run(serve),
+        Command::Serve(serve) => serve::run(serve),
     };
     match ended {
         Ok(code) => code,

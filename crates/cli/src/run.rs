@@ -1,6 +1,6 @@
 //! How a command runs: its tokio runtime, signals, and an end that leaves no incomplete file.
 //!
-//! `main` calls `to_end`. `serve_command` handles signals itself, for its graceful shutdown.
+//! `main` calls `to_end`. `serve` handles signals itself, for its graceful shutdown.
 
 use std::fmt::Display;
 use std::future::Future;

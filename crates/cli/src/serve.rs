@@ -1,4 +1,10 @@
-//! `fullbore serve`: TLS, address, threads and graceful shutdown around the service of `fullbore-files`.
+//! `fullbore serve`: threads and graceful shutdown around the service of `fullbore-files`.
+//!
+//! `listeners` opens addresses, `tls` has the certificates, and `service` makes the HTTP service.
+
+mod listeners;
+mod service;
+mod tls;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -9,20 +15,19 @@ use std::time::Duration;
 
 use fullbore::rustls::ServerConfig;
 use fullbore::server::ConnectionLimits;
-use fullbore::{Chunk, ErrorKind, HttpVersions, MemoryBudget, Server, ServerBuilder, tls};
-use fullbore_files::{Files, Log, LogLimits, LogWriter, Settings, Uploads};
-use tokio::net::TcpListener;
+use fullbore::{Chunk, ErrorKind, HttpVersions, MemoryBudget, Server, ServerBuilder};
+use fullbore_files::{Files, Log};
 use tokio::sync::{oneshot, watch};
 
+use self::listeners::{address, cannot_listen, listen};
+use self::service::service;
+use self::tls::tls_config;
 use crate::args::ServeArgs;
-use crate::exit::{Exit, Failure, chain};
+use crate::exit::{Exit, Failure};
 use crate::run::{self, Interrupt};
 
 /// Threads that read and write files: enough for slow disks, and a limit on memory.
 const DISK_THREADS: usize = 64;
-
-/// The most uploads stored at once by default: their batches stay within the 64 MiB of [`Settings::all_batches_bytes`].
-const MOST_UPLOADS: usize = 4096;
 
 /// The most connections by default. Each may hold some 200 KiB of unread data over TLS, beside streams and windows:
 /// SECURITY.md has the sum.
@@ -159,17 +164,6 @@ async fn ended(ends: Vec<oneshot::Receiver<Result<(), Failure>>>) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-async fn listen(args: &ServeArgs) -> Result<TcpListener, Failure> {
-    let listener = TcpListener::bind(args.listen.as_str()).await;
-    listener.map_err(|error| cannot_listen_on(&args.listen, &error))
-}
-
-fn address(listener: &TcpListener, args: &ServeArgs) -> Result<SocketAddr, Failure> {
-    listener
-        .local_addr()
-        .map_err(|error| Failure::new(Exit::LocalIo, format!("{}: {error}", args.listen)))
-}
-
 /// The options of each thread's server.
 struct Options {
     args: ServeArgs,
@@ -256,79 +250,6 @@ fn max_connections(args: &ServeArgs) -> usize {
     })
 }
 
-/// The HTTP service: files, uploads and the access log.
-fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
-    let uploads = match &args.uploads {
-        None => Uploads::Refuse,
-        Some(word) if word == Path::new("discard") => Uploads::Discard,
-        Some(dir) => {
-            std::fs::create_dir_all(dir)
-                .map_err(|error| Failure::from_io("create the folder", dir, &error))?;
-            Uploads::Directory(dir.clone())
-        }
-    };
-    let mut settings = Settings {
-        uploads,
-        max_upload_bytes: args.max_upload,
-        min_free_bytes: args.min_free,
-        hidden: args.hidden,
-        ..Settings::default()
-    };
-    // The other half of the descriptors is for connections.
-    if let Some(descriptors) = run::raise_descriptor_limit() {
-        settings.open_files = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
-        settings.max_uploads = (settings.open_files / 2).clamp(1, MOST_UPLOADS);
-    }
-    if let Some(uploads) = args.parallel_uploads {
-        settings.max_uploads = usize::try_from(uploads).unwrap_or(usize::MAX);
-        if settings.max_uploads > settings.open_files {
-            return Err(Failure::usage(format!(
-                "--parallel-uploads {uploads} exceeds the {} files that this process may hold open, half of its file \
-                 descriptors; raise the limit with ulimit -n",
-                settings.open_files
-            )));
-        }
-    }
-    let files = Files::open_with_ranges(&args.root, settings)
-        .map_err(|error| Failure::from_io("open the folder", error.path(), error.io_error()))?;
-    let writer = if args.log {
-        let mut limits = LogLimits::default();
-        if let Some(bytes) = args.log_buffer {
-            limits.waiting_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        }
-        let writer = LogWriter::stdout(limits)
-            .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
-        Some(writer)
-    } else {
-        None
-    };
-    Ok(Log::new(files, writer))
-}
-
-fn tls_config(args: &ServeArgs, address: SocketAddr) -> Result<ServerConfig, Failure> {
-    if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
-        return tls::server_config(&read(cert)?, &read(key)?).map_err(|error| {
-            Failure::usage(format!(
-                "--cert {} with --key {}: {error}",
-                cert.display(),
-                key.display()
-            ))
-        });
-    }
-    let host = address.ip().to_string();
-    let mut names = vec!["localhost", "127.0.0.1", "::1"];
-    if !address.ip().is_unspecified() && !names.contains(&host.as_str()) {
-        names.push(&host);
-    }
-    let made = |error: fullbore::Error| Failure::new(Exit::Tls, chain(&error));
-    let signed = tls::self_signed(&names).map_err(made)?;
-    tls::server_config(signed.cert_pem.as_bytes(), signed.key_pem.as_bytes()).map_err(made)
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::from_io("read", path, &error))
-}
-
 /// Completes at the first signal. A second one ends the process at once.
 async fn drain(mut interrupt: Interrupt) {
     let name = interrupt.next().await;
@@ -349,20 +270,5 @@ fn broken_off(address: &str, error: &fullbore::Error) -> Failure {
     Failure::new(
         Exit::Timeout,
         format!("{address}: {error}; allow more time with --drain-timeout, or no limit with 0"),
-    )
-}
-
-fn cannot_listen(address: &str, error: &fullbore::Error) -> Failure {
-    match std::error::Error::source(error) {
-        Some(cause) if error.kind() == ErrorKind::Bind => cannot_listen_on(address, cause),
-        _ => Failure::from_library(address, error),
-    }
-}
-
-fn cannot_listen_on(address: &str, cause: &dyn std::error::Error) -> Failure {
-    let advice = "use another address with --listen, such as 127.0.0.1:0 for any free port";
-    Failure::new(
-        Exit::LocalIo,
-        format!("cannot listen on {address}: {cause}; {advice}"),
     )
 }
