@@ -12,6 +12,8 @@ mod http1;
 mod listener;
 mod local;
 mod peer;
+#[cfg(all(feature = "tls", feature = "tracing"))]
+mod trace;
 mod websockets;
 
 pub use self::accept::Listener;

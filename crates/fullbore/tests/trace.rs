@@ -104,6 +104,37 @@ async fn serve(body: &'static [u8], settings: &[(u16, u32)]) -> (Peer<DuplexStre
     (client, serving)
 }
 
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn a_failed_tls_handshake_is_reported_with_the_peer_and_the_reason() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let (log, _guard) = Log::start(Level::DEBUG);
+    let signed = fullbore::tls::self_signed(&["localhost"]).unwrap();
+    let tls = fullbore::tls::server_config(signed.cert_pem.as_bytes(), signed.key_pem.as_bytes()).unwrap();
+    let server = fullbore::Server::builder().tls_config(Arc::new(tls));
+    let server = server.bind("127.0.0.1:0").await.unwrap();
+    let address = server.local_addr().unwrap();
+    let service = tower::service_fn(|_: Request<Incoming>| async {
+        Ok::<_, BoxError>(Response::new(Full::new(Bytes::new())))
+    });
+    let serving = tokio::spawn(server.serve(service));
+    let mut peer = tokio::net::TcpStream::connect(address).await.unwrap();
+    peer.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let _ = peer.read_to_end(&mut Vec::new()).await;
+    serving.abort();
+    let from = peer.local_addr().unwrap().to_string();
+    log.has(&[
+        "DEBUG",
+        "fullbore::connection",
+        "TLS handshake failed",
+        "InvalidContentType",
+        &from,
+    ]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn settings_resets_and_goaway_are_reported_with_the_connection_and_the_stream() {
     let (log, _guard) = Log::start(Level::DEBUG);

@@ -298,8 +298,11 @@ impl<L: Listener> Server<L> {
             let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(io);
             let handshake = tokio::time::timeout(self.settings.handshake_timeout, handshake);
             let arriving = Box::pin(async move {
-                // A failed handshake is not reported: the peer has its alert, or has gone.
-                let stream = handshake.await.ok()?.ok()?;
+                let finished = handshake.await;
+                #[cfg(feature = "tracing")]
+                super::trace::handshake(arrival.added.address, &finished);
+                // The peer of a failed handshake has its alert, or has gone.
+                let stream = finished.ok()?.ok()?;
                 arrival.describe(Some(stream.get_ref().1));
                 Some((stream, arrival.service().await?))
             });

@@ -1,0 +1,21 @@
+//! The events of connections that are not served, for `tracing`.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::time::error::Elapsed;
+use tracing::debug;
+
+/// A TLS handshake has ended.
+pub(super) fn handshake<T>(peer: Option<SocketAddr>, finished: &Result<io::Result<T>, Elapsed>) {
+    let peer = peer.map(tracing::field::display);
+    match finished {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            debug!(target: "fullbore::connection", peer, "TLS handshake failed: {error}");
+        }
+        Err(_) => {
+            debug!(target: "fullbore::limits", peer, "the TLS handshake took longer than the limit");
+        }
+    }
+}
