@@ -35,7 +35,8 @@ enum Source {
     /// The driver of an HTTP/2 connection.
     Cell(Arc<Cell>),
     /// hyper, over HTTP/1.1.
-    Http1(Http1Body),
+    /// Boxed: the bodies of HTTP/2 requests are moved several times, and this one is the longest.
+    Http1(Box<Http1Body>),
 }
 
 impl Incoming {
@@ -55,7 +56,7 @@ impl Incoming {
                 watch.ended(true);
                 Source::Empty
             }
-            false => Source::Http1(Http1Body::new(body, watch)),
+            false => Source::Http1(Box::new(Http1Body::new(body, watch))),
         };
         Incoming {
             source,

@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use fullbore_proto::{Config, ErrorCode};
@@ -493,14 +493,15 @@ async fn run<T, S, B>(
     B::Data: Into<Chunk> + Send,
     B::Error: Into<BoxError>,
 {
+    let word = stopped.clone();
     let stop = async {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     };
-    let mut served = serve_until(&mut connection, &mut permit, stop).await;
+    let mut served = serve_until(&mut connection, &mut permit, stop, &word).await;
     if let Served::Other = served {
         connection.graceful_shutdown();
         // The sender is dropped at the end of the drain timeout, or with the server.
-        served = serve_until(&mut connection, &mut permit, gone(&mut stopped)).await;
+        served = serve_until(&mut connection, &mut permit, gone(&mut stopped), &word).await;
     }
     if let Served::Evicted = served {
         match permit.is_idle() {
@@ -514,11 +515,12 @@ async fn run<T, S, B>(
     drop(permit);
 }
 
-/// Serves a connection until it ends, is evicted, or `other` completes.
+/// Serves a connection until it ends, is evicted, or `other` completes, which waits for `word`.
 async fn serve_until<T, S, B>(
     connection: &mut Pin<Box<ServeConnectionAuto<T, S>>>,
     permit: &mut Permit,
     other: impl Future<Output = ()>,
+    word: &watch::Receiver<bool>,
 ) -> Served
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -530,6 +532,7 @@ where
     B::Error: Into<BoxError>,
 {
     let mut other = pin!(other);
+    let mut told = Waker::noop().clone();
     poll_fn(|cx| {
         let polled = connection.as_mut().poll(cx);
         connection.record(permit);
@@ -539,6 +542,11 @@ where
         if permit.poll_evicted(cx).is_ready() {
             return Poll::Ready(Served::Evicted);
         }
+        // It wakes this task already. Polling it costs several times as much.
+        if told.will_wake(cx.waker()) && matches!(word.has_changed(), Ok(false)) {
+            return Poll::Pending;
+        }
+        told.clone_from(cx.waker());
         other.as_mut().poll(cx).map(|()| Served::Other)
     })
     .await

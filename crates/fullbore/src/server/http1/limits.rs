@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fullbore_proto::Config;
@@ -73,6 +73,8 @@ pub(super) struct Limits {
     send: Waiting,
     half_closed: Waiting,
     timer: Option<Pin<Box<Sleep>>>,
+    /// Whom the timer wakes.
+    waker: Waker,
 }
 
 impl Limits {
@@ -88,6 +90,7 @@ impl Limits {
             send: Waiting::new(),
             half_closed: Waiting::new(),
             timer: None,
+            waker: Waker::noop().clone(),
         }
     }
 
@@ -108,6 +111,9 @@ impl Limits {
                     return Poll::Ready(expired);
                 }
             }
+            if self.is_awake_at(at, now, cx) {
+                return Poll::Pending;
+            }
             // A timer that fires early is set anew; it is never moved for each request.
             let timer = match &mut self.timer {
                 Some(timer) if timer.deadline() <= at && !timer.is_elapsed() => timer,
@@ -118,9 +124,16 @@ impl Limits {
                 None => self.timer.insert(Box::pin(tokio::time::sleep_until(at))),
             };
             if timer.as_mut().poll(cx).is_pending() {
+                self.waker.clone_from(cx.waker());
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Whether the timer wakes this task by then, as it was told before.
+    fn is_awake_at(&self, at: Instant, now: Instant, cx: &Context<'_>) -> bool {
+        let timer = self.timer.as_ref().map(|timer| timer.deadline());
+        timer.is_some_and(|timer| now < timer && timer <= at) && self.waker.will_wake(cx.waker())
     }
 
     fn update(&mut self, request: Now, traffic: Traffic, now: Instant) {
@@ -164,19 +177,22 @@ impl Limits {
         };
         let limit =
             |waiting: &Waiting, limit: Option<Duration>| limit.and_then(|limit| waiting.deadline(limit));
-        let all = [
-            idle.and_then(|(at, expired)| Some((at?, Some(expired)))),
-            limit(&self.body, config.body_timeout).map(|at| (at, Some(Expired::Body))),
-            limit(&self.send, config.send_timeout).map(|at| (at, Some(Expired::Send))),
-            limit(&self.half_closed, Some(config.half_close_timeout))
-                .map(|at| (at, Some(Expired::HalfClose))),
-            // Another task reads and writes a tunnel, so nothing else looks.
-            config
-                .send_timeout
-                .filter(|_| request.tunnel)
-                .and_then(|limit| Some((now.checked_add(limit / 4)?, None))),
-        ];
-        all.into_iter().flatten().min_by_key(|(at, _)| *at)
+        let mut next = idle.and_then(|(at, expired)| Some((at?, Some(expired))));
+        let mut or = |at: Option<Instant>, expired| match (at, next) {
+            (Some(at), Some((before, _))) if before <= at => {}
+            (Some(at), _) => next = Some((at, expired)),
+            (None, _) => {}
+        };
+        or(limit(&self.body, config.body_timeout), Some(Expired::Body));
+        or(limit(&self.send, config.send_timeout), Some(Expired::Send));
+        or(
+            limit(&self.half_closed, Some(config.half_close_timeout)),
+            Some(Expired::HalfClose),
+        );
+        // Another task reads and writes a tunnel, so nothing else looks.
+        let look = config.send_timeout.filter(|_| request.tunnel);
+        or(look.and_then(|limit| now.checked_add(limit / 4)), None);
+        next
     }
 
     /// The bytes of a body that have to arrive within `body_timeout`.

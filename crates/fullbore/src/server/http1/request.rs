@@ -3,17 +3,21 @@
 //! hyper rejects invalid names and values, lines that are folded, content-lengths that differ or are no numbers,
 //! `transfer-encoding` that does not end with `chunked` or that is in a request of HTTP/1.0, and invalid targets.
 
+use std::io::BufRead;
+
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version};
+use http_body::Body;
 
 /// Checks the head of a request. `noted` is what the transport brought for it, perhaps with more, or without its beginning.
 ///
 /// # Errors
 /// The status that refuses the request. The connection is closed behind it.
-pub(super) fn check<B>(request: &Request<B>, noted: &[u8]) -> Result<(), StatusCode> {
+pub(super) fn check<B: Body>(request: &Request<B>, noted: &[u8]) -> Result<(), StatusCode> {
     check_target(request.method(), request.uri())?;
     check_host(request.headers(), request.uri(), request.version())?;
-    if request.headers().contains_key(TRANSFER_ENCODING) {
+    // hyper reads a body when there is such a field.
+    if !request.body().is_end_stream() && request.headers().contains_key(TRANSFER_ENCODING) {
         check_transfer_encoding(request, noted)?;
     }
     Ok(())
@@ -52,9 +56,24 @@ fn check_host(headers: &HeaderMap, uri: &Uri, version: Version) -> Result<(), St
 
 /// Whether a value has only characters of a host and a port.
 fn is_host(value: &HeaderValue) -> bool {
-    let valid = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(byte);
-    value.as_bytes().iter().all(valid)
+    value.as_bytes().iter().all(|byte| HOST_BYTES[usize::from(*byte)])
 }
+
+const HOST_BYTES: [bool; 256] = {
+    let mut allowed = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        allowed[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let others = b"-._~!$&'()*+,;=:[]%";
+    let mut index = 0;
+    while index < others.len() {
+        allowed[others[index] as usize] = true;
+        index += 1;
+    }
+    allowed
+};
 
 /// Whether the authority of the target and the `host` field are the same, but for letters' case and the scheme's port.
 fn agree(named: &str, host: &HeaderValue, uri: &Uri) -> bool {
@@ -110,21 +129,19 @@ fn check_transfer_encoding<B>(request: &Request<B>, noted: &[u8]) -> Result<(), 
 
 /// Where the message that begins `noted` ends there, with a body of `body` bytes.
 pub(super) fn message_end(noted: &[u8], body: u64) -> usize {
-    let mut lines = noted.split_inclusive(|&byte| byte == b'\n');
+    let mut rest = noted;
     // Empty lines may precede a request line (RFC 9112 section 2.2).
-    let is_empty = |line: &&[u8]| matches!(*line, b"\r\n" | b"\n");
-    let before: usize = lines.by_ref().take_while(is_empty).map(<[u8]>::len).sum();
-    let first = noted[before..]
-        .iter()
-        .position(|&byte| byte == b'\n')
-        .map_or(0, |at| at + 1);
-    let mut head = before + first;
-    for line in lines {
-        head += line.len();
-        if is_empty(&line) {
+    let mut within = false;
+    while !rest.is_empty() {
+        let empty = rest.starts_with(b"\r\n") || rest.starts_with(b"\n");
+        // It looks for many bytes at a time, and a slice cannot fail.
+        let _ = rest.skip_until(b'\n');
+        if empty && within {
             break;
         }
+        within |= !empty;
     }
+    let head = noted.len() - rest.len();
     head.saturating_add(usize::try_from(body).unwrap_or(usize::MAX))
 }
 
@@ -145,12 +162,13 @@ fn is_field(line: &[u8], name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request<()> {
+    fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request<String> {
         let mut request = Request::builder().method(method).uri(target);
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        request.version(Version::HTTP_11).body(()).expect("a request")
+        let body = "a body".to_owned();
+        request.version(Version::HTTP_11).body(body).expect("a request")
     }
 
     fn status(method: &str, target: &str, fields: &[(&str, &str)]) -> u16 {

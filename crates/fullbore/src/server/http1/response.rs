@@ -29,12 +29,12 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn of<B: Body>(request: &Request<B>) -> Self {
-        let expects = request.headers().contains_key(http::header::EXPECT);
         let body = request.body();
-        let long = body.size_hint().upper().is_none_or(|bytes| bytes > SHORT_REST);
+        let long = || body.size_hint().upper().is_none_or(|bytes| bytes > SHORT_REST);
+        let expects = || request.headers().contains_key(http::header::EXPECT);
         Asked {
             connect: request.method() == Method::CONNECT,
-            large: !body.is_end_stream() && (expects || long),
+            large: !body.is_end_stream() && (long() || expects()),
         }
     }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use http::{Request, Response, StatusCode};
 use http_body::Body;
@@ -20,6 +20,9 @@ use crate::error::BoxError;
 use crate::file::Chunk;
 use crate::http1::Transport;
 use crate::linger::wake_after_sockets;
+
+/// The answer for a service that panics or fails.
+const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 
 pub(super) struct Http1Service<T, S> {
     pub(super) service: S,
@@ -52,17 +55,21 @@ where
             let end = body.map_or(usize::MAX, |body| message_end(noted, body));
             (check(&request, noted), end)
         });
+        let waits_for_turn = !self.progress.takes_turn();
         let stage = match checked {
             Err(status) => Stage::Refused { status },
-            Ok(()) => Stage::Called {
-                service: self.service.clone(),
-                request: Some(request.map(|body| self.watch(body, number))),
-            },
+            Ok(()) => {
+                let (service, request) = (self.service.clone(), request.map(|body| self.watch(body, number)));
+                match waits_for_turn {
+                    true => Stage::waiting(service, request),
+                    false => Stage::begin(service, request),
+                }
+            }
         };
         Answer {
             progress: Arc::clone(&self.progress),
             asked,
-            waits_for_turn: true,
+            waits_for_turn,
             stage,
         }
     }
@@ -113,6 +120,32 @@ pin_project! {
     }
 }
 
+impl<S: Service<Request<Incoming>>> Stage<S, S::Future> {
+    /// Calls a service that is ready, so that the request is not moved once more. A service that is not ready is asked again
+    /// when hyper polls the answer: here hyper passes no waker.
+    #[inline(always)]
+    fn begin(mut service: S, request: Request<Incoming>) -> Self {
+        let mut cx = Context::from_waker(Waker::noop());
+        match std::panic::catch_unwind(AssertUnwindSafe(|| service.poll_ready(&mut cx))) {
+            Ok(Poll::Ready(Ok(()))) => {}
+            Ok(Poll::Pending) => return Stage::waiting(service, request),
+            Ok(Poll::Ready(Err(_))) | Err(_) => return Stage::Refused { status: FAILED },
+        }
+        match std::panic::catch_unwind(AssertUnwindSafe(|| service.call(request))) {
+            Ok(future) => Stage::Answering { future },
+            Err(_) => Stage::Refused { status: FAILED },
+        }
+    }
+
+    #[inline(always)]
+    fn waiting(service: S, request: Request<Incoming>) -> Self {
+        Stage::Called {
+            service,
+            request: Some(request),
+        }
+    }
+}
+
 impl<S, B> Future for Answer<S, S::Future>
 where
     S: Service<Request<Incoming>, Response = Response<B>>,
@@ -134,7 +167,7 @@ where
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| poll_stage(this.stage.as_mut(), cx)));
         let answered = match polled {
             Ok(polled) => ready!(polled),
-            Err(_) => Err(StatusCode::INTERNAL_SERVER_ERROR),
+            Err(_) => Err(FAILED),
         };
         // If it holds the body of the request, nobody else will read that.
         this.stage.set(Stage::Answered);
@@ -161,7 +194,6 @@ fn poll_stage<S, B>(
 where
     S: Service<Request<Incoming>, Response = Response<B>>,
 {
-    const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
     loop {
         let future = match stage.as_mut().project() {
             StageNow::Refused { status } => return Poll::Ready(Err(*status)),
