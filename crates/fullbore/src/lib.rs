@@ -58,9 +58,9 @@ mod sync;
 pub mod tls;
 
 pub use fullbore_proto::{
-    Config, ErrorCode, FrameCounts, FrameType, InvalidProtocol, KeepAlive, Ledger, Limit, MemoryBudget,
-    Priority, Promise, Protocol, Refill, Report, RoundTrip, Scheduling, Share, Stall, Stats, StreamBudget,
-    StreamReport, WindowSize,
+    Config, Direction, ErrorCode, FrameCounts, FrameType, InvalidProtocol, KeepAlive, Ledger, Limit,
+    MemoryBudget, Priority, Promise, Protocol, Refill, Report, Role, RoundTrip, Scheduling, Share, Stall,
+    Stats, StreamBudget, StreamReport, Verdict, WindowSize,
 };
 
 pub use self::body::Incoming;

@@ -50,6 +50,7 @@ use crate::driver::Driver;
 use crate::error::Error;
 use crate::failure::UserError;
 use crate::handle::Handle;
+use crate::message;
 use crate::settings::Settings;
 use crate::share::{PingPong, RecvStream, SendStream};
 use crate::state::Shared;
@@ -96,6 +97,7 @@ where
         request: Request<()>,
         end_of_stream: bool,
     ) -> Result<(ResponseFuture, SendStream<B>), Error> {
+        let request = message::request_to_engine(request)?;
         let mut state = self.sender.shared.lock();
         if self.pending.is_some_and(|id| state.is_waiting(id)) {
             return Err(UserError::Rejected.into());
@@ -125,6 +127,22 @@ where
     /// The streams that this client allows the server to open at once, as the builder set them.
     pub fn current_max_recv_streams(&self) -> usize {
         self.sender.shared.lock().max_receive_streams()
+    }
+}
+
+#[cfg(feature = "unstable")]
+impl<B> SendRequest<B>
+where
+    B: Buf,
+{
+    /// The streams that are not complete.
+    pub fn num_active_streams(&self) -> usize {
+        self.sender.shared.lock().stream_counts().1
+    }
+
+    /// The streams that have handles.
+    pub fn num_wired_streams(&self) -> usize {
+        self.sender.shared.lock().stream_counts().0
     }
 }
 
@@ -489,7 +507,18 @@ impl Builder {
 
     /// Accepted without effect: server push is always refused.
     pub fn enable_push(&mut self, enabled: bool) -> &mut Self {
-        let _ = enabled;
+        self.settings.enable_push = enabled;
+        self
+    }
+
+    /// The first stream that is opened.
+    ///
+    /// # Panics
+    /// If `stream_id` is even.
+    #[cfg(feature = "unstable")]
+    pub fn initial_stream_id(&mut self, stream_id: u32) -> &mut Self {
+        let first = fullbore_proto::StreamId::new(stream_id).filter(|id| id.is_client_initiated());
+        self.settings.first_stream = first.expect("the stream of a client has an odd number");
         self
     }
 

@@ -35,6 +35,9 @@ const GATHERED: usize = 16 << 10;
 /// The reads after which a connection gives way to others of its thread.
 const MAX_READS: usize = 32;
 
+/// The reads after which replies and credit are written, though the transport has more.
+const READS_BEFORE_WRITE: usize = 8;
+
 /// The length of the client's connection preface (RFC 9113 section 3.4).
 const PREFACE: usize = 24;
 
@@ -61,6 +64,19 @@ enum Stage {
     /// What is listed is written, and the transport is shut down.
     Closing(Reason, Initiator),
     Closed(Reason, Initiator),
+}
+
+/// What has come of reading.
+#[derive(Debug)]
+enum Reading {
+    /// The transport has nothing more, and wakes the task when it has.
+    Waits,
+    /// The transport may have more.
+    More,
+    /// No more is wanted before something is written.
+    Full,
+    /// The stage has changed.
+    Ended,
 }
 
 // No buffer of the user is pinned.
@@ -97,14 +113,14 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     B: Buf,
 {
-    /// Writes a client's connection preface. What follows it is written when the connection is polled.
+    /// Writes the octets of a client's connection preface. The SETTINGS that end it are written when the connection is polled.
     pub(crate) fn poll_preface(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if self.preface_left == PREFACE && !self.list.has_remaining() {
             self.shared.lock().transmit(&mut self.list);
         }
         while self.preface_left > 0 {
-            let written = ready!(self.poll_write_some(cx)).map_err(Error::from_io)?;
-            self.preface_left = self.preface_left.saturating_sub(written);
+            let written = ready!(self.poll_write_some(cx, self.preface_left)).map_err(Error::from_io)?;
+            self.preface_left -= written;
         }
         Poll::Ready(Ok(()))
     }
@@ -158,19 +174,47 @@ where
         }
     }
 
-    /// Writes and reads until both would wait, or the connection ends. Ready when the stage has changed.
+    /// Reads and writes until both would wait, or the connection ends. Ready when the stage has changed.
+    ///
+    /// What has arrived is taken in before anything is written: it may change what is to be written, and the replies to it go
+    /// with that in one write.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.shared.lock().register(cx);
-        let mut reads = 0;
-        loop {
-            if let Poll::Ready(Err(error)) = self.poll_write(cx) {
-                return Poll::Ready(self.fail(error));
+        for _ in 0..MAX_READS / READS_BEFORE_WRITE {
+            let reading = match self.poll_reads(cx) {
+                Ok(reading) => reading,
+                Err(error) => return Poll::Ready(self.fail(error)),
+            };
+            if matches!(reading, Reading::Ended) {
+                return Poll::Ready(Ok(()));
+            }
+            match self.poll_write(cx) {
+                Poll::Ready(Err(error)) => return Poll::Ready(self.fail(error)),
+                Poll::Ready(Ok(())) => self.shared.lock().note_written(),
+                Poll::Pending => self.shared.lock().note_blocked(),
             }
             if self.closes() {
                 return Poll::Ready(Ok(()));
             }
+            match reading {
+                Reading::Waits => {
+                    self.bodies.update(&self.outbox);
+                    return Poll::Pending;
+                }
+                // What was written may have made room for replies.
+                Reading::Full if !self.shared.lock().wants_read() => return Poll::Pending,
+                _ => {}
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Reads until the transport has nothing, several reads are done, or no more is wanted.
+    fn poll_reads(&mut self, cx: &mut Context<'_>) -> io::Result<Reading> {
+        for _ in 0..READS_BEFORE_WRITE {
             if !self.shared.lock().wants_read() {
-                return Poll::Pending;
+                return Ok(Reading::Full);
             }
             match self.poll_read(cx) {
                 Poll::Ready(Ok(0)) => {
@@ -178,26 +222,19 @@ where
                     self.shared.lock().end_of_transport();
                     self.drop_list();
                     self.stage = Stage::Closing(Reason::NO_ERROR, Initiator::Library);
-                    return Poll::Ready(Ok(()));
+                    return Ok(Reading::Ended);
                 }
                 Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(self.fail(error)),
-                Poll::Pending => {
-                    self.bodies.update(&self.outbox);
-                    return Poll::Pending;
-                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(Reading::Waits),
             }
             if let Some(reason) = self.receive_failed() {
                 self.stage = Stage::Closing(reason, Initiator::Library);
                 // GOAWAY is written before the transport closes.
-                return Poll::Ready(Ok(()));
-            }
-            reads += 1;
-            if reads == MAX_READS {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+                return Ok(Reading::Ended);
             }
         }
+        Ok(Reading::More)
     }
 
     /// Whether the connection ends now: it is done, or the user ended it.
@@ -258,17 +295,19 @@ where
             self.shared.lock().transmit(&mut self.list);
         }
         while self.list.has_remaining() {
-            ready!(self.poll_write_some(cx))?;
+            ready!(self.poll_write_some(cx, usize::MAX))?;
         }
         Poll::Ready(Ok(()))
     }
 
-    fn poll_write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    /// Writes once; no more than `most` octets, if the first slice has as many.
+    fn poll_write_some(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
         let transport = Pin::new(&mut self.transport);
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
         let count = self.bodies.slices(&self.list, &mut slices);
         let slices = &slices[..count];
         let written = match slices {
+            [first, ..] if first.len() >= most => ready!(transport.poll_write(cx, &first[..most]))?,
             [one] => ready!(transport.poll_write(cx, one))?,
             _ if transport.is_write_vectored() => ready!(transport.poll_write_vectored(cx, slices))?,
             _ => ready!(transport.poll_write(cx, &gather(slices)))?,

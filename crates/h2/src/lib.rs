@@ -21,6 +21,11 @@
 //!
 //! # Features
 //! `stream` implements `futures_core::Stream` for [`RecvStream`], [`server::Connection`] and [`client::PushPromises`].
+//!
+//! `fixed-windows` keeps receive windows as the builder sets them; otherwise they grow with the path, within a budget of the
+//! process.
+//!
+//! `unstable` is for the tests of the published crate alone.
 #![forbid(unsafe_code)]
 
 mod bodies;
@@ -32,11 +37,17 @@ mod failure;
 mod handle;
 mod message;
 mod reason;
+mod report;
 pub mod server;
 mod settings;
 mod share;
 mod state;
 mod stream;
+mod windows;
+
+/// The frames of the published crate, which tests of it speak.
+#[cfg(feature = "unstable")]
+pub use h2_upstream::{Codec, SendError, UserError, frame, proto};
 
 pub use self::error::Error;
 pub use self::reason::Reason;

@@ -3,28 +3,30 @@
 use fullbore_proto::UsageError;
 use http::header::HOST;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
-use http::{HeaderMap, Method, Request, Response, Version};
+use http::{Method, Request, Response, Version};
 
-use crate::ext::Protocol;
+use crate::ext::{self, Protocol};
 use crate::failure::UserError;
 
 /// The request as the engine takes it.
 ///
 /// `:authority` is the URI's. A `host` field that says something else is left out, because a server would have to choose
-/// between the two (RFC 9113 section 8.3.1). Userinfo is left out too.
+/// between the two (RFC 9113 section 8.3.1). Userinfo is left out too. A relative URI is that of a request of HTTP/1.1 that
+/// is passed on; it goes as it is, with its `host`.
+///
+/// What the request carries besides is dropped here: that is the user's code, and may ask this connection something.
 pub(crate) fn request_to_engine(mut request: Request<()>) -> Result<Request<()>, UserError> {
     let protocol = request.extensions_mut().remove::<Protocol>();
     request.extensions_mut().clear();
     let is_plain_connect = request.method() == Method::CONNECT && protocol.is_none();
     if let Some(protocol) = protocol {
-        let protocol = protocol.to_engine().ok_or(UserError::MalformedHeaders)?;
+        let protocol = ext::to_engine(&protocol).ok_or(UserError::MalformedHeaders)?;
         request.extensions_mut().insert(protocol);
     }
     let version = request.version();
     let authority = match request.uri().authority() {
         Some(authority) => authority.clone(),
-        // A request of HTTP/1.1 that is forwarded.
-        None if version != Version::HTTP_2 => authority_of_host(request.headers())?,
+        None if version != Version::HTTP_2 && !is_plain_connect => return Ok(request),
         None => return Err(UserError::MissingUriSchemeAndAuthority),
     };
     let authority = without_userinfo(authority)?;
@@ -37,11 +39,6 @@ pub(crate) fn request_to_engine(mut request: Request<()>) -> Result<Request<()>,
         request.headers_mut().remove(HOST);
     }
     Ok(request)
-}
-
-fn authority_of_host(headers: &HeaderMap) -> Result<Authority, UserError> {
-    let host = headers.get(HOST).ok_or(UserError::MissingUriSchemeAndAuthority)?;
-    Authority::try_from(host.as_bytes()).map_err(|_| UserError::MalformedHeaders)
 }
 
 fn without_userinfo(authority: Authority) -> Result<Authority, UserError> {
@@ -72,12 +69,13 @@ fn complete_uri(uri: &mut Uri, authority: &Authority, is_plain_connect: bool) ->
 /// A request as users read it.
 pub(crate) fn request_from_engine(mut request: Request<()>) -> Request<()> {
     if let Some(protocol) = request.extensions_mut().remove::<fullbore_proto::Protocol>() {
-        let protocol = Protocol::from_engine(&protocol);
+        let protocol = ext::from_engine(&protocol);
         request.extensions_mut().insert(protocol);
     }
     request
 }
 
+/// The response as the engine takes it. What it carries besides is dropped here, as that of a request.
 pub(crate) fn response_to_engine(mut response: Response<()>) -> Response<()> {
     response.extensions_mut().clear();
     response

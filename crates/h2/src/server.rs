@@ -43,6 +43,7 @@ use crate::driver::Driver;
 use crate::error::Error;
 use crate::failure::UserError;
 use crate::handle::Handle;
+use crate::message;
 use crate::reason::Reason;
 use crate::settings::Settings;
 use crate::share::{PingPong, RecvStream, SendStream};
@@ -160,6 +161,13 @@ where
         self.driver.shared().lock().max_send_streams()
     }
 
+    /// The streams that have handles.
+    #[cfg(feature = "unstable")]
+    #[doc(hidden)]
+    pub fn num_wired_streams(&self) -> usize {
+        self.driver.shared().lock().stream_counts().0
+    }
+
     /// The streams that the client may have open at once, as the builder set them.
     pub fn max_concurrent_recv_streams(&self) -> usize {
         self.driver.shared().lock().max_receive_streams()
@@ -243,8 +251,9 @@ impl<B: Buf> SendResponse<B> {
     /// # Errors
     /// The status is not 1xx, the final response was sent, or the stream has ended.
     pub fn send_informational(&mut self, response: Response<()>) -> Result<(), Error> {
+        let response = message::response_to_engine(response);
         let mut state = self.handle.lock();
-        state.send_informational(self.handle.id(), response)
+        state.send_informational(self.handle.id(), &response)
     }
 
     /// Sends the response. With `end_of_stream` no body follows; otherwise the handle that is returned sends it.
@@ -256,8 +265,9 @@ impl<B: Buf> SendResponse<B> {
         response: Response<()>,
         end_of_stream: bool,
     ) -> Result<SendStream<B>, Error> {
+        let response = message::response_to_engine(response);
         let mut state = self.handle.lock();
-        state.send_response(self.handle.id(), response, end_of_stream)?;
+        state.send_response(self.handle.id(), &response, end_of_stream)?;
         drop(state);
         Ok(SendStream::new(self.handle.clone(), Arc::clone(&self.outbox)))
     }

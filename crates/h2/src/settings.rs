@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use fullbore_proto::{Config, KeepAlive, Limit, Role, StreamId, WindowSize};
+use fullbore_proto::{
+    Config, DEFAULT_WINDOW, FirstWindows, KeepAlive, Limit, MemoryBudget, Refill, Role, StreamId, WindowSize,
+};
+
+use crate::windows;
 
 /// The largest header list that is accepted if the builder sets none, in bytes.
 const DEFAULT_HEADER_LIST: u32 = 16 << 20;
@@ -19,6 +23,9 @@ const DEFAULT_ERROR_RESETS: usize = 1_024;
 /// What SETTINGS_MAX_FRAME_SIZE may be (RFC 9113 section 6.5.2).
 const FRAME_SIZES: core::ops::RangeInclusive<u32> = 16_384..=(1 << 24) - 1;
 
+/// The opaque data of the PING of a graceful shutdown.
+const SHUTDOWN_PING: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
+
 /// No time limit: this crate has no timers, and its users have their own. A duration that cannot pass.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
@@ -34,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) max_send_buffer_size: usize,
     pub(crate) max_error_resets: Option<usize>,
     pub(crate) enable_connect_protocol: bool,
+    pub(crate) enable_push: bool,
     pub(crate) first_stream: StreamId,
 }
 
@@ -50,6 +58,7 @@ impl Default for Settings {
             max_send_buffer_size: DEFAULT_SEND_BUFFER,
             max_error_resets: Some(DEFAULT_ERROR_RESETS),
             enable_connect_protocol: false,
+            enable_push: true,
             first_stream: StreamId::FIRST_CLIENT,
         }
     }
@@ -81,23 +90,46 @@ impl Settings {
             .map_or(usize::MAX, |most| most as usize)
     }
 
+    /// The receive window of the connection to begin with, in bytes.
+    pub(crate) fn first_connection_window(&self) -> WindowSize {
+        self.connection_window_size.map_or(DEFAULT_WINDOW, window)
+    }
+
+    /// The budget that windows grow within. None if they are fixed. A connection window below that of the RFC is meant.
+    pub(crate) fn budget(&self) -> Option<&'static MemoryBudget> {
+        windows::budget().filter(|_| self.first_connection_window() >= DEFAULT_WINDOW)
+    }
+
+    fn set_windows(&self, config: &mut Config) {
+        let first = FirstWindows {
+            stream: self.initial_window_size.map_or(DEFAULT_WINDOW, window),
+            connection: self.first_connection_window(),
+        };
+        match self.budget() {
+            Some(budget) => {
+                config.budget = Some(budget.clone());
+                config.connection_window = config.connection_window.max(first.connection);
+                config.first_windows = Some(first);
+            }
+            None => {
+                config.adaptive = false;
+                config.stream_window = first.stream;
+                config.connection_window = first.connection;
+            }
+        }
+    }
+
     /// A connection window below the one that every connection starts with.
     pub(crate) fn small_connection_window(&self) -> Option<WindowSize> {
-        let window = window(self.connection_window_size?);
-        (window < fullbore_proto::DEFAULT_WINDOW).then_some(window)
+        let window = self.first_connection_window();
+        (window < DEFAULT_WINDOW).then_some(window)
     }
 
     /// The settings of the engine. All its guards are on. Its time limits are off: nothing but the user's polls drives a
     /// connection.
     pub(crate) fn to_engine(&self, role: Role) -> Config {
         let mut config = Config::default();
-        config.adaptive = false;
-        config.stream_window = self
-            .initial_window_size
-            .map_or(fullbore_proto::DEFAULT_WINDOW, window);
-        config.connection_window = self
-            .connection_window_size
-            .map_or(fullbore_proto::DEFAULT_WINDOW, window);
+        self.set_windows(&mut config);
         config.max_frame_size = self.max_frame_size.unwrap_or(config.max_frame_size);
         config.header_table_size = self.header_table_size.unwrap_or(config.header_table_size);
         config.max_concurrent_streams = self.max_concurrent_streams.unwrap_or(DEFAULT_STREAMS);
@@ -105,11 +137,22 @@ impl Settings {
         config.initial_max_send_streams = u32::try_from(self.initial_max_send_streams).unwrap_or(u32::MAX);
         config.first_stream = self.first_stream;
         config.announced_settings = Some(self.announced(role));
+        config.late_heads = true;
+        config.relative_requests = true;
+        config.gather_small_data = false;
+        config.debug_data = |_| "";
+        config.shutdown_ping = SHUTDOWN_PING;
+        if cfg!(feature = "unstable") {
+            config.stream_refill = Refill::HalfRest;
+            config.connection_refill = Refill::HalfRest;
+        }
         self.limit_headers(&mut config);
         config.provoked_resets = match self.max_error_resets {
             Some(most) => Limit::new(u32::try_from(most).unwrap_or(u32::MAX), 0),
             None => Limit::new(u32::MAX, u32::MAX),
         };
+        // One a round trip, as clients of gRPC send them to measure it.
+        config.pings = Limit::new(10_000, 10_000);
         // A handler of a stream that was reset may hold it for long.
         config.reset_stream_grace = 1_000;
         // A stream is reset as soon as its response is complete and nobody reads the request.
@@ -132,7 +175,10 @@ impl Settings {
     fn announced(&self, role: Role) -> Vec<u16> {
         let set = [
             (0x1, self.header_table_size.is_some()),
-            (0x2, role == Role::Client),
+            (
+                0x2,
+                role == Role::Client && !(self.enable_push && cfg!(feature = "unstable")),
+            ),
             (0x3, self.max_concurrent_streams.is_some()),
             (0x4, self.initial_window_size.is_some()),
             (0x5, self.max_frame_size.is_some()),

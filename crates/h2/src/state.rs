@@ -17,7 +17,8 @@ use http::{HeaderMap, Request, Response};
 use crate::error::Error;
 use crate::failure::{Failure, Initiator, UserError};
 use crate::message::{self, user_error};
-use crate::reason::Reason;
+use crate::reason::{self, Reason};
+use crate::report;
 use crate::settings::Settings;
 use crate::stream::{Head, Sending, Stream};
 
@@ -49,11 +50,14 @@ pub(crate) struct State {
     incoming: VecDeque<StreamId>,
     max_send_buffer: usize,
     max_receive_streams: usize,
+    /// The connection's receive window as it was set last, if it may have grown beyond.
+    connection_target: Option<WindowSize>,
     /// The debug data and the code of the peer's GOAWAY.
     go_away: Option<(Bytes, Reason)>,
     /// Why there are no new requests.
     failure: Option<Failure>,
     pings: Pings,
+    reported: bool,
 }
 
 /// The user's PING.
@@ -93,9 +97,11 @@ impl State {
             incoming: VecDeque::new(),
             max_send_buffer: settings.max_send_buffer_size(),
             max_receive_streams: settings.max_receive_streams(),
+            connection_target: settings.budget().map(|_| settings.first_connection_window()),
             go_away: None,
             failure: None,
             pings: Pings::default(),
+            reported: false,
         })))
     }
 
@@ -146,7 +152,7 @@ impl State {
             self.take_events();
             if let Err(error) = result {
                 tracing::debug!(%error, "connection error");
-                let reason = Reason::of(error.code);
+                let reason = reason::of(error.code);
                 self.fail(&Failure::GoAway(Bytes::new(), reason, Initiator::Library));
                 return Err(reason);
             }
@@ -189,6 +195,7 @@ impl State {
         if self.engine.has_sent_last_stream() || self.engine.error().is_some() {
             return;
         }
+        self.report();
         let now = self.now();
         self.engine.abort(ErrorCode::NO_ERROR, "", now);
     }
@@ -206,6 +213,7 @@ impl State {
 
     /// Ends all streams, and everything that waits for the connection.
     pub(crate) fn fail(&mut self, failure: &Failure) {
+        self.report();
         for stream in self.streams.values_mut() {
             stream.fail_open(failure);
         }
@@ -215,6 +223,7 @@ impl State {
 
     /// The peer has closed the transport.
     pub(crate) fn end_of_transport(&mut self) {
+        self.report();
         let failure = Failure::broken_pipe("stream closed because of a broken pipe");
         for stream in self.streams.values_mut() {
             stream.fail_open(&failure);
@@ -222,6 +231,29 @@ impl State {
         let failure = Failure::broken_pipe("connection closed because of a broken pipe");
         self.failure.get_or_insert(failure);
         self.close_pings();
+    }
+
+    /// The transport takes no more for now.
+    pub(crate) fn note_blocked(&mut self) {
+        if report::is_wanted() {
+            let now = self.now();
+            self.engine.socket_blocked(now);
+        }
+    }
+
+    /// The transport has taken everything.
+    pub(crate) fn note_written(&mut self) {
+        if report::is_wanted() {
+            let now = self.now();
+            self.engine.socket_idle(now);
+        }
+    }
+
+    /// Says what the connection has waited for, once, if that is wanted. It ends.
+    fn report(&mut self) {
+        if report::is_wanted() && !std::mem::replace(&mut self.reported, true) {
+            report::say(self.engine.role(), &self.engine.report(self.now()));
+        }
     }
 
     /// The connection is dropped.
@@ -243,17 +275,24 @@ impl State {
 
     /// Ends the connection at once for the user.
     pub(crate) fn abort(&mut self, reason: Reason) {
+        self.report();
         let now = self.now();
-        self.engine.abort(reason.code(), "", now);
+        self.engine.abort(reason::code(reason), "", now);
         self.fail(&Failure::GoAway(Bytes::new(), reason, Initiator::User));
         self.wake();
     }
 
     pub(crate) fn set_connection_window(&mut self, bytes: u32) {
         let size = WindowSize::new(bytes.max(1)).unwrap_or(WindowSize::MAX);
+        let lowest = self
+            .connection_target
+            .as_mut()
+            .map(|target| std::mem::replace(target, size));
         match size < self.engine.receive_window_size() {
+            // It has grown beyond that by itself.
+            true if lowest.is_some_and(|lowest| size >= lowest) => {}
             true => self.engine.shrink_receive_window(size),
-            // There is no budget that could have no room.
+            // What is set needs no room in a budget.
             false => drop(self.engine.grow_receive_window(size)),
         }
         self.wake_to_write();
@@ -321,7 +360,7 @@ impl State {
                     code, debug: data, ..
                 } => {
                     tracing::debug!(reason = ?code, debug_data = ?data, "received GOAWAY");
-                    let reason = Reason::of(code);
+                    let reason = reason::of(code);
                     self.failure = Some(Failure::GoAway(data.clone(), reason, Initiator::Remote));
                     self.go_away = Some((data, reason));
                 }
@@ -367,14 +406,14 @@ impl State {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        if self.engine.role() == Role::Server && stream.handles == 0 {
+        if self.engine.role() == Role::Server && stream.handles == 0 && error.by == Side::Peer {
             // Nobody has seen the request, so nobody has to be told.
             self.streams.remove(&id);
             self.incoming.retain(|&incoming| incoming != id);
             self.engine.release(id);
             return;
         }
-        let reason = Reason::of(error.code);
+        let reason = reason::of(error.code);
         let failure = match (error.kind(), error.by) {
             (StreamErrorKind::NotProcessed, _) => {
                 let (debug, reason) = self.go_away.clone().unwrap_or((Bytes::new(), reason));
@@ -399,6 +438,7 @@ impl State {
         Some((id, request))
     }
 
+    /// Sends a request that [`message::request_to_engine`] has returned.
     pub(crate) fn send_request(&mut self, request: Request<()>, end: bool) -> Result<StreamId, Error> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone().into());
@@ -406,10 +446,9 @@ impl State {
         if !self.engine.takes_new_streams() {
             return Err(UserError::OverflowedStreamId.into());
         }
-        let request = message::request_to_engine(request)?;
         let id = self
             .engine
-            .open_from(&request, end)
+            .open(request, end)
             .map_err(|error| user_error(&error))?;
         let sending = if end { Sending::Ended } else { Sending::Body };
         self.streams.insert(id, Stream::new(sending));
@@ -444,13 +483,12 @@ impl State {
         }
     }
 
-    pub(crate) fn send_informational(&mut self, id: StreamId, response: Response<()>) -> Result<(), Error> {
+    pub(crate) fn send_informational(&mut self, id: StreamId, response: &Response<()>) -> Result<(), Error> {
         if !response.status().is_informational() {
             return Err(UserError::InvalidInformationalStatusCode.into());
         }
-        let response = message::response_to_engine(response);
         self.engine
-            .send_informational(id, &response)
+            .send_informational(id, response)
             .map_err(|error| user_error(&error))?;
         self.wake();
         Ok(())
@@ -459,16 +497,15 @@ impl State {
     pub(crate) fn send_response(
         &mut self,
         id: StreamId,
-        response: Response<()>,
+        response: &Response<()>,
         end: bool,
     ) -> Result<(), Error> {
         let stream = self.streams.get_mut(&id).ok_or(UserError::InactiveStreamId)?;
         if stream.has_failed() || stream.sending != Sending::Head {
             return Err(UserError::UnexpectedFrameType.into());
         }
-        let response = message::response_to_engine(response);
         self.engine
-            .send_response(id, &response, end)
+            .send_response(id, response, end)
             .map_err(|error| user_error(&error))?;
         stream.sending = if end { Sending::Ended } else { Sending::Body };
         self.wake();
@@ -534,7 +571,7 @@ impl State {
         stream.fail(Failure::Reset(reason, Initiator::User));
         self.engine.release_connection_credit(unread);
         // It has ended already if both messages were sent.
-        let _ = self.engine.reset(id, reason.code());
+        let _ = self.engine.reset(id, reason::code(reason));
         self.take_events();
         self.wake();
     }
@@ -621,6 +658,13 @@ impl State {
     }
 
     // Handles.
+
+    /// The streams that have handles, and how many of them are not complete.
+    #[cfg(feature = "unstable")]
+    pub(crate) fn stream_counts(&self) -> (usize, usize) {
+        let active = self.streams.values().filter(|stream| !stream.is_closed());
+        (self.streams.len(), active.count())
+    }
 
     pub(crate) fn stream(&mut self, id: StreamId) -> Option<&mut Stream> {
         self.streams.get_mut(&id)

@@ -4,12 +4,21 @@
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, Response};
 
 use crate::error::Error;
 use crate::failure::{Failure, Initiator, UserError};
 use crate::reason::Reason;
+
+/// The chunks that wait to be read before short ones are copied together.
+const MANY_CHUNKS: usize = 64;
+
+/// Chunks below this length are short.
+const SHORT_CHUNK: usize = 2_048;
+
+/// The most bytes that are copied together.
+const GATHERED_CHUNK: usize = 16_384;
 
 /// How far a message of this endpoint is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +56,6 @@ pub(crate) struct Stream {
     trailers: Option<HeaderMap>,
     /// Whether the message of the peer is complete.
     received_all: bool,
-    /// Whether the head of the message has arrived.
-    received_head: bool,
     /// Whether the handle that reads the body is gone.
     pub(crate) discards: bool,
     /// Bytes that were received and not released.
@@ -71,7 +78,6 @@ impl Stream {
             chunks: VecDeque::new(),
             trailers: None,
             received_all: false,
-            received_head: false,
             discards: false,
             in_flight: 0,
             receiver: None,
@@ -92,7 +98,6 @@ impl Stream {
     }
 
     pub(crate) fn receive_head(&mut self, head: Head, end: bool) {
-        self.received_head |= !matches!(head, Head::Informational(_));
         self.received_all |= end;
         self.heads.push_back(head);
         self.wake_receiver();
@@ -104,7 +109,29 @@ impl Stream {
         let result = read(&mut self.chunks);
         let bytes = self.chunks.range(before..).map(|chunk| chunk.len() as u64).sum();
         self.in_flight += bytes;
+        if self.chunks.len() > MANY_CHUNKS {
+            self.gather(before.max(MANY_CHUNKS));
+        }
         (result, bytes)
+    }
+
+    /// Copies short chunks from `from` on together, so that unread frames of a byte cost little more than a byte.
+    fn gather(&mut self, from: usize) {
+        let late = self.chunks.split_off(from.min(self.chunks.len()));
+        for chunk in late {
+            let last = self.chunks.back().map_or(usize::MAX, Bytes::len);
+            if chunk.len() >= SHORT_CHUNK || last + chunk.len() > GATHERED_CHUNK {
+                self.chunks.push_back(chunk);
+                continue;
+            }
+            let last = self.chunks.pop_back().unwrap_or_default();
+            // Without a copy of what was gathered before, unless somebody else holds it.
+            let mut gathered = last
+                .try_into_mut()
+                .unwrap_or_else(|last| BytesMut::from(&last[..]));
+            gathered.extend_from_slice(&chunk);
+            self.chunks.push_back(gathered.freeze());
+        }
     }
 
     pub(crate) fn receive_end(&mut self, trailers: Option<HeaderMap>) {
@@ -167,15 +194,18 @@ impl Stream {
             }
             None => {}
         }
-        if self.received_head {
-            return Poll::Ready(None);
-        }
         self.poll_end(cx)
     }
 
     pub(crate) fn poll_data(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         match self.chunks.pop_front() {
-            Some(chunk) => Poll::Ready(Some(Ok(chunk))),
+            Some(chunk) => {
+                if self.chunks.is_empty() {
+                    // Another task may wait for the trailers, which come after the data.
+                    self.wake_receiver();
+                }
+                Poll::Ready(Some(Ok(chunk)))
+            }
             None => self.poll_end(cx),
         }
     }

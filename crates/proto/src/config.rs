@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::error::ConnectionError;
 use crate::flow::{DEFAULT_WINDOW, MemoryBudget, Refill, Share, StreamBudget, WindowSize};
 use crate::frame::{DEFAULT_MAX_FRAME_SIZE, Setting};
 use crate::guard::Limit;
@@ -35,6 +36,11 @@ pub struct Config {
     /// The largest size of an adaptive window, of streams and of the connection. Without a budget, also the most that
     /// a connection holds for slow readers, so that they take no credit from others. Default: 256 MiB.
     pub largest_window: WindowSize,
+    /// The sizes that adaptive windows begin with and never shrink below, whatever the budget holds: it leases only what they
+    /// grow by. SETTINGS announce that of streams. The connection's window grows to [`Self::connection_window`] at once as far
+    /// as the budget allows, and that of a stream on a path that may need it, up to [`Self::stream_window`]. What slow readers
+    /// hold is never made up for. Default: none; windows begin as large as the budget allows.
+    pub first_windows: Option<FirstWindows>,
     /// The budget that this connection and others lease their windows from. Default: none; the connection's window is
     /// the only bound.
     pub budget: Option<MemoryBudget>,
@@ -88,9 +94,15 @@ pub struct Config {
     pub initial_max_send_streams: u32,
     /// The first stream that a client opens. Default: 1. A server's identifier counts as 1.
     pub first_stream: StreamId,
-    /// Whether GOAWAY for an error that the engine found says what it was, as debug data. Default: on. The reason of
+    /// The debug data of GOAWAY for an error that the engine found. Default: [`ConnectionError::reason`]. The reason of
     /// [`Connection::abort`](crate::Connection::abort) is always sent.
-    pub describe_errors: bool,
+    pub debug_data: fn(&ConnectionError) -> &'static str,
+    /// Whether the HEADERS of a client's request are encoded by the write that sends them, behind acknowledgements and
+    /// other replies to the peer. Default: off; they are encoded as the request is opened, which costs less.
+    pub late_heads: bool,
+    /// Whether a request may have a URI without scheme and authority, and is then sent with the scheme `http` and no
+    /// `:authority`. Default: off; most servers refuse such a request.
+    pub relative_requests: bool,
     /// Whether DATA payloads of less than 2 KiB that wait to be read are copied together. Default: on. If off, each is a
     /// chunk of its own, which costs memory for each frame.
     pub gather_small_data: bool,
@@ -202,6 +214,15 @@ pub struct Config {
     pub priorities: Limit,
 }
 
+/// The sizes that adaptive windows begin with: see [`Config::first_windows`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstWindows {
+    /// That of each stream (SETTINGS_INITIAL_WINDOW_SIZE).
+    pub stream: WindowSize,
+    /// That of the connection. Values below 65,535 count as 65,535.
+    pub connection: WindowSize,
+}
+
 /// When a peer that has said nothing is asked by PING whether it is still there.
 ///
 /// ```
@@ -248,6 +269,7 @@ impl Default for Config {
             connection_window: WindowSize::from_mebibytes(64),
             adaptive: true,
             largest_window: WindowSize::from_mebibytes(256),
+            first_windows: None,
             budget: None,
             stream_budget: None,
             share: None,
@@ -267,7 +289,9 @@ impl Default for Config {
             announced_settings: None,
             initial_max_send_streams: 100,
             first_stream: StreamId::FIRST_CLIENT,
-            describe_errors: true,
+            debug_data: ConnectionError::reason,
+            late_heads: false,
+            relative_requests: false,
             gather_small_data: true,
             scheduling: Scheduling::InOrder,
             send_low_water: 128 << 10,
@@ -315,6 +339,12 @@ impl Config {
         self.connection_window.max(DEFAULT_WINDOW)
     }
 
+    /// The size that the connection's window begins with at no cost to the budget, in bytes.
+    pub(crate) fn first_connection_window(&self) -> u32 {
+        let first = self.first_windows.filter(|_| self.adaptive);
+        first.map_or(0, |first| first.connection.max(DEFAULT_WINDOW).bytes())
+    }
+
     /// Settings that are not announced have the values of RFC 9113 section 6.5.2.
     pub(crate) fn leave_out_settings(&mut self) {
         let announced = self.announced_settings.as_deref().unwrap_or(&[]);
@@ -324,8 +354,10 @@ impl Config {
         let silent_frame_size = is_silent(Setting::MaxFrameSize(0));
         let silent_table = is_silent(Setting::HeaderTableSize(0));
         let silent_connect = is_silent(Setting::EnableConnectProtocol(false));
-        if silent_window {
-            self.stream_window = DEFAULT_WINDOW;
+        match &mut self.first_windows {
+            _ if !silent_window => {}
+            Some(first) if self.adaptive => first.stream = DEFAULT_WINDOW,
+            _ => self.stream_window = DEFAULT_WINDOW,
         }
         if silent_frame_size {
             self.max_frame_size = DEFAULT_MAX_FRAME_SIZE;

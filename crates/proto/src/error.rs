@@ -168,7 +168,7 @@ impl ConnectionError {
     }
 
     /// What happened: the detail, or the text of the kind if there is none. GOAWAY carries it as debug data:
-    /// see [`Config::describe_errors`](crate::Config::describe_errors).
+    /// see [`Config::debug_data`](crate::Config::debug_data).
     pub const fn reason(&self) -> &'static str {
         match self.detail.is_empty() {
             true => self.kind.text(),
@@ -176,12 +176,11 @@ impl ConnectionError {
         }
     }
 
-    /// The debug data of GOAWAY.
-    pub(crate) const fn debug_data(&self, describes_errors: bool) -> &'static str {
-        match (describes_errors, self.kind) {
-            (true, _) => self.reason(),
-            (false, ConnectionErrorKind::Aborted) => self.detail,
-            (false, _) => "",
+    /// What the owner said as it ended the connection; empty for other errors.
+    pub(crate) const fn reason_of_owner(&self) -> &'static str {
+        match self.kind {
+            ConnectionErrorKind::Aborted => self.detail,
+            _ => "",
         }
     }
 

@@ -88,8 +88,9 @@ mod stats;
 mod stream;
 mod time;
 mod transmit;
+mod verdict;
 
-pub use self::config::{Config, KeepAlive};
+pub use self::config::{Config, FirstWindows, KeepAlive};
 pub use self::connection::Connection;
 pub use self::error::{
     ConnectionError, ConnectionErrorKind, ErrorCode, Side, StreamError, StreamErrorKind, UsageError,
@@ -109,3 +110,4 @@ pub use self::schedule::Scheduling;
 pub use self::stats::{FrameCounts, Report, Stats, StreamReport};
 pub use self::time::Time;
 pub use self::transmit::{Segment, Transmit};
+pub use self::verdict::{Direction, Verdict};

@@ -2,4 +2,7 @@
 
 mod obligations;
 mod plain;
+mod stress;
 mod support;
+#[cfg(not(any(feature = "fixed-windows", feature = "unstable")))]
+mod windows;

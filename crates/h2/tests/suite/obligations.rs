@@ -2,4 +2,5 @@
 
 mod capacity;
 mod ending;
+mod order;
 mod receiving;

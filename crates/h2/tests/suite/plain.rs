@@ -224,8 +224,9 @@ async fn a_server_that_shuts_down_answers_what_came_before() {
     let (mut requests, connection, mut served) = pair().await;
     let (first, _) = requests.send_request(get("/1"), true).unwrap();
     let (_request, mut respond) = soon(served.accept()).await.unwrap().unwrap();
-    served.graceful_shutdown();
     let (second, _) = requests.send_request(get("/2"), true).unwrap();
+    tokio::task::yield_now().await;
+    served.graceful_shutdown();
     let (_crossing, mut other) = soon(served.accept()).await.unwrap().unwrap();
     let answers = async {
         respond.send_response(Response::new(()), true).unwrap();

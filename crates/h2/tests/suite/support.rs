@@ -90,6 +90,8 @@ pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 pub(crate) const ACK: u8 = 1;
 
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// `:status: 200`.
 pub(crate) const OK: &[u8] = &[0x88];
 
@@ -101,6 +103,23 @@ impl Frame {
 }
 
 impl Peer {
+    pub(crate) fn new(transport: DuplexStream) -> Self {
+        Peer { transport }
+    }
+
+    /// A peer that has read a client's preface.
+    pub(crate) async fn after_preface(mut transport: DuplexStream) -> Self {
+        let mut preface = [0; 24];
+        transport.read_exact(&mut preface).await.unwrap();
+        assert_eq!(&preface, PREFACE);
+        Peer { transport }
+    }
+
+    /// Says a client's preface.
+    pub(crate) async fn preface(&mut self) {
+        self.transport.write_all(PREFACE).await.unwrap();
+    }
+
     pub(crate) async fn says(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let length = (payload.len() as u32).to_be_bytes();
         let mut frame = vec![length[1], length[2], length[3], kind, flags];
@@ -138,12 +157,18 @@ impl Peer {
 
     /// Whether a PING is answered before any RST_STREAM or GOAWAY.
     pub(crate) async fn is_content(&mut self) -> bool {
+        self.is_content_without(GOAWAY).await
+    }
+
+    /// As [`Self::is_content`], and before any frame of this kind.
+    pub(crate) async fn is_content_without(&mut self, kind: u8) -> bool {
         self.says(PING, 0, 0, b"alive?!?").await;
         loop {
             let frame = self.hears().await.expect("the transport ended");
             match frame.kind {
                 RST_STREAM | GOAWAY => return false,
                 PING if frame.payload == b"alive?!?" => return true,
+                other if other == kind => return false,
                 _ => {}
             }
         }
@@ -155,26 +180,20 @@ pub(crate) async fn client_before_peer(
     builder: &client::Builder,
     entries: &[(u16, u32)],
 ) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>, Peer) {
-    let (near, mut transport) = duplex(TRANSPORT);
+    let (near, transport) = duplex(TRANSPORT);
     let (requests, connection) = builder.handshake(near).await.unwrap();
     let connection = tokio::spawn(connection);
-    let mut preface = [0; 24];
-    transport.read_exact(&mut preface).await.unwrap();
-    assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-    let mut peer = Peer { transport };
+    let mut peer = Peer::after_preface(transport).await;
     greet(&mut peer, entries).await;
     (requests, connection, peer)
 }
 
 /// A server before such a peer.
 pub(crate) async fn server_before_peer(builder: &server::Builder, entries: &[(u16, u32)]) -> (Served, Peer) {
-    let (mut transport, far) = duplex(TRANSPORT);
+    let (transport, far) = duplex(TRANSPORT);
     let greeting = async {
-        transport
-            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-            .await
-            .unwrap();
         let mut peer = Peer { transport };
+        peer.preface().await;
         peer.says(SETTINGS, 0, 0, &payload(entries)).await;
         assert_eq!(peer.hears_of(SETTINGS).await.flags, 0);
         peer.says(SETTINGS, ACK, 0, b"").await;
@@ -205,6 +224,11 @@ pub(crate) fn request_block(method: &str) -> Vec<u8> {
         (":authority", "example.com"),
         (":path", "/"),
     ];
+    block(&fields)
+}
+
+/// A field block of literals.
+pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
         block.push(0);

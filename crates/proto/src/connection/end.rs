@@ -82,7 +82,10 @@ impl Connection {
             return;
         }
         let last_stream = self.shutdown.last_stream(self.streams.highest_peer_stream());
-        let debug = error.debug_data(self.config.describe_errors);
+        let debug = match error.reason_of_owner() {
+            "" => (self.config.debug_data)(&error),
+            reason => reason,
+        };
         self.writer.go_away(last_stream, error.code, debug.as_bytes());
         let mut unread = 0;
         for stream in self.streams.iter_mut().filter(|stream| !stream.released) {

@@ -14,13 +14,19 @@ use crate::time::Time;
 /// The smallest size that an adaptive window shrinks to, in bytes.
 const SMALLEST_WINDOW: u32 = 256 << 10;
 
+/// The rate that a path is presumed to have until a window has shown more, in bytes per second: 1 Gbit/s, of which a
+/// refill at a quarter needs four thirds.
+const PRESUMED_RATE: u128 = 166_666_667;
+
 #[derive(Debug)]
 pub(super) struct FlowControl {
     receive_window: ReceiveWindow,
     /// How fast the peer uses the receive window.
     pace: Pace,
-    /// The memory that is leased for the receive window.
+    /// The memory that is leased for the receive window, beyond `base`.
     lease: Lease,
+    /// The part of the receive window that needs no lease, in bytes.
+    base: u32,
     overhead: Overhead,
     /// Bytes that the owner has read and not released.
     unreleased: u64,
@@ -43,6 +49,7 @@ impl FlowControl {
             },
             pace: Pace::default(),
             lease,
+            base: config.first_connection_window(),
             overhead: Overhead::new(config),
             unreleased: 0,
             refills: 0,
@@ -122,15 +129,15 @@ impl FlowControl {
         }
         let window = &mut self.receive_window;
         let size = window.size();
-        if self.lease.is_scarce() && size.bytes() > SMALLEST_WINDOW {
-            let smaller = (size.bytes() / 4 * 3).max(SMALLEST_WINDOW);
+        let smallest = SMALLEST_WINDOW.max(self.base);
+        if self.lease.is_scarce() && size.bytes() > smallest {
+            let smaller = (size.bytes() / 4 * 3).max(smallest);
             window.resize(WindowSize::new(smaller).unwrap_or(size));
-            let needed = u64::from(smaller).max(window.promise().total());
-            self.lease.shrink_to(needed);
+            self.return_lease_beyond(smaller);
             return false;
         }
         // Without a lease there is no stream, and DATA that still arrives is discarded.
-        if self.is_outgrown(now, round_trip) == Some(true) && self.lease.held() > 0 {
+        if self.is_outgrown(now, round_trip) == Some(true) && self.held() > 0 {
             let largest = config.largest_window.bytes();
             let doubled = size.bytes().saturating_mul(2).min(largest);
             // As far as the budget allows. Less than an eighth is not worth a change.
@@ -139,10 +146,40 @@ impl FlowControl {
             let larger = WindowSize::new(size.bytes().saturating_add(more)).unwrap_or(size);
             if more > size.bytes() / 8 && self.lease.grow(u64::from(more)) {
                 self.receive_window.resize(larger);
-                self.receive_window.set_limit(self.lease.held());
+                self.receive_window.set_limit(self.held());
             }
         }
         true
+    }
+
+    /// The memory for the receive window, in bytes.
+    fn held(&self) -> u64 {
+        self.lease.held() + u64::from(self.base)
+    }
+
+    /// Returns what is leased and not needed for a window of `size`.
+    fn return_lease_beyond(&mut self, size: u32) {
+        let needed = u64::from(size).max(self.receive_window.promise().total());
+        self.lease.shrink_to(needed.saturating_sub(u64::from(self.base)));
+    }
+
+    /// The window of a new stream if it is to have more than the `initial` one of SETTINGS: the path may need it, or is not
+    /// known yet.
+    pub(super) fn wide_stream_window(
+        &self,
+        config: &Config,
+        initial: WindowSize,
+        round_trip: Option<Duration>,
+    ) -> Option<WindowSize> {
+        if self.base == 0 {
+            return None;
+        }
+        let fills = |trip: Duration| {
+            let second = Duration::from_secs(1).as_nanos();
+            u128::from(initial.bytes()) * second >= trip.as_nanos() * PRESUMED_RATE
+        };
+        let wide = config.stream_window.min(share_of_a_stream(self.window().size()));
+        (wide > initial && !round_trip.is_some_and(fills)).then_some(wide)
     }
 
     /// Whether the window limits the path. None while that is unknown.
@@ -153,6 +190,12 @@ impl FlowControl {
 
     /// Raises the window to `size` if the budget has room.
     pub(super) fn grow(&mut self, size: WindowSize) -> bool {
+        if self.base > 0 {
+            self.base = size.bytes();
+            self.lease.shrink_to(0);
+            self.receive_window.resize(size);
+            return true;
+        }
         // Without a lease, the current window has to be leased too.
         let leased = match self.lease.held() {
             0 => 0,
@@ -174,18 +217,17 @@ impl FlowControl {
 
     /// Lowers the window to `size`, and returns the memory that it no longer needs.
     pub(super) fn shrink(&mut self, size: WindowSize) {
-        let window = &mut self.receive_window;
-        window.resize(size);
+        self.receive_window.resize(size);
+        self.base = self.base.min(size.bytes());
         if self.lease.held() > 0 {
-            let needed = u64::from(size.bytes()).max(window.promise().total());
-            self.lease.shrink_to(needed);
+            self.return_lease_beyond(size.bytes());
         }
     }
 
     /// Whether memory for the receive window is leased. A connection that has no lease, because it opened late or was
     /// idle, tries again.
     pub(super) fn can_hold_a_body(&mut self) -> bool {
-        self.lease.held() > 0 || self.lease.grow(u64::from(self.receive_window.size().bytes()))
+        self.held() > 0 || self.lease.grow(u64::from(self.receive_window.size().bytes()))
     }
 
     /// Returns the lease of a connection that has no streams and opened without a lease. DATA that still arrives is
@@ -193,7 +235,7 @@ impl FlowControl {
     pub(super) fn return_idle_lease(&mut self, config: &Config) {
         let unread = self.receive_window.unconsumed();
         let smallest = self.receive_window.size() <= DEFAULT_WINDOW;
-        if config.adaptive && smallest && unread == 0 {
+        if config.adaptive && self.base == 0 && smallest && unread == 0 {
             self.lease.shrink_to(0);
             self.receive_window.set_limit(0);
         }
@@ -202,7 +244,7 @@ impl FlowControl {
     /// Leases memory for the bytes that slow readers leave unread, so that other streams keep their credit, and
     /// returns it when they are read.
     pub(super) fn balance(&mut self, config: &Config) {
-        if !config.adaptive || self.lease.held() == 0 {
+        if !config.adaptive || self.base > 0 || self.lease.held() == 0 {
             return;
         }
         let size = u64::from(self.receive_window.size().bytes());
@@ -298,6 +340,14 @@ fn open(config: &Config, lease: &mut Lease) -> (WindowSize, WindowSize) {
             false => DEFAULT_WINDOW,
         };
         return (window, config.stream_window);
+    }
+    if let Some(first) = config.first_windows {
+        let base = config.first_connection_window();
+        let more = lease.open(u64::from(wanted.bytes().saturating_sub(base)), 1);
+        let size = u32::try_from(u64::from(base) + more)
+            .ok()
+            .and_then(WindowSize::new);
+        return (size.unwrap_or(wanted), first.stream);
     }
     let least = u64::from(DEFAULT_WINDOW.bytes());
     let granted = lease.open(u64::from(wanted.bytes()), least);

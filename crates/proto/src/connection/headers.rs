@@ -151,7 +151,11 @@ impl Connection {
             end: end_stream,
         }));
         self.note_new_stream();
-        self.streams.insert(stream);
+        let mut stream = self.streams.insert(stream);
+        if !end_stream {
+            // Its window may be larger than that of our SETTINGS.
+            stream.list_refill();
+        }
         Ok(())
     }
 

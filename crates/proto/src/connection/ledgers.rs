@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::flow::{Ledger, ReceiveWindow, Stall};
 use crate::role::Role;
 use crate::stats::StreamReport;
-use crate::stream::{Phase, Stream, StreamState};
+use crate::stream::{Phase, Stream, StreamState, WantsCredit};
 use crate::time::Time;
 
 /// Data that arrives within this time of other data counts as one flow. Links below 3 Mbit/s have longer gaps between
@@ -53,6 +53,11 @@ impl Ledgers {
 
     pub(super) fn enter_sending(&mut self, state: Stall, now: Time) {
         self.sending.enter(state, now);
+    }
+
+    /// The state of sending.
+    pub(super) fn sending_state(&self) -> Stall {
+        self.sending.state()
     }
 
     pub(super) fn requests_kept_back(&self) -> bool {
@@ -160,8 +165,14 @@ impl Stream {
             (false, true, _) => None,
             (false, false, _) => Some(Stall::StreamWindow),
             (true, _, Phase::Done) => Some(Stall::Idle),
+            (true, _, _) if self.waits_for_credit() => Some(Stall::StreamWindow),
             (true, _, _) => Some(Stall::Application),
         }
+    }
+
+    /// Whether the owner queues no more until the stream's window opens.
+    pub(super) fn waits_for_credit(&self) -> bool {
+        self.send.wants_credit != WantsCredit::No && self.send.credit.usable() == 0
     }
 
     pub(super) fn settle_receiving(

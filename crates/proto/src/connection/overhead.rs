@@ -21,8 +21,10 @@ pub(super) struct Overhead {
 
 impl Overhead {
     pub(super) fn new(config: &Config) -> Self {
+        // A budget for growth is for nothing else.
+        let budget = config.budget.as_ref().filter(|_| config.first_windows.is_none());
         Overhead {
-            lease: Lease::of_memory(config.budget.as_ref(), config.share.as_ref()),
+            lease: Lease::of_memory(budget, config.share.as_ref()),
             listed: 0,
             is_leased: true,
         }

@@ -2,6 +2,7 @@
 //! encodes them. Bodies are queued by reference until a write takes them.
 
 use core::time::Duration;
+use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
@@ -11,6 +12,7 @@ use super::ledgers::Ledgers;
 use super::streams::Entry;
 use super::writer::Writer;
 use crate::error::UsageError;
+use crate::flow::Stall;
 use crate::id::StreamId;
 use crate::message;
 use crate::payload::Payload;
@@ -30,18 +32,24 @@ impl Connection {
     /// [`UsageError::NoNewStreams`] if the connection is closing, has failed, is out of identifiers, or too many
     /// requests wait; [`UsageError::BudgetExhausted`]; [`UsageError::InvalidMessage`]; [`UsageError::WrongRole`].
     pub fn open(&mut self, request: Request<()>, end: bool) -> Result<StreamId, UsageError> {
-        self.open_from(&request, end)
+        self.open_cow(Cow::Owned(request), end)
     }
 
-    /// As [`Self::open`], but clones the request only if it has to wait.
+    /// As [`Self::open`], but clones the request only if it has to be kept: because it waits, or by
+    /// [`Config::late_heads`](crate::Config::late_heads).
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn open_from(&mut self, request: &Request<()>, end: bool) -> Result<StreamId, UsageError> {
+        self.open_cow(Cow::Borrowed(request), end)
+    }
+
+    fn open_cow(&mut self, request: Cow<'_, Request<()>>, end: bool) -> Result<StreamId, UsageError> {
         if self.role != Role::Client {
             return Err(UsageError::WrongRole);
         }
-        message::check_request(request).map_err(UsageError::InvalidMessage)?;
+        message::check_request(&request, self.config.relative_requests)
+            .map_err(UsageError::InvalidMessage)?;
         let waiting = self.streams.waiting();
         if !self.takes_new_streams() || waiting >= self.config.max_waiting_streams {
             return Err(UsageError::NoNewStreams);
@@ -61,7 +69,7 @@ impl Connection {
         if waiting == 0 && self.streams.active() < self.settings.max_concurrent_streams() {
             self.open_now(stream, request);
         } else {
-            stream.send.waiting = Some(Box::new(request.clone()));
+            stream.send.waiting = Some(Box::new(request.into_owned()));
             self.ledgers.note_stream_sending(&mut stream, self.now);
             self.note_new_stream();
             let key = self.streams.insert(stream).key();
@@ -72,14 +80,18 @@ impl Connection {
     }
 
     /// Opens the stream of a request at once. Nothing is queued yet, so there is nothing to schedule.
-    fn open_now(&mut self, mut stream: Box<Stream>, request: &Request<()>) {
+    fn open_now(&mut self, mut stream: Box<Stream>, request: Cow<'_, Request<()>>) {
         self.streams.note_opened();
-        write_request(
+        let end = stream.send.phase == Phase::Done;
+        match self.config.late_heads {
+            true => self.writer.late_head(stream.id, end, request.into_owned()),
+            false => self.writer.request(stream.id, end, &request),
+        }
+        begin_request(
             &mut stream,
-            request,
+            end,
             &mut self.writer,
             &self.ledgers,
-            self.settings.max_frame_size(),
             self.pings.minimum(),
             self.now,
         );
@@ -102,12 +114,14 @@ impl Connection {
             };
             stream.settle_receiving(self.flow.window(), round_trip, self.now);
             stream.note_opened();
-            write_request(
+            let half = &stream.send;
+            let end = half.phase == Phase::Done && half.queue.is_empty() && half.trailers.is_none();
+            self.writer.request(stream.id, end, &request);
+            begin_request(
                 &mut stream,
-                &request,
+                end,
                 &mut self.writer,
                 &self.ledgers,
-                self.settings.max_frame_size(),
                 round_trip,
                 self.now,
             );
@@ -120,7 +134,11 @@ impl Connection {
     /// A new stream. The caller calls [`Self::note_new_stream`] and stores it.
     pub(super) fn new_stream(&self, id: StreamId, state: StreamState) -> Box<Stream> {
         let credit = self.settings.initial_window_size();
-        self.streams.create(id, state, credit, &self.config, self.now)
+        let initial = self.streams.initial_window();
+        let round_trip = self.pings.minimum();
+        let wide = self.flow.wide_stream_window(&self.config, initial, round_trip);
+        self.streams
+            .create(id, state, credit, wide, &self.config, self.now)
     }
 
     /// Sends a server's final response. With `end` no body follows.
@@ -140,8 +158,7 @@ impl Connection {
             return Err(UsageError::HeadOrder);
         }
         stream.send.phase = if end { Phase::Done } else { Phase::Body };
-        let max_frame_size = self.settings.max_frame_size();
-        self.writer.response(id, end, max_frame_size, response);
+        self.writer.response(id, end, response);
         if end {
             let after = stream.end_sending(&self.config, &self.ledgers, self.now);
             self.follow_up(after);
@@ -159,8 +176,7 @@ impl Connection {
         if !response.status().is_informational() {
             return Err(UsageError::HeadOrder);
         }
-        let max_frame_size = self.settings.max_frame_size();
-        self.writer.head(id, false, max_frame_size, |encoder, out| {
+        self.writer.head(id, false, |encoder, out| {
             message::encode_response(encoder, response, None, out);
         });
         Ok(())
@@ -171,8 +187,7 @@ impl Connection {
         let mut response = Response::new(());
         *response.status_mut() = status;
         stream.send.phase = Phase::Done;
-        let max_frame_size = self.settings.max_frame_size();
-        self.writer.response(stream.id, true, max_frame_size, &response);
+        self.writer.response(stream.id, true, &response);
         self.note_new_stream();
         let mut stream = self.streams.insert(stream);
         let after = stream.end_sending(&self.config, &self.ledgers, self.now);
@@ -235,10 +250,20 @@ impl Connection {
     /// windows allow.
     pub fn want_credit(&mut self, id: StreamId) {
         let exhausted = self.flow.credit().usable() == 0;
-        if let Some(mut stream) = self.streams.by_id(id) {
-            if !stream.state.is_closed() {
-                stream.want_credit(exhausted);
-            }
+        let Some(mut stream) = self.streams.by_id(id) else {
+            return;
+        };
+        if stream.state.is_closed() {
+            return;
+        }
+        stream.want_credit(exhausted);
+        let waits = exhausted || stream.waits_for_credit();
+        if waits && self.ledgers.sending_state() == Stall::Application {
+            let state = match exhausted {
+                true => Stall::ConnectionWindow,
+                false => Stall::StreamWindow,
+            };
+            self.ledgers.enter_sending(state, self.now);
         }
     }
 
@@ -299,23 +324,17 @@ fn sendable(stream: Option<Entry<'_>>) -> Result<Entry<'_>, UsageError> {
     }
 }
 
-/// Writes the HEADERS of a request. END_STREAM may travel with them; otherwise the stream is to be rescheduled when something
-/// is queued.
-fn write_request(
+/// The stream of a request is open: its HEADERS are written, or next to be. END_STREAM may travel with them; otherwise the
+/// stream is to be rescheduled when something is queued.
+fn begin_request(
     stream: &mut Stream,
-    request: &Request<()>,
+    end: bool,
     writer: &mut Writer,
     ledgers: &Ledgers,
-    max_frame_size: u32,
     round_trip: Option<Duration>,
     now: Time,
 ) {
-    let half = &stream.send;
-    let end = half.phase == Phase::Done && half.queue.is_empty() && half.trailers.is_none();
     stream.state = StreamState::Open;
-    writer.head(stream.id, end, max_frame_size, |encoder, out| {
-        message::encode_request(encoder, request, out);
-    });
     stream.refill(writer, now, round_trip);
     match end {
         // The response has not arrived, so this does not close the stream.

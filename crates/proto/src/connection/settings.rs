@@ -4,7 +4,7 @@ use super::writer::Writer;
 use crate::config::Config;
 use crate::error::ConnectionError;
 use crate::flow::{DEFAULT_WINDOW, WindowSize};
-use crate::frame::{DEFAULT_MAX_FRAME_SIZE, Setting, SettingsEntries};
+use crate::frame::{Setting, SettingsEntries};
 use crate::role::Role;
 use crate::time::Time;
 
@@ -27,7 +27,6 @@ pub(super) struct Settings {
 #[derive(Debug)]
 struct PeerSettings {
     initial_window_size: u32,
-    max_frame_size: u32,
     max_concurrent_streams: u32,
     enable_connect_protocol: bool,
 }
@@ -54,7 +53,6 @@ impl Settings {
             received: false,
             peer: PeerSettings {
                 initial_window_size: DEFAULT_WINDOW.bytes(),
-                max_frame_size: DEFAULT_MAX_FRAME_SIZE,
                 // The default is no limit, but no more are opened before the peer's SETTINGS arrive.
                 max_concurrent_streams: config.initial_max_send_streams,
                 enable_connect_protocol: false,
@@ -156,7 +154,7 @@ impl Settings {
                     last = Some(size);
                     largest = largest.max(size);
                 }
-                Setting::MaxFrameSize(size) => peer.max_frame_size = size,
+                Setting::MaxFrameSize(size) => writer.set_max_frame_size(size),
                 Setting::MaxConcurrentStreams(count) => peer.max_concurrent_streams = count,
                 Setting::EnableConnectProtocol(enabled) => {
                     if peer.enable_connect_protocol && !enabled {
@@ -193,10 +191,6 @@ impl Settings {
 
     pub(super) fn initial_window_size(&self) -> u32 {
         self.peer.initial_window_size
-    }
-
-    pub(super) fn max_frame_size(&self) -> u32 {
-        self.peer.max_frame_size
     }
 
     pub(super) fn max_concurrent_streams(&self) -> u32 {

@@ -9,7 +9,7 @@ use super::Connection;
 use super::ledgers::{Attribution, FLOWING, receives};
 use crate::flow::{Ledger, Stall};
 use crate::role::Role;
-use crate::stream::{Phase, Stream};
+use crate::stream::{Phase, Stream, WantsCredit};
 use crate::time::Time;
 
 /// How many streams are sampled to find what the connection waits for.
@@ -99,8 +99,15 @@ impl Connection {
         if self.lacks_streams() {
             return Stall::StreamCount;
         }
-        let unfinished = |stream: &Stream| stream.state.can_send() && stream.send.phase != Phase::Done;
-        match self.streams.iter().take(SAMPLE).any(unfinished) {
+        let unfinished = |stream: &&Stream| stream.state.can_send() && stream.send.phase != Phase::Done;
+        let sample = || self.streams.iter().take(SAMPLE).filter(unfinished);
+        if sample().any(|stream| stream.send.wants_credit == WantsCredit::OfBoth) {
+            return Stall::ConnectionWindow;
+        }
+        if sample().any(Stream::waits_for_credit) {
+            return Stall::StreamWindow;
+        }
+        match sample().next().is_some() {
             true => Stall::Application,
             // The requests are complete: the server has to answer.
             false if self.role == Role::Client && !self.streams.is_empty() => Stall::Peer,

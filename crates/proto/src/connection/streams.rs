@@ -214,17 +214,19 @@ impl Streams {
         Some(Entry { key, stream, lists })
     }
 
-    /// A new stream, to be stored by [`Self::insert`].
+    /// A new stream, to be stored by [`Self::insert`]. Its window is that of our SETTINGS unless it is to be `wide`.
     pub(super) fn create(
         &self,
         id: StreamId,
         state: StreamState,
         credit: u32,
+        wide: Option<WindowSize>,
         config: &Config,
         now: Time,
     ) -> Box<Stream> {
-        let size = self.lists.refills.initial();
-        let window = ReceiveWindow::new(size.bytes(), size, config.stream_refill);
+        let initial = self.lists.refills.initial();
+        let size = wide.unwrap_or(initial);
+        let window = ReceiveWindow::new(initial.bytes(), size, config.stream_refill);
         let window = match config.adaptive {
             true => window,
             false => window.fixed(),
@@ -235,6 +237,7 @@ impl Streams {
     pub(super) fn insert(&mut self, stream: Box<Stream>) -> Entry<'_> {
         let lists = &mut self.lists;
         lists.header_memory += stream.header_memory;
+        lists.refills.note_size(stream.receive.window.size());
         let (key, stream) = self.store.insert(stream);
         Entry { key, stream, lists }
     }

@@ -76,6 +76,7 @@ impl Connection {
         let before = out.remaining();
         let data_before = self.flow.credit().sent();
         self.write_refills();
+        self.writer.encode_late();
         self.flow.overhead_mut().list(self.writer.len());
         self.lease_overhead();
         self.writer.drain_into(out);
@@ -155,7 +156,6 @@ impl Connection {
 
     /// Writes END_STREAM or trailers of streams whose DATA was sent. They need no credit.
     fn write_ends(&mut self, out: &mut Transmit) {
-        let max_frame_size = self.settings.max_frame_size();
         for key in self.streams.take_ends() {
             // The stream may have been closed or removed since it was listed.
             let Some(mut stream) = self.streams.get(key) else {
@@ -164,7 +164,7 @@ impl Connection {
             if stream.state.is_closed() || !stream.only_end_is_missing() {
                 continue;
             }
-            write_end(&mut stream, &mut self.writer, out, max_frame_size);
+            write_end(&mut stream, &mut self.writer, out);
             let after = stream.end_sending(&self.config, &self.ledgers, self.now);
             self.follow_up(after);
             self.writer.drain_into(out);
@@ -174,7 +174,7 @@ impl Connection {
     /// Builds one DATA frame of the stream whose turn it is.
     fn write_data(&mut self, out: &mut Transmit) -> Served {
         let connection_window = self.flow.credit().usable();
-        let max_frame_size = self.settings.max_frame_size();
+        let max_frame_size = self.writer.max_frame_size();
         let largest = self.config.send_frame_size.min(max_frame_size) as usize;
         let Some(mut stream) = self.streams.next_to_send() else {
             return Served::None;
@@ -223,7 +223,7 @@ impl Connection {
         let ready = stream.served();
         let after = if last {
             if !end {
-                write_end(&mut stream, &mut self.writer, out, max_frame_size);
+                write_end(&mut stream, &mut self.writer, out);
             }
             stream.end_sending(&self.config, &self.ledgers, self.now)
         } else {
@@ -239,10 +239,10 @@ impl Connection {
     }
 }
 
-fn write_end(stream: &mut Entry<'_>, writer: &mut Writer, out: &mut Transmit, max_frame_size: u32) {
+fn write_end(stream: &mut Entry<'_>, writer: &mut Writer, out: &mut Transmit) {
     match stream.send.trailers.take() {
         None => writer.data_header(out, stream.id, 0, true),
-        Some(trailers) => writer.trailers(out, stream.id, &trailers, max_frame_size),
+        Some(trailers) => writer.trailers(out, stream.id, &trailers),
     }
 }
 

@@ -3,12 +3,14 @@
 //! They share one buffer, so that field blocks are sent in the order in which HPACK encoded them. A write takes the
 //! whole buffer and appends DATA. This module counts all sent frames.
 
-use http::{HeaderMap, HeaderValue, Response};
+use std::collections::VecDeque;
+
+use http::{HeaderMap, HeaderValue, Request, Response};
 
 use crate::error::ErrorCode;
 use crate::frame::{
-    FRAME_HEADER_LENGTH, FrameType, GoAway, PREFACE, Ping, PriorityUpdate, ResetStream, Setting,
-    WindowUpdate, patch_header_block, reserve_header_block, write_data_header,
+    DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_LENGTH, FrameType, GoAway, PREFACE, Ping, PriorityUpdate,
+    ResetStream, Setting, WindowUpdate, patch_header_block, reserve_header_block, write_data_header,
 };
 use crate::hpack::Encoder;
 use crate::id::StreamId;
@@ -28,10 +30,22 @@ pub(super) struct Writer {
     date: Option<HeaderValue>,
     /// The frames that are sent before DATA, in order.
     control: Vec<u8>,
+    /// Requests whose heads follow them, in order. Boxed, because few owners want that.
+    late: Option<Box<VecDeque<LateHead>>>,
+    /// The peer's SETTINGS_MAX_FRAME_SIZE.
+    max_frame_size: u32,
     /// How many bytes of `control` are replies to the peer.
     owed: usize,
     sent_frames: FrameCounts,
     sent_bytes: u64,
+}
+
+/// A request whose head is not encoded yet.
+#[derive(Debug)]
+struct LateHead {
+    stream: StreamId,
+    end: bool,
+    request: Request<()>,
 }
 
 impl Writer {
@@ -40,6 +54,8 @@ impl Writer {
             encoder: Encoder::new(encoder_table_size as usize),
             date: None,
             control: Vec::new(),
+            late: None,
+            max_frame_size: DEFAULT_MAX_FRAME_SIZE,
             owed: 0,
             sent_frames: FrameCounts::default(),
             sent_bytes: 0,
@@ -80,12 +96,16 @@ impl Writer {
 
     /// WINDOW_UPDATE of a stream, or of the connection if there is none.
     pub(super) fn window_update(&mut self, stream: Option<StreamId>, increment: u32) {
+        if stream.is_some() {
+            self.encode_late();
+        }
         let frame = WindowUpdate { stream, increment };
         frame.write(&mut self.control);
         self.sent_frames.add(FrameType::WINDOW_UPDATE);
     }
 
     pub(super) fn reset(&mut self, stream: StreamId, code: ErrorCode) {
+        self.encode_late();
         let frame = ResetStream { stream, code };
         frame.write(&mut self.control);
         self.sent_frames.add(FrameType::RST_STREAM);
@@ -102,36 +122,54 @@ impl Writer {
     }
 
     pub(super) fn priority_update(&mut self, prioritized: StreamId, value: &[u8]) {
+        self.encode_late();
         let frame = PriorityUpdate { prioritized, value };
         frame.write(&mut self.control);
         self.sent_frames.add(FrameType::PRIORITY_UPDATE);
     }
 
-    /// HEADERS and CONTINUATION, each with at most `max_frame_size` bytes of payload.
+    /// HEADERS and CONTINUATION, each with at most as many bytes of payload as the peer accepts.
     pub(super) fn head(
         &mut self,
         stream: StreamId,
         end: bool,
-        max_frame_size: u32,
         encode: impl FnOnce(&mut Encoder, &mut Vec<u8>),
     ) {
         let out = &mut self.control;
         let start = reserve_header_block(out);
         encode(&mut self.encoder, out);
-        patch_header_block(out, start, stream, end, max_frame_size as usize);
+        patch_header_block(out, start, stream, end, self.max_frame_size as usize);
         self.sent_frames.add(FrameType::HEADERS);
     }
 
+    /// The HEADERS of a request, behind those that wait.
+    pub(super) fn request(&mut self, stream: StreamId, end: bool, request: &Request<()>) {
+        self.encode_late();
+        self.head(stream, end, |encoder, out| {
+            message::encode_request(encoder, request, out);
+        });
+    }
+
+    /// The HEADERS of a request, encoded by the write that sends them. Replies to the peer that come up until then precede
+    /// them.
+    pub(super) fn late_head(&mut self, stream: StreamId, end: bool, request: Request<()>) {
+        let late = self.late.get_or_insert_default();
+        late.push_back(LateHead { stream, end, request });
+    }
+
+    /// Encodes the heads that wait. Every other frame of their streams follows them.
+    pub(super) fn encode_late(&mut self) {
+        while let Some(head) = self.late.as_mut().and_then(|late| late.pop_front()) {
+            self.head(head.stream, head.end, |encoder, out| {
+                message::encode_request(encoder, &head.request, out);
+            });
+        }
+    }
+
     /// The HEADERS of a final response, with a `date`.
-    pub(super) fn response(
-        &mut self,
-        stream: StreamId,
-        end: bool,
-        max_frame_size: u32,
-        response: &Response<()>,
-    ) {
+    pub(super) fn response(&mut self, stream: StreamId, end: bool, response: &Response<()>) {
         let date = self.date.take();
-        self.head(stream, end, max_frame_size, |encoder, out| {
+        self.head(stream, end, |encoder, out| {
             message::encode_response(encoder, response, date.as_ref(), out);
         });
         self.date = date;
@@ -144,14 +182,9 @@ impl Writer {
     }
 
     /// Trailers, directly on the write list, after the DATA that is on it.
-    pub(super) fn trailers(
-        &mut self,
-        out: &mut Transmit,
-        stream: StreamId,
-        trailers: &HeaderMap,
-        max_frame_size: u32,
-    ) {
+    pub(super) fn trailers(&mut self, out: &mut Transmit, stream: StreamId, trailers: &HeaderMap) {
         let encoder = &mut self.encoder;
+        let max_frame_size = self.max_frame_size;
         out.put(|arena| {
             let start = reserve_header_block(arena);
             message::encode_trailers(encoder, trailers, arena);
@@ -174,7 +207,7 @@ impl Writer {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.control.is_empty()
+        self.control.is_empty() && self.late.as_ref().is_none_or(|late| late.is_empty())
     }
 
     /// How many of them are replies to the peer.
@@ -200,6 +233,14 @@ impl Writer {
         &self.sent_frames
     }
 
+    pub(super) fn max_frame_size(&self) -> u32 {
+        self.max_frame_size
+    }
+
+    pub(super) fn set_max_frame_size(&mut self, octets: u32) {
+        self.max_frame_size = octets;
+    }
+
     pub(super) fn set_table_size(&mut self, octets: u32) {
         self.encoder.set_max_table_size(octets as usize);
     }
@@ -212,5 +253,6 @@ impl Writer {
         self.encoder.trim();
         self.date = None;
         self.control.shrink_to_fit();
+        self.late.take_if(|late| late.is_empty());
     }
 }

@@ -38,6 +38,25 @@ impl Stall {
         Stall::Application,
         Stall::Peer,
     ];
+
+    /// All states but [`Stall::Idle`].
+    pub fn busy() -> impl Iterator<Item = Stall> {
+        Stall::ALL.into_iter().filter(|&state| state != Stall::Idle)
+    }
+
+    /// The name of the state.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stall::Idle => "idle",
+            Stall::Moving => "moving",
+            Stall::StreamWindow => "stream_window",
+            Stall::ConnectionWindow => "connection_window",
+            Stall::StreamCount => "stream_count",
+            Stall::Socket => "socket",
+            Stall::Application => "application",
+            Stall::Peer => "peer",
+        }
+    }
 }
 
 /// The time spent in each state since the connection began.
@@ -74,6 +93,10 @@ impl Ledger {
     /// The total settled time in all states except [`Stall::Idle`].
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.spent.iter().sum::<u64>()) - self.spent(Stall::Idle)
+    }
+
+    pub(crate) fn state(&self) -> Stall {
+        self.state
     }
 
     pub(crate) fn since(&self) -> Time {

@@ -75,12 +75,12 @@ impl fmt::Display for InvalidMessage {
 
 impl std::error::Error for InvalidMessage {}
 
-/// Checks that a request can be sent.
+/// Checks that a request can be sent. With `may_be_relative` the URI may be a path alone.
 ///
 /// # Errors
 ///
 /// What is wrong with it, for the caller to mend.
-pub(crate) fn check_request(request: &Request<()>) -> Result<(), InvalidMessage> {
+pub(crate) fn check_request(request: &Request<()>, may_be_relative: bool) -> Result<(), InvalidMessage> {
     let uri = request.uri();
     let is_connect = request.method() == Method::CONNECT;
     let has_protocol = request.extensions().get::<Protocol>().is_some();
@@ -91,7 +91,12 @@ pub(crate) fn check_request(request: &Request<()>) -> Result<(), InvalidMessage>
         true => InvalidMessage::ConnectWithoutAuthority,
         false => InvalidMessage::RelativeUri,
     };
-    let authority = uri.authority().ok_or(missing)?;
+    let Some(authority) = uri.authority() else {
+        return match may_be_relative && !is_connect {
+            true => check_path(request).and_then(|()| check_fields(request.headers())),
+            false => Err(missing),
+        };
+    };
     if authority.as_str().contains('@') {
         return Err(InvalidMessage::UserInfo);
     }
@@ -99,15 +104,20 @@ pub(crate) fn check_request(request: &Request<()>) -> Result<(), InvalidMessage>
         if uri.scheme().is_none() {
             return Err(InvalidMessage::RelativeUri);
         }
-        match uri.path_and_query().map_or("", |path| path.as_str()).as_bytes() {
-            // An empty path is sent as "/", or as "*" for OPTIONS.
-            [] | [b'/' | b'?', ..] => {}
-            b"*" if request.method() == Method::OPTIONS => {}
-            _ => return Err(InvalidMessage::Path),
-        }
+        check_path(request)?;
     }
     check_host(request.headers(), authority, uri.scheme())?;
     check_fields(request.headers())
+}
+
+fn check_path(request: &Request<()>) -> Result<(), InvalidMessage> {
+    let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+    match path.as_bytes() {
+        // An empty path is sent as "/", or as "*" for OPTIONS.
+        [] | [b'/' | b'?', ..] => Ok(()),
+        b"*" if request.method() == Method::OPTIONS => Ok(()),
+        _ => Err(InvalidMessage::Path),
+    }
 }
 
 /// Checks that a response, informational or final, can be sent.

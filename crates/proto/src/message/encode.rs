@@ -21,7 +21,8 @@ pub(crate) fn encode_request(encoder: &mut Encoder, request: &Request<()>, out: 
     }
     let is_plain_connect = *method == Method::CONNECT && protocol.is_none();
     if !is_plain_connect {
-        let scheme = uri.scheme_str().unwrap_or_default();
+        // Only a relative request has none.
+        let scheme = uri.scheme_str().unwrap_or("http");
         encoder.field(FieldNameRef::Scheme, scheme.as_bytes(), false, out);
     }
     let authority = uri.authority().map(|authority| authority.as_str());

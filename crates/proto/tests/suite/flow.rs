@@ -5,6 +5,7 @@ mod adapt;
 mod credit;
 mod enough;
 mod few;
+mod first_windows;
 mod grow;
 mod leases;
 mod records;

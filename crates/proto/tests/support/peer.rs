@@ -38,6 +38,11 @@ pub(crate) struct Faced {
     skip_preface: bool,
 }
 
+fn request(method: &str) -> http::Request<()> {
+    let request = http::Request::builder().method(method);
+    request.uri("http://example.com/").body(()).unwrap()
+}
+
 /// The stream of this number.
 pub(crate) fn id(stream: u32) -> StreamId {
     StreamId::new(stream).unwrap()
@@ -100,15 +105,16 @@ impl Faced {
 
     /// The client opens the next stream.
     pub(crate) fn opens(&mut self, method: &str, end: bool) -> StreamId {
-        let request = http::Request::builder()
-            .method(method)
-            .uri("http://example.com/")
-            .body(())
-            .unwrap();
+        let request = request(method);
         let stream = self.connection.open(request, end).unwrap();
         self.listen();
         self.heard();
         stream
+    }
+
+    /// As [`Self::opens`]; what the client says is still to be heard.
+    pub(crate) fn opens_loudly(&mut self, method: &str) -> StreamId {
+        self.connection.open(request(method), true).unwrap()
     }
 
     /// The server answers and ends the stream.

@@ -238,9 +238,9 @@ async fn an_error_of_the_peer_is_a_library_error_with_its_code() {
 async fn settings_carry_what_was_set_and_refuse_push() {
     let (near, mut far) = tokio::io::duplex(4_096);
     let (_requests, connection) = client::handshake(near).await.unwrap();
-    drop(connection);
-    let mut octets = Vec::new();
-    soon(tokio::io::AsyncReadExt::read_to_end(&mut far, &mut octets))
+    let _connection = tokio::spawn(connection);
+    let mut octets = [0; 24 + 15];
+    soon(tokio::io::AsyncReadExt::read_exact(&mut far, &mut octets))
         .await
         .unwrap();
     assert_eq!(&octets[24..], [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]);

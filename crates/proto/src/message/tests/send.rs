@@ -23,7 +23,7 @@ fn lines(block: &[u8]) -> Vec<(String, String)> {
 /// The lines that a request is sent as, once it passed its check.
 #[track_caller]
 fn sent(request: &Request<()>) -> Vec<(String, String)> {
-    check_request(request).unwrap();
+    check_request(request, false).unwrap();
     let mut block = Vec::new();
     encode_request(&mut Encoder::new(4096), request, &mut block);
     lines(&block)
@@ -138,7 +138,7 @@ fn options_of_the_server_itself_is_sent_as_a_star() {
     let mut request = Request::from_parts(parts, ());
     assert!(sent(&request).contains(&(":path".into(), "*".into())));
     *request.method_mut() = Method::GET;
-    assert_eq!(check_request(&request), Err(InvalidMessage::Path));
+    assert_eq!(check_request(&request, false), Err(InvalidMessage::Path));
 }
 
 #[test]
@@ -153,21 +153,21 @@ fn host_is_left_out_since_the_authority_says_it() {
 #[test]
 fn a_host_that_differs_cannot_be_sent() {
     assert_eq!(
-        check_request(&get_with_field("host", "example.org")),
+        check_request(&get_with_field("host", "example.org"), false),
         Err(InvalidMessage::Host)
     );
     let mut request = get_with_field("host", "example.com");
     request
         .headers_mut()
         .append("host", HeaderValue::from_static("example.com"));
-    assert_eq!(check_request(&request), Err(InvalidMessage::Host));
+    assert_eq!(check_request(&request, false), Err(InvalidMessage::Host));
 }
 
 #[test]
 fn a_relative_uri_cannot_be_sent() {
-    assert_eq!(check_request(&get("/a")), Err(InvalidMessage::RelativeUri));
+    assert_eq!(check_request(&get("/a"), false), Err(InvalidMessage::RelativeUri));
     assert_eq!(
-        check_request(&get("example.com")),
+        check_request(&get("example.com"), false),
         Err(InvalidMessage::RelativeUri)
     );
 }
@@ -175,7 +175,7 @@ fn a_relative_uri_cannot_be_sent() {
 #[test]
 fn userinfo_cannot_be_sent() {
     assert_eq!(
-        check_request(&get("https://user:secret@example.com/")),
+        check_request(&get("https://user:secret@example.com/"), false),
         Err(InvalidMessage::UserInfo)
     );
 }
@@ -189,7 +189,7 @@ fn connect_is_sent_with_an_authority_alone() {
     );
     let request = Request::connect("/a").body(()).unwrap();
     assert_eq!(
-        check_request(&request),
+        check_request(&request, false),
         Err(InvalidMessage::ConnectWithoutAuthority)
     );
 }
@@ -212,10 +212,10 @@ fn extended_connect_is_sent_with_all_pseudo_headers() {
     );
     let mut relative = request.clone();
     *relative.uri_mut() = Uri::from_static("example.com:443");
-    assert_eq!(check_request(&relative), Err(InvalidMessage::RelativeUri));
+    assert_eq!(check_request(&relative, false), Err(InvalidMessage::RelativeUri));
     *request.method_mut() = Method::GET;
     assert_eq!(
-        check_request(&request),
+        check_request(&request, false),
         Err(InvalidMessage::ProtocolWithoutConnect)
     );
 }
@@ -231,7 +231,7 @@ fn connection_specific_fields_cannot_be_sent() {
     ] {
         let error = Err(InvalidMessage::ConnectionSpecificField(name.parse().unwrap()));
         let request = get_with_field(name, "x");
-        assert_eq!(check_request(&request), error);
+        assert_eq!(check_request(&request, false), error);
         assert_eq!(check_trailers(request.headers()), error);
         let mut response = Response::new(());
         *response.headers_mut() = request.headers().clone();
@@ -241,9 +241,9 @@ fn connection_specific_fields_cannot_be_sent() {
 
 #[test]
 fn te_can_be_sent_as_trailers_alone() {
-    assert_eq!(check_request(&get_with_field("te", "trailers")), Ok(()));
+    assert_eq!(check_request(&get_with_field("te", "trailers"), false), Ok(()));
     assert_eq!(
-        check_request(&get_with_field("te", "gzip")),
+        check_request(&get_with_field("te", "gzip"), false),
         Err(InvalidMessage::Te)
     );
 }
@@ -251,18 +251,24 @@ fn te_can_be_sent_as_trailers_alone() {
 #[test]
 fn outer_white_space_cannot_be_sent() {
     let error = InvalidMessage::FieldValue("x".parse().unwrap());
-    assert_eq!(check_request(&get_with_field("x", " a")), Err(error.clone()));
-    assert_eq!(check_request(&get_with_field("x", "a\t")), Err(error));
-    assert_eq!(check_request(&get_with_field("x", "")), Ok(()));
+    assert_eq!(
+        check_request(&get_with_field("x", " a"), false),
+        Err(error.clone())
+    );
+    assert_eq!(check_request(&get_with_field("x", "a\t"), false), Err(error));
+    assert_eq!(check_request(&get_with_field("x", ""), false), Ok(()));
 }
 
 #[test]
 fn a_content_length_that_is_none_cannot_be_sent() {
     assert_eq!(
-        check_request(&get_with_field("content-length", "five")),
+        check_request(&get_with_field("content-length", "five"), false),
         Err(InvalidMessage::ContentLength)
     );
-    assert_eq!(check_request(&get_with_field("content-length", "5")), Ok(()));
+    assert_eq!(
+        check_request(&get_with_field("content-length", "5"), false),
+        Ok(())
+    );
 }
 
 #[test]

@@ -135,7 +135,11 @@ fn the_debug_data_of_goaway_is_the_owners_choice() {
         heard[0].payload[8..].to_vec()
     };
     for describes in [true, false] {
-        let settings = config(|config| config.describe_errors = describes);
+        let settings = config(|config| {
+            if !describes {
+                config.debug_data = |_| "";
+            }
+        });
         let mut faced = Faced::server(settings.clone());
         faced.says(&frames::data(1, 0, b""));
         assert_eq!(debug(&mut faced).is_empty(), !describes);
@@ -145,6 +149,38 @@ fn the_debug_data_of_goaway_is_the_owners_choice() {
             assert_eq!(!debug(&mut faced).is_empty(), expected, "{reason:?}");
         }
     }
+}
+
+#[test]
+fn a_late_head_follows_the_replies_and_precedes_all_else_of_its_stream() {
+    let kinds = |faced: &mut Faced| -> Vec<FrameType> {
+        let heard = faced.heard().into_iter();
+        heard.map(|frame| frame.header.frame_type).collect()
+    };
+    let (headers, reset, ping) = (FrameType::HEADERS, FrameType::RST_STREAM, FrameType::PING);
+    let mut faced = Faced::client(config(|config| config.late_heads = true));
+    let stream = get(&mut faced).unwrap();
+    assert!(faced.connection.wants_transmit());
+    faced.says(&frames::ping(0, b"question"));
+    assert_eq!(kinds(&mut faced), [ping, headers]);
+    let other = get(&mut faced).unwrap();
+    faced.connection.reset(other, ErrorCode::CANCEL).unwrap();
+    faced.says(&frames::ping(0, b"question"));
+    assert_eq!(kinds(&mut faced), [headers, reset, ping], "{stream}");
+}
+
+#[test]
+fn a_relative_request_has_the_scheme_http_and_no_authority() {
+    let relative = || http::Request::get("/path").body(()).unwrap();
+    let mut strict = Faced::client(Config::default());
+    assert!(strict.connection.open(relative(), true).is_err());
+    let mut faced = Faced::client(config(|config| config.relative_requests = true));
+    faced.connection.open(relative(), true).unwrap();
+    // :method GET, :scheme http, then :path as a literal.
+    let block = &faced.heard_of(FrameType::HEADERS)[0].payload;
+    assert_eq!(block[..3], [0x82, 0x86, 0x04]);
+    let connect = http::Request::connect("/path").body(()).unwrap();
+    assert!(faced.connection.open(connect, true).is_err());
 }
 
 #[test]

@@ -1,0 +1,338 @@
+//! What connections waited for most in one direction, judged by their reports, in words.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::flow::{Ledger, Stall};
+use crate::role::Role;
+use crate::stats::Report;
+
+/// A direction of transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// To this endpoint.
+    Receiving,
+    /// From this endpoint.
+    Sending,
+}
+
+impl Direction {
+    /// The name of the direction.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Direction::Receiving => "receiving",
+            Direction::Sending => "sending",
+        }
+    }
+
+    /// What connections waited for in this direction.
+    pub fn ledger(self, report: &Report) -> &Ledger {
+        match self {
+            Direction::Receiving => &report.receiving,
+            Direction::Sending => &report.sending,
+        }
+    }
+
+    /// The bytes of DATA that a connection carried in this direction.
+    pub fn data_bytes(self, report: &Report) -> u64 {
+        match self {
+            Direction::Receiving => report.stats.received_data_bytes,
+            Direction::Sending => report.stats.sent_data_bytes,
+        }
+    }
+}
+
+/// The state that took most of the time of connections in one direction, with its figures. `Display` says it in a clause.
+///
+/// ```
+/// use fullbore_proto::{Config, Connection, Direction, Role, Time, Verdict};
+///
+/// let connection = Connection::client(Config::default(), Time::ZERO);
+/// let report = connection.report(Time::ZERO);
+/// assert!(Verdict::of(Role::Client, Direction::Receiving, &[report]).is_none(), "it was idle");
+/// ```
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// The role of this endpoint.
+    pub role: Role,
+    /// The direction.
+    pub direction: Direction,
+    /// The state, or its cause.
+    pub cause: Stall,
+    /// Its share of the time that was not idle.
+    pub percent: f64,
+    /// The initial window of a stream in this direction, in bytes.
+    pub stream_window: u64,
+    /// The window of a connection in this direction, in bytes; of a send window, what is left.
+    pub connection_window: u64,
+    /// The streams that the peer allows at once.
+    pub max_concurrent_streams: u32,
+    /// The shortest round trip, if it is known.
+    pub round_trip: Option<Duration>,
+}
+
+impl Verdict {
+    /// Judges connections by their reports. None if all were idle.
+    pub fn of(role: Role, direction: Direction, reports: &[Report]) -> Option<Self> {
+        let ledgers = || reports.iter().map(|report| direction.ledger(report));
+        let spent = |state| ledgers().map(|ledger| ledger.spent(state)).sum::<Duration>();
+        let busy: Duration = ledgers().map(Ledger::busy).sum();
+        let held = Stall::busy().max_by_key(|&state| spent(state))?;
+        let last = reports.last()?;
+        if busy.is_zero() {
+            return None;
+        }
+        let trips = reports
+            .iter()
+            .filter_map(|report| report.stats.round_trip.minimum());
+        let (stream_window, connection_window) = match direction {
+            Direction::Receiving => (last.stream_receive_window, u64::from(last.receive_window)),
+            // Only the rest of a connection's send window is known.
+            Direction::Sending => (
+                last.stream_send_window,
+                u64::try_from(last.send_window).unwrap_or(0),
+            ),
+        };
+        let mut verdict = Verdict {
+            role,
+            direction,
+            cause: held,
+            percent: 100.0 * spent(held).as_secs_f64() / busy.as_secs_f64(),
+            stream_window: u64::from(stream_window),
+            connection_window,
+            max_concurrent_streams: last.peer_max_concurrent_streams,
+            round_trip: trips.min(),
+        };
+        let bytes = reports.iter().map(|report| direction.data_bytes(report)).sum();
+        if verdict.has_room(bytes, busy) {
+            verdict.cause = Stall::Moving;
+        }
+        Some(verdict)
+    }
+
+    /// Whether the window that is blamed allows far more than the path carried. Then it was not the cause: it was full of data
+    /// in the buffers of the path.
+    fn has_room(&self, bytes: u64, busy: Duration) -> bool {
+        let window = match self.cause {
+            Stall::StreamWindow => self.stream_window,
+            Stall::ConnectionWindow => self.connection_window,
+            _ => return false,
+        };
+        let trip = self.round_trip.unwrap_or_default().as_nanos();
+        // window / trip > 1.5 * bytes / busy
+        trip > 0 && u128::from(window) * busy.as_nanos() * 2 > u128::from(bytes) * trip * 3
+    }
+
+    fn peer(&self) -> &'static str {
+        match self.role {
+            Role::Client => "the server",
+            Role::Server => "the client",
+        }
+    }
+
+    /// What a window allows over a round trip.
+    fn allows(&self, window: u64) -> String {
+        let bytes = grouped(window);
+        match self.round_trip {
+            Some(trip) if !trip.is_zero() => {
+                #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+                let rate = window as f64 / 1e6 / trip.as_secs_f64();
+                format!("{bytes} B at {} allows {rate:.2} MB/s", millis(trip))
+            }
+            _ => format!("{bytes} B"),
+        }
+    }
+
+    /// The round trip, behind a comma.
+    fn over(&self) -> String {
+        self.round_trip.map_or_else(String::new, |trip| {
+            format!(", the round trip is {}", millis(trip))
+        })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let receiving = self.direction == Direction::Receiving;
+        let peer = self.peer();
+        write!(f, "{:.0} % of the time ", self.percent)?;
+        match self.cause {
+            Stall::Moving | Stall::Socket => f.write_str("limited by the path"),
+            Stall::StreamWindow => {
+                let allows = self.allows(self.stream_window);
+                write!(f, "limited by the stream window ({allows})")?;
+                match receiving {
+                    true => Ok(()),
+                    false => write!(f, "; only {peer} can enlarge it"),
+                }
+            }
+            Stall::ConnectionWindow if receiving => {
+                let allows = self.allows(self.connection_window);
+                write!(f, "limited by the connection window ({allows})")
+            }
+            Stall::ConnectionWindow => {
+                write!(f, "limited by the connection window; only {peer} can enlarge it")
+            }
+            Stall::StreamCount => {
+                let streams = grouped(u64::from(self.max_concurrent_streams));
+                let over = self.over();
+                write!(
+                    f,
+                    "limited by the number of streams ({peer} allows {streams} at a time{over})"
+                )
+            }
+            Stall::Application if receiving => {
+                f.write_str("limited by this side: the disk or reader is slower than the path")
+            }
+            Stall::Application => f.write_str("limited by this side: the source is slower than the path"),
+            _ if receiving => write!(f, "waiting for {peer}{}", self.over()),
+            _ => write!(f, "waiting for {peer} to read and respond{}", self.over()),
+        }
+    }
+}
+
+fn millis(trip: Duration) -> String {
+    let millis = trip.as_secs_f64() * 1e3;
+    match millis >= 10.0 {
+        true => format!("{millis:.0} ms"),
+        false => format!("{millis:.1} ms"),
+    }
+}
+
+/// A number in groups of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(direction: Direction, cause: Stall) -> Verdict {
+        Verdict {
+            role: Role::Client,
+            direction,
+            cause,
+            percent: 97.2,
+            stream_window: 65_535,
+            connection_window: 1 << 20,
+            max_concurrent_streams: 1_100,
+            round_trip: Some(Duration::from_millis(100)),
+        }
+    }
+
+    #[test]
+    fn every_state_of_each_direction_has_its_clause() {
+        use Direction::{Receiving, Sending};
+        for (direction, state, rest) in [
+            (Receiving, Stall::Moving, "limited by the path"),
+            (Sending, Stall::Socket, "limited by the path"),
+            (
+                Receiving,
+                Stall::StreamWindow,
+                "limited by the stream window (65,535 B at 100 ms allows 0.66 MB/s)",
+            ),
+            (
+                Sending,
+                Stall::StreamWindow,
+                "limited by the stream window (65,535 B at 100 ms allows 0.66 MB/s); only the server can enlarge it",
+            ),
+            (
+                Receiving,
+                Stall::ConnectionWindow,
+                "limited by the connection window (1,048,576 B at 100 ms allows 10.49 MB/s)",
+            ),
+            (
+                Sending,
+                Stall::ConnectionWindow,
+                "limited by the connection window; only the server can enlarge it",
+            ),
+            (
+                Sending,
+                Stall::StreamCount,
+                "limited by the number of streams (the server allows 1,100 at a time, the round trip is 100 ms)",
+            ),
+            (
+                Receiving,
+                Stall::Application,
+                "limited by this side: the disk or reader is slower than the path",
+            ),
+            (
+                Sending,
+                Stall::Application,
+                "limited by this side: the source is slower than the path",
+            ),
+            (
+                Receiving,
+                Stall::Peer,
+                "waiting for the server, the round trip is 100 ms",
+            ),
+            (
+                Sending,
+                Stall::Peer,
+                "waiting for the server to read and respond, the round trip is 100 ms",
+            ),
+        ] {
+            let said = verdict(direction, state).to_string();
+            assert_eq!(said, format!("97 % of the time {rest}"));
+        }
+    }
+
+    #[test]
+    fn a_server_waits_for_its_client() {
+        let mut verdict = verdict(Direction::Sending, Stall::ConnectionWindow);
+        verdict.role = Role::Server;
+        assert!(verdict.to_string().ends_with("only the client can enlarge it"));
+    }
+
+    #[test]
+    fn a_round_trip_has_a_decimal_below_10_ms_and_is_left_out_while_it_is_unknown() {
+        let over = |micros: Option<u64>| {
+            let mut verdict = verdict(Direction::Receiving, Stall::Peer);
+            verdict.round_trip = micros.map(Duration::from_micros);
+            (verdict.over(), verdict.allows(2_000_000))
+        };
+        assert_eq!(over(Some(10_000)).0, ", the round trip is 10 ms");
+        assert_eq!(over(Some(9_900)).0, ", the round trip is 9.9 ms");
+        assert_eq!(over(Some(9_900)).1, "2,000,000 B at 9.9 ms allows 202.02 MB/s");
+        assert_eq!(over(None), (String::new(), "2,000,000 B".to_owned()));
+        assert_eq!(over(Some(0)).1, "2,000,000 B");
+    }
+
+    #[test]
+    fn a_window_is_blamed_unless_it_allows_more_than_one_and_a_half_of_what_came() {
+        let second = Duration::from_secs(1);
+        for cause in [Stall::StreamWindow, Stall::ConnectionWindow] {
+            let has_room = |window, trip: Option<u64>| {
+                let mut verdict = verdict(Direction::Receiving, cause);
+                (verdict.stream_window, verdict.connection_window) = (window, window);
+                verdict.round_trip = trip.map(Duration::from_millis);
+                verdict.has_room(1_000_000, second)
+            };
+            assert!(!has_room(150_000, Some(100)) && has_room(150_001, Some(100)));
+            assert!(!has_room(1 << 30, None) && !has_room(1 << 30, Some(0)));
+        }
+        assert!(!verdict(Direction::Receiving, Stall::Peer).has_room(1, second));
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_three_digits() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (12_345_678, "12,345,678"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}

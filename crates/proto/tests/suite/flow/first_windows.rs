@@ -1,0 +1,152 @@
+//! Windows that begin as they are set, and grow by what a budget allows.
+
+use std::time::Duration;
+
+use fullbore_proto::{Config, Connection, FirstWindows, FrameType, MemoryBudget, Time, WindowSize};
+
+use crate::support::config;
+use crate::support::frames;
+use crate::support::pair::Pair;
+use crate::support::path::PathConfig;
+use crate::support::peer::Faced;
+
+/// A path of a gigabit.
+fn gigabit(round_trip: u64) -> PathConfig {
+    PathConfig {
+        nanos_per_byte: 8,
+        ..PathConfig::delay_millis(round_trip / 2)
+    }
+}
+
+/// Windows of 1 and 2 MiB at first, and a budget of as many MiB.
+fn growing(budget: u64) -> (Config, MemoryBudget) {
+    let budget = MemoryBudget::new(budget << 20);
+    let config = config(|config| {
+        config.budget = Some(budget.clone());
+        config.first_windows = Some(FirstWindows {
+            stream: WindowSize::from_mebibytes(1),
+            connection: WindowSize::from_mebibytes(2),
+        });
+    });
+    (config, budget)
+}
+
+/// The value of SETTINGS_INITIAL_WINDOW_SIZE, and the WINDOW_UPDATE frames with their streams.
+fn said(faced: &mut Faced) -> (Option<u32>, Vec<(u32, u32)>) {
+    let heard = faced.heard();
+    let settings = heard
+        .iter()
+        .filter(|frame| frame.header.frame_type == FrameType::SETTINGS)
+        .flat_map(|frame| frame.payload.chunks_exact(6))
+        .find(|entry| entry[..2] == [0, 4])
+        .map(|entry| u32::from_be_bytes(entry[2..].try_into().unwrap()));
+    let updates = heard
+        .iter()
+        .filter(|frame| frame.header.frame_type == FrameType::WINDOW_UPDATE)
+        .map(|frame| (frame.stream(), frame.word(0)));
+    (settings, updates.collect())
+}
+
+#[test]
+fn settings_say_the_first_window_and_updates_what_the_budget_adds() {
+    let (config, budget) = growing(1_024);
+    let mut faced = Faced::new(Connection::client(config, Time::ZERO));
+    assert_eq!(said(&mut faced), (Some(1 << 20), vec![(0, (64 << 20) - 65_535)]));
+    assert_eq!(budget.leased(), 62 << 20, "what is set costs nothing");
+    // The path is unknown.
+    faced.opens_loudly("GET");
+    assert_eq!(said(&mut faced).1, [(1, 47 << 20)]);
+    drop(faced);
+    assert_eq!(budget.leased(), 0);
+}
+
+#[test]
+fn without_a_budget_to_spend_windows_are_as_they_are_set() {
+    let (config, budget) = growing(0);
+    let mut faced = Faced::new(Connection::client(config, Time::ZERO));
+    assert_eq!(said(&mut faced), (Some(1 << 20), vec![(0, (2 << 20) - 65_535)]));
+    faced.opens_loudly("GET");
+    // Three quarters of the connection's window.
+    assert_eq!(said(&mut faced).1, [(1, 1 << 19)]);
+    assert_eq!(budget.leased(), 0);
+}
+
+#[test]
+fn streams_on_a_short_path_have_the_window_of_settings() {
+    let (config, _) = growing(1_024);
+    let mut faced = Faced::client(config.clone());
+    faced.opens_loudly("GET");
+    assert_eq!(
+        said(&mut faced).1,
+        [],
+        "the round trip is known, and takes no time"
+    );
+    let mut faced = Faced::server(config);
+    faced.says(&frames::post(1));
+    faced.says(&frames::get(3));
+    assert_eq!(said(&mut faced).1, []);
+}
+
+#[test]
+fn a_server_widens_the_window_of_a_request_with_a_body_before_it_knows_the_path() {
+    let (config, _) = growing(1_024);
+    let mut faced = Faced::silent_server(config);
+    faced.says(frames::PREFACE);
+    faced.says(&frames::settings(&[]));
+    said(&mut faced);
+    faced.says(&frames::get(1));
+    faced.says(&frames::post(3));
+    assert_eq!(said(&mut faced).1, [(3, 47 << 20)]);
+}
+
+#[test]
+fn a_first_download_over_a_long_path_takes_little_more_than_the_path_does() {
+    let size: u64 = 64 << 20;
+    let (config, _) = growing(512);
+    let mut pair = Pair::new(config, Config::default(), gigabit(100)).with_apps();
+    pair.get(size);
+    pair.run_while(|pair| pair.client.app().received < size);
+    // The request, the bytes with their frames, and the response on its way.
+    let least = Duration::from_nanos(8 * size) + Duration::from_millis(100);
+    let took = pair.now.since(Time::ZERO);
+    assert!(
+        took >= least && took < least.mul_f64(1.0 / 0.95),
+        "{took:?} of {least:?}"
+    );
+}
+
+#[test]
+fn a_scarce_budget_takes_back_what_was_added_and_no_more() {
+    let (config, budget) = growing(64);
+    let mut faced = Faced::client_with_request(config.clone(), true);
+    let window = |faced: &Faced| faced.connection.receive_window_size().bytes();
+    assert!(window(&faced) > 2 << 20);
+    faced.says(&frames::headers(1, 4, &frames::response_block("200", &[])));
+    // Others take the rest.
+    let mut hoard = config.clone();
+    hoard.first_windows = None;
+    hoard.connection_window = WindowSize::from_mebibytes(64);
+    let others: Vec<_> = (0..400)
+        .map(|_| Connection::client(hoard.clone(), Time::ZERO))
+        .collect();
+    assert!(budget.leased() > 0 && !others.is_empty());
+    for _ in 0..3_000 {
+        faced.says(&frames::data(1, 0, &[0; 16_384]));
+        faced.reads(1);
+    }
+    assert!(window(&faced) >= 2 << 20);
+    assert!(faced.connection.error().is_none());
+}
+
+#[test]
+fn a_window_that_is_set_later_costs_the_budget_nothing() {
+    let (config, budget) = growing(1_024);
+    let mut faced = Faced::client(config);
+    let size = WindowSize::from_mebibytes(80);
+    faced.connection.grow_receive_window(size).unwrap();
+    assert_eq!(faced.connection.receive_window_size(), size);
+    assert_eq!(budget.leased(), 0);
+    let size = WindowSize::from_mebibytes(1);
+    faced.connection.shrink_receive_window(size);
+    assert_eq!(faced.connection.receive_window_size(), size);
+}
