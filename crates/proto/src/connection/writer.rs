@@ -31,7 +31,7 @@ pub(super) struct Writer {
     /// The frames that are sent before DATA, in order.
     control: Vec<u8>,
     /// Requests whose heads follow them, in order. Boxed, because few owners want that.
-    late: Option<Box<VecDeque<LateHead>>>,
+    late: Option<Box<LateHeads>>,
     /// The peer's SETTINGS_MAX_FRAME_SIZE.
     max_frame_size: u32,
     /// How many bytes of `control` are replies to the peer.
@@ -40,7 +40,10 @@ pub(super) struct Writer {
     sent_bytes: u64,
 }
 
-/// A request whose head is not encoded yet.
+/// Requests whose heads are not encoded yet, in order.
+#[derive(Debug, Default)]
+struct LateHeads(VecDeque<LateHead>);
+
 #[derive(Debug)]
 struct LateHead {
     stream: StreamId,
@@ -154,12 +157,12 @@ impl Writer {
     /// them.
     pub(super) fn late_head(&mut self, stream: StreamId, end: bool, request: Request<()>) {
         let late = self.late.get_or_insert_default();
-        late.push_back(LateHead { stream, end, request });
+        late.0.push_back(LateHead { stream, end, request });
     }
 
     /// Encodes the heads that wait. Every other frame of their streams follows them.
     pub(super) fn encode_late(&mut self) {
-        while let Some(head) = self.late.as_mut().and_then(|late| late.pop_front()) {
+        while let Some(head) = self.late.as_mut().and_then(|late| late.0.pop_front()) {
             self.head(head.stream, head.end, |encoder, out| {
                 message::encode_request(encoder, &head.request, out);
             });
@@ -207,7 +210,7 @@ impl Writer {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.control.is_empty() && self.late.as_ref().is_none_or(|late| late.is_empty())
+        self.control.is_empty() && self.late.as_ref().is_none_or(|late| late.0.is_empty())
     }
 
     /// How many of them are replies to the peer.
@@ -253,6 +256,6 @@ impl Writer {
         self.encoder.trim();
         self.date = None;
         self.control.shrink_to_fit();
-        self.late.take_if(|late| late.is_empty());
+        self.late.take_if(|late| late.0.is_empty());
     }
 }
