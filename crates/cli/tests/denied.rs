@@ -131,6 +131,7 @@ mod linux {
         let home = tempfile::tempdir()?;
         let (root, uploads) = (home.path().join("root"), home.path().join("uploads"));
         fs::create_dir_all(root.join("sub"))?;
+        fs::create_dir(&uploads)?;
         let long: Vec<u8> = (0..3_000_000_usize).map(|at| (at ^ (at >> 9)) as u8).collect();
         fs::write(root.join("long"), &long)?;
         fs::write(root.join("sub/short"), "short")?;
@@ -140,7 +141,9 @@ mod linux {
                 .env(DENIED, format!("{name} {error}"))
                 .arg("serve")
                 .arg(&root);
-            command.args(["--plaintext", "--uploads"]).arg(&uploads);
+            command
+                .args(["--plaintext", "--overwrite", "--uploads"])
+                .arg(&uploads);
             if sendfile {
                 command.arg("--sendfile");
             }
@@ -173,14 +176,17 @@ mod linux {
                 }
             }
             let content = vec![round; 100_000];
-            let upload =
-                Request::put(format!("{origin}/up")).body(Full::new(Bytes::from(content.clone())))?;
-            let response = client.request(upload).await?;
-            if !response.status().is_success() {
-                return Err(format!("PUT: {}", response.status()).into());
-            }
-            if fs::read(uploads.join("up"))? != content {
-                return Err("an upload is not what was sent".into());
+            for path in ["up", &format!("new-{round}/folder/up")] {
+                let body = Full::new(Bytes::from(content.clone()));
+                let response = client
+                    .request(Request::put(format!("{origin}/{path}")).body(body)?)
+                    .await?;
+                if !response.status().is_success() {
+                    return Err(format!("PUT {path}: {}", response.status()).into());
+                }
+                if fs::read(uploads.join(path))? != content {
+                    return Err("an upload is not what was sent".into());
+                }
             }
         }
         Ok(())

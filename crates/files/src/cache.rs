@@ -15,11 +15,23 @@ use cap_std::fs::Dir;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as Entries;
 
+use crate::encoding::Siblings;
 use crate::identity::Identity;
 use crate::representation::Representation;
+use crate::source::Located;
 
 /// How long an entry is used without a comparison with the file system.
 const VALID_FOR: Duration = Duration::from_millis(1);
+
+/// How long it is taken for known which siblings a file has. One that appears is used after this time at the latest; one
+/// that is removed or changed is noticed as any file is.
+const SIBLINGS_VALID_FOR: Duration = Duration::from_secs(1);
+
+/// The share of the cache's memory for what is known of siblings.
+const SIBLINGS_SHARE: usize = 16;
+
+/// The approximate memory of what is known of a file's siblings, beyond its path.
+const SIBLINGS_BYTES: usize = 96;
 
 /// The approximate memory of an entry beyond its content.
 const ENTRY_BYTES: usize = 512;
@@ -31,6 +43,8 @@ const TYPICAL_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct Cache {
     entries: Entries<Box<str>, Arc<Cached>, ByBytes>,
+    /// By the path of the request; empty unless siblings are served.
+    siblings: Entries<Box<str>, KnownSiblings, ByBytes>,
     origin: Instant,
     /// How long a file must have been unchanged.
     unchanged_for: Duration,
@@ -45,24 +59,42 @@ pub(crate) struct Cached {
     /// The path below the root.
     pub(crate) path: Arc<str>,
     pub(crate) identity: Identity,
+    /// The file itself, if this is a sibling of it: it must not have changed either.
+    pub(crate) plain: Option<Located>,
     /// When it was last compared: nanoseconds since the cache's origin.
     checked: AtomicU64,
+}
+
+/// The siblings that a file had at a time: nanoseconds since the cache's origin.
+#[derive(Clone, Copy, Debug)]
+struct KnownSiblings {
+    siblings: Siblings,
+    at: u64,
 }
 
 #[derive(Clone, Debug)]
 struct ByBytes;
 
+impl Weighter<Box<str>, KnownSiblings> for ByBytes {
+    fn weight(&self, key: &Box<str>, _: &KnownSiblings) -> u64 {
+        (key.len() + SIBLINGS_BYTES) as u64
+    }
+}
+
 impl Weighter<Box<str>, Arc<Cached>> for ByBytes {
     fn weight(&self, key: &Box<str>, entry: &Arc<Cached>) -> u64 {
         let body = entry.body.as_ref().map_or(0, Bytes::len);
-        (key.len() + entry.path.len() + body + ENTRY_BYTES) as u64
+        let plain = entry.plain.as_ref().map_or(0, |plain| plain.path.len());
+        (key.len() + entry.path.len() + plain + body + ENTRY_BYTES) as u64
     }
 }
 
 impl Cache {
     /// A cache of at most `bytes`, with its bookkeeping.
     pub(crate) fn new(bytes: usize, unchanged_for: Duration) -> Cache {
+        let for_siblings = bytes / SIBLINGS_SHARE;
         Cache {
+            siblings: Entries::with_weighter(for_siblings / TYPICAL_BYTES, for_siblings as u64, ByBytes),
             entries: Entries::with_weighter(bytes / TYPICAL_BYTES, bytes as u64, ByBytes),
             origin: Instant::now(),
             unchanged_for,
@@ -72,7 +104,7 @@ impl Cache {
     /// The entry for the path of a request. An entry with content is up to date.
     pub(crate) fn get(&self, root: &Dir, request_path: &str) -> Option<Arc<Cached>> {
         let cached = self.entries.get(request_path)?;
-        if cached.body.is_none() {
+        if cached.body.is_none() && cached.plain.is_none() {
             return Some(cached);
         }
         let now = self.now();
@@ -80,7 +112,11 @@ impl Cache {
         if now.saturating_sub(checked) < VALID_FOR.as_nanos() as u64 {
             return Some(cached);
         }
-        if Identity::now_of(root, &cached.path) != Some(cached.identity) {
+        let is_same = |path: &str, identity| Identity::now_of(root, path) == Some(identity);
+        let plain = cached.plain.as_ref();
+        if !plain.is_none_or(|plain| is_same(&plain.path, plain.identity))
+            || (cached.body.is_some() && !is_same(&cached.path, cached.identity))
+        {
             self.forget(request_path);
             return None;
         }
@@ -98,23 +134,38 @@ impl Cache {
         self.entries.remove(request_path);
     }
 
-    /// Caches the fields of a file, and its content if it was read whole.
+    /// Caches the fields of a file, and its content if it was read whole. A sibling comes with the file itself.
     pub(crate) fn keep(
         &self,
         request_path: &str,
-        path: Arc<str>,
-        identity: Identity,
+        file: Located,
+        plain: Option<Located>,
         representation: Representation,
         body: Option<Bytes>,
     ) {
         let cached = Cached {
             representation,
             body,
-            path,
-            identity,
+            path: file.path,
+            identity: file.identity,
+            plain,
             checked: AtomicU64::new(self.now()),
         };
         self.entries.insert(request_path.into(), Arc::new(cached));
+    }
+
+    /// The siblings of the file with this path, if they were looked for just now.
+    pub(crate) fn siblings(&self, request_path: &str) -> Option<Siblings> {
+        let known = self.siblings.get(request_path)?;
+        let age = self.now().saturating_sub(known.at);
+        (age < SIBLINGS_VALID_FOR.as_nanos() as u64).then_some(known.siblings)
+    }
+
+    /// Remembers which siblings the file with this path has.
+    pub(crate) fn keep_siblings(&self, request_path: &str, siblings: Siblings) {
+        let at = self.now();
+        self.siblings
+            .insert(request_path.into(), KnownSiblings { siblings, at });
     }
 
     fn now(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Conditional requests: RFC 9110 section 13, in the order of section 13.2.2.
 //!
-//! Called by `files`, and by `uploads` before an upload replaces a file.
+//! Called by `files` and `listing`, and by `uploads` before an upload replaces a file.
 
 use std::fs::Metadata;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use http::header::{AsHeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 /// The first second after the year 9999, where the HTTP-date format ends.
-const END_OF_DATES: u64 = 253_402_300_800;
+pub(crate) const END_OF_DATES: u64 = 253_402_300_800;
 
 /// The validators of a file: RFC 9110 section 8.8.
 #[derive(Clone, Debug)]
@@ -42,6 +42,11 @@ impl Validators {
             etag,
             modified: modified.and_then(|modified| http_second(modified, now)),
         }
+    }
+
+    /// Of what is no file: a strong tag alone.
+    pub(crate) fn tagged(etag: String) -> Validators {
+        Validators { etag, modified: None }
     }
 
     /// The value of `etag`.

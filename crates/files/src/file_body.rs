@@ -34,6 +34,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;
 
 use crate::buffers::Buffers;
+use crate::compress::{Gzip, Slot};
 use crate::disk::Blocking;
 use crate::jobs::{Job, Jobs};
 use crate::peer::Peer;
@@ -47,7 +48,8 @@ const LONGEST_STRETCH: u64 = 4 << 20;
 /// How long a range is taken to stay in the page cache. Then it is checked, or read, again.
 const CACHED_FOR: Duration = Duration::from_secs(1);
 
-/// The body of every response of [`Files`](crate::Files). Its size hint is exact. `D` is the data of its frames.
+/// The body of every response of [`Files`](crate::Files). Its size hint is exact, unless it is compressed while it is sent.
+/// `D` is the data of its frames.
 ///
 /// It fails with `UnexpectedEof` when the file became shorter, with `NotFound` when the file was changed, replaced or
 /// removed before it could be reopened, and with other errors of the system.
@@ -80,6 +82,7 @@ enum Kind {
     Memory(VecDeque<Segment>),
     /// Boxed: few bodies are files, and all bodies are moved several times.
     File(Box<FileBody>),
+    Gzip(Box<Gzip<ResponseBody>>),
 }
 
 /// A piece of a body.
@@ -154,6 +157,11 @@ impl ResponseBody {
     /// A body of `segments`, all of them in memory.
     pub(crate) fn memory(segments: VecDeque<Segment>) -> Self {
         ResponseBody(Kind::Memory(segments))
+    }
+
+    /// This body, compressed.
+    pub(crate) fn gzip(self, slot: Slot) -> Self {
+        ResponseBody(Kind::Gzip(Box::new(Gzip::new(self, slot))))
     }
 
     /// A body of `segments` in memory and of the file. If the first segment is of the file, this reads the first chunk.
@@ -483,6 +491,7 @@ impl Body for ResponseBody {
                 Segment::File(_) => None,
             })),
             Kind::File(body) => body.poll(cx).map_ok(Frame::data),
+            Kind::Gzip(body) => body.poll(cx).map_ok(|bytes| Frame::data(bytes.into())),
         }
     }
 
@@ -492,6 +501,7 @@ impl Body for ResponseBody {
             Kind::Full(_) => false,
             Kind::Memory(segments) => segments.is_empty(),
             Kind::File(body) => body.remaining == 0,
+            Kind::Gzip(body) => body.has_ended(),
         }
     }
 
@@ -501,6 +511,7 @@ impl Body for ResponseBody {
             Kind::Full(bytes) => bytes.len() as u64,
             Kind::Memory(segments) => segments.iter().map(Segment::len).sum(),
             Kind::File(body) => body.remaining,
+            Kind::Gzip(_) => return SizeHint::default(),
         })
     }
 }

@@ -6,27 +6,34 @@
 //! by `service`.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, LOCATION};
+use http::header::{
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED,
+    LOCATION,
+};
 use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
+use crate::accept;
 use crate::buffers::Buffer;
-use crate::cache::Cached;
+use crate::compress::is_compressible;
 use crate::conditional::{self, Verdict};
 use crate::disk::{Blocking, FileSystem, file_system_of};
+use crate::encoding::{Accepted, Encoding, Siblings, is_encoded};
 use crate::file_body::{FileResponse, ReadContext, ResponseBody, Segment};
 use crate::identity::Identity;
+use crate::listing;
 use crate::open::{Found, OpenError, open, open_nonblocking};
 use crate::peer::Peer;
 use crate::random::random;
 use crate::range::{self, Wanted};
-use crate::representation::{OCTETS, Representation};
+use crate::representation::{Chosen, OCTETS, Representation};
 use crate::resolve::{BadPath, Target};
 use crate::respond;
 use crate::shared::Shared;
@@ -39,6 +46,10 @@ struct Opened<'a> {
     peer: Option<Peer>,
     content: Content,
     representation: &'a Representation,
+    /// Under which the cache keeps it.
+    key: &'a str,
+    /// The file itself, if this is a sibling of it.
+    plain: Option<Located>,
 }
 
 /// Where its bytes are.
@@ -48,17 +59,37 @@ enum Content {
     Memory(Bytes),
 }
 
+/// A file that was found, and its path below the root.
+struct FoundFile {
+    path: String,
+    file: File,
+    metadata: Metadata,
+}
+
+/// What a request is answered with: who asks for it, and whether it may block.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    shared: &'a Shared,
+    head: &'a Parts,
+    peer: Option<Peer>,
+    blocking: Blocking,
+}
+
 /// Answers GET or HEAD without blocking; `None` when that is not possible.
 pub(crate) fn answer_nonblocking(shared: &Shared, head: &Parts, peer: Option<Peer>) -> Option<FileResponse> {
-    if let Some(cached) = shared.cache.get(&shared.root, head.uri.path()) {
-        if let Some(answered) = answer_cached(shared, &cached, head, peer) {
-            return unless_blocked(answered);
-        }
+    let asked = Asked {
+        shared,
+        head,
+        peer,
+        blocking: Blocking::Forbidden,
+    };
+    if let Some(answered) = asked.answer_cached(head.uri.path()) {
+        return unless_blocked(answered);
     }
     if !Blocking::CAN_BE_AVOIDED {
         return None;
     }
-    unless_blocked(try_answer(shared, head, peer, Blocking::Forbidden))
+    unless_blocked(asked.answer())
 }
 
 fn unless_blocked(answered: io::Result<FileResponse>) -> Option<FileResponse> {
@@ -71,110 +102,286 @@ fn unless_blocked(answered: io::Result<FileResponse>) -> Option<FileResponse> {
 
 /// Answers GET or HEAD. Blocks.
 pub(crate) fn answer(shared: &Shared, head: &Parts, peer: Option<Peer>) -> FileResponse {
-    let answered = try_answer(shared, head, peer, Blocking::Allowed);
+    let asked = Asked {
+        shared,
+        head,
+        peer,
+        blocking: Blocking::Allowed,
+    };
+    let answered = asked.answer();
     answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-/// Answers from an entry of the cache; `None` when that would block, or the entry is outdated.
-fn answer_cached(
-    shared: &Shared,
-    cached: &Cached,
-    head: &Parts,
-    peer: Option<Peer>,
-) -> Option<io::Result<FileResponse>> {
-    let content = match &cached.body {
-        Some(body) => Content::Memory(body.clone()),
-        None => match open_nonblocking(&shared.root, &cached.path)? {
-            Ok(Found::File(file, metadata)) if Identity::of(&metadata) == Some(cached.identity) => {
-                let located = Located {
-                    path: Arc::clone(&cached.path),
-                    identity: cached.identity,
-                };
-                let file_system = file_system_of(&file, &metadata);
-                Content::File(file, file_system, Some(located), true)
-            }
-            _ => {
-                shared.cache.forget(head.uri.path());
-                return None;
-            }
-        },
-    };
-    let opened = Opened {
-        shared,
-        blocking: Blocking::Forbidden,
-        peer,
-        content,
-        representation: &cached.representation,
-    };
-    Some(opened.answer(head))
+/// Under which the cache keeps a sibling. No path of a request has a NUL.
+fn encoded_key(key: &str, encoding: Encoding) -> String {
+    format!("{key}\0{}", encoding.suffix())
 }
 
-/// # Errors
-/// `WouldBlock` when this would block and may not; otherwise a read failed.
-fn try_answer(
-    shared: &Shared,
-    head: &Parts,
-    peer: Option<Peer>,
-    blocking: Blocking,
-) -> io::Result<FileResponse> {
-    let target = match Target::parse(head.uri.path()) {
-        Ok(target) => target,
-        Err(BadPath::TooLong) => return Ok(respond::status(StatusCode::NOT_FOUND)),
-        Err(BadPath::Malformed) => return Ok(respond::status(StatusCode::BAD_REQUEST)),
-    };
-    if target.is_hidden() && !shared.settings.hidden {
-        return Ok(respond::status(StatusCode::NOT_FOUND));
+impl Asked<'_> {
+    /// The encodings in which the request takes a sibling of a file.
+    fn accepted(&self, key: &str) -> Accepted {
+        match self.shared.settings.precompressed && !is_encoded(key) {
+            true => Accepted::of(&self.head.headers),
+            false => Accepted::default(),
+        }
     }
-    let (path, name) = if target.is_directory() {
-        let index = shared.settings.index.as_str();
-        (target.child(index), index)
-    } else {
-        (target.relative(), target.last().unwrap_or_default())
-    };
-    let found = match blocking {
-        Blocking::Forbidden => open_nonblocking(&shared.root, &path).ok_or(io::ErrorKind::WouldBlock)?,
-        Blocking::Allowed => open(&shared.root, &path),
-    };
-    match found {
-        Ok(Found::File(file, metadata)) => {
-            let file_system = file_system_of(&file, &metadata);
-            let located = Identity::of(&metadata).map(|identity| Located {
-                path: path.into(),
-                identity,
-            });
-            let opened = Opened {
-                shared,
-                blocking,
-                peer,
-                content: Content::File(file, file_system, located, false),
-                representation: &Representation::of(&metadata, name),
+
+    /// Answers with the file that the cache keeps under `key`, or with the sibling of it that the request prefers. `None`
+    /// when that would block, or the entry is outdated, or it is not known which siblings there are.
+    fn answer_cached(&self, key: &str) -> Option<io::Result<FileResponse>> {
+        let accepted = self.accepted(key);
+        if accepted.is_empty() {
+            return self.answer_entry(key);
+        }
+        let siblings = self.shared.cache.siblings(key)?;
+        match accepted.best(|encoding| siblings.has(encoding)) {
+            None => self.answer_entry(key),
+            Some(encoding) => self.answer_entry(&encoded_key(key, encoding)),
+        }
+    }
+
+    fn answer_entry(&self, key: &str) -> Option<io::Result<FileResponse>> {
+        let shared = self.shared;
+        let cached = shared.cache.get(&shared.root, key)?;
+        let content = match &cached.body {
+            Some(body) => Content::Memory(body.clone()),
+            None => match open_nonblocking(&shared.root, &cached.path)? {
+                Ok(Found::File(file, metadata)) if Identity::of(&metadata) == Some(cached.identity) => {
+                    let located = Located {
+                        path: Arc::clone(&cached.path),
+                        identity: cached.identity,
+                    };
+                    let file_system = file_system_of(&file, &metadata);
+                    Content::File(file, file_system, Some(located), true)
+                }
+                _ => {
+                    shared.cache.forget(key);
+                    return None;
+                }
+            },
+        };
+        let opened = Opened {
+            shared,
+            blocking: Blocking::Forbidden,
+            peer: self.peer,
+            content,
+            representation: &cached.representation,
+            key,
+            plain: cached.plain.clone(),
+        };
+        Some(opened.answer(self.head))
+    }
+
+    /// # Errors
+    /// `WouldBlock` when this would block and may not; otherwise a read failed.
+    fn answer(&self) -> io::Result<FileResponse> {
+        let (shared, head) = (self.shared, self.head);
+        let target = match Target::parse(head.uri.path()) {
+            Ok(target) => target,
+            Err(BadPath::TooLong) => return self.missing(None),
+            Err(BadPath::Malformed) => return Ok(respond::status(StatusCode::BAD_REQUEST)),
+        };
+        if target.is_hidden() && !shared.settings.hidden {
+            return self.missing(None);
+        }
+        let (path, name) = if target.is_directory() {
+            let index = shared.settings.index.as_str();
+            (target.child(index), index)
+        } else {
+            (target.relative(), target.last().unwrap_or_default())
+        };
+        match self.find(&path)? {
+            Ok(Found::File(file, metadata)) => {
+                let found = FoundFile { path, file, metadata };
+                self.send(head.uri.path(), found, name)
+            }
+            // The path of a folder ends with a slash, so that relative references in its index resolve within it.
+            Ok(Found::Directory) if !target.is_directory() => {
+                Ok(redirect(&target.directory_location(), head.uri.query()))
+            }
+            Ok(Found::Directory) | Err(OpenError::NotFound) => self.without_file(&target),
+            Err(error) => Ok(respond::status(error.status())),
+        }
+    }
+
+    /// # Errors
+    /// `WouldBlock` when this would block and may not.
+    fn find(&self, path: &str) -> io::Result<Result<Found, OpenError>> {
+        match self.blocking {
+            Blocking::Forbidden => {
+                open_nonblocking(&self.shared.root, path).ok_or(io::ErrorKind::WouldBlock.into())
+            }
+            Blocking::Allowed => Ok(open(&self.shared.root, path)),
+        }
+    }
+
+    /// Answers a path at which there is no file: with the list of a folder, if it is one.
+    fn without_file(&self, target: &Target) -> io::Result<FileResponse> {
+        if target.is_directory() && self.shared.settings.listing {
+            if self.blocking == Blocking::Forbidden {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            if let Some(listing) = listing::answer(self.shared, self.head, target, self.peer) {
+                return Ok(listing);
+            }
+        }
+        self.missing(Some(target))
+    }
+
+    /// Answers with the page of an application, with the page for errors, or with a line of text.
+    fn missing(&self, target: Option<&Target>) -> io::Result<FileResponse> {
+        let settings = &self.shared.settings;
+        if settings.spa && target.is_some_and(|target| self.is_navigation(target)) {
+            let key = format!("/{}", settings.index);
+            if self.blocking == Blocking::Forbidden {
+                if let Some(answered) = self.answer_cached(&key) {
+                    return answered;
+                }
+            }
+            if let Ok(Found::File(file, metadata)) = self.find(&settings.index)? {
+                let path = settings.index.clone();
+                return self.send(&key, FoundFile { path, file, metadata }, &settings.index);
+            }
+        }
+        if let Some(page) = &settings.error_page {
+            if let Ok(Found::File(file, metadata)) = self.find(page)? {
+                let representation = Representation::of(&metadata, page, Chosen::Only);
+                let file_system = file_system_of(&file, &metadata);
+                let opened = Opened {
+                    shared: self.shared,
+                    blocking: self.blocking,
+                    peer: self.peer,
+                    // Never cached: the key would be that of a file.
+                    content: Content::File(file, file_system, None, true),
+                    representation: &representation,
+                    key: "",
+                    plain: None,
+                };
+                return opened.not_found();
+            }
+        }
+        Ok(respond::status(StatusCode::NOT_FOUND))
+    }
+
+    /// Whether the path is one that an application in the browser may have made: not that of a picture, a script or data.
+    fn is_navigation(&self, target: &Target) -> bool {
+        !target.last().is_some_and(|name| name.contains('.')) && accept::takes_html(&self.head.headers)
+    }
+
+    /// Answers with a file, or with a sibling of it. `name` is that of the file itself.
+    fn send(&self, key: &str, found: FoundFile, name: &str) -> io::Result<FileResponse> {
+        let settings = &self.shared.settings;
+        let sibling = self.sibling(key, &found)?;
+        let encoded;
+        let (found, chosen, key, plain) = match sibling {
+            Some((encoding, sibling)) => {
+                encoded = encoded_key(key, encoding);
+                let plain = found.located();
+                (sibling, Chosen::Encoded(encoding), encoded.as_str(), plain)
+            }
+            None if settings.precompressed && !is_encoded(name) => (found, Chosen::Plain, key, None),
+            None if settings.compress => (found, Chosen::Plain, key, None),
+            None => (found, Chosen::Only, key, None),
+        };
+        let located = found.located();
+        let file_system = file_system_of(&found.file, &found.metadata);
+        let opened = Opened {
+            shared: self.shared,
+            blocking: self.blocking,
+            peer: self.peer,
+            content: Content::File(found.file, file_system, located, false),
+            representation: &Representation::of(&found.metadata, name, chosen),
+            key,
+            plain,
+        };
+        opened.answer(self.head)
+    }
+
+    /// The sibling of a file that the request prefers. Looks for all of them, and tells the cache, unless it knows.
+    fn sibling(&self, key: &str, plain: &FoundFile) -> io::Result<Option<(Encoding, FoundFile)>> {
+        let accepted = self.accepted(key);
+        if accepted.is_empty() {
+            return Ok(None);
+        }
+        if let Some(siblings) = self.shared.cache.siblings(key) {
+            let best = accepted.best(|encoding| siblings.has(encoding));
+            return match best {
+                Some(encoding) => self.open_sibling(encoding, plain),
+                None => Ok(None),
             };
-            opened.answer(head)
         }
-        // The path of a folder ends with a slash, so that relative references in its index resolve within it.
-        Ok(Found::Directory) if !target.is_directory() => {
-            Ok(redirect(&target.directory_location(), head.uri.query()))
+        let mut siblings = Siblings::default();
+        let mut all = Vec::new();
+        for encoding in Encoding::ALL {
+            if let Some(sibling) = self.open_sibling(encoding, plain)? {
+                siblings.add(encoding);
+                all.push(sibling);
+            }
         }
-        Ok(Found::Directory) => Ok(respond::status(OpenError::NotFound.status())),
-        Err(error) => Ok(respond::status(error.status())),
+        self.shared.cache.keep_siblings(key, siblings);
+        let best = accepted.best(|encoding| siblings.has(encoding));
+        Ok(all.into_iter().find(|(encoding, _)| Some(*encoding) == best))
+    }
+
+    /// A sibling that is not older than its file: an older one was made of another content.
+    fn open_sibling(
+        &self,
+        encoding: Encoding,
+        plain: &FoundFile,
+    ) -> io::Result<Option<(Encoding, FoundFile)>> {
+        let path = format!("{}{}", plain.path, encoding.suffix());
+        let Ok(Found::File(file, metadata)) = self.find(&path)? else {
+            return Ok(None);
+        };
+        // Whole seconds: programs that copy files keep no more on every file system.
+        let second = |metadata: &Metadata| {
+            let since = metadata
+                .modified()
+                .ok()?
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .ok()?;
+            Some(since.as_secs())
+        };
+        let is_current = second(&metadata) >= second(&plain.metadata);
+        Ok(is_current.then_some((encoding, FoundFile { path, file, metadata })))
+    }
+}
+
+impl FoundFile {
+    fn located(&self) -> Option<Located> {
+        let identity = Identity::of(&self.metadata)?;
+        Some(Located {
+            path: self.path.as_str().into(),
+            identity,
+        })
     }
 }
 
 impl Opened<'_> {
     fn answer(self, head: &Parts) -> io::Result<FileResponse> {
         let validators = &self.representation.validators;
+        let compresses = self.would_compress(head);
         match conditional::evaluate(&head.method, &head.headers, Some(validators)) {
             Verdict::Proceed => {}
             // Section 15.4.5: the client has the other fields.
             Verdict::NotModified => {
                 let etag = self.representation.etag.clone();
-                return Ok(respond::with(respond::bare(StatusCode::NOT_MODIFIED), ETAG, etag));
+                let mut response = respond::with(respond::bare(StatusCode::NOT_MODIFIED), ETAG, etag);
+                self.representation.vary(response.headers_mut());
+                if compresses {
+                    weaken(response.headers_mut());
+                }
+                return Ok(response);
             }
             Verdict::Failed => return Ok(respond::status(StatusCode::PRECONDITION_FAILED)),
         }
         // Section 14.2: ranges apply to GET only.
         if head.method == Method::HEAD {
-            return Ok(self.head());
+            let mut response = self.head();
+            if compresses {
+                describe_compressed(response.headers_mut());
+            }
+            return Ok(response);
         }
         let max_ranges = self.shared.settings.max_ranges;
         let length = self.representation.length;
@@ -186,11 +393,46 @@ impl Opened<'_> {
             Wanted::Whole
         };
         match wanted {
-            Wanted::Whole => self.whole(head.uri.path()),
+            Wanted::Whole if compresses => self.compressed(),
+            Wanted::Whole => self.whole(),
             Wanted::One(range) => self.one(range),
             Wanted::Many(ranges) => self.many(ranges),
             Wanted::Unsatisfiable => Ok(unsatisfiable(length)),
         }
+    }
+
+    /// Whether the whole file would be compressed while it is sent.
+    fn would_compress(&self, head: &Parts) -> bool {
+        let (settings, representation) = (&self.shared.settings, self.representation);
+        settings.compress
+            && !representation.is_encoded()
+            && representation.length >= settings.compress_from_bytes
+            && representation.content_type.to_str().is_ok_and(is_compressible)
+            && Accepted::of(&head.headers)
+                .best(|encoding| encoding == Encoding::Gzip)
+                .is_some()
+    }
+
+    /// The whole file, compressed while it is sent; as it is while too many others are.
+    fn compressed(self) -> io::Result<FileResponse> {
+        let Some(slot) = self.shared.compressing.admit() else {
+            return self.whole();
+        };
+        let mut response = self.whole_in(false)?;
+        describe_compressed(response.headers_mut());
+        let body = std::mem::replace(response.body_mut(), ResponseBody::empty());
+        *response.body_mut() = body.gzip(slot);
+        Ok(response)
+    }
+
+    /// The page for errors: what describes it as a file is left out.
+    fn not_found(self) -> io::Result<FileResponse> {
+        let mut response = self.whole()?;
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        for name in [ETAG, LAST_MODIFIED, ACCEPT_RANGES] {
+            response.headers_mut().remove(name);
+        }
+        Ok(response)
     }
 
     fn head(&self) -> FileResponse {
@@ -201,34 +443,42 @@ impl Opened<'_> {
 
     /// The whole file. A small file is read whole and cached unless it changed just now; of a larger file, the fields are
     /// cached.
-    fn whole(self, request_path: &str) -> io::Result<FileResponse> {
+    fn whole(self) -> io::Result<FileResponse> {
+        let takes_ranges = self.shared.hands_over_ranges;
+        self.whole_in(takes_ranges)
+    }
+
+    /// The whole file, in ranges of it or in bytes.
+    fn whole_in(self, ranges: bool) -> io::Result<FileResponse> {
         let mut response = self.head();
         let Some((file, file_system, mut buffer)) = self.whole_buffer() else {
-            self.keep(request_path, None);
+            self.keep(None);
             let length = self.representation.length;
-            *response.body_mut() = self.body(0..length)?;
+            *response.body_mut() = self.body_in(0..length, ranges)?;
             return Ok(response);
         };
         file_system.read_exact_at(file, buffer.space(), 0, self.blocking)?;
         let body = buffer.freeze();
-        self.keep(request_path, Some(&body));
+        self.keep(Some(&body));
         *response.body_mut() = ResponseBody::full(body);
         Ok(response)
     }
 
-    fn keep(&self, request_path: &str, body: Option<&Bytes>) {
+    fn keep(&self, body: Option<&Bytes>) {
         let Content::File(_, _, Some(located), is_cached) = &self.content else {
             return;
         };
         let cache = &self.shared.cache;
-        if (body.is_some() || !is_cached) && cache.would_keep(&located.identity) {
-            let representation = self.representation.clone();
-            let path = Arc::clone(&located.path);
+        let is_plain_old = || {
+            let plain = self.plain.as_ref();
+            plain.is_none_or(|plain| cache.would_keep(&plain.identity))
+        };
+        if (body.is_some() || !is_cached) && cache.would_keep(&located.identity) && is_plain_old() {
             cache.keep(
-                request_path,
-                path,
-                located.identity,
-                representation,
+                self.key,
+                located.clone(),
+                self.plain.clone(),
+                self.representation.clone(),
                 body.cloned(),
             );
         }
@@ -292,13 +542,19 @@ impl Opened<'_> {
         *response.body_mut() = if self.is_few(length) {
             ResponseBody::full(self.gather(&segments, length)?)
         } else {
-            self.stream(segments)?
+            let ranges = self.shared.hands_over_ranges;
+            self.stream(segments, ranges)?
         };
         Ok(response)
     }
 
     /// One range as a body. A small one is read here.
     fn body(self, range: Range<u64>) -> io::Result<ResponseBody> {
+        let ranges = self.shared.hands_over_ranges;
+        self.body_in(range, ranges)
+    }
+
+    fn body_in(self, range: Range<u64>, ranges: bool) -> io::Result<ResponseBody> {
         let length = range.end - range.start;
         if let Content::Memory(bytes) = &self.content {
             return Ok(ResponseBody::full(slice(bytes, &range)));
@@ -307,7 +563,7 @@ impl Opened<'_> {
         if self.is_few(length) {
             return Ok(ResponseBody::full(self.gather(&segments, length)?));
         }
-        self.stream(segments)
+        self.stream(segments, ranges)
     }
 
     /// Whether this many bytes are read whole before the response begins.
@@ -315,8 +571,8 @@ impl Opened<'_> {
         length <= self.shared.buffers.first() as u64
     }
 
-    /// A larger body, read while it is sent.
-    fn stream(self, mut segments: VecDeque<Segment>) -> io::Result<ResponseBody> {
+    /// A larger body, read while it is sent, in ranges of the file or in bytes.
+    fn stream(self, mut segments: VecDeque<Segment>, ranges: bool) -> io::Result<ResponseBody> {
         match self.content {
             Content::File(file, file_system, located, _) => {
                 let shared = self.shared;
@@ -325,7 +581,7 @@ impl Opened<'_> {
                     buffers: Arc::clone(&shared.buffers),
                     jobs: Arc::clone(&shared.jobs),
                     peer: self.peer,
-                    hands_over_ranges: shared.hands_over_ranges,
+                    hands_over_ranges: ranges,
                 };
                 ResponseBody::file(context, segments, self.blocking)
             }
@@ -380,6 +636,22 @@ fn slice(bytes: &Bytes, range: &Range<u64>) -> Bytes {
 
 fn content_range(range: &Range<u64>, length: u64) -> String {
     format!("bytes {}-{}/{length}", range.start, range.end - 1)
+}
+
+/// Makes the fields of a whole file those of its compressed form, whose length is not known.
+fn describe_compressed(headers: &mut HeaderMap) {
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(ACCEPT_RANGES);
+    headers.insert(CONTENT_ENCODING, Encoding::Gzip.value());
+    weaken(headers);
+}
+
+/// RFC 9110 section 8.8.1: what is compressed anew need not be the same bytes each time.
+fn weaken(headers: &mut HeaderMap) {
+    let weak = headers.get(ETAG).and_then(|etag| etag.to_str().ok());
+    if let Some(Ok(weak)) = weak.map(|etag| HeaderValue::try_from(format!("W/{etag}"))) {
+        headers.insert(ETAG, weak);
+    }
 }
 
 /// 416 with the length of the file (RFC 9110 section 15.5.17).

@@ -18,11 +18,14 @@
 //! | feature | behaviour |
 //! |---|---|
 //! | files | regular files under the root that the process can read; symbolic links, if they stay under the root |
-//! | folders | answered with [`Settings::index`]; never listed |
+//! | folders | answered with [`Settings::index`]; listed if [`Settings::listing`] is set: HTML, or JSON by `accept` |
+//! | paths without a file | 404, with [`Settings::error_page`] if there is one; [`Settings::spa`] for applications |
+//! | encodings | siblings `.br`, `.zst`, `.gz` ([`Settings::precompressed`]); gzip while sending ([`Settings::compress`]) |
 //! | names that begin with a dot | 404, unless [`Settings::hidden`] is set; `/.well-known` is always served |
 //! | conditional requests | RFC 9110 section 13, with strong `etag` and `last-modified` |
 //! | ranges | RFC 9110 section 14, up to [`Settings::max_ranges`] in a request |
-//! | uploads | refused, discarded or stored: [`Uploads`] |
+//! | uploads | refused, discarded or stored: [`Uploads`]; existing files are kept unless [`Settings::overwrite`] is set |
+//! | forms | POST of multipart/form-data stores the files of the form |
 //! | access log | [`Log`] wraps this or any other service |
 //!
 //! The settings limit memory, file descriptors and blocking jobs, for all requests together. A share for each peer
@@ -36,21 +39,31 @@
 
 #![forbid(unsafe_code)]
 
+mod accept;
+mod body_length;
+mod budget;
 mod buffers;
 mod cache;
+mod compress;
 mod conditional;
+mod destination;
 mod disk;
+mod encoding;
 mod file_body;
 mod files;
+mod form;
 mod identity;
 mod jobs;
+mod listing;
 mod log;
 mod open;
 #[cfg(target_os = "linux")]
 mod optional;
+mod page;
 mod peer;
 mod random;
 mod range;
+mod refusal;
 mod representation;
 mod resolve;
 mod respond;

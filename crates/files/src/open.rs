@@ -2,7 +2,7 @@
 //!
 //! The root is a directory handle (`cap-std`), and every open is relative to it: on Linux one `openat2` with
 //! `RESOLVE_BENEATH`, elsewhere a walk that checks each step. So there is no gap between check and open in which a path
-//! could be redirected. Called by `files`, `source` and `uploads`.
+//! could be redirected. Called by `files`, `listing`, `source`, `destination` and `uploads`.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -50,6 +50,22 @@ pub(crate) fn open(root: &Dir, path: &str) -> Result<Found, OpenError> {
         // Windows cannot open directories as files.
         Err(_) if cfg!(windows) && root.metadata(path).is_ok_and(|m| m.is_dir()) => Ok(Found::Directory),
         Err(error) => Err(OpenError::from_io(&error)),
+    }
+}
+
+/// Opens the folder `path` below `root`. Blocks.
+///
+/// # Errors
+/// The error of the system: `NotADirectory` for anything else, `PermissionDenied` for a path that leaves the root.
+pub(crate) fn open_folder(root: &Dir, path: &str) -> io::Result<Dir> {
+    #[cfg(target_os = "linux")]
+    if BENEATH.is_denied() {
+        return walk_folders(root, path);
+    }
+    match root.open_dir(path) {
+        #[cfg(target_os = "linux")]
+        Err(error) if is_beneath_denied(root, &error) => walk_folders(root, path),
+        opened => opened,
     }
 }
 
@@ -110,29 +126,31 @@ fn is_beneath_denied(root: &Dir, error: &io::Error) -> bool {
 /// Opens `path` one name at a time without following links, so it stays under the root.
 #[cfg(target_os = "linux")]
 fn walk(root: &Dir, path: &str) -> Result<Found, OpenError> {
-    use rustix::fs::{Mode, OFlags, openat};
-    use std::os::fd::AsFd as _;
-    let failed = |error: rustix::io::Errno| OpenError::from_io(&error.into());
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let mut folder = None;
-    for step in folders.split('/').filter(|step| !step.is_empty()) {
-        if step == ".." {
-            return Err(OpenError::Forbidden);
-        }
-        let within = folder
-            .as_ref()
-            .map_or(root.as_fd(), |folder: &File| folder.as_fd());
-        let opened = openat(within, step, flags | OFlags::DIRECTORY, Mode::empty());
-        folder = Some(File::from(opened.map_err(failed)?));
+    let within = walk_folders(root, folders).map_err(|error| OpenError::from_io(&error))?;
+    let opened = step(&within, name, rustix::fs::OFlags::empty());
+    look_at(opened.map_err(|error| OpenError::from_io(&error))?)
+}
+
+/// The same for folders.
+#[cfg(target_os = "linux")]
+fn walk_folders(root: &Dir, path: &str) -> io::Result<Dir> {
+    let mut folder = root.try_clone()?;
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        folder = Dir::from_std_file(step(&folder, name, rustix::fs::OFlags::DIRECTORY)?);
     }
+    Ok(folder)
+}
+
+/// Opens one name in a folder.
+#[cfg(target_os = "linux")]
+fn step(folder: &Dir, name: &str, more: rustix::fs::OFlags) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, openat};
     if name == ".." {
-        return Err(OpenError::Forbidden);
+        return Err(io::ErrorKind::PermissionDenied.into());
     }
-    let within = folder.as_ref().map_or(root.as_fd(), |folder| folder.as_fd());
-    look_at(File::from(
-        openat(within, name, flags, Mode::empty()).map_err(failed)?,
-    ))
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(File::from(openat(folder, name, flags | more, Mode::empty())?))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -165,7 +183,8 @@ impl OpenError {
         }
     }
 
-    fn from_io(error: &io::Error) -> OpenError {
+    /// By the error of the system.
+    pub(crate) fn from_io(error: &io::Error) -> OpenError {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => OpenError::NotFound,
             // Also the error for a path that leaves the root.

@@ -3,14 +3,28 @@
 use std::fs::Metadata;
 use std::time::SystemTime;
 
-use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, SERVER};
+use http::header::{
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, SERVER, VARY,
+};
 use http::{HeaderMap, HeaderValue};
 
 use crate::conditional::Validators;
+use crate::encoding::Encoding;
 use crate::respond;
 
 /// The media type of files with no known one.
 pub(crate) const OCTETS: &str = "application/octet-stream";
+
+/// How a file was chosen among its encodings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    /// There was no choice.
+    Only,
+    /// By `accept-encoding`: the file itself.
+    Plain,
+    /// By `accept-encoding`: a sibling.
+    Encoded(Encoding),
+}
 
 /// The fields of one state of a file.
 #[derive(Clone, Debug)]
@@ -20,14 +34,15 @@ pub(crate) struct Representation {
     pub(crate) content_type: HeaderValue,
     pub(crate) validators: Validators,
     pub(crate) etag: Option<HeaderValue>,
+    chosen: Chosen,
     last_modified: Option<HeaderValue>,
     /// The fields of a response with the whole file.
     whole: HeaderMap,
 }
 
 impl Representation {
-    /// For a file of this name; `metadata` is current.
-    pub(crate) fn of(metadata: &Metadata, name: &str) -> Representation {
+    /// For a file of this name, of a sibling that of the file itself; `metadata` is current.
+    pub(crate) fn of(metadata: &Metadata, name: &str, chosen: Chosen) -> Representation {
         let validators = Validators::of(metadata, SystemTime::now());
         let mut representation = Representation {
             length: metadata.len(),
@@ -35,6 +50,7 @@ impl Representation {
             etag: validators.etag(),
             last_modified: validators.last_modified(),
             validators,
+            chosen,
             whole: HeaderMap::new(),
         };
         let mut whole = HeaderMap::with_capacity(8);
@@ -60,6 +76,22 @@ impl Representation {
         if let Some(modified) = &self.last_modified {
             headers.insert(LAST_MODIFIED, modified.clone());
         }
+        if let Chosen::Encoded(encoding) = self.chosen {
+            headers.insert(CONTENT_ENCODING, encoding.value());
+        }
+        self.vary(headers);
+    }
+
+    /// The field that 304 has too (RFC 9110 section 15.4.5).
+    pub(crate) fn vary(&self, headers: &mut HeaderMap) {
+        if self.chosen != Chosen::Only {
+            headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        }
+    }
+
+    /// Whether the bytes are encoded already.
+    pub(crate) fn is_encoded(&self) -> bool {
+        matches!(self.chosen, Chosen::Encoded(_))
     }
 }
 

@@ -68,6 +68,11 @@ impl Target {
         names.any(|(at, name)| name.starts_with('.') && (at > 0 || name != ".well-known"))
     }
 
+    /// The names on the path, outermost first.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// The last name; none for the root.
     pub(crate) fn last(&self) -> Option<&str> {
         self.names.last().map(String::as_str)

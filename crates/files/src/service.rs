@@ -1,4 +1,4 @@
-//! The service: dispatches each request by its method to `files` or `uploads`.
+//! The service: dispatches each request by its method to `files`, `uploads` or `form`.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,9 +19,11 @@ use tower_service::Service;
 
 use crate::file_body::{FileResponse, ServeBody};
 use crate::peer::Peer;
+use crate::refusal::Refusal;
 use crate::settings::Settings;
 use crate::shared::{FolderError, Shared, UploadTarget};
-use crate::{files, respond, uploads};
+use crate::uploads::Store;
+use crate::{files, form, respond, uploads};
 
 /// The future of [`Files`].
 pub struct ServeFuture<D = Bytes> {
@@ -193,10 +195,17 @@ where
         Method::PUT | Method::POST => match &shared.uploads {
             UploadTarget::Refuse => respond::method_not_allowed(allow),
             UploadTarget::Discard => uploads::discard(&shared.settings, &head, body).await,
-            UploadTarget::Directory(directory) => {
-                let (limits, settings) = (&shared.upload_limits, &shared.settings);
-                let stored = uploads::store(directory, limits, settings, &head, peer, body).await;
-                stored.unwrap_or_else(|refusal| *refusal)
+            UploadTarget::Directory(folder) => {
+                let store = Store {
+                    folder,
+                    limits: &shared.upload_limits,
+                    settings: &shared.settings,
+                };
+                if form::is_form(&head) {
+                    return form::store(store, &head, peer, body).await;
+                }
+                let stored = uploads::store(store, &head, peer, body).await;
+                stored.unwrap_or_else(Refusal::into_response)
             }
         },
         Method::OPTIONS => respond::options(allow),

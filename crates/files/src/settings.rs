@@ -11,7 +11,9 @@ pub enum Uploads {
     Refuse,
     /// Count the bytes and drop them. The response is the count.
     Discard,
-    /// Store the body as a file in this folder, named after the last segment of the request's path.
+    /// Store the body as a file below this folder, at the path of the request: PUT `/a/b.txt` becomes `a/b.txt`. If the
+    /// folder is below the served one, a path that begins with its place there names the same file as in GET: with
+    /// `incoming` of the served folder, both `/incoming/a/b.txt` and `/a/b.txt` are `incoming/a/b.txt`.
     Directory(PathBuf),
 }
 
@@ -29,6 +31,34 @@ pub enum Uploads {
 pub struct Settings {
     /// What PUT and POST do. Default: [`Uploads::Refuse`].
     pub uploads: Uploads,
+    /// Whether PUT and forms replace an existing file. If not, they are answered with 409. A POST of another type never
+    /// replaces one. Default: no.
+    pub overwrite: bool,
+    /// Whether a folder without an index is answered with a list of its files, in HTML or, if `accept` prefers it,
+    /// `application/json`. If not, it is answered with 404. Default: no.
+    pub listing: bool,
+    /// How many entries of a folder are listed. Of a larger folder these many are, in no stated choice, and the listing
+    /// says that there are more. Default: 10,000.
+    pub max_listed: usize,
+    /// The memory of all listings, in bytes, from when their folders are read until they are sent. Beyond it, and for a
+    /// peer that has half of it, a listing is answered with 503. Default: 64 MiB.
+    pub all_listings_bytes: usize,
+    /// The path below the root of the file that is the content of 404 responses to GET, such as `404.html`. If it does not
+    /// exist, they have one line of text. Default: none.
+    pub error_page: Option<String>,
+    /// Whether a path without a file is answered with the index of the root and 200, for applications that route in the
+    /// browser. This applies if the last name of the path has no dot and `accept` allows `text/html`. Default: no.
+    pub spa: bool,
+    /// Whether to send `a.br`, `a.zst` or `a.gz` in place of `a` to clients whose `accept-encoding` prefers it. A sibling that
+    /// is older than its file is not used. All responses with files then have `vary`. Default: no.
+    pub precompressed: bool,
+    /// Whether to compress files with gzip while they are sent, if they are of a compressible type and of
+    /// [`Self::compress_from_bytes`] or more. Such a response has a weak `etag` and no ranges. Default: no.
+    pub compress: bool,
+    /// The smallest file that is compressed, in bytes. Default: 1 KiB.
+    pub compress_from_bytes: u64,
+    /// How many responses may be compressed at a time. Each holds some 400 KiB. Others are sent as they are. Default: 128.
+    pub max_compressed: usize,
     /// Whether to serve paths with names that begin with a dot, such as `/.git/config`. Paths below `/.well-known` are
     /// always served (RFC 8615). Default: no.
     pub hidden: bool,
@@ -59,7 +89,7 @@ pub struct Settings {
     /// How many free buffers of `chunk_bytes` are kept for reuse. Default: 8, which is 2 MiB at the default
     /// `chunk_bytes`.
     pub idle_chunks: usize,
-    /// The size of the cache in bytes, with its bookkeeping; 0 for none. It holds small files, and the header fields of
+    /// The size of the cache in bytes, with its bookkeeping; 0 for none. [`Self::precompressed`] takes a sixteenth more. It holds small files, and the header fields of
     /// larger ones. Each entry is compared with the file system before use. Default: 32 MiB.
     pub cache_bytes: usize,
     /// How long a file must have been unchanged before it is cached. Default: 2 s, the coarsest timestamp of a common
@@ -67,8 +97,14 @@ pub struct Settings {
     pub cache_after: Duration,
     /// How many ranges a request may ask for. More are answered with 416. Default: 16.
     pub max_ranges: usize,
-    /// The largest upload in bytes. A larger one is answered with 413. Default: 16 GiB.
+    /// The largest upload in bytes; of a form, all its parts together. A larger one is answered with 413. Default: 16
+    /// GiB.
     pub max_upload_bytes: u64,
+    /// How many folders the path of an upload may have. They are made as needed. More are answered with 400. Default: 16.
+    pub max_upload_folders: usize,
+    /// How many parts, files and others, a form (multipart/form-data) may have. More are answered with 413. Default:
+    /// 1,000.
+    pub max_form_parts: usize,
     /// How many uploads may be stored at once. Each takes one of [`Self::open_files`] once it has received bytes. One
     /// more is answered with 503 and `Retry-After`, and so is one of a peer that has half of them. Default: 256, half of
     /// `open_files`.
@@ -91,6 +127,16 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             uploads: Uploads::Refuse,
+            overwrite: false,
+            listing: false,
+            max_listed: 10_000,
+            all_listings_bytes: 64 << 20,
+            error_page: None,
+            spa: false,
+            precompressed: false,
+            compress: false,
+            compress_from_bytes: 1_024,
+            max_compressed: 128,
             hidden: false,
             jobs_per_peer: 8,
             index: "index.html".to_owned(),
@@ -106,6 +152,8 @@ impl Default for Settings {
             cache_after: Duration::from_secs(2),
             max_ranges: 16,
             max_upload_bytes: 16 << 30,
+            max_upload_folders: 16,
+            max_form_parts: 1_000,
             max_uploads: 256,
             min_free_bytes: None,
             upload_batch_bytes: 256 * 1024,
@@ -124,12 +172,21 @@ mod tests {
         const KIB: usize = 1_024;
         const MIB: usize = 1_024 * KIB;
         let settings = Settings::default();
-        assert!(!settings.hidden && settings.min_free_bytes.is_none());
+        assert!(
+            !settings.hidden && !settings.overwrite && !settings.listing && settings.min_free_bytes.is_none()
+        );
+        assert!(
+            !settings.spa && !settings.precompressed && !settings.compress && settings.error_page.is_none()
+        );
+        assert_eq!(settings.compress_from_bytes, 1_024);
         assert_eq!(settings.index, "index.html");
         assert_eq!(settings.max_upload_bytes, 16 * 1_024 * MIB as u64);
         assert_eq!(settings.cache_after, Duration::from_secs(2));
         assert_eq!(settings.upload_flush_after, Duration::from_secs(1));
         for (value, expected) in [
+            (settings.max_listed, 10_000),
+            (settings.max_compressed, 128),
+            (settings.all_listings_bytes, 64 * MIB),
             (settings.jobs_per_peer, 8),
             (settings.whole_body_bytes, 64 * KIB),
             (settings.one_frame_bytes, 16 * KIB),
@@ -141,6 +198,8 @@ mod tests {
             (settings.idle_chunks, 8),
             (settings.cache_bytes, 32 * MIB),
             (settings.max_ranges, 16),
+            (settings.max_upload_folders, 16),
+            (settings.max_form_parts, 1_000),
             (settings.max_uploads, 256),
             (settings.upload_batch_bytes, 256 * KIB),
             (settings.all_batches_bytes, 64 * MIB),

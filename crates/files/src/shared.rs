@@ -8,8 +8,11 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
+use crate::budget::Budget;
 use crate::buffers::{Buffers, Sizes};
 use crate::cache::Cache;
+use crate::compress::Compressing;
+use crate::destination::UploadFolder;
 use crate::jobs::Jobs;
 use crate::settings::{Settings, Uploads};
 use crate::source::Descriptors;
@@ -25,6 +28,9 @@ pub(crate) struct Shared {
     pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) cache: Cache,
+    pub(crate) compressing: Arc<Compressing>,
+    /// The memory of listings.
+    pub(crate) listings: Arc<Budget>,
     pub(crate) uploads: UploadTarget,
     pub(crate) upload_limits: Arc<UploadLimits>,
 }
@@ -34,7 +40,7 @@ pub(crate) struct Shared {
 pub(crate) enum UploadTarget {
     Refuse,
     Discard,
-    Directory(Arc<Dir>),
+    Directory(UploadFolder),
 }
 
 /// A folder that [`Files`](crate::Files) cannot open: it does not exist, is not a folder, or the process may not read it.
@@ -77,7 +83,10 @@ impl Shared {
         let uploads = match &settings.uploads {
             Uploads::Refuse => UploadTarget::Refuse,
             Uploads::Discard => UploadTarget::Discard,
-            Uploads::Directory(path) => UploadTarget::Directory(Arc::new(open(path)?)),
+            Uploads::Directory(path) => UploadTarget::Directory(UploadFolder {
+                directory: Arc::new(open(path)?),
+                served_at: served_at(root, path, settings.hidden),
+            }),
         };
         // Responses and uploads together hold at most `open_files`.
         let for_uploads = match uploads {
@@ -97,6 +106,8 @@ impl Shared {
             descriptors: Descriptors::new(settings.open_files.saturating_sub(for_uploads)),
             jobs: Jobs::new(settings.jobs_per_peer),
             cache: Cache::new(settings.cache_bytes, settings.cache_after),
+            compressing: Compressing::new(settings.max_compressed),
+            listings: Budget::new(settings.all_listings_bytes),
             upload_limits: UploadLimits::new(&settings),
             settings,
             uploads,
@@ -117,4 +128,44 @@ fn open(path: &Path) -> Result<Dir, FolderError> {
         path: path.to_owned(),
         error,
     })
+}
+
+/// The names from the root to the folder for uploads, if a request can have them as its path.
+fn served_at(root: &Path, uploads: &Path, hidden: bool) -> Option<Vec<String>> {
+    let (root, uploads) = (root.canonicalize().ok()?, uploads.canonicalize().ok()?);
+    let below = uploads.strip_prefix(root).ok()?;
+    let mut names = Vec::new();
+    for name in below {
+        let name = name.to_str()?;
+        if name.contains('\\') || (name.starts_with('.') && !hidden) {
+            return None;
+        }
+        names.push(name.to_owned());
+    }
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_the_uploads_is_found_when_it_is_served() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |path: &str| {
+            let path = home.path().join(path);
+            std::fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let names = |uploads: &str, hidden| served_at(&at("root"), &at(uploads), hidden);
+        assert_eq!(names("root", false), Some(vec![]));
+        assert_eq!(
+            names("root/./a/../a/b c", false),
+            Some(vec!["a".into(), "b c".into()])
+        );
+        assert_eq!(names("root/.in", false), None);
+        assert_eq!(names("root/.in", true), Some(vec![".in".into()]));
+        assert_eq!(names("rooted", false), None);
+        assert_eq!(names(".", false), None);
+    }
 }

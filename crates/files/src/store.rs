@@ -27,6 +27,7 @@ const ATTEMPTS: usize = 8;
 /// A file that is being written. Dropping it before [`PendingFile::publish`] removes it.
 #[derive(Debug)]
 pub(crate) struct PendingFile {
+    /// Where it is while it is written: on the same file system as the folder that it is for.
     directory: Arc<Dir>,
     file: File,
     /// Its temporary name, if it has one.
@@ -95,14 +96,14 @@ impl PendingFile {
         Ok(())
     }
 
-    /// Gives the file its name; with `replace`, in place of an existing file.
+    /// Gives the file its name in the folder `into`; with `replace`, in place of an existing file.
     ///
     /// # Errors
     /// `AlreadyExists`: the name is taken, and `replace` is not set. `IsADirectory`: a folder has the name.
-    pub(crate) fn publish(mut self, name: &str, replace: bool) -> io::Result<Published> {
+    pub(crate) fn publish(mut self, into: &Dir, name: &str, replace: bool) -> io::Result<Published> {
         let metadata = self.file.metadata()?;
         if self.temporary.is_none() {
-            match link_unnamed(&self.file, &self.directory, name) {
+            match link_unnamed(&self.file, into, name) {
                 Ok(()) => {
                     return Ok(Published {
                         replaced: false,
@@ -118,51 +119,60 @@ impl PendingFile {
             }
         }
         let replaced = if replace {
-            let replaced = match self.directory.symlink_metadata(name) {
+            let replaced = match into.symlink_metadata(name) {
                 Ok(existing) if existing.is_dir() => {
                     return Err(io::ErrorKind::IsADirectory.into());
                 }
                 Ok(_) => true,
                 Err(_) => false,
             };
-            self.rename(name)?;
+            self.rename(into, name)?;
             replaced
         } else {
-            self.take_free_name(name)?;
+            self.take_free_name(into, name)?;
             false
         };
         Ok(Published { replaced, metadata })
     }
 
-    fn rename(&mut self, name: &str) -> io::Result<()> {
+    fn rename(&mut self, into: &Dir, name: &str) -> io::Result<()> {
         if let Some(temporary) = &self.temporary {
-            self.directory.rename(temporary, &self.directory, name)?;
+            self.directory.rename(temporary, into, name)?;
             self.temporary = None;
         }
         Ok(())
     }
 
     /// A link fails when the name is taken, where a rename would replace. On file systems without links (FAT, some network
-    /// ones), an empty file reserves the name before the rename.
-    fn take_free_name(&mut self, name: &str) -> io::Result<()> {
+    /// ones), a rename that may not replace does the same. Where that is not available either, an empty file reserves the
+    /// name before the rename.
+    fn take_free_name(&mut self, into: &Dir, name: &str) -> io::Result<()> {
         let Some(temporary) = &self.temporary else {
             return Ok(());
         };
-        match self.directory.hard_link(temporary, &self.directory, name) {
+        match self.directory.hard_link(temporary, into, name) {
             // Dropping this removes the temporary name.
-            Ok(()) => Ok(()),
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            Err(_) => {}
+        }
+        match rename_to_free_name(&self.directory, temporary, into, name) {
+            Ok(()) => {
+                self.temporary = None;
+                Ok(())
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-            Err(_) => self.claim_and_rename(name),
+            Err(_) => self.claim_and_rename(into, name),
         }
     }
 
-    fn claim_and_rename(&mut self, name: &str) -> io::Result<()> {
+    fn claim_and_rename(&mut self, into: &Dir, name: &str) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        drop(self.directory.open_with(name, &options)?);
-        self.rename(name).inspect_err(|_| {
+        drop(into.open_with(name, &options)?);
+        self.rename(into, name).inspect_err(|_| {
             // Removes the reservation. The error of the rename is reported.
-            let _ = self.directory.remove_file(name);
+            let _ = into.remove_file(name);
         })
     }
 }
@@ -262,6 +272,19 @@ fn link_unnamed(_: &File, _: &Dir, _: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Renames a file, unless the new name is taken.
+#[cfg(target_os = "linux")]
+fn rename_to_free_name(from: &Dir, old: &str, into: &Dir, new: &str) -> io::Result<()> {
+    use rustix::fs::{RenameFlags, renameat_with};
+    renameat_with(from, old, into, new, RenameFlags::NOREPLACE)?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rename_to_free_name(_: &Dir, _: &str, _: &Dir, _: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// A path of an open file that needs no name.
 #[cfg(target_os = "linux")]
 fn descriptor(file: &File) -> String {
@@ -317,7 +340,7 @@ mod tests {
             let mut part = PendingFile::create(&dir, "a").unwrap();
             part.write(&[Bytes::from(content)]).unwrap();
             assert_eq!(names(root.path()), before);
-            let published = part.publish("a", true).unwrap();
+            let published = part.publish(&dir, "a", true).unwrap();
             assert_eq!(published.replaced, !before.is_empty());
             assert_eq!(names(root.path()), ["a"]);
             assert_eq!(std::fs::read_to_string(root.path().join("a")).unwrap(), content);
@@ -348,7 +371,7 @@ mod tests {
             let write = |content: &'static str, replace| {
                 let mut part = create(&dir, "a").unwrap();
                 part.write(&[Bytes::from(content)]).unwrap();
-                part.publish("a", replace)
+                part.publish(&dir, "a", replace)
             };
             let read = || std::fs::read_to_string(root.path().join("a")).unwrap();
 
@@ -368,26 +391,62 @@ mod tests {
     }
 
     #[test]
-    fn the_way_without_links_keeps_the_same_promise() {
-        let root = tempfile::tempdir().unwrap();
-        let dir = directory(root.path());
-        let write = |content: &'static str| {
-            let mut part = PendingFile::create_named(&dir, "a").unwrap();
-            part.write(&[Bytes::from(content)]).unwrap();
-            part.claim_and_rename("a")
+    fn the_ways_without_links_keep_the_same_promise() {
+        type Way = fn(&mut PendingFile, &Dir) -> io::Result<()>;
+        let by_claim: Way = |part, into| part.claim_and_rename(into, "a");
+        let by_rename: Way = |part, into| {
+            let temporary = part.temporary.clone().unwrap();
+            rename_to_free_name(&part.directory, &temporary, into, "a")?;
+            part.temporary = None;
+            Ok(())
         };
-        write("one").unwrap();
-        assert_eq!(write("two").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(std::fs::read_to_string(root.path().join("a")).unwrap(), "one");
-        assert_eq!(names(root.path()), ["a"]);
+        for way in [by_claim, by_rename] {
+            if !cfg!(target_os = "linux") && std::ptr::fn_addr_eq(way, by_rename) {
+                continue;
+            }
+            let root = tempfile::tempdir().unwrap();
+            let dir = directory(root.path());
+            dir.create_dir("sub").unwrap();
+            let sub = dir.open_dir("sub").unwrap();
+            let write = |content: &'static str| {
+                let mut part = PendingFile::create_named(&dir, "a").unwrap();
+                part.write(&[Bytes::from(content)]).unwrap();
+                way(&mut part, &sub)
+            };
+            write("one").unwrap();
+            assert_eq!(write("two").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(std::fs::read_to_string(root.path().join("sub/a")).unwrap(), "one");
+            assert_eq!(names(root.path()), ["sub"]);
+        }
+    }
+
+    #[test]
+    fn a_part_in_one_folder_gets_its_name_in_another() {
+        for create in WAYS {
+            let root = tempfile::tempdir().unwrap();
+            let dir = directory(root.path());
+            dir.create_dir("sub").unwrap();
+            let sub = dir.open_dir("sub").unwrap();
+            for (content, replace) in [("one", false), ("two", true)] {
+                let mut part = create(&dir, "a").unwrap();
+                part.write(&[Bytes::from(content)]).unwrap();
+                part.publish(&sub, "a", replace).unwrap();
+                assert_eq!(
+                    std::fs::read_to_string(root.path().join("sub/a")).unwrap(),
+                    content
+                );
+                assert_eq!(names(root.path()), ["sub"]);
+            }
+        }
     }
 
     #[test]
     fn a_part_that_has_its_name_removes_no_file_that_takes_its_temporary_name() {
         let root = tempfile::tempdir().unwrap();
-        let mut part = PendingFile::create_named(&directory(root.path()), "a").unwrap();
+        let dir = directory(root.path());
+        let mut part = PendingFile::create_named(&dir, "a").unwrap();
         let temporary = names(root.path()).remove(0);
-        part.claim_and_rename("a").unwrap();
+        part.claim_and_rename(&dir, "a").unwrap();
         std::fs::write(root.path().join(&temporary), "of somebody else").unwrap();
         drop(part);
         assert_eq!(names(root.path()), [temporary.as_str(), "a"]);
@@ -399,7 +458,12 @@ mod tests {
         std::fs::create_dir(root.path().join("a")).unwrap();
         let dir = directory(root.path());
         for create in WAYS {
-            let publish = |replace| create(&dir, "a").unwrap().publish("a", replace).unwrap_err();
+            let publish = |replace| {
+                create(&dir, "a")
+                    .unwrap()
+                    .publish(&dir, "a", replace)
+                    .unwrap_err()
+            };
             assert_eq!(publish(true).kind(), io::ErrorKind::IsADirectory);
             assert_eq!(publish(false).kind(), io::ErrorKind::AlreadyExists);
         }
@@ -447,8 +511,9 @@ mod tests {
             let name = "é".repeat(127);
             // The second has to replace the first, by a temporary name whatever it had before.
             for _ in 0..2 {
-                let part = create(&directory(root.path()), &name).unwrap();
-                part.publish(&name, true).unwrap();
+                let dir = directory(root.path());
+                let part = create(&dir, &name).unwrap();
+                part.publish(&dir, &name, true).unwrap();
             }
             assert_eq!(names(root.path()), [name]);
         }

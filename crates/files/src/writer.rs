@@ -7,26 +7,16 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cap_std::fs::Dir;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
-use crate::peer::Peer;
+use crate::destination::Destination;
 use crate::store::{PendingFile, Published};
 use crate::upload_limits::{Slot, UploadLimits};
 
 /// The most slices in a batch: as many as one vectored write takes on Linux. It limits the bookkeeping for a peer that
 /// sends single bytes.
 const MAX_BATCH_SLICES: usize = 1024;
-
-/// Where an upload goes, and its peer.
-#[derive(Debug)]
-pub(crate) struct Destination {
-    pub(crate) directory: Arc<Dir>,
-    /// A single path segment that may be stored.
-    pub(crate) name: String,
-    pub(crate) peer: Option<Peer>,
-}
 
 /// Why an upload cannot be stored.
 #[derive(Debug)]
@@ -117,7 +107,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the last batch and gives the file its name; with `replace`, in destination of an existing file. This runs in a
+    /// Writes the last batch and gives the file its name; with `replace`, in place of an existing file. This runs in a
     /// task of its own: a complete upload is stored even if its peer disconnects now.
     ///
     /// # Errors
@@ -164,7 +154,10 @@ impl Begun {
     fn write(&mut self, limits: &UploadLimits, destination: &Destination, batch: &[Bytes]) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            empty => empty.insert(PendingFile::create(&destination.directory, &destination.name)?),
+            empty => {
+                let nearest = destination.nearest()?.directory;
+                empty.insert(PendingFile::create(&nearest, &destination.name)?)
+            }
         };
         let bytes: usize = batch.iter().map(Bytes::len).sum();
         limits.check_more(file.file(), bytes as u64)?;
@@ -173,10 +166,14 @@ impl Begun {
 
     fn publish(self, destination: &Destination, replace: bool) -> io::Result<Published> {
         let Begun { file, slot } = self;
-        let published = match file {
-            Some(file) => file.publish(&destination.name, replace),
-            None => Err(io::ErrorKind::NotFound.into()),
+        let Some(file) = file else {
+            return Err(io::ErrorKind::NotFound.into());
         };
+        let made = destination.make()?;
+        let published = file.publish(&made.directory, &destination.name, replace);
+        if published.is_err() {
+            made.undo();
+        }
         drop(slot);
         published
     }
@@ -187,16 +184,18 @@ mod tests {
     use std::time::Duration;
 
     use cap_std::ambient_authority;
+    use cap_std::fs::Dir;
 
     use super::*;
+    use crate::destination::UploadFolder;
     use crate::settings::Settings;
 
     fn destination(root: &tempfile::TempDir) -> Arc<Destination> {
-        Arc::new(Destination {
+        let folder = UploadFolder {
             directory: Arc::new(Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap()),
-            name: "a".to_owned(),
-            peer: None,
-        })
+            served_at: None,
+        };
+        Arc::new(Destination::new(&folder, &[], "a".to_owned(), 0, None).unwrap())
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   fullbore serve . --plaintext                         http://127.0.0.1:8080, without TLS
   fullbore serve /srv/www --listen 0.0.0.0:443 --cert cert.pem --key key.pem
-  fullbore serve . --self-signed --uploads incoming    https with a new certificate; PUT stores files";
+  fullbore serve . --self-signed --uploads .           https with a new certificate; PUT and a form store files";
 
 /// `fullbore serve`.
 #[derive(Options, Debug)]
@@ -57,9 +57,34 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub(crate) threads: Option<u16>,
 
-    /// Accept uploads: store them in this folder, or `discard` them [default: refuse them]
+    /// Answer a folder without index.html with 404 [default: with a list of its files]
+    #[arg(long)]
+    pub(crate) no_listing: bool,
+
+    /// Send this file below ROOT with each 404, such as 404.html [default: one line of text]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) error_page: Option<String>,
+
+    /// Answer a path without a file with index.html and 200, for applications that route in the browser. Paths whose last
+    /// name has a dot stay 404
+    #[arg(long)]
+    pub(crate) spa: bool,
+
+    /// Send a.br, a.zst or a.gz in place of a, if the client accepts it and it is not older
+    #[arg(long)]
+    pub(crate) precompressed: bool,
+
+    /// Compress text with gzip while it is sent, files of 1 KiB or more
+    #[arg(long)]
+    pub(crate) compress: bool,
+
+    /// Accept uploads: store them below this folder at the path of the request, or `discard` them [default: refuse them]
     #[arg(long, value_name = "DIR|discard")]
     pub(crate) uploads: Option<PathBuf>,
+
+    /// Let PUT and forms replace existing files [default: 409]
+    #[arg(long, requires = "uploads")]
+    pub(crate) overwrite: bool,
 
     /// Maximum size of an upload; a larger one is answered with 413
     #[arg(long, value_name = "BYTES", default_value = "16GiB", value_parser = units::bytes)]

@@ -1,9 +1,10 @@
 //! The HTTP service of `serve`: files, uploads and the access log.
 
+use std::io;
 use std::path::Path;
 
 use fullbore::Chunk;
-use fullbore_files::{Files, Log, LogLimits, LogWriter, Settings, Uploads};
+use fullbore_files::{Files, FolderError, Log, LogLimits, LogWriter, Settings, Uploads};
 
 use crate::args::ServeArgs;
 use crate::exit::{Exit, Failure};
@@ -17,14 +18,16 @@ pub(super) fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
     let uploads = match &args.uploads {
         None => Uploads::Refuse,
         Some(word) if word == Path::new("discard") => Uploads::Discard,
-        Some(dir) => {
-            std::fs::create_dir_all(dir)
-                .map_err(|error| Failure::from_io("create the folder", dir, &error))?;
-            Uploads::Directory(dir.clone())
-        }
+        Some(dir) => Uploads::Directory(dir.clone()),
     };
     let mut settings = Settings {
         uploads,
+        overwrite: args.overwrite,
+        listing: !args.no_listing,
+        error_page: error_page(args)?,
+        spa: args.spa,
+        precompressed: args.precompressed,
+        compress: args.compress,
         max_upload_bytes: args.max_upload,
         min_free_bytes: args.min_free,
         hidden: args.hidden,
@@ -45,8 +48,7 @@ pub(super) fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
             )));
         }
     }
-    let files = Files::open_with_ranges(&args.root, settings)
-        .map_err(|error| Failure::from_io("open the folder", error.path(), error.io_error()))?;
+    let files = Files::open_with_ranges(&args.root, settings).map_err(|error| cannot_open(args, &error))?;
     let writer = if args.log {
         let mut limits = LogLimits::default();
         if let Some(bytes) = args.log_buffer {
@@ -59,4 +61,29 @@ pub(super) fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
         None
     };
     Ok(Log::new(files, writer))
+}
+
+/// The page for 404, which must be there at the start: its name may be mistyped.
+fn error_page(args: &ServeArgs) -> Result<Option<String>, Failure> {
+    let Some(page) = &args.error_page else {
+        return Ok(None);
+    };
+    if !args.root.join(page).is_file() || Path::new(page).is_absolute() {
+        let root = args.root.display();
+        return Err(Failure::usage(format!(
+            "--error-page {page}: there is no such file below {root}; give a path relative to this folder, such as 404.html"
+        )));
+    }
+    Ok(Some(page.clone()))
+}
+
+/// A folder cannot be opened. One for uploads is not made: its name may be mistyped.
+fn cannot_open(args: &ServeArgs, error: &FolderError) -> Failure {
+    let mut failure = Failure::from_io("open the folder", error.path(), error.io_error());
+    let is_for_uploads = args.uploads.as_deref() == Some(error.path());
+    if is_for_uploads && error.io_error().kind() == io::ErrorKind::NotFound {
+        let path = error.path().display();
+        failure.message = format!("--uploads {path}: there is no such folder; make it with: mkdir -p {path}");
+    }
+    failure
 }

@@ -245,6 +245,7 @@ fn serve(folder: &Path, port: u16) -> Outcome<(Daemon, u16)> {
         "source",
         "--plaintext",
         "--log",
+        "--overwrite",
         "--uploads",
         "source/uploads",
         "--listen",

@@ -106,7 +106,7 @@ fn a_server_that_is_killed_leaves_nothing_of_an_upload() -> TestResult {
             eprintln!("skipped: {} knows no files without names", root.path().display());
             return Ok(());
         }
-        let mut upload = Upload::begin(root.path(), &[], &[b'x'; 10_000])?;
+        let mut upload = Upload::begin(root.path(), &["--overwrite"], &[b'x'; 10_000])?;
         let descriptors = format!("/proc/{}/fd", upload.serving.child.id());
         let is_open = || -> TestResult<bool> {
             for descriptor in std::fs::read_dir(&descriptors)? {

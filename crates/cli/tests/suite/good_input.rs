@@ -247,6 +247,7 @@ fn discarded_bodies_are_counted_and_leave_nothing() -> TestResult {
 #[test]
 fn an_upload_arrives_whole_from_a_file_and_from_a_pipe() -> TestResult {
     let root = tempfile::tempdir()?;
+    fs::create_dir(root.path().join("incoming"))?;
     let serving = Serving::start(root.path(), &["--plaintext", "--uploads", "incoming"])?;
     let folder = tempfile::tempdir()?;
     let content = content(3_000_001);

@@ -62,6 +62,7 @@ fn ask(serving: &Serving, line: &str, fields: &str, body: &[u8]) -> TestResult<S
 
 fn with_file(root: &Path, args: &[&str]) -> TestResult<Serving> {
     std::fs::write(root.join("file"), content())?;
+    std::fs::create_dir_all(root.join("incoming"))?;
     Serving::start(root, &[&["--plaintext"], args].concat())
 }
 

@@ -8,6 +8,7 @@ mod bad_input;
 mod causes;
 #[cfg(unix)]
 mod ends;
+mod folders;
 mod good_input;
 mod http1;
 mod http1_client;

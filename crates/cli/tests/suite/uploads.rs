@@ -158,3 +158,54 @@ fn more_uploads_at_once_than_there_are_descriptors_for_are_refused_at_the_start(
     assert!(Serving::start_within(64, root.path(), &[&args[..], &["33"]].concat()).is_err());
     Ok(())
 }
+
+#[test]
+fn two_uploads_of_one_name_in_two_folders_are_two_files() -> TestResult {
+    let (root, home) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let serving = Serving::start(root.path(), &["--plaintext", "--uploads", "."])?;
+    for (path, content) in [("a/x.txt", "one"), ("b/x.txt", "two")] {
+        std::fs::write(home.path().join("file"), content)?;
+        run(
+            home.path(),
+            ["put", "file", &format!("{}/{path}", serving.origin)],
+        )?
+        .succeeded();
+    }
+    assert_eq!(std::fs::read(root.path().join("a/x.txt"))?, b"one");
+    assert_eq!(std::fs::read(root.path().join("b/x.txt"))?, b"two");
+    assert_eq!(names(root.path())?, ["a", "b"]);
+    Ok(())
+}
+
+#[test]
+fn an_existing_file_is_replaced_with_overwrite_only() -> TestResult {
+    for (args, code, stored) in [(&[][..], 14, "old"), (&["--overwrite"], 0, "new")] {
+        let (root, home) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        std::fs::write(root.path().join("x"), "old")?;
+        std::fs::write(home.path().join("file"), "new")?;
+        let serving = Serving::start(root.path(), &[&["--plaintext", "--uploads", "."], args].concat())?;
+        let ended = run(home.path(), ["put", "file", &format!("{}/x", serving.origin)])?;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert_eq!(ended.stderr.contains("409"), code == 14, "{ended:?}");
+        assert_eq!(std::fs::read_to_string(root.path().join("x"))?, stored);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_folder_for_uploads_that_does_not_exist_is_not_made() -> TestResult {
+    let root = tempfile::tempdir()?;
+    let ended = run(
+        root.path(),
+        ["serve", ".", "--plaintext", "--uploads", "no/such/dir"],
+    )?;
+    ended.failed_with(17);
+    assert!(
+        ended
+            .stderr
+            .contains("--uploads no/such/dir: there is no such folder; make it with: mkdir -p no/such/dir"),
+        "{ended:?}"
+    );
+    assert_eq!(names(root.path())?, Vec::<String>::new());
+    Ok(())
+}

@@ -16,6 +16,7 @@ fn site(change: impl FnOnce(&mut Settings)) -> Site {
     Site::with(|root| {
         let mut settings = Settings {
             uploads: Uploads::Directory(root.to_owned()),
+            overwrite: true,
             upload_flush_after: Duration::ZERO,
             min_free_bytes: Some(0),
             ..Settings::default()

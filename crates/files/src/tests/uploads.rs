@@ -10,8 +10,13 @@ use super::*;
 
 /// A site that serves what it takes, in batches small enough for many.
 fn site() -> Site {
+    site_with(true)
+}
+
+fn site_with(overwrite: bool) -> Site {
     Site::with(|root| Settings {
         uploads: Uploads::Directory(root.to_owned()),
+        overwrite,
         upload_batch_bytes: 100,
         upload_flush_after: Duration::ZERO,
         min_free_bytes: Some(0),
@@ -100,22 +105,149 @@ async fn post_to_a_slash_makes_up_a_name() {
         let answer = site.post(path, "text").await;
         assert_eq!(answer.status, 201);
         let location = answer.field("location");
-        assert!(location.starts_with("/upload-"), "{location}");
+        assert!(location.starts_with(&format!("{path}upload-")), "{location}");
         assert_eq!(site.get(location).await.text(), "text");
     }
     assert_eq!(site.names().len(), 3);
-    assert_eq!(site.put("/", "text").await.status, 400);
-    assert_eq!(site.put("/sub/", "text").await.status, 400);
+    for path in ["/", "/sub/", "/new/"] {
+        let answer = site.put(path, "text").await;
+        assert_eq!(answer.status, 400, "{path}");
+        assert_eq!(
+            answer.text(),
+            "the path ends with a slash: add the name that the file is to have\n"
+        );
+    }
     assert_eq!(site.names().len(), 3);
 }
 
 #[tokio::test]
-async fn only_the_last_segment_names_the_file() {
+async fn uploads_keep_the_folders_of_their_path() {
+    let site = site_with(false);
+    for (path, content) in [
+        ("/a/x.txt?b=c", "one"),
+        ("/b/x.txt", "two"),
+        ("/a/b%20c/x.txt", "three"),
+    ] {
+        let answer = site.put(path, content).await;
+        assert_eq!(answer.status, 201, "{path}");
+        let location = path.split('?').next().unwrap();
+        assert_eq!(answer.field("location"), location);
+        assert_eq!(site.get(location).await.text(), content);
+    }
+    assert_eq!(site.content("a/x.txt"), "one");
+    assert_eq!(site.content("b/x.txt"), "two");
+    assert_eq!(site.content("a/b c/x.txt"), "three");
+    assert_eq!(site.names(), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_folder_below_the_served_one_is_named_as_in_get() {
+    let site = Site::with(|root| {
+        std::fs::create_dir(root.join("in")).unwrap();
+        Settings {
+            uploads: Uploads::Directory(root.join("in")),
+            min_free_bytes: Some(0),
+            ..Settings::default()
+        }
+    });
+    for (path, location) in [("/in/a/x", "/in/a/x"), ("/b/x", "/in/b/x"), ("/c", "/in/c")] {
+        let answer = site.put(path, "text").await;
+        assert_eq!(answer.status, 201, "{path}");
+        assert_eq!(answer.field("location"), location);
+        assert_eq!(site.get(location).await.text(), "text");
+    }
+    for path in ["/in", "/in/"] {
+        assert!(site.put(path, "text").await.status.is_client_error(), "{path}");
+    }
+    assert_eq!(site.names(), ["in"]);
+}
+
+#[tokio::test]
+async fn an_existing_file_is_kept_unless_the_server_overwrites() {
+    let site = site_with(false);
+    assert_eq!(site.put("/a/x", "one").await.status, 201);
+    let body = Script::of([Step::Stall]);
+    // The response does not wait for the body.
+    let answer = site.send(Method::PUT, "/a/x", &[], body).await;
+    assert_eq!(answer.status, 409);
+    assert_eq!(
+        answer.text(),
+        "a file of this name exists; it is kept: use another name\n"
+    );
+    let etag = site.get("/a/x").await.field("etag").to_owned();
+    let answer = site
+        .send(Method::PUT, "/a/x", &[("if-match", &etag)], Script::text("two"))
+        .await;
+    assert_eq!(answer.status, 409, "even of one who knows it");
+    assert_eq!(site.content("a/x"), "one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_uploads_of_one_name_at_once_exactly_one_is_stored() {
+    let site = site_with(false);
+    let uploads: Vec<_> = (0..8_u8)
+        .map(|number| {
+            let (body, release) = Gated::new(Script::of([
+                Step::Data(Bytes::from(vec![number; 500])),
+                Step::Stall,
+            ]));
+            let mut files = site.files.clone();
+            let upload = tokio::spawn(files.call(request(Method::PUT, "/new/a", &[], body)));
+            (number, upload, release)
+        })
+        .collect();
+    until(|| site.in_progress() == 8).await;
+    assert!(!site.path("new").exists(), "a folder comes with its first file");
+    let mut waiting = Vec::new();
+    for (number, upload, release) in uploads {
+        release.send(()).unwrap();
+        waiting.push((number, upload));
+    }
+    let mut winners = Vec::new();
+    for (number, upload) in waiting {
+        let Ok(response) = upload.await.unwrap();
+        match response.status().as_u16() {
+            201 => winners.push(number),
+            status => assert_eq!(status, 409),
+        }
+    }
+    let [winner] = winners[..] else {
+        panic!("{winners:?} have won");
+    };
+    assert_eq!(std::fs::read(site.path("new/a")).unwrap(), vec![winner; 500]);
+}
+
+#[tokio::test]
+async fn the_folders_of_a_path_are_few_and_stay_below_the_one_for_uploads() {
     let site = site();
-    let answer = site.put("/some/where/a.txt?b=c", "text").await;
-    assert_eq!(answer.status, 201);
-    assert_eq!(answer.field("location"), "/a.txt");
-    assert_eq!(site.names(), ["a.txt"]);
+    let deepest = format!("{}/x", "/d".repeat(16));
+    assert_eq!(site.put(&deepest, "text").await.status, 201);
+    let answer = site.put(&format!("/d{deepest}"), "text").await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.text(), "the path has more than 16 folders\n");
+
+    site.write("file", "text");
+    let answer = site.put("/file/x", "text").await;
+    assert_eq!(answer.status, 409);
+    assert_eq!(answer.text(), "a part of this path is a file, not a folder\n");
+    #[cfg(unix)]
+    {
+        std::fs::create_dir(site.outside.join("secret")).unwrap();
+        std::os::unix::fs::symlink("../secret", site.path("out")).unwrap();
+        for path in ["/out/x", "/out/new/x"] {
+            assert_eq!(site.put(path, "text").await.status, 403, "{path}");
+        }
+        assert_eq!(std::fs::read_dir(site.outside.join("secret")).unwrap().count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_breaks_off_leaves_no_folder() {
+    let site = site();
+    let body = Script::of([Step::Data(Bytes::from(vec![0; 500])), Step::Fail]);
+    let answer = site.send(Method::PUT, "/new/folder/x", &[], body).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(site.names(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -140,6 +272,9 @@ async fn a_name_that_is_no_name_is_refused() {
         "/%c2%85",
         "/.hidden",
         "/.a.0123456789abcdef.part",
+        "/.git/config",
+        "/a/.b/c",
+        "/a%0a/b",
         "/%ff",
         "/%",
         "/a%zz",

@@ -1,0 +1,476 @@
+//! POST of a form (multipart/form-data, RFC 7578), as a browser sends it: each of its files is stored in the folder of the
+//! path.
+//!
+//! The parser gets one frame at a time and only when it needs one, so it never holds more than the header of a part and
+//! one frame. Files go to the disk as those of `uploads` do. A form of another site is refused: a browser sends it without
+//! asking, and with the address of the user. Called by `service`.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, LOCATION, ORIGIN};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::BodyDataStream;
+use multer::{Field, Multipart};
+use tokio::time::timeout_at;
+
+use crate::accept;
+use crate::body_length::{BodyLength, next_frame};
+use crate::destination::Destination;
+use crate::file_body::FileResponse;
+use crate::page::{self, Escaped};
+use crate::peer::Peer;
+use crate::refusal::{Refusal, bad_destination, bad_path, failure, refuse};
+use crate::resolve::{Target, encode};
+use crate::respond;
+use crate::uploads::{Store, begin};
+use crate::writer::Writer;
+
+/// The most bytes of a part's header. Those of browsers have some 200 bytes and the file's name.
+const PART_HEAD_BYTES: usize = 8 * 1024;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Whether the request is a form with files.
+pub(crate) fn is_form(head: &Parts) -> bool {
+    let media_type = head
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let media_type = media_type.and_then(|value| value.split(';').next());
+    head.method == Method::POST
+        && media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("multipart/form-data"))
+}
+
+/// Stores the files of a form. A browser gets a redirect to the listing of the folder if there is one, and a page
+/// otherwise; other clients get a line of text for each file.
+pub(crate) async fn store<B>(store: Store<'_>, head: &Parts, peer: Option<Peer>, body: B) -> FileResponse
+where
+    B: Body<Data = Bytes>,
+{
+    let mut files = Vec::new();
+    let outcome = store_all(store, head, peer, pin!(body), &mut files).await;
+    let failed = files.iter().find_map(|file| file.outcome.as_ref().err());
+    let (status, last) = match (&outcome, failed) {
+        (Err(refusal), _) => (refusal.status, Some(refusal.line.as_str())),
+        (Ok(()), Some(refusal)) => (refusal.status, None),
+        (Ok(()), None) if files.is_empty() => (StatusCode::BAD_REQUEST, Some("the form has no file")),
+        (Ok(()), None) => (StatusCode::CREATED, None),
+    };
+    if !accept::prefers_html(&head.headers) {
+        let mut lines: Vec<String> = files.iter().map(StoredFile::line).collect();
+        lines.extend(last.map(str::to_owned));
+        return respond::text(status, &lines.join("\n"));
+    }
+    let target = Target::parse(head.uri.path()).ok();
+    let listed = |target: &Target| store.settings.listing && store.folder.serves(target.names());
+    if status == StatusCode::CREATED && target.as_ref().is_some_and(listed) {
+        let location = target
+            .as_ref()
+            .map(back)
+            .and_then(|back| HeaderValue::try_from(back).ok());
+        return respond::with(respond::status(StatusCode::SEE_OTHER), LOCATION, location);
+    }
+    result_page(status, &files, last, target.as_ref())
+}
+
+/// A file of a form, and what became of it.
+struct StoredFile {
+    name: String,
+    outcome: Result<u64, Refusal>,
+}
+
+impl StoredFile {
+    fn line(&self) -> String {
+        let name = self.name.replace(char::is_control, "?");
+        match &self.outcome {
+            Ok(bytes) => format!("{name}: {bytes} bytes stored"),
+            Err(refusal) => format!("{name}: {}", refusal.line),
+        }
+    }
+}
+
+/// The path of the folder, relative to that of the form.
+fn back(target: &Target) -> String {
+    match target.last() {
+        Some(name) if !target.is_directory() => format!("./{}/", encode(name)),
+        _ => "./".to_owned(),
+    }
+}
+
+fn result_page(
+    status: StatusCode,
+    files: &[StoredFile],
+    last: Option<&str>,
+    target: Option<&Target>,
+) -> FileResponse {
+    let title = match status {
+        StatusCode::CREATED => "Stored",
+        _ => "Not everything was stored",
+    };
+    let mut html = format!("<h1>{title}</h1>\n<ul class=\"files\">\n");
+    for line in files.iter().map(StoredFile::line).chain(last.map(str::to_owned)) {
+        html.push_str(&format!("<li>{}</li>\n", Escaped(&line)));
+    }
+    html.push_str("</ul>\n");
+    if let Some(target) = target {
+        html.push_str(&format!(
+            "<p><a href=\"{}\">Back to the folder</a></p>\n",
+            back(target)
+        ));
+    }
+    page::response(status, page::document(title, &html))
+}
+
+/// Stores the files in the order of the form. A file that is refused alone is skipped; the others are stored.
+async fn store_all<B>(
+    store: Store<'_>,
+    head: &Parts,
+    peer: Option<Peer>,
+    body: Pin<&mut B>,
+    files: &mut Vec<StoredFile>,
+) -> Result<(), Refusal>
+where
+    B: Body<Data = Bytes>,
+{
+    if is_of_another_site(head) {
+        return Err(refuse(
+            StatusCode::FORBIDDEN,
+            "this form is on a page of another site; only forms of this server may upload",
+        ));
+    }
+    let target = Target::parse(head.uri.path()).map_err(bad_path)?;
+    let folders = store.folder.below(target.names());
+    let content_type = head
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let boundary = multer::parse_boundary(content_type.unwrap_or_default()).map_err(|_| malformed())?;
+    let feed = Feed::default();
+    let mut parts = Multipart::new(BodyDataStream::new(feed.clone()), boundary);
+    let mut source = PartSource {
+        body,
+        length: BodyLength::new(store.settings.max_upload_bytes, &head.headers)?,
+        feed,
+    };
+    let most = store.settings.max_form_parts;
+    for _ in 0..most {
+        let Some(mut part) = source.drive(parts.next_field(), PART_HEAD_BYTES, None).await? else {
+            return source.end().await;
+        };
+        // A control without a chosen file has a part with an empty name.
+        let Some(name) = part.file_name().filter(|name| !name.is_empty()).map(own_path) else {
+            source.skip(&mut part).await?;
+            continue;
+        };
+        let stored = match destination(store, folders, &name, peer) {
+            Ok(destination) => source.store(store, destination, &mut part).await,
+            Err(refusal) => Err(refusal),
+        };
+        let goes_on = stored.as_ref().err().is_none_or(concerns_one_file);
+        let outcome = stored.as_ref().map(|bytes| *bytes);
+        files.push(StoredFile {
+            name: name.join("/"),
+            outcome: outcome.map_err(|refusal| refuse(refusal.status, &refusal.line)),
+        });
+        if !goes_on {
+            return Ok(());
+        }
+        source.skip(&mut part).await?;
+    }
+    Err(refuse(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        &format!("the form has more than {most} parts"),
+    ))
+}
+
+/// Whether a refusal has to do with the name of one file, so that the next one may succeed.
+fn concerns_one_file(refusal: &Refusal) -> bool {
+    matches!(refusal.status, StatusCode::CONFLICT | StatusCode::BAD_REQUEST)
+}
+
+/// The names of a file's path in the form: browsers send folders with slashes, and old ones the path on the disk with
+/// backslashes.
+fn own_path(name: &str) -> Vec<String> {
+    let name = name.rsplit('\\').next().unwrap_or(name);
+    let names = name.split('/').filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+fn destination(
+    store: Store<'_>,
+    folders: &[String],
+    name: &[String],
+    peer: Option<Peer>,
+) -> Result<Destination, Refusal> {
+    let most = store.settings.max_upload_folders;
+    let (name, more) = name.split_last().ok_or_else(malformed)?;
+    let folders = [folders, more].concat();
+    let destination = Destination::new(store.folder, &folders, name.clone(), most, peer);
+    destination.map_err(|error| bad_destination(error, most))
+}
+
+fn malformed() -> Refusal {
+    refuse(
+        StatusCode::BAD_REQUEST,
+        "the form is malformed, or ended before it was complete",
+    )
+}
+
+/// Whether a browser says that the form is on a page of another site (a cross-site request forgery).
+fn is_of_another_site(head: &Parts) -> bool {
+    let field = |name: HeaderName| {
+        head.headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or_default())
+    };
+    // Sent to secure origins and to localhost.
+    if let Some(site) = field(SEC_FETCH_SITE) {
+        return !matches!(site, "same-origin" | "none");
+    }
+    let Some(origin) = field(ORIGIN) else {
+        return false;
+    };
+    let authority = head
+        .uri
+        .authority()
+        .map(|authority| authority.as_str())
+        .or(field(HOST));
+    let origin = origin.split_once("://").map(|(_, authority)| authority);
+    match (origin, authority) {
+        (Some(origin), Some(authority)) => !origin.eq_ignore_ascii_case(authority),
+        _ => true,
+    }
+}
+
+/// The body of a form, which is given to the parser frame by frame.
+struct PartSource<'a, B> {
+    body: Pin<&'a mut B>,
+    length: BodyLength,
+    feed: Feed,
+}
+
+impl<B: Body<Data = Bytes>> PartSource<'_, B> {
+    /// Gives frames to the parser until `step` is done. `step` needs at most the frame with the byte `most`.
+    async fn drive<T>(
+        &mut self,
+        step: impl Future<Output = multer::Result<T>>,
+        most: usize,
+        mut writer: Option<&mut Writer>,
+    ) -> Result<T, Refusal> {
+        let mut step = pin!(step);
+        let mut given = 0;
+        loop {
+            let polled = std::future::poll_fn(|cx| Poll::Ready(step.as_mut().poll(cx))).await;
+            if let Poll::Ready(done) = polled {
+                return done.map_err(|_| malformed());
+            }
+            // Everything has been given to it, and it is still not done.
+            if given >= most || self.feed.has_ended() {
+                return Err(malformed());
+            }
+            let frame = match writer.as_ref().and_then(|writer| writer.flush_at()) {
+                None => next_frame(self.body.as_mut()).await,
+                Some(at) => match timeout_at(at, next_frame(self.body.as_mut())).await {
+                    Ok(frame) => frame,
+                    Err(_) => {
+                        if let Some(writer) = writer.as_mut() {
+                            writer.flush().await.map_err(|error| failure(&error))?;
+                        }
+                        continue;
+                    }
+                },
+            };
+            match frame {
+                Some(frame) => {
+                    let data = self.length.data(frame)?.unwrap_or_default();
+                    given += data.len();
+                    self.feed.give(data);
+                }
+                None => {
+                    self.length.end()?;
+                    self.feed.end();
+                }
+            }
+        }
+    }
+
+    /// Stores the file of a part.
+    async fn store(
+        &mut self,
+        store: Store<'_>,
+        destination: Destination,
+        part: &mut Field<'_>,
+    ) -> Result<u64, Refusal> {
+        let destination = Arc::new(destination);
+        let announced = self
+            .length
+            .announced
+            .unwrap_or(0)
+            .saturating_sub(self.length.count);
+        let replace = store.settings.overwrite;
+        let mut writer = begin(store, &destination, announced, replace, |_| Ok(())).await?;
+        match self.gather(part, &mut writer).await {
+            Ok(bytes) => match writer.publish(replace).await {
+                Ok(_) => Ok(bytes),
+                Err(error) => Err(failure(&error)),
+            },
+            Err(refusal) => {
+                writer.abandon().await;
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn gather(&mut self, part: &mut Field<'_>, writer: &mut Writer) -> Result<u64, Refusal> {
+        let mut bytes = 0;
+        while let Some(data) = self.drive(part.chunk(), usize::MAX, Some(&mut *writer)).await? {
+            bytes += data.len() as u64;
+            writer.push(data).await.map_err(|error| failure(&error))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Reads the rest of a part and drops it.
+    async fn skip(&mut self, part: &mut Field<'_>) -> Result<(), Refusal> {
+        while self.drive(part.chunk(), usize::MAX, None).await?.is_some() {}
+        Ok(())
+    }
+
+    /// Reads what follows the last part: nothing, as a rule.
+    async fn end(&mut self) -> Result<(), Refusal> {
+        while let Some(frame) = next_frame(self.body.as_mut()).await {
+            self.length.data(frame)?;
+        }
+        match self.feed.has_ended() {
+            true => Ok(()),
+            false => self.length.end(),
+        }
+    }
+}
+
+/// The body that the parser sees: the frame that it was given, if it has not read it.
+#[derive(Clone, Debug, Default)]
+struct Feed(Arc<Mutex<Given>>);
+
+#[derive(Debug, Default)]
+struct Given {
+    data: Option<Bytes>,
+    ended: bool,
+}
+
+impl Feed {
+    fn give(&self, data: Bytes) {
+        if !data.is_empty() {
+            self.lock().data = Some(data);
+        }
+    }
+
+    fn end(&self) {
+        self.lock().ended = true;
+    }
+
+    fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Given> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Body for Feed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    /// Never wakes: `PartSource` polls the parser after it has given it something.
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let mut given = self.lock();
+        match given.data.take() {
+            Some(data) => Poll::Ready(Some(Ok(Frame::data(data)))),
+            None if given.ended => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_of_another_site_is_known_by_what_browsers_say() {
+        let is_foreign = |uri: &str, fields: &[(&str, &str)]| {
+            let mut request = http::Request::post(uri);
+            for (name, value) in fields {
+                request = request.header(*name, *value);
+            }
+            is_of_another_site(&request.body(()).unwrap().into_parts().0)
+        };
+        for (uri, fields, expected) in [
+            ("/", &[][..], false),
+            ("/", &[("sec-fetch-site", "same-origin")], false),
+            ("/", &[("sec-fetch-site", "none")], false),
+            ("/", &[("sec-fetch-site", "same-site")], true),
+            ("/", &[("sec-fetch-site", "cross-site")], true),
+            ("/", &[("host", "a:80"), ("origin", "http://a:80")], false),
+            ("/", &[("host", "A"), ("origin", "https://a")], false),
+            ("/", &[("host", "a:80"), ("origin", "http://a:81")], true),
+            ("/", &[("host", "a"), ("origin", "null")], true),
+            ("/", &[("origin", "http://a")], true),
+            ("https://a/", &[("origin", "https://a")], false),
+            ("https://a/", &[("origin", "https://b")], true),
+            // A proxy may have changed the host; a browser over TLS says both.
+            (
+                "/",
+                &[
+                    ("host", "inner"),
+                    ("origin", "https://a"),
+                    ("sec-fetch-site", "same-origin"),
+                ],
+                false,
+            ),
+        ] {
+            assert_eq!(is_foreign(uri, fields), expected, "{uri} {fields:?}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_a_file_in_a_form_has_names() {
+        for (name, expected) in [
+            ("a.txt", &["a.txt"][..]),
+            ("album/a.txt", &["album", "a.txt"]),
+            ("C:\\Users\\me\\a.txt", &["a.txt"]),
+            ("/etc//passwd", &["etc", "passwd"]),
+            ("/", &[]),
+        ] {
+            assert_eq!(own_path(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn forms_are_told_by_method_and_media_type() {
+        for (method, media_type, expected) in [
+            (Method::POST, "multipart/form-data; boundary=x", true),
+            (Method::POST, "Multipart/Form-Data ;boundary=x", true),
+            (Method::POST, "multipart/mixed; boundary=x", false),
+            (Method::POST, "application/octet-stream", false),
+            (Method::PUT, "multipart/form-data; boundary=x", false),
+        ] {
+            let request = http::Request::builder()
+                .method(method)
+                .header(CONTENT_TYPE, media_type);
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            assert_eq!(is_form(&head), expected, "{media_type}");
+        }
+    }
+}

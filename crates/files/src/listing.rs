@@ -1,0 +1,593 @@
+//! The list of a folder's files, as HTML or JSON.
+//!
+//! The HTML works without scripts: links sort it, and a form uploads into the folder where uploads reach it. All links are
+//! relative, so a listing works below any prefix. How many entries are read, and the memory of all listings, have limits
+//! ([`Settings::max_listed`](crate::Settings), `all_listings_bytes`). Called by `files`, in blocking jobs.
+
+use std::cmp::Ordering;
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::io;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use cap_std::fs::{Dir, DirEntry, Metadata};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+
+use crate::accept::{self, Form};
+use crate::budget::Share;
+use crate::conditional::{self, Validators, Verdict};
+use crate::destination::is_storable;
+use crate::file_body::{FileResponse, ResponseBody};
+use crate::open::{OpenError, open_folder};
+use crate::page::{self, Escaped};
+use crate::peer::Peer;
+use crate::resolve::{Target, encode};
+use crate::respond;
+use crate::shared::{Shared, UploadTarget};
+
+/// The approximate memory of an entry beyond its name.
+const ENTRY_BYTES: usize = 96;
+
+/// How many entries are looked at for each one that is listed at most. The others are hidden, or no files.
+const LOOKED_AT: usize = 4;
+
+/// A file or folder of the listing.
+struct Entry {
+    name: String,
+    /// Whether a request can have the name: a path is UTF-8 without backslashes.
+    has_link: bool,
+    /// Bytes; `None` for a folder.
+    size: Option<u64>,
+    modified: Option<SystemTime>,
+}
+
+/// What was read of a folder.
+struct Listing {
+    entries: Vec<Entry>,
+    /// There are more.
+    is_partial: bool,
+}
+
+/// The order of the entries; folders come first in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Order {
+    by: Column,
+    descending: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Name,
+    Size,
+    Date,
+}
+
+/// A text under construction. Its memory is part of the budget.
+struct Output {
+    text: String,
+    /// The memory of the entries.
+    beside: usize,
+    share: Share,
+}
+
+/// The memory of listings is used up.
+struct Exhausted;
+
+/// The text of a listing on its way, with its part of the budget.
+struct Body {
+    text: String,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// Answers GET or HEAD of a folder; `None` if there is no such folder. Blocks.
+pub(crate) fn answer(
+    shared: &Shared,
+    head: &Parts,
+    target: &Target,
+    peer: Option<Peer>,
+) -> Option<FileResponse> {
+    let folder = match open_folder(&shared.root, &target.relative()) {
+        Ok(folder) => folder,
+        Err(error) => match OpenError::from_io(&error) {
+            OpenError::NotFound => return None,
+            error => return Some(respond::status(error.status())),
+        },
+    };
+    let mut output = Output {
+        text: String::new(),
+        beside: 0,
+        share: shared.listings.share(peer),
+    };
+    let form = accept::preferred(&head.headers);
+    let listing = match read(shared, target, &folder, &mut output) {
+        Ok(Ok(listing)) => listing,
+        Ok(Err(Exhausted)) => return Some(respond::status(StatusCode::SERVICE_UNAVAILABLE)),
+        Err(_) => return Some(respond::status(StatusCode::INTERNAL_SERVER_ERROR)),
+    };
+    let written = write(shared, head, target, form, listing, &mut output);
+    if written.is_err() {
+        return Some(respond::status(StatusCode::SERVICE_UNAVAILABLE));
+    }
+    Some(finish(head, form, output))
+}
+
+/// Reads the entries of the folder, up to the limit.
+fn read(
+    shared: &Shared,
+    target: &Target,
+    folder: &Dir,
+    output: &mut Output,
+) -> io::Result<Result<Listing, Exhausted>> {
+    let most = shared.settings.max_listed;
+    let mut listing = Listing {
+        entries: Vec::new(),
+        is_partial: false,
+    };
+    for (at, entry) in folder.entries()?.enumerate() {
+        // What cannot be looked at is not listed.
+        let Ok(entry) = entry else { continue };
+        if listing.entries.len() >= most || at >= most.saturating_mul(LOOKED_AT) {
+            listing.is_partial = true;
+            break;
+        }
+        let Some(entry) = Entry::of(shared, target, &entry) else {
+            continue;
+        };
+        // Sorting takes two more names for each entry.
+        output.beside += 3 * entry.name.len() + ENTRY_BYTES;
+        if output.check().is_err() {
+            return Ok(Err(Exhausted));
+        }
+        listing.entries.push(entry);
+    }
+    Ok(Ok(listing))
+}
+
+impl Entry {
+    /// `None` for what GET would not serve: hidden names, links that lead nowhere or out of the root, devices.
+    fn of(shared: &Shared, target: &Target, entry: &DirEntry) -> Option<Entry> {
+        let name = entry.file_name();
+        let text = name.to_string_lossy();
+        if text.starts_with('.') && !shared.settings.hidden {
+            return None;
+        }
+        let has_link = name.to_str().is_some() && !text.contains('\\');
+        let mut metadata = entry.metadata().ok()?;
+        if metadata.is_symlink() {
+            metadata = followed(shared, target, name.to_str()?)?;
+        }
+        let size = match (metadata.is_file(), metadata.is_dir()) {
+            (true, _) => Some(metadata.len()),
+            (_, true) => None,
+            _ => return None,
+        };
+        Some(Entry {
+            name: text.into_owned(),
+            has_link,
+            size,
+            modified: metadata.modified().ok().map(cap_std::time::SystemTime::into_std),
+        })
+    }
+
+    fn is_folder(&self) -> bool {
+        self.size.is_none()
+    }
+
+    /// The name as a relative reference.
+    fn link(&self) -> Option<String> {
+        let slash = if self.is_folder() { "/" } else { "" };
+        self.has_link.then(|| format!("{}{slash}", encode(&self.name)))
+    }
+}
+
+/// What a link leads to, if that is below the root.
+fn followed(shared: &Shared, target: &Target, name: &str) -> Option<Metadata> {
+    shared.root.metadata(target.child(name)).ok()
+}
+
+impl Order {
+    /// Of the query `sort=name|size|date&order=asc|desc`. Anything else means by name.
+    fn of(query: Option<&str>) -> Order {
+        let mut order = Order {
+            by: Column::Name,
+            descending: false,
+        };
+        for pair in query.unwrap_or_default().split('&') {
+            match pair {
+                "sort=size" => order.by = Column::Size,
+                "sort=date" => order.by = Column::Date,
+                "order=desc" => order.descending = true,
+                _ => {}
+            }
+        }
+        order
+    }
+
+    fn sort(self, entries: &mut [Entry]) {
+        // Names in the order of their letters, whatever their case.
+        entries.sort_by_cached_key(|entry| (entry.name.to_lowercase(), entry.name.clone()));
+        if self.by != Column::Name {
+            entries.sort_by(|a, b| match self.by {
+                Column::Size => a.size.cmp(&b.size),
+                Column::Date => a.modified.cmp(&b.modified),
+                Column::Name => Ordering::Equal,
+            });
+        }
+        if self.descending {
+            entries.reverse();
+        }
+        entries.sort_by_key(|entry| !entry.is_folder());
+    }
+}
+
+impl Output {
+    /// # Errors
+    /// The memory of listings is used up.
+    fn check(&mut self) -> Result<(), Exhausted> {
+        let bytes = self.text.capacity().saturating_add(self.beside);
+        self.share.reach(bytes).then_some(()).ok_or(Exhausted)
+    }
+}
+
+fn write(
+    shared: &Shared,
+    head: &Parts,
+    target: &Target,
+    form: Form,
+    mut listing: Listing,
+    output: &mut Output,
+) -> Result<(), Exhausted> {
+    let order = Order::of(head.uri.query());
+    order.sort(&mut listing.entries);
+    match form {
+        Form::Html => write_html(shared, target, order, &listing, output)?,
+        Form::Json => write_json(target, &listing, output)?,
+    }
+    output.beside = 0;
+    output.text.shrink_to_fit();
+    output.check()
+}
+
+fn finish(head: &Parts, form: Form, mut output: Output) -> FileResponse {
+    let mut hash = DefaultHasher::new();
+    hash.write(output.text.as_bytes());
+    let validators = Validators::tagged(format!("\"{:x}-{:016x}\"", output.text.len(), hash.finish()));
+    output.share.shrink(output.text.capacity());
+    let mut response = match conditional::evaluate(&head.method, &head.headers, Some(&validators)) {
+        Verdict::Failed => return respond::status(StatusCode::PRECONDITION_FAILED),
+        Verdict::NotModified => respond::bare(StatusCode::NOT_MODIFIED),
+        Verdict::Proceed => {
+            let body = Bytes::from_owner(Body {
+                text: output.text,
+                _share: output.share,
+            });
+            match form {
+                Form::Html => page::response(StatusCode::OK, body),
+                Form::Json => json_response(body),
+            }
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(VARY, HeaderValue::from_static("accept"));
+    if let Some(etag) = validators.etag() {
+        headers.insert(ETAG, etag);
+    }
+    response
+}
+
+fn json_response(body: Bytes) -> FileResponse {
+    let mut response = respond::bare(StatusCode::OK);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    *response.body_mut() = ResponseBody::full(body);
+    response
+}
+
+/// An entry of the JSON document.
+#[derive(Serialize)]
+struct JsonEntry<'a> {
+    name: &'a str,
+    /// `file` or `folder`.
+    r#type: &'static str,
+    /// Bytes; `null` for a folder.
+    size: Option<u64>,
+    /// RFC 3339, in UTC.
+    modified: Option<String>,
+    /// A reference relative to the folder; `null` for a name that no request can have.
+    href: Option<String>,
+}
+
+fn write_json(target: &Target, listing: &Listing, output: &mut Output) -> Result<(), Exhausted> {
+    // Numbers, strings and null: serializing them does not fail.
+    let json = |value: &JsonEntry<'_>| serde_json::to_string(value).unwrap_or_default();
+    let path = serde_json::to_string(&path(target)).unwrap_or_default();
+    let partial = listing.is_partial;
+    let _ = write!(
+        output.text,
+        "{{\"path\":{path},\"truncated\":{partial},\"entries\":["
+    );
+    for (at, entry) in listing.entries.iter().enumerate() {
+        output.text.push_str(if at > 0 { ",\n" } else { "\n" });
+        output.text.push_str(&json(&JsonEntry {
+            name: &entry.name,
+            r#type: if entry.is_folder() { "folder" } else { "file" },
+            size: entry.size,
+            modified: entry.modified.and_then(rfc3339),
+            href: entry.link(),
+        }));
+        output.check()?;
+    }
+    output.text.push_str("\n]}\n");
+    Ok(())
+}
+
+/// The path of the folder, not encoded.
+fn path(target: &Target) -> String {
+    target
+        .names()
+        .iter()
+        .fold("/".to_owned(), |path, name| path + name + "/")
+}
+
+/// The icons, drawn once.
+const ICONS: &str = "<svg width=\"0\" height=\"0\" hidden>\
+    <symbol id=\"folder\" viewBox=\"0 0 16 16\"><path d=\"M1 3.5A1.5 1.5 0 0 1 2.5 2h3.2c.4 0 .8.2 1.1.5L8 3.8h5.5A1.5 1.5 0 0 1 \
+    15 5.3v7.2a1.5 1.5 0 0 1-1.5 1.5h-11A1.5 1.5 0 0 1 1 12.5z\"/></symbol>\
+    <symbol id=\"file\" viewBox=\"0 0 16 16\"><path fill-rule=\"evenodd\" d=\"M3.5 1h6L13 4.5v9c0 .8-.7 1.5-1.5 1.5h-8A1.5 1.5 0 0 1 \
+    2 13.5v-11C2 1.7 2.7 1 3.5 1zm0 1.3v11.4h8V5.5H8.7V2.3z\"/></symbol></svg>\n";
+
+fn write_html(
+    shared: &Shared,
+    target: &Target,
+    order: Order,
+    listing: &Listing,
+    output: &mut Output,
+) -> Result<(), Exhausted> {
+    let html = &mut output.text;
+    page::begin(html, &path(target));
+    html.push_str(ICONS);
+    write_path(html, target);
+    if takes_uploads(shared, target) {
+        html.push_str(
+            "<form method=\"post\" enctype=\"multipart/form-data\">\n\
+             <label for=\"file\">Upload to this folder</label>\n\
+             <input id=\"file\" name=\"file\" type=\"file\" multiple required>\n<button>Upload</button>\n</form>\n",
+        );
+    }
+    html.push_str("<table>\n<thead><tr>");
+    for (column, title, class, key) in [
+        (Column::Name, "Name", "name", "name"),
+        (Column::Size, "Size", "size", "size"),
+        (Column::Date, "Modified (UTC)", "time", "date"),
+    ] {
+        write_column(html, order, column, (title, class, key));
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    if !target.names().is_empty() {
+        html.push_str(
+            "<tr><td class=\"name\"><a href=\"../\"><svg class=\"folder\" aria-hidden=\"true\"><use href=\"#folder\"/></svg>..</a>\
+             </td><td class=\"size\"></td><td class=\"time\"></td></tr>\n",
+        );
+    }
+    for entry in &listing.entries {
+        write_row(&mut output.text, entry);
+        output.check()?;
+    }
+    let html = &mut output.text;
+    html.push_str("</tbody>\n</table>\n");
+    write_sum(html, listing);
+    page::end(html);
+    Ok(())
+}
+
+/// Whether a form on the page of this folder can upload into it.
+fn takes_uploads(shared: &Shared, target: &Target) -> bool {
+    let UploadTarget::Directory(folder) = &shared.uploads else {
+        return false;
+    };
+    let below = folder.below(target.names());
+    folder.serves(target.names())
+        && below.len() <= shared.settings.max_upload_folders
+        && below.iter().all(|name| is_storable(name))
+}
+
+/// The names on the path, each with a link to its folder.
+fn write_path(html: &mut String, target: &Target) {
+    let names = target.names();
+    html.push_str("<h1>");
+    // Writing to a String does not fail.
+    for (at, name) in ["Files"]
+        .into_iter()
+        .chain(names.iter().map(String::as_str))
+        .enumerate()
+    {
+        let above = names.len() - at;
+        let name = Escaped(name);
+        let _ = match above {
+            0 => write!(html, "<span aria-current=\"page\">{name}</span>"),
+            _ => write!(
+                html,
+                "<a href=\"{}\">{name}</a><span class=\"sep\">/</span>",
+                "../".repeat(above)
+            ),
+        };
+    }
+    html.push_str("</h1>\n");
+}
+
+/// The head of a column, whose link sorts by it: names upwards first, sizes and dates downwards.
+fn write_column(html: &mut String, order: Order, column: Column, (title, class, key): (&str, &str, &str)) {
+    let (sorted, mark, descending) = match (order.by == column, order.descending) {
+        (true, false) => (" aria-sort=\"ascending\"", " ▲", true),
+        (true, true) => (" aria-sort=\"descending\"", " ▼", false),
+        (false, _) => ("", "", column != Column::Name),
+    };
+    let next = if descending { "desc" } else { "asc" };
+    let _ = write!(
+        html,
+        "<th scope=\"col\" class=\"{class}\"{sorted}><a href=\"?sort={key}&amp;order={next}\">{title}{mark}</a></th>"
+    );
+}
+
+fn write_row(html: &mut String, entry: &Entry) {
+    let icon = if entry.is_folder() { "folder" } else { "file" };
+    let slash = if entry.is_folder() { "/" } else { "" };
+    let name = Escaped(&entry.name);
+    let icon = format!("<svg class=\"{icon}\" aria-hidden=\"true\"><use href=\"#{icon}\"/></svg>");
+    let _ = match entry.link() {
+        Some(link) => write!(
+            html,
+            "<tr><td class=\"name\"><a href=\"{link}\">{icon}{name}{slash}</a></td>"
+        ),
+        None => write!(
+            html,
+            "<tr><td class=\"name\" title=\"no URL can have this name\">{icon}{name}{slash}</td>"
+        ),
+    };
+    let size = entry.size.map(readable).unwrap_or_default();
+    let bytes = entry
+        .size
+        .map(|size| format!(" title=\"{size} bytes\""))
+        .unwrap_or_default();
+    let _ = write!(html, "<td class=\"size\"{bytes}>{size}</td><td class=\"time\">");
+    if let Some(time) = entry.modified.and_then(rfc3339) {
+        // Of 2026-01-02T03:04:05Z: the date and the minute.
+        let (date, clock) = time.split_once('T').unwrap_or((&time, ""));
+        let _ = write!(
+            html,
+            "<time datetime=\"{time}\">{date} {}</time>",
+            clock.get(..5).unwrap_or_default()
+        );
+    }
+    html.push_str("</td></tr>\n");
+}
+
+fn write_sum(html: &mut String, listing: &Listing) {
+    let folders = listing.entries.iter().filter(|entry| entry.is_folder()).count();
+    let files = listing.entries.len() - folders;
+    let bytes = listing
+        .entries
+        .iter()
+        .filter_map(|entry| entry.size)
+        .fold(0, u64::saturating_add);
+    let count = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    let _ = writeln!(
+        html,
+        "<p class=\"sum\">{}, {}, {}</p>",
+        count(folders, "folder"),
+        count(files, "file"),
+        readable(bytes)
+    );
+    if listing.is_partial {
+        html.push_str("<p class=\"note\">The folder has more entries than are listed here.</p>\n");
+    }
+}
+
+/// A size with three digits and a unit.
+fn readable(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1_024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1_024.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1_024.0;
+        unit += 1;
+    }
+    let decimals = match value {
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {}", UNITS.get(unit).unwrap_or(&""))
+}
+
+/// A time in UTC to the second; `None` before 1970 and after 9999.
+fn rfc3339(time: SystemTime) -> Option<String> {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    (since.as_secs() < conditional::END_OF_DATES).then(|| humantime::format_rfc3339_seconds(time).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn sizes_have_three_digits() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1_023, "1023 B"),
+            (1_024, "1.00 KiB"),
+            (1_536, "1.50 KiB"),
+            (10_235, "10.0 KiB"),
+            (10_240, "10.0 KiB"),
+            (102_400, "100 KiB"),
+            (1_023_487, "999 KiB"),
+            (1_023_488, "0.98 MiB"),
+            (5 << 30, "5.00 GiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(readable(bytes), expected, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn entries_are_sorted_by_what_the_query_says_with_folders_first() {
+        let entry = |name: &str, size, seconds| Entry {
+            name: name.to_owned(),
+            has_link: true,
+            size,
+            modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
+        };
+        for (query, expected) in [
+            ("", "d E a B c"),
+            ("sort=name", "d E a B c"),
+            ("order=desc", "E d c B a"),
+            ("sort=size", "d E c a B"),
+            ("sort=size&order=desc", "E d B a c"),
+            ("sort=date", "E d B c a"),
+            ("sort=date&order=desc", "d E a c B"),
+            ("sort=nonsense&&x=%ff", "d E a B c"),
+        ] {
+            let mut entries = vec![
+                entry("c", Some(1), 20),
+                entry("d", None, 5),
+                entry("B", Some(3), 10),
+                entry("a", Some(2), 30),
+                entry("E", None, 2),
+            ];
+            Order::of(Some(query)).sort(&mut entries);
+            let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+            assert_eq!(names.join(" "), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn times_that_have_no_date_are_left_out() {
+        let epoch = SystemTime::UNIX_EPOCH;
+        assert_eq!(rfc3339(epoch).as_deref(), Some("1970-01-01T00:00:00Z"));
+        assert_eq!(rfc3339(epoch - Duration::from_secs(1)), None);
+        assert_eq!(
+            rfc3339(epoch + Duration::from_secs(conditional::END_OF_DATES)),
+            None
+        );
+    }
+}
