@@ -20,6 +20,8 @@ mod fullbore;
 mod h2spec;
 #[path = "interop/http1_clients.rs"]
 mod http1_clients;
+#[path = "interop/listing.rs"]
+mod listing;
 #[path = "interop/many_files.rs"]
 mod many_files;
 #[path = "interop/openssl.rs"]
@@ -46,6 +48,7 @@ fn main() {
     trials.extend(h2spec::trials());
     trials.extend(openssl::trials());
     trials.extend(browser::trials());
+    trials.extend(listing::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     files::clean_up();
     conclusion.exit();

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use libtest_mimic::Trial;
 
@@ -33,24 +34,29 @@ fn page(transport: Transport, protocol: &str) -> Outcome {
     let site = scratch.folder("site")?;
     write_site(&site)?;
     let server = Server::start(transport, &site, Uploads::None)?;
-    let mut command = Peer::Chromium.command()?;
-    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]);
-    // Names of other hosts are not resolved, whatever a browser asks for by itself.
-    command.args([
-        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-        "--disable-background-networking",
-    ]);
-    command.args(["--ignore-certificate-errors", "--dump-dom"]);
-    command.arg(format!(
-        "--user-data-dir={}",
-        scratch.path().join("profile").display()
-    ));
+    let mut command = chromium(&scratch)?;
+    command.arg("--dump-dom");
     let dom =
         run_text(command.arg(format!("{}/index.html", server.url))).map_err(|fault| server.blame(&fault))?;
     let expected = format!("{IMAGES} of {IMAGES} loaded over {protocol}");
     ensure(dom.contains(&expected), || {
         format!("not {expected:?}, but:\n{dom}")
     })
+}
+
+/// Chromium without a window, with a profile of its own.
+pub(crate) fn chromium(scratch: &Scratch) -> Outcome<Command> {
+    let mut command = Peer::Chromium.command()?;
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]);
+    // Names of other hosts are not resolved, whatever a browser asks for by itself.
+    command.args([
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        "--disable-background-networking",
+        "--ignore-certificate-errors",
+    ]);
+    let profile = scratch.path().join("profile");
+    command.arg(format!("--user-data-dir={}", profile.display()));
+    Ok(command)
 }
 
 /// The page and its images, each of another colour.
