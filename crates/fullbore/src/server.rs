@@ -14,6 +14,8 @@ mod local;
 mod peer;
 #[cfg(all(feature = "tls", feature = "tracing"))]
 mod trace;
+#[cfg(feature = "tls")]
+mod turns;
 mod websockets;
 
 pub use self::accept::Listener;

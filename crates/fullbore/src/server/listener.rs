@@ -24,6 +24,8 @@ use super::admission::{ConnectionLimits, Permit};
 use super::auto::{Prepare, ServeConnectionAuto, serve_connection_auto};
 use super::builder::ServerBuilder;
 use super::peer::{Accepted, Added, OnConnect, PeerAddr, WithPeer};
+#[cfg(feature = "tls")]
+use super::turns::InTurn;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
@@ -296,6 +298,7 @@ impl<L: Listener> Server<L> {
         #[cfg(feature = "tls")]
         if let Some(tls) = self.settings.tls.clone() {
             let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(io);
+            let handshake = InTurn::new(handshake);
             let handshake = tokio::time::timeout(self.settings.handshake_timeout, handshake);
             let arriving = Box::pin(async move {
                 let finished = handshake.await;
