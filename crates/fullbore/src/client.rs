@@ -8,11 +8,16 @@ mod dial;
 mod handle;
 mod http1;
 mod pool;
+#[cfg(feature = "proxy")]
+mod proxy;
 mod service;
 
 pub use self::connection::{Connection, ResponseFuture, SendRequest, handshake};
 pub use self::http1::Http1Report;
 pub use crate::informational::on_informational;
 
+pub use self::dial::AddressFamily;
 pub use self::pool::{Client, ClientBuilder, OriginStats};
+#[cfg(feature = "proxy")]
+pub use self::proxy::Proxies;
 pub use self::service::RequestFuture;

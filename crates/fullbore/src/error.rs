@@ -31,6 +31,9 @@ pub enum ErrorKind {
     Resolve,
     /// No TCP connection could be made.
     Connect,
+    /// A proxy refused the connection to the server, or did not act as one. [`Error::is_proxy`] also covers a proxy that
+    /// cannot be reached.
+    Proxy,
     /// The TLS handshake failed.
     Tls,
     /// The peer's certificate does not verify.
@@ -70,6 +73,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Bind => "cannot listen on the address",
             ErrorKind::Resolve => "cannot resolve the host name",
             ErrorKind::Connect => "cannot connect",
+            ErrorKind::Proxy => "the proxy failed",
             ErrorKind::Tls => "TLS handshake failed",
             ErrorKind::Certificate => "the certificate does not verify",
             ErrorKind::NotHttp2 => "the peer does not speak HTTP/2",
@@ -140,6 +144,11 @@ enum Detail {
     Unanswered(&'static str),
     /// The peer answers in the other version of HTTP. Follows the text of the kind.
     OtherVersion(&'static str),
+    /// A connection could not be opened, and a proxy is the cause. Follows the text of the kind.
+    #[cfg_attr(not(feature = "proxy"), allow(dead_code))]
+    Proxy(String),
+    /// No connection was opened in time. Follows the text of the kind.
+    Connecting(String),
 }
 
 /// The peer's GOAWAY (RFC 9113 section 6.8).
@@ -189,10 +198,18 @@ impl Error {
         self.kind() == ErrorKind::Timeout
     }
 
-    /// Whether no connection was made: name resolution, TCP, TLS or the start of HTTP/2 failed.
+    /// Whether no connection was made: name resolution, TCP, a proxy, TLS or the start of HTTP/2 failed, or took too long.
     pub fn is_connect(&self) -> bool {
-        use ErrorKind::{Certificate, Connect, NotHttp2, Resolve, Tls};
-        matches!(self.kind(), Resolve | Connect | Tls | Certificate | NotHttp2)
+        use ErrorKind::{Certificate, Connect, NotHttp2, Proxy, Resolve, Tls};
+        matches!(
+            self.kind(),
+            Resolve | Connect | Proxy | Tls | Certificate | NotHttp2
+        ) || matches!(self.inner.detail, Detail::Connecting(_))
+    }
+
+    /// Whether no connection was made because of a proxy: it cannot be reached, it refused, or it cannot reach the server.
+    pub fn is_proxy(&self) -> bool {
+        matches!(self.inner.detail, Detail::Proxy(_))
     }
 
     /// Whether the peer did not process the request, so that it may be repeated.
@@ -262,6 +279,19 @@ impl Error {
 
     pub(crate) fn config(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Config, detail)
+    }
+
+    /// A connection could not be opened, and a proxy is the cause.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn proxy(kind: ErrorKind, text: impl Into<String>, source: Option<BoxError>) -> Self {
+        Self::of(kind, Detail::Proxy(text.into()), source)
+    }
+
+    /// No connection was opened in time.
+    pub(crate) fn connect_timeout(limit: Duration) -> Self {
+        let seconds = limit.as_secs_f64();
+        let text = format!("name resolution, TCP and TLS took too long (limit: {seconds} s)");
+        Self::of(ErrorKind::Timeout, Detail::Connecting(text), None)
     }
 
     pub(crate) fn timeout(detail: &str, limit: Duration) -> Self {
@@ -420,7 +450,9 @@ impl fmt::Display for Error {
         let kind = self.inner.kind;
         match &self.inner.detail {
             Detail::None => kind.fmt(f),
-            Detail::Text(text) | Detail::Explained(text) => write!(f, "{kind}: {text}"),
+            Detail::Text(text) | Detail::Explained(text) | Detail::Proxy(text) | Detail::Connecting(text) => {
+                write!(f, "{kind}: {text}")
+            }
             Detail::GoAway(frame) => write!(f, "{kind}: {frame}"),
             Detail::Connection(error) if kind == ErrorKind::NotHttp2 => {
                 write!(f, "{kind}: {}", error.reason())

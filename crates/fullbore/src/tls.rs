@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio_rustls::rustls;
 
 use rustls::crypto::CryptoProvider;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ServerConfig};
 
 use self::verifier::{AcceptAny, Given};
@@ -79,6 +80,51 @@ pub fn client_config(roots: Roots) -> Result<ClientConfig, Error> {
     };
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
+}
+
+/// As [`client_config`], with a certificate chain and its private key, both as PEM, for servers that ask for one.
+///
+/// # Errors
+/// As [`client_config`], and when a text has no certificate or key, or the key does not match the certificate.
+pub fn client_config_with_certificate(
+    roots: Roots,
+    certificate_pem: &[u8],
+    key_pem: &[u8],
+) -> Result<ClientConfig, Error> {
+    let mut config = client_config(roots)?;
+    let certified = CertifiedKey::from_der(
+        pem::certificates(certificate_pem)?,
+        pem::private_key(key_pem)?,
+        config.crypto_provider(),
+    );
+    let resolver = SingleCertAndKey::from(certified.map_err(failure::key_error)?);
+    config.client_auth_cert_resolver = Arc::new(resolver);
+    Ok(config)
+}
+
+/// The same configuration without the certificate of this side.
+#[cfg(feature = "proxy")]
+pub(crate) fn anonymous(mut config: Arc<ClientConfig>) -> Arc<ClientConfig> {
+    if config.client_auth_cert_resolver.has_certs() {
+        Arc::make_mut(&mut config).client_auth_cert_resolver = Arc::new(NoCertificate);
+    }
+    config
+}
+
+/// Has no certificate for any server.
+#[cfg(feature = "proxy")]
+#[derive(Debug)]
+struct NoCertificate;
+
+#[cfg(feature = "proxy")]
+impl rustls::client::ResolvesClientCert for NoCertificate {
+    fn resolve(&self, _: &[&[u8]], _: &[rustls::SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
+    }
 }
 
 /// Makes a configuration for servers from a certificate chain and its private key, both as PEM: TLS 1.2 and 1.3, ALPN

@@ -12,9 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::handshake_observed;
 use super::connector;
-use super::dial::{TcpOptions, dial};
+use super::dial::Dialer;
 use super::handle::Handle;
 use super::http1;
+#[cfg(feature = "proxy")]
+use super::proxy;
 use crate::error::{Error, ErrorKind};
 use crate::observer::Observer;
 use crate::settings::HttpVersions;
@@ -91,11 +93,13 @@ pub(super) struct Connector {
     /// How long an HTTP/1.1 connection stays open without a request.
     pub(super) idle_timeout: Duration,
     pub(super) http1_totals: Arc<http1::Totals>,
-    pub(super) tcp: TcpOptions,
+    pub(super) dialer: Dialer,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<tokio_rustls::rustls::ClientConfig>>,
     /// Takes the place of name resolution and TCP.
     pub(super) transports: Option<connector::Connector>,
+    #[cfg(feature = "proxy")]
+    pub(super) proxies: Option<proxy::Routes>,
 }
 
 /// A version of HTTP.
@@ -121,16 +125,64 @@ impl Connector {
         presumed: HttpVersion,
         observer: Arc<dyn Observer>,
     ) -> Result<Opened, Error> {
-        match &self.transports {
-            Some(transports) => {
-                let io = transports.connect(origin.uri()?).await?;
-                self.connect_over(io, origin, presumed, observer).await
-            }
-            None => {
-                let io = dial(&origin.host, origin.port, self.tcp).await?;
-                self.connect_over(io, origin, presumed, observer).await
-            }
+        if let Some(transports) = &self.transports {
+            let io = transports.connect(origin.uri()?).await?;
+            return self.connect_over(io, origin, presumed, observer).await;
         }
+        #[cfg(feature = "proxy")]
+        if let Some(route) = self.route(origin)? {
+            let io = self.reach(&route).await?;
+            if !origin.tls && presumed == HttpVersion::Http1 && route.forwards() {
+                let handle = self.start_http1(io, Some(route.forwarding()), observer);
+                return Ok(Opened {
+                    handle,
+                    agreed: false,
+                });
+            }
+            let tunnel = route.tunnel(io, &origin.host, origin.port, &self.dialer).await?;
+            return self.connect_over(tunnel, origin, presumed, observer).await;
+        }
+        let io = self.dialer.dial(&origin.host, origin.port).await?;
+        self.connect_over(io, origin, presumed, observer).await
+    }
+
+    /// Whether requests to the origin can have no other version than HTTP/1.1: an HTTP proxy forwards them. Most proxies
+    /// tunnel only to the port of https.
+    pub(super) fn is_forwarded(&self, origin: &Origin<'_>) -> bool {
+        #[cfg(feature = "proxy")]
+        if !origin.tls && self.versions.has_http1() && self.transports.is_none() {
+            let route = self.route(origin).ok().flatten();
+            return route.is_some_and(|route| route.forwards());
+        }
+        let _ = origin;
+        false
+    }
+
+    /// The proxy for the origin, if it has one.
+    #[cfg(feature = "proxy")]
+    fn route(&self, origin: &Origin<'_>) -> Result<Option<proxy::Route>, Error> {
+        match &self.proxies {
+            None => Ok(None),
+            Some(proxies) => Ok(proxies.to(&origin.uri()?)),
+        }
+    }
+
+    /// Connects to a proxy.
+    #[cfg(feature = "proxy")]
+    async fn reach(&self, route: &proxy::Route) -> Result<Box<dyn connector::Transport>, Error> {
+        let io = route.dial(&self.dialer).await?;
+        if !route.has_tls() {
+            return Ok(Box::new(io));
+        }
+        #[cfg(feature = "tls")]
+        {
+            // The certificate of this side is for servers.
+            let config = HttpVersions::Http1.offered_by(crate::tls::anonymous(self.tls_config()?));
+            let stream = tls_handshake(config, route.host(), route.port(), io).await?;
+            Ok(Box::new(stream))
+        }
+        #[cfg(not(feature = "tls"))]
+        Err(without_tls())
     }
 
     async fn connect_over<T>(
@@ -155,14 +207,19 @@ impl Connector {
     {
         Opened {
             handle: match version {
-                HttpVersion::Http1 => self.start_http1(io, observer),
+                HttpVersion::Http1 => self.start_http1(io, None, observer),
                 HttpVersion::Http2 => start_http2(io, Arc::clone(&self.config), observer),
             },
             agreed: false,
         }
     }
 
-    fn start_http1<T>(&self, io: T, observer: Arc<dyn Observer>) -> Handle
+    fn start_http1<T>(
+        &self,
+        io: T,
+        forwarding: Option<http1::Forwarding>,
+        observer: Arc<dyn Observer>,
+    ) -> Handle
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -172,6 +229,7 @@ impl Connector {
             &self.config,
             self.idle_timeout,
             totals,
+            forwarding,
             observer,
         ))
     }
@@ -186,26 +244,8 @@ impl Connector {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        use tokio_rustls::TlsConnector;
-        use tokio_rustls::rustls::pki_types::ServerName;
-
-        let config = match &self.tls {
-            Some(config) => Arc::clone(config),
-            None => {
-                let config = crate::tls::client_config(crate::tls::Roots::Platform)?;
-                self.versions.offered_by(Arc::new(config))
-            }
-        };
         let host = &origin.host;
-        let name = ServerName::try_from(host.clone().into_owned()).map_err(|error| {
-            Error::with_source(
-                ErrorKind::InvalidUrl,
-                format!("{host} is not a valid name for TLS"),
-                error,
-            )
-        })?;
-        let connected = TlsConnector::from(config).connect(name, io).await;
-        let mut stream = connected.map_err(|error| crate::tls::handshake_error(host, origin.port, error))?;
+        let mut stream = tls_handshake(self.tls_config()?, host, origin.port, io).await?;
         stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
         let handle = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => {
@@ -218,18 +258,54 @@ impl Connector {
                 return Err(Error::new(ErrorKind::NotHttp2, text));
             }
             // A server without ALPN does not know HTTP/2 (RFC 9113 section 3.2).
-            _ => self.start_http1(stream, observer),
+            _ => self.start_http1(stream, None, observer),
         };
         Ok(Opened { handle, agreed: true })
     }
 
+    #[cfg(feature = "tls")]
+    fn tls_config(&self) -> Result<Arc<tokio_rustls::rustls::ClientConfig>, Error> {
+        match &self.tls {
+            Some(config) => Ok(Arc::clone(config)),
+            None => {
+                let config = crate::tls::client_config(crate::tls::Roots::Platform)?;
+                Ok(self.versions.offered_by(Arc::new(config)))
+            }
+        }
+    }
+
     #[cfg(not(feature = "tls"))]
     async fn connect_tls<T>(&self, _: &Origin<'_>, _: T, _: Arc<dyn Observer>) -> Result<Opened, Error> {
-        Err(Error::new(
-            ErrorKind::Config,
-            "https:// needs the feature `tls` of the crate fullbore",
-        ))
+        Err(without_tls())
     }
+}
+
+#[cfg(feature = "tls")]
+async fn tls_handshake<T>(
+    config: Arc<tokio_rustls::rustls::ClientConfig>,
+    host: &str,
+    port: u16,
+    io: T,
+) -> Result<tokio_rustls::client::TlsStream<T>, Error>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    use tokio_rustls::rustls::pki_types::ServerName;
+
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| {
+        let text = format!("{host} is not a valid name for TLS");
+        Error::with_source(ErrorKind::InvalidUrl, text, error)
+    })?;
+    let connected = tokio_rustls::TlsConnector::from(config).connect(name, io).await;
+    connected.map_err(|error| crate::tls::handshake_error(host, port, error))
+}
+
+#[cfg(not(feature = "tls"))]
+fn without_tls() -> Error {
+    Error::new(
+        ErrorKind::Config,
+        "https:// needs the feature `tls` of the crate fullbore",
+    )
 }
 
 fn start_http2<T>(io: T, config: Arc<Config>, observer: Arc<dyn Observer>) -> Handle

@@ -1,9 +1,10 @@
 //! From a host name to a TCP connection: name resolution, and attempts to several addresses that race (RFC 8305).
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::future::Future;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -22,8 +23,48 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 #[cfg(any(target_os = "linux", target_os = "macos", target_os = "windows"))]
 const PROBES: (Duration, u32) = (Duration::from_secs(10), 6);
 
+/// The addresses of a host that a client connects to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddressFamily {
+    /// All: the families take turns (RFC 8305).
+    #[default]
+    Any,
+    /// Those of IPv4.
+    V4,
+    /// Those of IPv6.
+    V6,
+}
+
+impl AddressFamily {
+    fn has(self, address: IpAddr) -> bool {
+        match self {
+            AddressFamily::Any => true,
+            AddressFamily::V4 => address.is_ipv4(),
+            AddressFamily::V6 => address.is_ipv6(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            AddressFamily::Any => "",
+            AddressFamily::V4 => "IPv4 ",
+            AddressFamily::V6 => "IPv6 ",
+        }
+    }
+}
+
+/// Opens TCP connections.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Dialer {
+    pub(super) tcp: TcpOptions,
+    pub(super) family: AddressFamily,
+    /// The addresses that the caller gave for a host, in lower case, and a port. An empty host stands for all.
+    pub(super) fixed: HashMap<(String, u16), Vec<IpAddr>>,
+}
+
 /// The options of a TCP connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TcpOptions {
     pub(super) buffers: TcpBuffers,
     /// The silence after which the kernel probes the peer.
@@ -42,19 +83,45 @@ impl TcpOptions {
     }
 }
 
-/// Connects to the first address of the host that accepts.
-///
-/// # Errors
-/// The name does not resolve, or no address accepts. Then the error says why for each of them.
-pub(super) async fn dial(host: &str, port: u16, options: TcpOptions) -> Result<TcpStream, Error> {
-    let addresses = resolve(host, port).await?;
-    let connected = race(interleave(addresses), TcpStream::connect).await;
-    let stream = connected.map_err(|failures| not_connected(host, failures))?;
-    options.apply(&stream);
-    Ok(stream)
+impl Dialer {
+    /// Connects to the first address of the host that accepts.
+    ///
+    /// # Errors
+    /// The name does not resolve, or no address accepts. Then the error says why for each of them.
+    pub(super) async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, Error> {
+        let addresses = self.resolve(host, port).await?;
+        let connected = race(interleave(addresses), TcpStream::connect).await;
+        let stream = connected.map_err(|failures| not_connected(host, failures))?;
+        self.tcp.apply(&stream);
+        Ok(stream)
+    }
+
+    /// The addresses of a host. There is at least one.
+    pub(super) async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+        let mut addresses = match self.fixed(host, port) {
+            Some(fixed) => fixed.iter().map(|&address| (address, port).into()).collect(),
+            None => look_up(host, port).await?,
+        };
+        addresses.retain(|address| self.family.has(address.ip()));
+        match addresses.is_empty() {
+            false => Ok(addresses),
+            true => {
+                let text = format!("{host} has no {}address", self.family.name());
+                Err(Error::new(ErrorKind::Resolve, text))
+            }
+        }
+    }
+
+    fn fixed(&self, host: &str, port: u16) -> Option<&Vec<IpAddr>> {
+        if self.fixed.is_empty() {
+            return None;
+        }
+        let named = self.fixed.get(&(host.to_ascii_lowercase(), port));
+        named.or_else(|| self.fixed.get(&(String::new(), port)))
+    }
 }
 
-async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
     if is_localhost(host) {
         return Ok(vec![
             (Ipv6Addr::LOCALHOST, port).into(),
@@ -263,12 +330,47 @@ mod tests {
     #[tokio::test]
     async fn localhost_is_both_loopback_addresses_and_names_below_it_too() {
         for name in ["localhost", "LocalHost.", "app.localhost"] {
-            let resolved = resolve(name, 80).await.unwrap();
+            let resolved = Dialer::default().resolve(name, 80).await.unwrap();
             assert_eq!(resolved, addresses(&["[::1]:80", "127.0.0.1:80"]), "{name}");
         }
         for name in ["localhost.example", "notlocalhost", ""] {
             assert!(!is_localhost(name), "{name}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_family_leaves_out_the_addresses_of_the_other_one_and_says_when_none_is_left() {
+        let dialer = |family| Dialer {
+            family,
+            ..Dialer::default()
+        };
+        let resolved = dialer(AddressFamily::V4).resolve("localhost", 80).await;
+        assert_eq!(resolved.unwrap(), addresses(&["127.0.0.1:80"]));
+        let resolved = dialer(AddressFamily::V6).resolve("localhost", 80).await;
+        assert_eq!(resolved.unwrap(), addresses(&["[::1]:80"]));
+        let resolved = dialer(AddressFamily::V6).resolve("127.0.0.1", 80).await;
+        let error = resolved.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Resolve);
+        assert!(
+            error.to_string().ends_with("127.0.0.1 has no IPv6 address"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn addresses_that_the_caller_gives_take_the_place_of_name_resolution() {
+        let mut dialer = Dialer::default();
+        let given: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
+        dialer.fixed.insert(("name.invalid".to_owned(), 80), given);
+        dialer
+            .fixed
+            .insert((String::new(), 81), vec!["192.0.2.2".parse().unwrap()]);
+        let resolved = dialer.resolve("Name.Invalid", 80).await.unwrap();
+        assert_eq!(resolved, addresses(&["192.0.2.1:80", "[2001:db8::1]:80"]));
+        let resolved = dialer.resolve("other.invalid", 81).await.unwrap();
+        assert_eq!(resolved, addresses(&["192.0.2.2:81"]));
+        let other_port = dialer.resolve("name.invalid", 443).await.unwrap_err();
+        assert_eq!(other_port.kind(), ErrorKind::Resolve);
     }
 
     #[test]
@@ -293,11 +395,9 @@ mod tests {
         // Nothing listens on the same port of ::1.
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let options = TcpOptions {
-            buffers: TcpBuffers::default(),
-            keep_alive: Some(Duration::from_secs(60)),
-        };
-        let stream = dial("localhost", port, options).await.unwrap();
+        let mut dialer = Dialer::default();
+        dialer.tcp.keep_alive = Some(Duration::from_secs(60));
+        let stream = dialer.dial("localhost", port).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
         let socket = SockRef::from(&stream);
         assert!(socket.keepalive().unwrap() && stream.nodelay().unwrap());
@@ -307,11 +407,8 @@ mod tests {
             let probes = (socket.tcp_keepalive_interval(), socket.tcp_keepalive_retries());
             assert_eq!((probes.0.unwrap(), probes.1.unwrap()), PROBES);
         }
-        let options = TcpOptions {
-            keep_alive: None,
-            ..options
-        };
-        let stream = dial("127.0.0.1", port, options).await.unwrap();
+        dialer.tcp.keep_alive = None;
+        let stream = dialer.dial("127.0.0.1", port).await.unwrap();
         assert!(!SockRef::from(&stream).keepalive().unwrap());
     }
 }

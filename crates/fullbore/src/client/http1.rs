@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proto::Config;
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::client::conn::TrySendError;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -54,6 +54,14 @@ pub(super) struct SendRequest {
     connection: Arc<Shared>,
 }
 
+/// How requests reach their server through an HTTP proxy that does not tunnel: with their whole URL (RFC 9112 section
+/// 3.2.2).
+#[cfg_attr(not(feature = "proxy"), allow(dead_code))]
+pub(super) struct Forwarding {
+    /// The value of `Proxy-Authorization`.
+    pub(super) authorization: Option<HeaderValue>,
+}
+
 /// How a request failed.
 pub(super) struct Failed {
     pub(super) error: Error,
@@ -66,6 +74,7 @@ pub(super) struct Failed {
 /// What the task of a connection and its handles share.
 struct Shared {
     observer: Arc<dyn Observer>,
+    forwarding: Option<Forwarding>,
     /// Whether no further request is to be sent.
     closing: AtomicBool,
 }
@@ -92,6 +101,7 @@ pub(super) fn connect<T>(
     config: &Config,
     idle_timeout: Duration,
     totals: Arc<Totals>,
+    forwarding: Option<Forwarding>,
     observer: Arc<dyn Observer>,
 ) -> SendRequest
 where
@@ -100,6 +110,7 @@ where
     let (requests, receiver) = mpsc::unbounded_channel();
     let connection = Arc::new(Shared {
         observer,
+        forwarding,
         closing: AtomicBool::new(false),
     });
     let end = End {
@@ -132,7 +143,8 @@ impl SendRequest {
     ) -> Result<Response<Incoming>, Failed> {
         let upload = Upload::new(message::expects_continue(head) && !body.is_empty());
         body.begin(Arc::clone(&upload), message::announced(head));
-        let mut request = message::request(head, body).map_err(Failed::local)?;
+        let forwarding = self.connection.forwarding.as_ref();
+        let mut request = message::request(head, body, forwarding).map_err(Failed::local)?;
         inform(&mut request, Arc::clone(&upload), OnInformational::of(head));
         let (answer, answered) = oneshot::channel();
         let exchange = Exchange {

@@ -1,19 +1,26 @@
 //! From a request of this library to one of HTTP/1.1 (RFC 9112 section 3), and from hyper's errors to its own.
 
-use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderValue, TE, TRANSFER_ENCODING};
-use http::uri::PathAndQuery;
+use http::header::{
+    CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
+};
+use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Request, Uri, Version};
 
+use super::Forwarding;
 use super::outgoing::Outgoing;
 use crate::error::{Error, ErrorKind};
 
-/// The request as it leaves: an origin-form target, and `Host` first.
+/// The request as it leaves: an origin-form target, or the absolute form for a proxy that forwards it, and `Host` first.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidMessage`]: HTTP/1.1 cannot carry the request, or its framing would be ambiguous.
-pub(super) fn request(head: &Request<()>, body: Outgoing) -> Result<Request<Outgoing>, Error> {
+pub(super) fn request(
+    head: &Request<()>,
+    body: Outgoing,
+    forwarding: Option<&Forwarding>,
+) -> Result<Request<Outgoing>, Error> {
     check(head, &body)?;
-    let mut headers = HeaderMap::with_capacity(head.headers().len() + 2);
+    let mut headers = HeaderMap::with_capacity(head.headers().len() + 3);
     if !head.headers().contains_key(HOST) {
         headers.insert(HOST, host(head.uri())?);
     }
@@ -24,9 +31,12 @@ pub(super) fn request(head: &Request<()>, body: Outgoing) -> Result<Request<Outg
         // RFC 9110 section 10.1.4: TE is for the next hop only.
         headers.append(http::header::CONNECTION, HeaderValue::from_static("te"));
     }
+    if let Some(authorization) = forwarding.and_then(|forwarding| forwarding.authorization.clone()) {
+        headers.insert(PROXY_AUTHORIZATION, authorization);
+    }
     let mut request = Request::new(body);
     *request.method_mut() = head.method().clone();
-    *request.uri_mut() = target(head)?;
+    *request.uri_mut() = target(head, forwarding.is_some())?;
     *request.version_mut() = Version::HTTP_11;
     *request.headers_mut() = headers;
     Ok(request)
@@ -73,13 +83,17 @@ pub(super) fn expects_continue(head: &Request<()>) -> bool {
     value.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-fn target(head: &Request<()>) -> Result<Uri, Error> {
+fn target(head: &Request<()>, is_absolute: bool) -> Result<Uri, Error> {
     let mut parts = http::uri::Parts::default();
     match (head.method(), head.uri().authority()) {
         (&Method::CONNECT, authority) => parts.authority = authority.cloned(),
         _ => {
             let path = head.uri().path_and_query().cloned();
             parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+            if is_absolute {
+                parts.scheme = Some(Scheme::HTTP);
+                parts.authority = without_credentials(head.uri()).parse().ok();
+            }
         }
     }
     Uri::from_parts(parts)
@@ -87,13 +101,16 @@ fn target(head: &Request<()>) -> Result<Uri, Error> {
 }
 
 /// The authority without a name and password, which belong in no message (RFC 9110 section 4.2.4).
-fn host(uri: &Uri) -> Result<HeaderValue, Error> {
+fn without_credentials(uri: &Uri) -> &str {
     let authority = uri
         .authority()
         .map(http::uri::Authority::as_str)
         .unwrap_or_default();
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    HeaderValue::from_str(host)
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
+}
+
+fn host(uri: &Uri) -> Result<HeaderValue, Error> {
+    HeaderValue::from_str(without_credentials(uri))
         .map_err(|error| Error::with_source(ErrorKind::InvalidUrl, uri.to_string(), error))
 }
 
@@ -146,7 +163,7 @@ mod tests {
             ("https://user:secret@[::1]:4433?x", "/?x", "[::1]:4433"),
         ] {
             let fields = [("accept", "a"), ("accept", "b")];
-            let sent = request(&head(Method::GET, uri, &fields), Outgoing::empty()).expect("valid");
+            let sent = request(&head(Method::GET, uri, &fields), Outgoing::empty(), None).expect("valid");
             assert_eq!(sent.uri().to_string(), target);
             assert_eq!(sent.version(), Version::HTTP_11);
             let names: Vec<_> = sent.headers().keys().map(http::HeaderName::as_str).collect();
@@ -162,6 +179,7 @@ mod tests {
         let sent = request(
             &head(Method::GET, "http://one.example/", &fields),
             Outgoing::empty(),
+            None,
         )
         .expect("valid");
         assert_eq!(sent.headers()[HOST], "two.example");
@@ -169,10 +187,30 @@ mod tests {
     }
 
     #[test]
+    fn a_proxy_that_forwards_gets_the_whole_url_without_the_users_name_and_its_own_credentials() {
+        let forwarding = Forwarding {
+            authorization: Some(HeaderValue::from_static("Basic eDp5")),
+        };
+        for (uri, target) in [
+            (
+                "http://user:secret@one.example:8080/a?b",
+                "http://one.example:8080/a?b",
+            ),
+            ("http://[::1]", "http://[::1]/"),
+        ] {
+            let head = head(Method::GET, uri, &[]);
+            let sent = request(&head, Outgoing::empty(), Some(&forwarding)).expect("valid");
+            assert_eq!(sent.uri().to_string(), target);
+            assert_eq!(sent.headers()[PROXY_AUTHORIZATION], "Basic eDp5");
+        }
+    }
+
+    #[test]
     fn connect_has_the_authority_as_its_target() {
         let sent = request(
             &head(Method::CONNECT, "http://one.example:443/", &[]),
             Outgoing::empty(),
+            None,
         );
         assert_eq!(sent.expect("valid").uri().to_string(), "one.example:443");
     }
@@ -191,6 +229,7 @@ mod tests {
             let refused = request(
                 &head(Method::POST, "http://one.example/", fields),
                 Outgoing::empty(),
+                None,
             );
             let error = refused.expect_err("refused");
             assert_eq!(error.kind(), ErrorKind::InvalidMessage, "{fields:?}");
@@ -198,6 +237,7 @@ mod tests {
         let sent = request(
             &head(Method::POST, "http://one.example/", &[("content-length", "0")]),
             Outgoing::empty(),
+            None,
         );
         assert!(sent.is_ok());
     }

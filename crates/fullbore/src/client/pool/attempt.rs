@@ -53,6 +53,5 @@ async fn connect(
     let limit = settings.connect_timeout;
     let connecting = settings.connector.connect(origin, presumed, observer);
     let connected = tokio::time::timeout(limit, connecting).await;
-    let text = "name resolution, TCP and TLS took too long";
-    connected.unwrap_or_else(|_| Err(Error::timeout(text, limit)))
+    connected.unwrap_or_else(|_| Err(Error::connect_timeout(limit)))
 }

@@ -1,5 +1,7 @@
 //! The settings of a pooled client, and their builder.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,9 @@ use tower_service::Service;
 
 use crate::client::connect::Connector;
 use crate::client::connector;
-use crate::client::dial::TcpOptions;
+use crate::client::dial::{AddressFamily, Dialer, TcpOptions};
+#[cfg(feature = "proxy")]
+use crate::client::proxy::Proxies;
 use crate::error::{BoxError, Error};
 use crate::settings::{Http2Options, HttpVersions, http2_options};
 
@@ -54,6 +58,10 @@ pub struct ClientBuilder {
     default_headers: HeaderMap,
     tcp_keep_alive: Option<Duration>,
     connector: Option<connector::Connector>,
+    family: AddressFamily,
+    fixed_addresses: HashMap<(String, u16), Vec<IpAddr>>,
+    #[cfg(feature = "proxy")]
+    proxies: Option<Proxies>,
     versions: HttpVersions,
     max_idle_http1: u32,
     #[cfg(feature = "tls")]
@@ -87,6 +95,10 @@ impl Default for ClientBuilder {
             default_headers: HeaderMap::new(),
             tcp_keep_alive: Some(TCP_KEEP_ALIVE),
             connector: None,
+            family: AddressFamily::Any,
+            fixed_addresses: HashMap::new(),
+            #[cfg(feature = "proxy")]
+            proxies: None,
             versions: HttpVersions::default(),
             max_idle_http1: MAX_IDLE_HTTP1,
             #[cfg(feature = "tls")]
@@ -174,7 +186,48 @@ impl ClientBuilder {
         self
     }
 
-    /// Replaces name resolution and TCP: through a proxy, to a Unix socket, or to addresses of the caller's choice. The
+    /// Selects the addresses that the client connects to. Default: all of a host.
+    pub fn address_family(mut self, family: AddressFamily) -> Self {
+        self.family = family;
+        self
+    }
+
+    /// Sets the addresses of a host, for one port, in place of name resolution. An empty host stands for all hosts that have
+    /// no addresses of their own here. The name stays the one in requests and certificates.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), fullbore::Error> {
+    /// let builder = fullbore::Client::builder();
+    /// let client = builder.resolve("staging.example", 443, ["192.0.2.7".parse().unwrap()]).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn resolve(mut self, host: &str, port: u16, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        let addresses = addresses.into_iter().collect();
+        self.fixed_addresses
+            .insert((host.to_ascii_lowercase(), port), addresses);
+        self
+    }
+
+    /// Sets the proxies. Default: none; the environment is not read. [`Self::connect_timeout`] covers what they need.
+    ///
+    /// An `https://` origin is reached through a tunnel, in which TLS decides on the version of HTTP. Requests to an `http://`
+    /// origin are forwarded by an HTTP proxy, in HTTP/1.1, unless the client speaks only HTTP/2.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), fullbore::Error> {
+    /// use fullbore::client::Proxies;
+    ///
+    /// let proxies = Proxies::all("http://user:password@proxy.example:3128")?.except("localhost, .internal.example");
+    /// let client = fullbore::Client::builder().proxies(proxies).build()?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "proxy")]
+    pub fn proxies(mut self, proxies: Proxies) -> Self {
+        self.proxies = Some(proxies);
+        self
+    }
+
+    /// Replaces name resolution, TCP and proxies: to a Unix socket, or through a tunnel of another kind. The
     /// connector gets the URL of the origin, always with its port, such as `https://example.com:443/`, and returns a
     /// transport to it. For `https://` the client adds TLS. [`Self::connect_timeout`] covers the connector.
     ///
@@ -299,10 +352,16 @@ impl ClientBuilder {
                 versions: self.versions,
                 idle_timeout: self.pool_idle_timeout,
                 http1_totals: Arc::default(),
-                tcp: TcpOptions {
-                    buffers: self.options.tcp_buffers,
-                    keep_alive: self.tcp_keep_alive,
+                dialer: Dialer {
+                    tcp: TcpOptions {
+                        buffers: self.options.tcp_buffers,
+                        keep_alive: self.tcp_keep_alive,
+                    },
+                    family: self.family,
+                    fixed: self.fixed_addresses,
                 },
+                #[cfg(feature = "proxy")]
+                proxies: self.proxies.and_then(Proxies::routes),
                 #[cfg(feature = "tls")]
                 tls: self.tls.map(|config| self.versions.offered_by(config)),
                 transports: self.connector,

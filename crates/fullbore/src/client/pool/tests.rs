@@ -375,7 +375,7 @@ async fn a_client_has_the_limits_that_are_stated_unless_told_otherwise() {
     assert_eq!(settings.stream_wait_timeout, Some(MS * 30_000));
     assert_eq!((settings.max_repeats, settings.repeat_pause), (3, MS * 100));
     assert_eq!(settings.request_timeout, None);
-    assert_eq!(settings.connector.tcp.keep_alive, Some(MS * 60_000));
+    assert_eq!(settings.connector.dialer.tcp.keep_alive, Some(MS * 60_000));
 }
 
 #[tokio::test(start_paused = true)]

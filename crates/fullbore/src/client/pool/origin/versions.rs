@@ -32,6 +32,7 @@ impl OriginPool {
     pub(super) fn presumed(&self, version: &Version) -> HttpVersion {
         match (self.settings.connector.versions, version) {
             (HttpVersions::Http1, _) => HttpVersion::Http1,
+            _ if self.settings.connector.is_forwarded(&self.origin) => HttpVersion::Http1,
             (HttpVersions::Both, Version::Http1 | Version::TryHttp1(_)) => HttpVersion::Http1,
             _ => HttpVersion::Http2,
         }
@@ -39,7 +40,10 @@ impl OriginPool {
 
     /// Whether requests may be sent in another version than the one that is presumed.
     fn may_change(&self) -> bool {
-        self.settings.connector.versions == HttpVersions::Both && !self.origin.is_tls()
+        let connector = &self.settings.connector;
+        connector.versions == HttpVersions::Both
+            && !self.origin.is_tls()
+            && !connector.is_forwarded(&self.origin)
     }
 
     /// A connection was opened.
