@@ -1,8 +1,10 @@
 //! The command line: every command, option and example.
 
 mod connection;
+mod credentials;
 mod get;
 mod link;
+mod network;
 mod path;
 mod put;
 mod serve;
@@ -12,8 +14,10 @@ mod tests;
 use clap::{Parser, Subcommand};
 
 pub(crate) use connection::{ConnectionArgs, HeaderLine};
+pub(crate) use credentials::Login;
 pub(crate) use get::GetArgs;
 pub(crate) use link::LinkArgs;
+pub(crate) use network::NetworkArgs;
 pub(crate) use put::PutArgs;
 pub(crate) use serve::ServeArgs;
 

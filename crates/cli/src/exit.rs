@@ -38,12 +38,13 @@ exit_codes! {
     Reset = 11, "reset", "the peer reset the stream";
     BodyLength = 12, "body-length", "the body is not as long as its content-length";
     Timeout = 13, "timeout", "the peer took too long";
-    Status = 14, "status", "the HTTP status is 400 or above";
+    Status = 14, "status", "the HTTP status is 400 or above, or a redirect that is not followed";
     Exists = 15, "exists", "the output file exists";
     DiskFull = 16, "disk-full", "not enough disk space";
     LocalIo = 17, "local-io", "another error of a local file";
     GoAway = 18, "go-away", "the peer refused the request without processing it";
     WrongBytes = 19, "wrong-bytes", "demo: a received byte differs from the byte sent";
+    Proxy = 20, "proxy", "the proxy cannot be reached, refused, or cannot reach the server";
     Interrupted = 130, "interrupted", "Ctrl-C or SIGTERM; incomplete files are removed";
 }
 
@@ -99,7 +100,10 @@ impl Failure {
 
     /// An error of the library about `place` (a URL or an address).
     pub(crate) fn from_library(place: &str, error: &fullbore::Error) -> Self {
-        let (exit, advice) = meaning(error.kind());
+        let (exit, advice) = match error.is_proxy() {
+            true => (Exit::Proxy, proxy_advice(error.kind())),
+            false => meaning(error.kind()),
+        };
         let advice = tls_advice(error).unwrap_or(advice);
         let sentence = chain(error);
         let sentence = sentence.trim_end().trim_end_matches('.');
@@ -165,6 +169,7 @@ fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
     match kind {
         ErrorKind::InvalidUrl => (Exit::BadUrl, ""),
         ErrorKind::Resolve => (Exit::Resolve, "; check the host name and the network"),
+        ErrorKind::Proxy => (Exit::Proxy, ""),
         ErrorKind::Connect => (Exit::Connect, "; check the port and that the server runs"),
         ErrorKind::Certificate => (Exit::Certificate, "; --insecure accepts any certificate"),
         ErrorKind::Tls => (Exit::Tls, ""),
@@ -187,6 +192,16 @@ fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
     }
 }
 
+/// What the user can do about a proxy. What refuses says so itself.
+fn proxy_advice(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Proxy => "",
+        _ => {
+            "; check --proxy, the variables https_proxy, http_proxy and all_proxy, and the server's name and port"
+        }
+    }
+}
+
 /// What the options of this program can do about a failure of TLS.
 fn tls_advice(error: &fullbore::Error) -> Option<&'static str> {
     use fullbore::rustls::{AlertDescription, CertificateError, Error};
@@ -199,7 +214,9 @@ fn tls_advice(error: &fullbore::Error) -> Option<&'static str> {
         Error::InvalidCertificate(CertificateError::Other(cause)) => {
             (cause.to_string() == "CaUsedAsEndEntity").then_some(TRUST)
         }
-        Error::AlertReceived(AlertDescription::CertificateRequired) => Some("; this program cannot send one"),
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            Some("; --cert FILE --key FILE presents one")
+        }
         _ => None,
     }
 }

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `list` | the URLs of a run |
 //! | `outputs` | where their bodies go |
-//! | `request_fields` | which fields a request carries |
 //! | `fetch` | one download: requests, redirects, attempts |
+//! | `unreachable` | origins that cannot be reached |
 //! | `resume`, `version` | continuing a download |
 //! | `report` | the results |
 
@@ -13,8 +13,8 @@ mod fetch;
 mod list;
 mod outputs;
 mod report;
-mod request_fields;
 mod resume;
+mod unreachable;
 mod version;
 
 use std::process::ExitCode;
@@ -29,7 +29,10 @@ use crate::exit::{Exit, Failure};
 use crate::transfer::client;
 use crate::transfer::output::Format;
 use crate::transfer::progress::Progress;
+use crate::transfer::rate_limit::RateLimit;
 use crate::transfer::receive::Disk;
+use crate::transfer::redirects::Redirects;
+use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::Pauses;
 use crate::transfer::waits::{Direction, Waits};
 
@@ -37,7 +40,7 @@ use fetch::Fetcher;
 use list::UrlList;
 use outputs::Outputs;
 use report::{Outcome, Report};
-use request_fields::RequestFields;
+use unreachable::Unreachable;
 
 /// Downloads everything that the arguments name. A URL that fails does not stop the others.
 ///
@@ -55,14 +58,14 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let client = client::client(&args.connection, args.connections).await?;
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),
-        fields: RequestFields::new(&args.connection.headers, args.location_trusted, &args.urls),
-        follows_redirects: args.location || args.location_trusted || args.location_insecure,
-        follows_insecure_redirects: args.location_insecure,
+        fields: RequestFields::new(&args.connection, &args.urls)?,
+        redirects: Redirects::from_args(&args.connection),
+        unreachable: Unreachable::default(),
         retries: args.retry,
         pauses: Pauses::default(),
         max_time: args.connection.max_time.map(Duration::from_secs),
         outputs,
-        disk: Disk::new(),
+        disk: Disk::at_rate(args.connection.network.limit_rate.map(RateLimit::new)),
         progress: Arc::clone(&progress),
         reports_streams: args.json,
     });

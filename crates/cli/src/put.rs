@@ -10,9 +10,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use fullbore::{Client, Incoming};
-use http::header::{CONTENT_LENGTH, HeaderValue, LOCATION};
-use http::{Request, Response};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Empty;
 use serde::Serialize;
 use url::Url;
 
@@ -20,10 +22,13 @@ use crate::args::PutArgs;
 use crate::exit::{Exit, Failure};
 use crate::figures::rate;
 use crate::run;
-use crate::transfer::client::{self, check_status, shown_url};
+use crate::transfer::client::{self, Address, check_status, shown_url};
 use crate::transfer::output::{Format, json, moved};
 use crate::transfer::progress::Progress;
+use crate::transfer::rate_limit::{Paced, RateLimit};
 use crate::transfer::receive::{self, Disk};
+use crate::transfer::redirects::Redirects;
+use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Retries};
 use crate::transfer::target::Target;
 use crate::transfer::waits::{Direction, Waits};
@@ -38,7 +43,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// The file was not sent completely, or the response was not received completely.
 pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
-    let url = client::parse_url(&args.url)?;
+    let address = client::parse_url(&args.url)?;
     let target = match &args.output {
         None => Target::Stdout { asked: false },
         Some(path) => Target::named(path, args.force).await?,
@@ -46,7 +51,7 @@ pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     let format = Format::choose(args.json, matches!(target, Target::Stdout { .. }));
     let progress = Progress::start();
     let mut upload = Upload {
-        url,
+        address,
         begun: Instant::now(),
         progress: Arc::clone(&progress),
         status: None,
@@ -59,9 +64,12 @@ pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
         None => run.await,
         Some(limit) => match tokio::time::timeout(limit, run).await {
             Ok(result) => result,
-            Err(_) => {
-                Err(Failed::too_long(upload.url.as_str(), "no complete response had arrived", limit).failure)
-            }
+            Err(_) => Err(Failed::too_long(
+                upload.address.url.as_str(),
+                "no complete response had arrived",
+                limit,
+            )
+            .failure),
         },
     };
     progress.clear();
@@ -70,7 +78,7 @@ pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
 }
 
 struct Upload {
-    url: Url,
+    address: Address,
     begun: Instant,
     progress: Arc<Progress>,
     status: Option<u16>,
@@ -89,7 +97,7 @@ impl Upload {
         // The response is counted separately: the progress bar shows the upload.
         let unseen = Progress::hidden();
         receive::receive(
-            self.url.as_str(),
+            self.address.url.as_str(),
             &mut response.into_body(),
             target,
             &Disk::new(),
@@ -104,67 +112,111 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the request, and repeats temporary failures if allowed, until there is a response.
+    /// Sends the request, follows redirects, and repeats temporary failures if allowed, until there is a response.
     async fn send(
         &mut self,
         client: &Client,
         args: &PutArgs,
-        mut body: UploadSource,
+        body: UploadSource,
         sent: &Sent,
     ) -> Result<Response<Incoming>, Failure> {
-        let mut retries = Retries::new(args.retry);
+        let fields = RequestFields::new(&args.connection, std::slice::from_ref(&args.url))?;
+        let redirects = Redirects::from_args(&args.connection);
+        let mut hop = Hop {
+            url: self.address.url.clone(),
+            shown: self.address.url.to_string(),
+            method: args.method.clone(),
+            fields: fields.of(&self.address),
+            body: Some(body),
+            is_spent: false,
+        };
+        let mut followed = 0;
         loop {
-            let head = self.head(args, sent)?;
-            let (answered, again) = match body {
-                UploadSource::File(file) => {
-                    let request = client.request_repeatable(head.map(|()| file.clone()));
-                    (request.await, Some(UploadSource::File(file)))
+            let response = self.ask(client, args, &mut hop, sent).await?;
+            let found = (response.status(), response.headers());
+            let next = match redirects.next(&hop.url, &hop.shown, found, followed) {
+                Ok(next) => next,
+                // The upload was processed, and its result is elsewhere (RFC 9110 section 15.4.4).
+                Err(failure) if response.status() == StatusCode::SEE_OTHER => {
+                    run::complain(&failure);
+                    None
                 }
-                UploadSource::Stream(stream) => (client.request(head.map(|()| stream)).await, None),
+                Err(failure) => return Err(failure),
             };
-            let failed = match answered {
-                Ok(response) => {
-                    self.status = Some(response.status().as_u16());
-                    match check_answer(&self.url, &response) {
-                        Ok(()) => return Ok(response),
-                        Err(failure) => Failed::by_status(failure, &response),
-                    }
-                }
-                Err(error) => self.blame(sent, &error),
-            };
-            // RFC 9110 section 9.2.2: a method that is not idempotent is repeated only if the server did not process it.
-            let repeatable = args.method.is_idempotent() || failed.unprocessed;
-            let pause = retries.next(&failed).filter(|_| repeatable);
-            match (again, pause) {
-                (Some(again), Some(pause)) => {
-                    body = again;
-                    self.status = None;
-                    tokio::time::sleep(pause).await;
-                }
-                _ => return Err(failed.failure),
+            let Some(next) = next else { return Ok(response) };
+            followed += 1;
+            hop.turn(response.status());
+            fields.after_redirect(&mut hop.fields, &hop.url, &next);
+            hop.shown = shown_url(next.as_str());
+            hop.url = next;
+            if hop.is_spent {
+                let text = format!(
+                    "{}: status {} redirects to {}, and standard input or a pipe cannot be sent again; use that URL",
+                    self.address.url,
+                    response.status().as_u16(),
+                    hop.shown
+                );
+                return Err(Failure::new(Exit::Status, text));
             }
         }
     }
 
-    fn head(&self, args: &PutArgs, sent: &Sent) -> Result<Request<()>, Failure> {
-        let mut request = Request::builder()
-            .method(args.method.clone())
-            .uri(self.url.as_str())
-            .body(())
-            .map_err(|error| Failure::new(Exit::BadUrl, format!("{}: {error}", self.url)))?;
-        let fields = request.headers_mut();
-        *fields = client::request_headers(&args.connection.headers);
-        if let Some(length) = sent.length() {
-            fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    /// Sends the request to one URL, and repeats temporary failures if allowed.
+    async fn ask(
+        &mut self,
+        client: &Client,
+        args: &PutArgs,
+        hop: &mut Hop,
+        sent: &Sent,
+    ) -> Result<Response<Incoming>, Failure> {
+        let mut retries = Retries::new(args.retry);
+        let limit = args.connection.network.limit_rate.map(RateLimit::new);
+        loop {
+            let head = hop.head(sent)?;
+            let (answered, again) = match hop.body.take() {
+                None => {
+                    let request = head.map(|()| Empty::<Bytes>::new());
+                    (client.request(request).await, None)
+                }
+                Some(UploadSource::File(file)) => {
+                    let paced = Paced::new(file.clone(), limit.clone());
+                    let request = client.request_repeatable(head.map(|()| paced));
+                    (request.await, Some(UploadSource::File(file)))
+                }
+                Some(UploadSource::Stream(stream)) => {
+                    hop.is_spent = true;
+                    let paced = Paced::new(stream, limit.clone());
+                    (client.request(head.map(|()| paced)).await, None)
+                }
+            };
+            hop.body = again;
+            let failed = match answered {
+                Ok(response) => {
+                    self.status = Some(response.status().as_u16());
+                    match check_status(&hop.shown, response.status()) {
+                        Ok(()) => return Ok(response),
+                        Err(failure) => Failed::by_status(failure, &response),
+                    }
+                }
+                Err(error) => self.blame(&hop.shown, sent, &error),
+            };
+            // RFC 9110 section 9.2.2: a method that is not idempotent is repeated only if the server did not process it.
+            let repeatable = (hop.method.is_idempotent() || failed.unprocessed) && !hop.is_spent;
+            match retries.next(&failed).filter(|_| repeatable) {
+                Some(pause) => {
+                    self.status = None;
+                    tokio::time::sleep(pause).await;
+                }
+                None => return Err(failed.failure),
+            }
         }
-        Ok(request)
     }
 
     /// A file that cannot be read is the cause of the failure, whatever the library reports.
-    fn blame(&self, sent: &Sent, error: &fullbore::Error) -> Failed {
+    fn blame(&self, shown: &str, sent: &Sent, error: &fullbore::Error) -> Failed {
         match sent.fault() {
             Some(fault) => Failed::permanent(fault),
-            None => Failed::of(self.url.as_str(), error),
+            None => Failed::of(shown, error),
         }
     }
 
@@ -181,7 +233,7 @@ impl Upload {
                     Exit::Timeout,
                     format!(
                         "{}: the server responded but stopped reading {}; try again",
-                        self.url,
+                        self.address.url,
                         file.display()
                     ),
                 ));
@@ -193,7 +245,7 @@ impl Upload {
         if sent.length().is_some_and(|length| self.progress.bytes() < length) {
             run::complain(&format!(
                 "{}: the server responded with {} after {} bytes and refused the rest",
-                self.url,
+                self.address.url,
                 self.status.unwrap_or_default(),
                 self.progress.bytes()
             ));
@@ -226,7 +278,7 @@ impl Upload {
             return;
         }
         let document = Document {
-            url: self.url.as_str(),
+            url: self.address.url.as_str(),
             status: self.status,
             sent,
             received: self.received,
@@ -243,31 +295,49 @@ impl Upload {
     }
 }
 
-/// A status of 400 or above is a failure, and so is a redirect without an effect (RFC 9110 sections 15.4.8 and 15.4.9).
-/// `put` follows no redirect, since the body and its fields are for this origin.
-fn check_answer(url: &Url, response: &Response<Incoming>) -> Result<(), Failure> {
-    let status = response.status();
-    check_status(url.as_str(), status)?;
-    let Some(location) = response.headers().get(LOCATION) else {
-        return Ok(());
-    };
-    let to = shown_url(&String::from_utf8_lossy(location.as_bytes()));
-    match status.as_u16() {
-        307 | 308 => Err(Failure::new(
-            Exit::Status,
-            format!(
-                "{url}: status {} redirects to \"{to}\", and nothing was stored; put follows no redirect, so use that URL",
-                status.as_u16()
-            ),
-        )),
-        301..=303 => {
-            run::complain(&format!(
-                "{url}: status {} redirects to \"{to}\"",
-                status.as_u16()
-            ));
-            Ok(())
+/// A request on its way along redirects.
+struct Hop {
+    url: Url,
+    /// The URL for messages: the user's is shown whole, a server's is not.
+    shown: String,
+    method: Method,
+    fields: HeaderMap,
+    /// `None` for a request without one.
+    body: Option<UploadSource>,
+    /// Whether the body was sent and cannot be sent again.
+    is_spent: bool,
+}
+
+impl Hop {
+    fn head(&self, sent: &Sent) -> Result<Request<()>, Failure> {
+        let mut request = Request::builder()
+            .method(self.method.clone())
+            .uri(self.url.as_str())
+            .body(())
+            .map_err(|error| Failure::new(Exit::BadUrl, format!("{}: {error}", self.shown)))?;
+        *request.headers_mut() = self.fields.clone();
+        if let (Some(length), true) = (sent.length(), self.body.is_some()) {
+            request
+                .headers_mut()
+                .insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
-        _ => Ok(()),
+        Ok(request)
+    }
+
+    /// The method after a redirect, as curl and browsers have it: 303 asks for the result of the upload, and POST becomes
+    /// GET after 301 and 302 too (RFC 9110 section 15.4).
+    fn turn(&mut self, status: StatusCode) {
+        let to_get = match status.as_u16() {
+            303 => self.method != Method::HEAD,
+            301 | 302 => self.method == Method::POST,
+            _ => false,
+        };
+        if to_get {
+            self.method = Method::GET;
+            self.body = None;
+            self.is_spent = false;
+            self.fields.remove(CONTENT_TYPE);
+        }
     }
 }
 

@@ -1,12 +1,16 @@
 //! What `get` and `put` share: the client, retries, the way of a body to its file, and what a run prints.
 
 pub(crate) mod client;
+pub(crate) mod netrc;
 pub(crate) mod output;
 pub(crate) mod part_names;
 pub(crate) mod partial_file;
 pub(crate) mod private;
 pub(crate) mod progress;
+pub(crate) mod rate_limit;
 pub(crate) mod receive;
+pub(crate) mod redirects;
+pub(crate) mod request_fields;
 pub(crate) mod retry;
 pub(crate) mod target;
 pub(crate) mod waits;

@@ -28,6 +28,8 @@ mod many_files;
 mod openssl;
 #[path = "interop/peers.rs"]
 mod peers;
+#[path = "interop/proxies.rs"]
+mod proxies;
 #[path = "interop/relay.rs"]
 mod relay;
 #[path = "interop/serve_trials.rs"]
@@ -49,6 +51,7 @@ fn main() {
     trials.extend(openssl::trials());
     trials.extend(browser::trials());
     trials.extend(listing::trials());
+    trials.extend(proxies::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     files::clean_up();
     conclusion.exit();

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use clap::Args as Options;
 use http::header::{HeaderName, HeaderValue};
 
+use super::credentials::CredentialArgs;
+use super::network::NetworkArgs;
 use super::path::PathArgs;
 use crate::exit::Failure;
 
@@ -17,7 +19,7 @@ pub(crate) struct ConnectionArgs {
     pub(crate) cacert: Option<PathBuf>,
 
     /// Accept any certificate. Anybody on the path can then read and change the data
-    #[arg(long)]
+    #[arg(short = 'k', long)]
     pub(crate) insecure: bool,
 
     /// Add a header field to each request; can be repeated
@@ -35,6 +37,32 @@ pub(crate) struct ConnectionArgs {
 
     #[command(flatten)]
     pub(crate) path: PathArgs,
+
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
+
+    /// Follow redirects: the default
+    #[arg(short = 'L', long, hide = true)]
+    pub(crate) location: bool,
+
+    /// Follow no redirect: one is a failure, and names the URL to which it leads
+    #[arg(long, conflicts_with_all = ["location", "location_trusted", "location_insecure"])]
+    pub(crate) no_location: bool,
+
+    /// Maximum number of redirects to follow
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub(crate) max_redirs: u32,
+
+    /// Send the fields of -H, and names and passwords, to every origin, including all origins of a list
+    #[arg(long)]
+    pub(crate) location_trusted: bool,
+
+    /// Follow also redirects from https to http, where anybody on the path can read and change the data
+    #[arg(long)]
+    pub(crate) location_insecure: bool,
 
     /// Limit for name resolution, TCP and TLS, in seconds [default: 30]
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]

@@ -56,18 +56,6 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub(crate) retry: u32,
 
-    /// Follow up to 10 redirects, but none from https to http. Fields of -H are not sent to another origin
-    #[arg(short = 'L', long)]
-    pub(crate) location: bool,
-
-    /// Like -L, and send the fields of -H to every origin, including all origins of a list
-    #[arg(long)]
-    pub(crate) location_trusted: bool,
-
-    /// Like -L, and follow redirects from https to http, where anybody on the path can read and change the data
-    #[arg(long)]
-    pub(crate) location_insecure: bool,
-
     /// Replace existing files
     #[arg(short, long)]
     pub(crate) force: bool,

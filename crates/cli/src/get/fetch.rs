@@ -7,26 +7,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore::{Client, Incoming};
-use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use http_body_util::Empty;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::exit::{Exit, Failure};
-use crate::transfer::client::{check_status, parse_url, shown_url, without_credentials};
+use crate::transfer::client::{Address, check_status, parse_url, shown_url, without_credentials};
 use crate::transfer::progress::Progress;
 use crate::transfer::receive::{self, Bounds, Disk, ReceiveError, Received};
+use crate::transfer::redirects::Redirects;
+use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Pauses, Retries};
 use crate::transfer::waits::StreamWaits;
 
 use super::outputs::Outputs;
 use super::report::Outcome;
-use super::request_fields::RequestFields;
 use super::resume::{Continuation, Download, Found};
+use super::unreachable::Unreachable;
 
-/// RFC 9110 section 15.4 leaves the number to the client.
-const MOST_REDIRECTS: usize = 10;
 /// A range that ends early is no failure if it has this many bytes: the rest is requested at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
 
@@ -45,9 +44,8 @@ fn permanent(failure: Failure) -> Attempt {
 pub(crate) struct Fetcher {
     pub(crate) client: Client,
     pub(crate) fields: RequestFields,
-    /// Whether redirects are followed (`-L`), and also those from https to http.
-    pub(crate) follows_redirects: bool,
-    pub(crate) follows_insecure_redirects: bool,
+    pub(crate) redirects: Redirects,
+    pub(crate) unreachable: Unreachable,
     /// How often temporary failures are repeated.
     pub(crate) retries: u32,
     pub(crate) pauses: Pauses,
@@ -77,19 +75,20 @@ impl Fetcher {
         outcome
     }
 
-    async fn try_fetch(&self, url: Url, outcome: &mut Outcome) -> Result<(), Failure> {
-        let Some(target) = self.outputs.target(&url).await? else {
+    async fn try_fetch(&self, address: Address, outcome: &mut Outcome) -> Result<(), Failure> {
+        let url = &address.url;
+        let Some(target) = self.outputs.target(url).await? else {
             return Ok(());
         };
         let place = target.path().map(ToOwned::to_owned);
         let mut retries = Retries::new(self.retries);
         let mut download = Download::new(self.disk.file(target));
         loop {
-            if let (true, Some(until)) = (self.retries > 0, self.pauses.until(&url)) {
+            if let (true, Some(until)) = (self.retries > 0, self.pauses.until(url)) {
                 tokio::time::sleep_until(until).await;
             }
             let begun = Instant::now();
-            let (broken, left) = match self.attempt(url.clone(), download, outcome).await {
+            let (broken, left) = match self.attempt(&address, download, outcome).await {
                 Ok(None) => break,
                 Ok(Some(short)) => {
                     download = short;
@@ -98,6 +97,7 @@ impl Fetcher {
                 Err(failed) => failed,
             };
             let Some(wait) = retries.next(&broken) else {
+                outcome.repeated = self.is_known(&broken);
                 let mut failure = broken.failure;
                 if broken.transient && left.is_some_and(Download::leave) {
                     failure
@@ -110,23 +110,31 @@ impl Fetcher {
                 return Err(broken.failure);
             };
             download = left;
-            let until = self.pauses.after(&url, &broken, begun, Instant::now(), wait);
+            let until = self.pauses.after(url, &broken, begun, Instant::now(), wait);
             tokio::time::sleep_until(until).await;
         }
         outcome.file = place;
         Ok(())
     }
 
+    /// Whether a failure was said of another URL: that its origin cannot be reached.
+    fn is_known(&self, broken: &Failed) -> bool {
+        match &broken.unreachable {
+            None => false,
+            Some((origin, name)) => !self.unreachable.note(origin.clone(), name, &broken.failure),
+        }
+    }
+
     /// One attempt: requests what is missing, and receives it. Returns an incomplete download, to be continued at once or
     /// with the failure.
     async fn attempt(
         &self,
-        url: Url,
+        address: &Address,
         mut download: Download,
         outcome: &mut Outcome,
     ) -> Result<Option<Download>, Attempt> {
         let deadline = self.max_time.map(|limit| Instant::now() + limit);
-        let mut response = match self.ask(&url, &mut download, deadline, outcome).await {
+        let mut response = match self.ask(address, &mut download, deadline, outcome).await {
             Ok(response) => response,
             Err(failed) => return Err((failed, Some(download))),
         };
@@ -139,7 +147,7 @@ impl Fetcher {
             Found::Some => {
                 // An earlier run has received a part: request the rest instead.
                 drop(response);
-                response = match self.ask(&url, &mut download, deadline, outcome).await {
+                response = match self.ask(address, &mut download, deadline, outcome).await {
                     Ok(response) => response,
                     Err(failed) => return Err((failed, Some(download))),
                 };
@@ -148,7 +156,7 @@ impl Fetcher {
         let mut continuation = download.classify(&outcome.url, &response).map_err(permanent)?;
         if let Continuation::Nothing = continuation {
             drop(response);
-            response = match self.response(url, None, deadline, outcome).await {
+            response = match self.response(address, None, deadline, outcome).await {
                 Ok(response) => response,
                 Err(failed) => return Err((failed, Some(download))),
             };
@@ -165,21 +173,18 @@ impl Fetcher {
     /// Requests what is missing. On 416 the received part is of another version, and the whole is requested.
     async fn ask(
         &self,
-        url: &Url,
+        address: &Address,
         download: &mut Download,
         deadline: Option<Instant>,
         outcome: &mut Outcome,
     ) -> Result<Response<Incoming>, Failed> {
-        match self
-            .response(url.clone(), download.range(), deadline, outcome)
-            .await
-        {
+        match self.response(address, download.range(), deadline, outcome).await {
             Err(_)
                 if download.offset > 0
                     && outcome.status == Some(RANGE_NOT_SATISFIABLE)
                     && download.restart() =>
             {
-                self.response(url.clone(), None, deadline, outcome).await
+                self.response(address, None, deadline, outcome).await
             }
             asked => asked,
         }
@@ -246,19 +251,21 @@ impl Fetcher {
         Err((failed, Some(download)))
     }
 
-    /// The final response: after redirects, with a status below 400.
+    /// The final response: after redirects, with a status below 300.
     async fn response(
         &self,
-        mut url: Url,
+        address: &Address,
         range: Option<[(HeaderName, HeaderValue); 2]>,
         deadline: Option<Instant>,
         outcome: &mut Outcome,
     ) -> Result<Response<Incoming>, Failed> {
-        let mut fields = self.fields.of(&url);
+        let mut url = address.url.clone();
+        let mut fields = self.fields.of(address);
         outcome.note = outcome.note.take().or_else(|| self.fields.note(&url));
         // The user's URL is shown whole, a server's is not.
         let mut redirected = None::<String>;
-        for _ in 0..=MOST_REDIRECTS {
+        let mut followed = 0;
+        loop {
             let mut headers = fields.clone();
             headers.extend(range.iter().flatten().cloned());
             let name = redirected.as_deref().unwrap_or(url.as_str());
@@ -268,37 +275,16 @@ impl Fetcher {
             if let Err(failure) = check_status(name, status) {
                 return Err(Failed::by_status(failure, &response));
             }
-            let Some(next) = redirect(&url, name, &response).map_err(Failed::permanent)? else {
+            let found = (status, response.headers());
+            let next = self.redirects.next(&url, name, found, followed);
+            let Some(next) = next.map_err(Failed::permanent)? else {
                 return Ok(response);
             };
-            let shown = shown_url(next.as_str());
-            if !self.follows_redirects {
-                outcome.note = Some(format!(
-                    "{name}: status {} redirects to {shown}; use -L to follow it",
-                    status.as_u16()
-                ));
-                return Ok(response);
-            }
-            if url.scheme() == "https" && next.scheme() == "http" && !self.follows_insecure_redirects {
-                return Err(Failed::permanent(Failure::new(
-                    Exit::BadUrl,
-                    format!(
-                        "{name}: the server redirects to {shown} without TLS, where anybody on the path can read and \
-                         change the data; use --location-insecure to follow it"
-                    ),
-                )));
-            }
+            followed += 1;
             self.fields.after_redirect(&mut fields, &url, &next);
+            redirected = Some(shown_url(next.as_str()));
             url = next;
-            redirected = Some(shown);
         }
-        Err(Failed::permanent(Failure::new(
-            Exit::Status,
-            format!(
-                "{}: more than {MOST_REDIRECTS} redirects; the server may have a redirect loop",
-                outcome.url
-            ),
-        )))
     }
 
     /// Sends a GET; `name` is the URL for messages. The client itself repeats requests that the peer refused without
@@ -310,6 +296,9 @@ impl Fetcher {
         headers: HeaderMap,
         deadline: Option<Instant>,
     ) -> Result<Response<Incoming>, Failed> {
+        if let Some(failure) = self.unreachable.failure(url, name) {
+            return Err(Failed::permanent(failure).with_unreachable(url, name));
+        }
         let mut request = http::Request::builder()
             .method(Method::GET)
             .uri(url.as_str())
@@ -324,26 +313,12 @@ impl Fetcher {
                 Failed::too_long(name, "no response had arrived", limit)
             })?,
         };
-        answered.map_err(|error| Failed::of(name, &error))
+        answered.map_err(|error| {
+            let failed = Failed::of(name, &error);
+            match error.is_connect() {
+                true => failed.with_unreachable(url, name),
+                false => failed,
+            }
+        })
     }
-}
-
-/// The target of a redirect; `None` for any other response, or without `location`. `name` is the URL for messages.
-fn redirect(url: &Url, name: &str, response: &Response<Incoming>) -> Result<Option<Url>, Failure> {
-    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return Ok(None);
-    }
-    let Some(location) = response.headers().get(LOCATION) else {
-        return Ok(None);
-    };
-    let text = String::from_utf8_lossy(location.as_bytes());
-    let wrong = |why: &str| {
-        let shown = shown_url(&text);
-        let text = format!("{name}: the server redirects to the invalid URL \"{shown}\": {why}");
-        Failure::new(Exit::BadUrl, text)
-    };
-    let next = url.join(&text).map_err(|error| wrong(&error.to_string()))?;
-    parse_url(next.as_str())
-        .map(Some)
-        .map_err(|failure| wrong(&failure.message))
 }

@@ -35,6 +35,9 @@ pub(crate) struct Outcome {
     pub(crate) waited: Option<StreamWaits>,
     #[serde(rename = "error", skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<Failure>,
+    /// The same failure was printed for another URL of its origin.
+    #[serde(skip)]
+    pub(crate) repeated: bool,
 }
 
 impl Outcome {
@@ -47,6 +50,7 @@ impl Outcome {
             seconds: 0.0,
             file: None,
             failure: None,
+            repeated: false,
             note: None,
             waited: None,
         }
@@ -68,6 +72,8 @@ pub(crate) struct Report {
     begun: Instant,
     results: u64,
     failures: u64,
+    /// The failures that are only counted.
+    repeated: u64,
     bytes: u64,
     first_failure: Option<Exit>,
     /// What the transfers waited for, at the end.
@@ -88,6 +94,7 @@ impl Report {
             begun: Instant::now(),
             results: 0,
             failures: 0,
+            repeated: 0,
             bytes: 0,
             first_failure: None,
             waited: None,
@@ -104,7 +111,8 @@ impl Report {
             self.failures += 1;
             self.first_failure.get_or_insert(failure.exit);
         }
-        if self.format != Format::JsonErr {
+        self.repeated += u64::from(outcome.repeated);
+        if self.format != Format::JsonErr && !outcome.repeated {
             let said = outcome.failure.as_ref().map(ToString::to_string);
             for line in said.iter().chain(&outcome.note) {
                 self.progress.aside(|| run::complain(line));
@@ -140,6 +148,13 @@ impl Report {
             let end = self.end_of_document(seconds, interrupted);
             self.unprinted.push_str(&end);
             self.flush();
+        }
+        if self.format != Format::JsonErr && self.repeated > 0 {
+            let more = grouped(self.repeated);
+            let urls = if self.repeated == 1 { "URL" } else { "URLs" };
+            let text =
+                format!("{more} more {urls} failed in the same way: no connection to the server can be made");
+            run::complain(&text);
         }
         // The sentence about a single failed URL is enough.
         let said = self.results == 1 && self.failures == 1;

@@ -1,25 +1,39 @@
-//! URLs, the `Client` that the options describe, the fields of a request and the check of its status.
+//! URLs, the `Client` that the options describe, and the check of a status.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fullbore::client::{AddressFamily, Proxies};
+use fullbore::rustls::ClientConfig;
 use fullbore::tls::{self, Roots};
-use fullbore::{Client, Config, HttpVersions};
-use http::HeaderMap;
-use http::header::{HeaderValue, USER_AGENT};
+use fullbore::{Client, Config, HttpVersions, WindowSize};
 use url::Url;
 
-use crate::args::{ConnectionArgs, HeaderLine};
+use crate::args::{ConnectionArgs, Login, NetworkArgs};
 use crate::exit::{Exit, Failure, chain};
 
 /// How many characters of a server's URL are shown.
 const SHOWN: usize = 200;
 
+/// The windows below `--limit-rate`: at least the initial one of a connection (RFC 9113 section 6.9.2).
+const SMALLEST_WINDOW: u32 = 65_535;
+const LARGEST_WINDOW: u32 = 16 << 20;
+
 /// How long closing the connections may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Parses a URL for a request: absolute, http or https, with a host, without credentials. Drops the fragment.
-pub(crate) fn parse_url(text: &str) -> Result<Url, Failure> {
+/// A URL to request, and who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    /// Without a name, a password and a fragment.
+    pub(crate) url: Url,
+    /// The name and password of the URL.
+    pub(crate) login: Option<Login>,
+}
+
+/// Parses a URL for a request: absolute, http or https, with a host. Drops the fragment.
+pub(crate) fn parse_url(text: &str) -> Result<Address, Failure> {
     let wrong = |why: &str| {
         let shown: String = without_credentials(text).chars().take(SHOWN).collect();
         Failure::new(Exit::BadUrl, format!("cannot request {shown:?}: {why}"))
@@ -36,13 +50,25 @@ pub(crate) fn parse_url(text: &str) -> Result<Url, Failure> {
     if !url.has_host() {
         return Err(wrong("the URL has no host"));
     }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong(
-            "URLs with a name or password are refused because they appear in logs; use -H 'authorization: …'",
-        ));
-    }
+    let login = login(&url);
+    // Both succeed for a URL with a host.
+    let _ = (url.set_username(""), url.set_password(None));
     url.set_fragment(None);
-    Ok(url)
+    Ok(Address { url, login })
+}
+
+/// The name and password of a URL, decoded.
+fn login(url: &Url) -> Option<Login> {
+    let decoded = |text| {
+        percent_encoding::percent_decode_str(text)
+            .decode_utf8_lossy()
+            .into_owned()
+    };
+    let given = !url.username().is_empty() || url.password().is_some();
+    given.then(|| Login {
+        name: decoded(url.username()),
+        password: decoded(url.password().unwrap_or_default()),
+    })
 }
 
 /// A URL, valid or not, for messages: name and password become `***`.
@@ -85,19 +111,22 @@ pub(crate) fn shown_url(text: &str) -> String {
 pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Client, Failure> {
     let mut builder = Client::builder()
         .config(|config| {
+            limit_windows(args, config);
             args.path.configure(config);
             limit_silence(args, config);
         })
         .memory_budget(args.path.memory_budget())
         .tcp_buffers(args.path.tcp_buffers())
         .http_versions(versions(args))
+        .proxies(proxies(&args.network)?)
+        .address_family(family(&args.network))
         .max_connections(connections);
-    if let Some(roots) = roots(args).await? {
-        let config = tls::client_config(roots).map_err(|error| match &args.cacert {
-            Some(path) => Failure::usage(format!("--cacert {}: {}", path.display(), chain(&error))),
-            None => Failure::new(Exit::Tls, chain(&error)),
-        })?;
+    if let Some(config) = tls_config(args).await? {
         builder = builder.tls_config(Arc::new(config));
+    }
+    for fixed in &args.network.resolve {
+        let addresses = fixed.addresses.iter().copied();
+        builder = builder.resolve(&fixed.host, fixed.port, addresses);
     }
     if let Some(seconds) = args.connect_timeout {
         builder = builder.connect_timeout(Duration::from_secs(seconds));
@@ -114,6 +143,55 @@ fn versions(args: &ConnectionArgs) -> HttpVersions {
     }
 }
 
+/// The proxies of `--proxy`, or of the environment.
+fn proxies(args: &NetworkArgs) -> Result<Proxies, Failure> {
+    let named = match &args.proxy {
+        None => Proxies::from_env().map_err(|error| wrong_setting("", &error))?,
+        Some(none) if none.is_empty() => Proxies::default(),
+        Some(url) => {
+            let proxies = Proxies::all(url).map_err(|error| wrong_setting("--proxy: ", &error))?;
+            // The variable no_proxy holds for this option too.
+            match Proxies::from_env() {
+                Ok(environment) => proxies.with_exceptions_of(&environment),
+                Err(_) => proxies,
+            }
+        }
+    };
+    Ok(match &args.noproxy {
+        Some(list) => named.except(list),
+        None => named,
+    })
+}
+
+/// The library says of every such error that the configuration is invalid; which one is in `place`.
+fn wrong_setting(place: &str, error: &fullbore::Error) -> Failure {
+    let text = chain(error);
+    let reason = text.strip_prefix("invalid configuration: ").unwrap_or(&text);
+    Failure::usage(format!("{place}{reason}"))
+}
+
+fn family(args: &NetworkArgs) -> AddressFamily {
+    match (args.ipv4, args.ipv6) {
+        (true, _) => AddressFamily::V4,
+        (_, true) => AddressFamily::V6,
+        _ => AddressFamily::Any,
+    }
+}
+
+/// Below a limit on the rate, what a server may send ahead is what one second brings: larger windows would let it send
+/// bodies into memory.
+fn limit_windows(args: &ConnectionArgs, config: &mut Config) {
+    let Some(rate) = args.network.limit_rate else {
+        return;
+    };
+    let ahead = u32::try_from(rate).unwrap_or(u32::MAX);
+    let wanted = WindowSize::new(ahead.clamp(SMALLEST_WINDOW, LARGEST_WINDOW));
+    let window = wanted.unwrap_or(config.stream_window);
+    config.adaptive = false;
+    config.stream_window = window;
+    config.connection_window = window;
+}
+
 /// The limits of `--speed-time` and `--speed-limit`.
 fn limit_silence(args: &ConnectionArgs, config: &mut Config) {
     let silence = (args.speed_time > 0).then(|| Duration::from_secs(args.speed_time));
@@ -124,17 +202,69 @@ fn limit_silence(args: &ConnectionArgs, config: &mut Config) {
     config.send_timeout = silence;
 }
 
-async fn roots(args: &ConnectionArgs) -> Result<Option<Roots>, Failure> {
-    if args.insecure {
-        return Ok(Some(Roots::InsecureAcceptAny));
+/// The configuration of TLS, unless it is the default one.
+async fn tls_config(args: &ConnectionArgs) -> Result<Option<ClientConfig>, Failure> {
+    let roots = match (args.insecure, &args.cacert) {
+        (true, _) => Some(Roots::InsecureAcceptAny),
+        (false, Some(path)) => Some(Roots::Pem(read(path).await?)),
+        (false, None) => None,
+    };
+    let certificate = match &args.credentials.cert {
+        None => None,
+        Some(path) => Some(client_certificate(path, args.credentials.key.as_deref()).await?),
+    };
+    if roots.is_none() && certificate.is_none() {
+        return Ok(None);
     }
-    match &args.cacert {
-        None => Ok(None),
-        Some(path) => match tokio::fs::read(path).await {
-            Ok(pem) => Ok(Some(Roots::Pem(pem))),
-            Err(error) => Err(Failure::from_io("read", path, &error)),
-        },
-    }
+    // Which file is wrong is known from what fails.
+    let config = tls::client_config(roots.clone().unwrap_or(Roots::Platform));
+    let config = config.map_err(|error| match &args.cacert {
+        Some(path) => wrong_setting(&format!("--cacert {}: ", path.display()), &error),
+        None => Failure::new(Exit::Tls, chain(&error)),
+    })?;
+    let Some((chain, key)) = certificate else {
+        return Ok(Some(config));
+    };
+    let config = tls::client_config_with_certificate(roots.unwrap_or(Roots::Platform), &chain, &key);
+    config.map(Some).map_err(|error| {
+        let path = args.credentials.cert.as_deref().unwrap_or(Path::new(""));
+        let key = args.credentials.key.as_deref();
+        let key = key.map(|key| format!(" --key {}", key.display()));
+        let place = format!("--cert {}{}: ", path.display(), key.unwrap_or_default());
+        wrong_setting(&place, &error)
+    })
+}
+
+/// The files of `--cert` and `--key`.
+async fn client_certificate(path: &Path, key: Option<&Path>) -> Result<(Vec<u8>, Vec<u8>), Failure> {
+    let chain = match tokio::fs::read(path).await {
+        Ok(chain) => chain,
+        Err(error) => {
+            return Err(with_a_password(path).unwrap_or_else(|| Failure::from_io("read", path, &error)));
+        }
+    };
+    let key = match key {
+        None => chain.clone(),
+        Some(key) => read(key).await?,
+    };
+    Ok((chain, key))
+}
+
+/// curl's `FILE:PASSWORD`.
+fn with_a_password(path: &Path) -> Option<Failure> {
+    let (file, _) = path.to_str()?.rsplit_once(':')?;
+    Path::new(file).is_file().then(|| {
+        Failure::usage(format!(
+            "--cert {file}:…: a key with a password is not read; decrypt it into a file that only you can read: \
+             openssl pkey -in {file} -out key.pem, and use --cert {file} --key key.pem"
+        ))
+    })
+}
+
+async fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    tokio::fs::read(path)
+        .await
+        .map_err(|error| Failure::from_io("read", path, &error))
 }
 
 /// Closes the connections gracefully, so that the server logs no error.
@@ -142,27 +272,14 @@ pub(crate) async fn farewell(client: &Client) {
     let _ = tokio::time::timeout(FAREWELL, client.shutdown()).await;
 }
 
-/// The fields of `-H`, and a user-agent if they have none.
-pub(crate) fn request_headers(lines: &[HeaderLine]) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(lines.len() + 1);
-    for line in lines {
-        headers.append(line.name.clone(), line.value.clone());
-    }
-    headers
-        .entry(USER_AGENT)
-        .or_insert(HeaderValue::from_static(concat!(
-            "fullbore/",
-            env!("CARGO_PKG_VERSION")
-        )));
-    headers
-}
-
 /// A status of 400 or above is a failure.
 pub(crate) fn check_status(url: &str, status: http::StatusCode) -> Result<(), Failure> {
     if status.as_u16() < 400 {
         return Ok(());
     }
-    let fault = if status.is_client_error() {
+    let fault = if status == http::StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        "the proxy needs a name and password, or did not accept them; put them in its URL: http://user:password@host:port"
+    } else if status.is_client_error() {
         "the server refused the request; check the URL and the credentials"
     } else {
         "this is an error of the server; try again later"
@@ -188,7 +305,6 @@ mod tests {
             "example.org/x",
             "ftp://example.org/",
             "http://",
-            "https://u:p@example.org/",
             "http://[::1",
         ] {
             assert_eq!(
@@ -200,10 +316,21 @@ mod tests {
         assert_eq!(
             parse_url("http://example.org/a b#part")
                 .ok()
-                .map(String::from)
+                .map(|address| String::from(address.url))
                 .as_deref(),
             Some("http://example.org/a%20b")
         );
+    }
+
+    #[test]
+    fn a_name_and_password_leave_the_url_decoded() {
+        let parsed = parse_url("https://us%40er:p%3A@h/x");
+        let login = parsed.as_ref().ok().and_then(|address| address.login.clone());
+        let login = login.map(|login| (login.name, login.password));
+        assert_eq!(login, Some(("us@er".to_owned(), "p:".to_owned())));
+        let url = parsed.map(|address| address.url.to_string());
+        assert_eq!(url.ok().as_deref(), Some("https://h/x"));
+        assert!(parse_url("https://h/").is_ok_and(|address| address.login.is_none()));
     }
 
     #[test]
@@ -232,21 +359,5 @@ mod tests {
         assert_eq!(shown_url(&"x".repeat(200)), "x".repeat(200));
         assert_eq!(shown_url(&"é".repeat(65_536)), "é".repeat(200) + "…");
         assert_eq!(shown_url(&"\u{1b}".repeat(65_536)).chars().count(), 201);
-    }
-
-    #[test]
-    fn the_users_user_agent_takes_the_place_of_ours() {
-        let ours = request_headers(&[]);
-        assert!(
-            ours.get(USER_AGENT)
-                .is_some_and(|v| v.as_bytes().starts_with(b"fullbore/"))
-        );
-        let line = "User-Agent: theirs"
-            .parse()
-            .map_or_else(|_| Vec::new(), |line| vec![line]);
-        assert_eq!(
-            request_headers(&line).get(USER_AGENT),
-            Some(&HeaderValue::from_static("theirs"))
-        );
     }
 }

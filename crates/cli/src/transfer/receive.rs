@@ -20,6 +20,7 @@ use crate::exit::{Exit, Failure};
 use super::part_names::PartNames;
 use super::partial_file::{PartialFile, Shared};
 use super::progress::Progress;
+use super::rate_limit::{Pacer, RateLimit};
 use super::target::Target;
 
 /// The size of a batch for one write. Beyond a MiB, the cost of the system call does not matter.
@@ -32,10 +33,11 @@ const GATHERED_BY_ALL: usize = 64 << 20;
 /// limit of 1,024 descriptors (256 on macOS), and none waits for another.
 const FILES_KEPT_OPEN: usize = 128;
 
-/// What the bodies of a run share: memory and file descriptors.
+/// What the bodies of a run share: memory, file descriptors and the rate.
 pub(crate) struct Disk {
     memory: Arc<Semaphore>,
     shared: Shared,
+    limit: Option<Arc<RateLimit>>,
 }
 
 impl Disk {
@@ -46,7 +48,13 @@ impl Disk {
                 files: Arc::new(Semaphore::new(FILES_KEPT_OPEN)),
                 names: Arc::new(PartNames::of_user()),
             },
+            limit: None,
         }
+    }
+
+    /// With a limit on the rate.
+    pub(crate) fn at_rate(limit: Option<Arc<RateLimit>>) -> Self {
+        Self { limit, ..Self::new() }
     }
 
     /// An empty partial file for the target.
@@ -179,6 +187,7 @@ struct BodyWriter<'a> {
     file: Option<PartialFile>,
     write: Option<JoinHandle<Result<PartialFile, Failure>>>,
     batch: Batch,
+    pacer: Pacer,
 }
 
 enum Step {
@@ -196,6 +205,7 @@ impl<'a> BodyWriter<'a> {
             file: Some(file),
             write: None,
             batch: Batch::default(),
+            pacer: Pacer::new(disk.limit.clone()),
         }
     }
 
@@ -214,6 +224,10 @@ impl<'a> BodyWriter<'a> {
         }
         let mut starved = false;
         while !self.batch.is_full() && !starved {
+            if self.pacer.poll_ready(cx).is_pending() {
+                starved = true;
+                break;
+            }
             match Pin::new(&mut *body).poll_frame(cx) {
                 Poll::Ready(None) => return Poll::Ready(Step::End),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Step::Failed(error)),
@@ -221,6 +235,7 @@ impl<'a> BodyWriter<'a> {
                     // Trailers are not stored.
                     if let Ok(data) = frame.into_data() {
                         count(data.len());
+                        self.pacer.moved(data.len());
                         if !self.discard {
                             self.batch.push(data, &self.disk.memory);
                         }

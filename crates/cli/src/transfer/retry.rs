@@ -27,6 +27,8 @@ pub(crate) struct Failed {
     pub(crate) transient: bool,
     /// The peer did not process the request, so any method may be repeated.
     pub(crate) unprocessed: bool,
+    /// No connection was made to this origin; and the URL in the failure.
+    pub(crate) unreachable: Option<(Origin, String)>,
     /// Other requests to the origin would fail too.
     of_origin: bool,
     /// `Retry-After`.
@@ -40,6 +42,7 @@ impl Failed {
             failure,
             transient: false,
             unprocessed: false,
+            unreachable: None,
             of_origin: false,
             after: None,
         }
@@ -51,8 +54,17 @@ impl Failed {
             failure,
             transient: true,
             unprocessed: false,
+            unreachable: None,
             of_origin: false,
             after: None,
+        }
+    }
+
+    /// The failure of a request for this URL, shown so, to which no connection was made.
+    pub(crate) fn with_unreachable(self, url: &Url, name: &str) -> Self {
+        Self {
+            unreachable: Some((url.origin(), name.to_owned())),
+            ..self
         }
     }
 
@@ -84,6 +96,7 @@ impl Failed {
             failure,
             transient,
             unprocessed: matches!(kind, ErrorKind::Connect | ErrorKind::Refused),
+            unreachable: None,
             of_origin: transient && kind != ErrorKind::Reset,
             after: None,
         }
@@ -96,6 +109,7 @@ impl Failed {
             failure,
             transient: matches!(response.status().as_u16(), 408 | 429 | 500 | 502 | 503 | 504),
             unprocessed: false,
+            unreachable: None,
             of_origin: matches!(response.status().as_u16(), 429 | 503),
             after: after.and_then(|value| retry_after(value, SystemTime::now())),
         }
@@ -307,6 +321,7 @@ mod tests {
         let pauses = Pauses::default();
         let (url, other) = (Url::parse("https://a/x")?, Url::parse("https://b/")?);
         let down = Failed {
+            unreachable: None,
             of_origin: true,
             ..Failed::temporary(failure())
         };
@@ -327,6 +342,7 @@ mod tests {
         assert_eq!(again, second(5));
         // One that the server told when, though it was under way.
         let told = Failed {
+            unreachable: None,
             of_origin: true,
             after: Some(Duration::from_secs(7)),
             ..Failed::temporary(failure())

@@ -161,6 +161,10 @@ where
 pub(crate) fn client(subcommand: &str, transport: Transport) -> Outcome<Command> {
     let mut command = Command::new(program());
     command.arg(subcommand);
+    // The proxies of this machine are not meant.
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
     if transport == Transport::Tls {
         command.arg("--cacert").arg(&certs()?.authority);
     }

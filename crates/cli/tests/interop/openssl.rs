@@ -351,7 +351,7 @@ fn s_server_is_named(options: &[&str], code: i32, parts: &[&str]) -> Outcome {
 }
 
 fn client_certificate() -> Outcome {
-    let parts = ["requires a client certificate", "this program cannot send one"];
+    let parts = ["requires a client certificate", "--cert FILE --key FILE"];
     s_server_is_named(&["-Verify", "1", "-CAfile", "cert.pem", "-tls1_3"], 7, &parts)?;
     // OpenSSL has no alert of its own for it in TLS 1.2.
     let parts = ["or requires a client certificate (alert handshake_failure)"];

@@ -38,6 +38,8 @@ pub(crate) enum Peer {
     /// `python3 -m http.server`.
     PythonModule,
     Openssl,
+    Tinyproxy,
+    Microsocks,
 }
 
 impl Peer {
@@ -66,6 +68,8 @@ impl Peer {
             Peer::Python => "Python",
             Peer::PythonModule => "python3 -m http.server",
             Peer::Openssl => "openssl",
+            Peer::Tinyproxy => "tinyproxy",
+            Peer::Microsocks => "microsocks",
         }
     }
 
@@ -111,6 +115,8 @@ impl Peer {
             Peer::Caddy => "Debian: caddy",
             Peer::Python | Peer::PythonModule => "Python 3.8 or newer",
             Peer::Openssl => "Debian: openssl",
+            Peer::Tinyproxy => "Debian: tinyproxy-bin",
+            Peer::Microsocks => "Debian: microsocks",
         }
     }
 

@@ -32,7 +32,6 @@ fn a_wrong_url_exits_with_3() -> TestResult {
         "ftp://example.org/x",
         "http://",
         "http://[::1",
-        "http://u:p@h/",
         "http://h:99999/",
     ] {
         get(url, &[])?.failed_with(3);

@@ -451,7 +451,7 @@ async fn gate(next: Option<String>) -> TestResult<String> {
 }
 
 #[test]
-fn redirects_are_followed_on_demand_and_credentials_stay_with_their_origin() -> TestResult {
+fn redirects_are_followed_and_credentials_stay_with_their_origin() -> TestResult {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -468,7 +468,7 @@ fn redirects_are_followed_on_demand_and_credentials_stay_with_their_origin() -> 
         run(folder.path(), args)
     };
 
-    let same = get("/near", &["-L"])?;
+    let same = get("/near", &[])?;
     same.succeeded();
     assert_eq!(same.stdout, b"Some(\"secret\") Some(\"yes\")");
     let other = get("/away", &["-L"])?;
@@ -477,8 +477,8 @@ fn redirects_are_followed_on_demand_and_credentials_stay_with_their_origin() -> 
     let trusted = get("/away", &["--location-trusted"])?;
     trusted.succeeded();
     assert_eq!(trusted.stdout, b"Some(\"secret\") Some(\"yes\")");
-    let unfollowed = get("/away", &[])?;
-    unfollowed.succeeded();
+    let unfollowed = get("/away", &["--no-location"])?;
+    unfollowed.failed_with(14);
     assert!(
         unfollowed.stderr.contains(&format!("redirects to {away}/there")),
         "{unfollowed:?}"

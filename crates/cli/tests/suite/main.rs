@@ -6,6 +6,7 @@ mod support;
 
 mod bad_input;
 mod causes;
+mod dead_servers;
 #[cfg(unix)]
 mod ends;
 mod folders;
@@ -15,7 +16,9 @@ mod http1_client;
 #[cfg(unix)]
 mod link;
 mod log;
+mod network;
 mod partial;
+mod redirects;
 mod resume;
 mod secrets;
 #[cfg(unix)]
@@ -25,3 +28,4 @@ mod tls;
 #[cfg(unix)]
 mod uploads;
 mod uploads_again;
+mod wrong_network;

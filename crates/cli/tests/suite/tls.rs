@@ -220,7 +220,7 @@ fn alerts_have_sentences_and_exit_codes() -> TestResult {
         (
             &[21, 3, 3, 0, 2, 2, 116],
             7,
-            &["requires a client certificate", "this program cannot send one"],
+            &["requires a client certificate", "--cert FILE --key FILE"],
         ),
         (
             &[21, 3, 3, 0, 2, 2, 120],

@@ -59,7 +59,15 @@ pub(crate) fn program(folder: &Path) -> Command {
         .current_dir(folder)
         .stdin(Stdio::null())
         .env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+    without_proxies(&mut command);
     command
+}
+
+/// Takes the proxies of this machine out of a program's environment.
+pub(crate) fn without_proxies(command: &mut Command) {
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
 }
 
 /// Runs the program in `folder` to its end.

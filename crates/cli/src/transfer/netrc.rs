@@ -1,0 +1,207 @@
+//! `.netrc`: names and passwords for hosts, as ftp and curl read them.
+//!
+//! Tokens are separated by white space; one in quotation marks may have spaces, `\"` and `\\`. `#` begins a comment where a
+//! keyword is expected. Whatever is not understood is an error: a password that is silently left out is hard to find. No
+//! error shows a token, which may be a password.
+
+use std::path::Path;
+
+use crate::args::Login;
+use crate::exit::{Exit, Failure};
+
+/// The largest file that is read.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The entries of a file.
+#[derive(Default)]
+pub(crate) struct Netrc {
+    /// In the order of the file; `None` is `default`.
+    entries: Vec<(Option<String>, Login)>,
+}
+
+impl Netrc {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line is wrong.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let wrong = |error| Failure::from_io("read", path, &error);
+        if std::fs::metadata(path).map_err(wrong)?.len() > MOST_BYTES {
+            let text = format!(
+                "{} is larger than {MOST_BYTES} bytes; is it a netrc file?",
+                path.display()
+            );
+            return Err(Failure::new(Exit::Usage, text));
+        }
+        let text = std::fs::read_to_string(path).map_err(wrong)?;
+        Self::parse(&text).map_err(|(line, why)| {
+            let text = format!(
+                "{}, line {line}: {why}; write: machine HOST login USER password PASSWORD",
+                path.display()
+            );
+            Failure::new(Exit::Usage, text)
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, (usize, &'static str)> {
+        let mut tokens = Tokens { text, line: 1 };
+        let mut netrc = Netrc::default();
+        while let Some(keyword) = tokens.next(true)? {
+            let line = tokens.line;
+            let host = match keyword.as_str() {
+                "machine" => Some(tokens.value()?.to_ascii_lowercase()),
+                "default" => None,
+                "macdef" => {
+                    tokens.skip_macro();
+                    continue;
+                }
+                _ => return Err((line, "expected machine, default or macdef")),
+            };
+            let (mut name, mut password) = (None, None);
+            loop {
+                let before = Tokens { ..tokens };
+                let token = tokens.next(true)?;
+                let is_entry = matches!(token.as_deref(), Some("machine" | "default" | "macdef"));
+                match token.as_deref() {
+                    Some("login") => name = Some(tokens.value()?),
+                    Some("password") => password = Some(tokens.value()?),
+                    Some("account") => drop(tokens.value()?),
+                    Some(_) if !is_entry => {
+                        return Err((tokens.line, "expected login, password, account or machine"));
+                    }
+                    _ => {
+                        tokens = before;
+                        break;
+                    }
+                }
+            }
+            let name = name.ok_or((line, "this entry has no login"))?;
+            let login = Login {
+                name,
+                password: password.unwrap_or_default(),
+            };
+            netrc.entries.push((host, login));
+        }
+        Ok(netrc)
+    }
+
+    /// The login for a host: of the first entry that names it, or of the first `default`.
+    pub(crate) fn login(&self, host: &str) -> Option<&Login> {
+        let named = |entry: &&(Option<String>, Login)| {
+            let name = entry.0.as_deref();
+            name.is_some_and(|name| name.eq_ignore_ascii_case(host))
+        };
+        let mut entries = self.entries.iter();
+        let found = self.entries.iter().find(named);
+        let found = found.or_else(|| entries.find(|entry| entry.0.is_none()));
+        found.map(|entry| &entry.1)
+    }
+}
+
+struct Tokens<'a> {
+    text: &'a str,
+    line: usize,
+}
+
+impl Tokens<'_> {
+    /// The next token; a comment may stand before a keyword.
+    fn next(&mut self, is_keyword: bool) -> Result<Option<String>, (usize, &'static str)> {
+        loop {
+            let rest = self.text.trim_start();
+            let space = self.text.len() - rest.len();
+            self.line += self.text.get(..space).unwrap_or_default().matches('\n').count();
+            self.text = rest;
+            if !(is_keyword && rest.starts_with('#')) {
+                break;
+            }
+            self.text = rest
+                .find('\n')
+                .and_then(|end| rest.get(end..))
+                .unwrap_or_default();
+        }
+        if self.text.is_empty() {
+            return Ok(None);
+        }
+        if let Some(quoted) = self.text.strip_prefix('"') {
+            return self.quoted(quoted).map(Some);
+        }
+        let end = self.text.find(char::is_whitespace).unwrap_or(self.text.len());
+        let (token, rest) = self.text.split_at(end);
+        self.text = rest;
+        Ok(Some(token.to_owned()))
+    }
+
+    fn quoted(&mut self, text: &str) -> Result<String, (usize, &'static str)> {
+        let mut token = String::new();
+        let mut characters = text.char_indices();
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '"' => {
+                    let begin = self.text.len() - text.len() + at + 1;
+                    self.text = self.text.get(begin..).unwrap_or_default();
+                    return Ok(token);
+                }
+                '\n' => break,
+                '\\' => token.extend(characters.next().map(|(_, escaped)| escaped)),
+                other => token.push(other),
+            }
+        }
+        Err((self.line, "a quotation mark is not closed on its line"))
+    }
+
+    /// The token after a keyword.
+    fn value(&mut self) -> Result<String, (usize, &'static str)> {
+        let line = self.line;
+        self.next(false)?
+            .ok_or((line, "the file ends where a value is expected"))
+    }
+
+    /// A macro ends with an empty line.
+    fn skip_macro(&mut self) {
+        let end = self.text.find("\n\n").map_or(self.text.len(), |end| end + 2);
+        let (skipped, rest) = self.text.split_at(end);
+        self.line += skipped.matches('\n').count();
+        self.text = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(text: &str, host: &str) -> Option<(String, String)> {
+        let netrc = Netrc::parse(text).ok()?;
+        let login = netrc.login(host)?;
+        Some((login.name.clone(), login.password.clone()))
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_host_and_default_is_for_the_others() {
+        let text = "# mine\nmachine One.example login a password b # work\n\tmachine two.example\n  login \"c d\"\n  \
+                    account x\n  password \"e \\\"\\\\#\"\nmacdef init\nmachine three.example login no\n\n\
+                    default login z password #y\nmachine four.example login late";
+        let of = |name: &str, password: &str| Some((name.to_owned(), password.to_owned()));
+        assert_eq!(login(text, "one.example"), of("a", "b"));
+        assert_eq!(login(text, "two.example"), of("c d", "e \"\\#"));
+        assert_eq!(login(text, "three.example"), of("z", "#y"));
+        assert_eq!(login(text, "four.example"), of("late", ""));
+        assert_eq!(login("machine h login a", "other"), None);
+        assert_eq!(login("", "h"), None);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_an_error_with_its_line() {
+        for (text, line) in [
+            ("login a", 1),
+            ("machine h\n\nlogn a", 3),
+            ("machine h login a\npasword b", 2),
+            ("machine", 1),
+            ("machine h login", 1),
+            ("\nmachine h login \"a", 2),
+            ("machine h password x", 1),
+        ] {
+            let found = Netrc::parse(text).err().map(|(line, _)| line);
+            assert_eq!(found, Some(line), "{text}");
+        }
+    }
+}

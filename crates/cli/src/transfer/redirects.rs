@@ -1,0 +1,154 @@
+//! Which redirects are followed, and how many.
+//!
+//! A redirect that is not followed is a failure: its body is not what was asked for.
+
+use http::header::LOCATION;
+use http::{HeaderMap, StatusCode};
+use url::Url;
+
+use crate::args::ConnectionArgs;
+use crate::exit::{Exit, Failure};
+use crate::transfer::client::{parse_url, shown_url};
+
+/// The redirects that a run follows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Redirects {
+    /// None with `--no-location`.
+    most: Option<u32>,
+    /// Whether they may lead from https to http.
+    insecure: bool,
+}
+
+impl Redirects {
+    pub(crate) fn from_args(args: &ConnectionArgs) -> Self {
+        Self {
+            most: (!args.no_location).then_some(args.max_redirs),
+            insecure: args.location_insecure,
+        }
+    }
+
+    /// The URL to which a response leads; `None` if it is no redirect. `name` is the URL for messages, and `followed` the
+    /// number of redirects that led to it.
+    ///
+    /// # Errors
+    /// The redirect cannot or must not be followed.
+    pub(crate) fn next(
+        self,
+        url: &Url,
+        name: &str,
+        (status, fields): (StatusCode, &HeaderMap),
+        followed: u32,
+    ) -> Result<Option<Url>, Failure> {
+        if !status.is_redirection() {
+            return Ok(None);
+        }
+        let code = status.as_u16();
+        let refused = |why: String| Err(Failure::new(Exit::Status, format!("{name}: status {code} {why}")));
+        if !matches!(code, 301 | 302 | 303 | 307 | 308) {
+            return refused(
+                "is neither a body nor a redirect that can be followed; check the URL".to_owned(),
+            );
+        }
+        let Some(location) = fields.get(LOCATION) else {
+            return refused(
+                "redirects without saying where to (it has no Location); this is an error of the server"
+                    .to_owned(),
+            );
+        };
+        let text = String::from_utf8_lossy(location.as_bytes());
+        let next = parse(url, &text).map_err(|why| {
+            let shown = shown_url(&text);
+            let text = format!("{name}: the server redirects to the invalid URL \"{shown}\": {why}");
+            Failure::new(Exit::BadUrl, text)
+        })?;
+        let shown = shown_url(next.as_str());
+        let Some(most) = self.most else {
+            return refused(format!(
+                "redirects to {shown}; request that URL, or leave out --no-location"
+            ));
+        };
+        if followed >= most {
+            return Err(Failure::new(
+                Exit::Status,
+                format!(
+                    "{name}: more than {most} redirects; the server may have a redirect loop, otherwise --max-redirs allows more"
+                ),
+            ));
+        }
+        if url.scheme() == "https" && next.scheme() == "http" && !self.insecure {
+            return Err(Failure::new(
+                Exit::BadUrl,
+                format!(
+                    "{name}: the server redirects to {shown} without TLS, where anybody on the path can read and change \
+                     the data; use --location-insecure to follow it"
+                ),
+            ));
+        }
+        Ok(Some(next))
+    }
+}
+
+fn parse(url: &Url, text: &str) -> Result<Url, String> {
+    let next = url.join(text).map_err(|error| error.to_string())?;
+    let address = parse_url(next.as_str()).map_err(|failure| failure.message)?;
+    match address.login {
+        None => Ok(address.url),
+        Some(_) => Err("a server must not choose a name and password".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const ALL: Redirects = Redirects {
+        most: Some(10),
+        insecure: false,
+    };
+
+    /// Where a response leads to, or with which exit code it fails.
+    fn next(redirects: Redirects, status: u16, location: Option<&'static str>) -> Result<Option<String>, u8> {
+        let from = Url::parse("https://a/b/c").map_err(|_| 0)?;
+        let status = StatusCode::from_u16(status).map_err(|_| 0)?;
+        let mut fields = HeaderMap::new();
+        if let Some(location) = location {
+            fields.insert(LOCATION, HeaderValue::from_static(location));
+        }
+        let next = redirects.next(&from, "https://a/b/c", (status, &fields), 9);
+        next.map(|url| url.map(String::from))
+            .map_err(|failure| failure.exit.code())
+    }
+
+    #[test]
+    fn a_redirect_is_followed_or_fails_and_what_is_none_is_taken() {
+        let to = |url: &str| Ok(Some(url.to_owned()));
+        for status in [301, 302, 303, 307, 308] {
+            assert_eq!(next(ALL, status, Some("../d?e#f")), to("https://a/d?e"));
+            assert_eq!(next(ALL, status, None), Err(14), "without Location");
+        }
+        for status in [300, 304, 305, 399] {
+            assert_eq!(next(ALL, status, Some("/d")), Err(14), "{status}");
+        }
+        for status in [200, 201, 206] {
+            assert_eq!(next(ALL, status, Some("/d")), Ok(None), "{status}");
+        }
+        for (location, code) in [
+            ("http://a/", 3),
+            ("ftp://a/", 3),
+            ("https://", 3),
+            ("https://u:p@a/", 3),
+        ] {
+            assert_eq!(next(ALL, 302, Some(location)), Err(code), "{location}");
+        }
+    }
+
+    #[test]
+    fn options_say_which_redirects_are_followed() {
+        let some = |most, insecure| next(Redirects { most, insecure }, 302, Some("http://a/"));
+        assert_eq!(some(Some(10), true), Ok(Some("http://a/".to_owned())));
+        assert_eq!(some(Some(9), true), Err(14), "nine were followed");
+        assert_eq!(some(None, true), Err(14), "--no-location");
+    }
+}
