@@ -164,6 +164,7 @@ mod linux {
                 ("/sub/short", 200, Some(&b"short"[..])),
                 ("/long", 200, Some(long)),
                 ("/none", 404, None),
+                ("/sub", 308, None),
                 ("/sub/short/none", 404, None),
             ] {
                 let response = client.get(&format!("{origin}{path}")).await?;
@@ -173,6 +174,19 @@ mod linux {
                 let body = response.into_body().collect().await?.to_bytes();
                 if expected.is_some_and(|expected| expected != body) {
                     return Err(format!("{path}: {} octets, not what is in the file", body.len()).into());
+                }
+            }
+            for (path, name) in [("", "long"), ("sub/", "short")] {
+                let body = client
+                    .get(&format!("{origin}/{path}"))
+                    .await?
+                    .into_body()
+                    .collect()
+                    .await?
+                    .to_bytes();
+                let link = format!("<a href=\"{name}\">");
+                if !String::from_utf8_lossy(&body).contains(&link) {
+                    return Err(format!("/{path} is not listed").into());
                 }
             }
             let content = vec![round; 100_000];

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED,
-    LOCATION,
+    LOCATION, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -222,10 +222,33 @@ impl Asked<'_> {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             if let Some(listing) = listing::answer(self.shared, self.head, target, self.peer) {
-                return Ok(listing);
+                return Ok(self.compressed_listing(listing));
             }
         }
         self.missing(Some(target))
+    }
+
+    /// A listing, compressed if that is on; as it is while too many others are.
+    fn compressed_listing(&self, mut listing: FileResponse) -> FileResponse {
+        let is_changed = listing.status() == StatusCode::OK;
+        let is_listing = is_changed || listing.status() == StatusCode::NOT_MODIFIED;
+        if !self.shared.settings.compress || !is_listing {
+            return listing;
+        }
+        let accept_encoding = HeaderValue::from_static("accept-encoding");
+        listing.headers_mut().append(VARY, accept_encoding);
+        let accepted = Accepted::of(&self.head.headers);
+        if accepted.best(|encoding| encoding == Encoding::Gzip).is_none() {
+            return listing;
+        }
+        if !is_changed {
+            weaken(listing.headers_mut());
+        } else if let Some(slot) = self.shared.compressing.admit() {
+            describe_compressed(listing.headers_mut());
+            let body = std::mem::replace(listing.body_mut(), ResponseBody::empty());
+            *listing.body_mut() = body.gzip(slot);
+        }
+        listing
     }
 
     /// Answers with the page of an application, with the page for errors, or with a line of text.

@@ -52,8 +52,8 @@ pub struct Settings {
     /// Whether to send `a.br`, `a.zst` or `a.gz` in place of `a` to clients whose `accept-encoding` prefers it. A sibling that
     /// is older than its file is not used. All responses with files then have `vary`. Default: no.
     pub precompressed: bool,
-    /// Whether to compress files with gzip while they are sent, if they are of a compressible type and of
-    /// [`Self::compress_from_bytes`] or more. Such a response has a weak `etag` and no ranges. Default: no.
+    /// Whether to compress listings, and files of a compressible type and of [`Self::compress_from_bytes`] or more, with
+    /// gzip while they are sent. Such a response has a weak `etag` and no ranges. Default: no.
     pub compress: bool,
     /// The smallest file that is compressed, in bytes. Default: 1 KiB.
     pub compress_from_bytes: u64,

@@ -74,7 +74,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) precompressed: bool,
 
-    /// Compress text with gzip while it is sent, files of 1 KiB or more
+    /// Compress lists of folders, and text of 1 KiB or more, with gzip while it is sent
     #[arg(long)]
     pub(crate) compress: bool,
 

@@ -327,3 +327,26 @@ async fn ranges_of_files_are_not_handed_over_when_they_are_compressed() {
     let answer = Answer::read(response).await;
     assert!(unpacked(&answer) == pattern(5_000_000));
 }
+
+#[tokio::test]
+async fn a_listing_is_compressed_as_a_file_is() {
+    let site = Site::with(|root| Settings {
+        listing: true,
+        ..compressing(root)
+    });
+    site.write("a.txt", "x");
+    let plain = site.get("/").await;
+    assert_eq!(plain.field("content-encoding"), "");
+    let vary = |answer: &Answer| answer.headers.get_all("vary").iter().cloned().collect::<Vec<_>>();
+    assert_eq!(vary(&plain), ["accept", "accept-encoding"]);
+    let answer = site.get_with("/", &[ALL]).await;
+    assert_eq!(answer.field("content-encoding"), "gzip");
+    assert_eq!(vary(&answer), ["accept", "accept-encoding"]);
+    assert!(unpacked(&answer) == plain.body);
+    assert!(answer.body.len() < plain.body.len());
+    let tag = answer.field("etag").to_owned();
+    assert_eq!(tag, format!("W/{}", plain.field("etag")));
+    let same = site.get_with("/", &[ALL, ("if-none-match", &tag)]).await;
+    assert_eq!((same.status.as_u16(), same.field("etag")), (304, tag.as_str()));
+    assert_eq!(vary(&same), ["accept", "accept-encoding"]);
+}
