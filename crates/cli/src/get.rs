@@ -19,7 +19,6 @@ mod version;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{IF_RANGE, RANGE};
 use tokio::task::{JoinError, JoinSet};
@@ -63,7 +62,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         unreachable: Unreachable::default(),
         retries: args.retry,
         pauses: Pauses::default(),
-        max_time: args.connection.max_time.map(Duration::from_secs),
+        max_time: args.connection.max_time,
         outputs,
         disk: Disk::at_rate(args.connection.network.limit_rate.map(RateLimit::new)),
         progress: Arc::clone(&progress),

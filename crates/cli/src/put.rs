@@ -58,7 +58,7 @@ pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
         received: 0,
         waited: None,
     };
-    let limit = args.connection.max_time.map(Duration::from_secs);
+    let limit = args.connection.max_time;
     let run = upload.run(args, target);
     let result = match limit {
         None => run.await,

@@ -187,7 +187,7 @@ impl Options {
 
     fn builder(&self) -> ServerBuilder {
         let args = &self.args;
-        let limit = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
+        let limit = |limit: Duration| (!limit.is_zero()).then_some(limit);
         // The names and defaults of the timeouts are those of nginx.
         let mut server = Server::builder()
             .config(|config| args.path.configure(config))
@@ -203,7 +203,7 @@ impl Options {
             .upload_addresses(args.uploads.is_some())
             .tcp_buffers(args.path.tcp_buffers())
             .idle_timeout(limit(args.keepalive_timeout))
-            .header_timeout(Duration::from_secs(args.client_header_timeout))
+            .header_timeout(args.client_header_timeout)
             .body_timeout(limit(args.client_body_timeout))
             .body_rate(args.client_body_rate)
             .send_timeout(limit(args.send_timeout))

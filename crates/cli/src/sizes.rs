@@ -1,4 +1,6 @@
-//! Sizes on the command line that have a range: `65535`, `64KiB`, `16MiB`, `1GB`.
+//! Sizes and times on the command line that have a range: `65535`, `64K`, `1GB`; `5`, `500ms`, `2m`.
+
+use std::time::Duration;
 
 use fullbore::WindowSize;
 use fullbore_link::units;
@@ -7,6 +9,9 @@ use crate::exit::Failure;
 
 /// The initial connection window, which no SETTINGS can lower (RFC 9113 section 6.9.2).
 const SMALLEST_CONNECTION_WINDOW: u32 = 65_535;
+
+/// The longest time limit: a longer one is a typing error.
+const LONGEST_LIMIT: Duration = Duration::from_secs(365 * 86_400);
 
 /// The receive window of a stream: 1 to 2^31-1 bytes (RFC 9113 section 6.9.1).
 pub(crate) fn stream_window(text: &str) -> Result<WindowSize, Failure> {
@@ -32,6 +37,29 @@ pub(crate) fn budget(text: &str) -> Result<u64, Failure> {
         )));
     }
     Ok(bytes)
+}
+
+/// A number of bytes a second; 0 is no limit.
+pub(crate) fn byte_rate(text: &str) -> Result<u32, Failure> {
+    u32::try_from(bytes(text)?).map_err(|_| Failure::usage(format!("expected at most {} bytes", u32::MAX)))
+}
+
+/// A time limit above 0; without a unit, in seconds.
+pub(crate) fn limit(text: &str) -> Result<Duration, Failure> {
+    let limit = limit_or_none(text)?;
+    if limit.is_zero() {
+        return Err(Failure::usage("expected more than 0 seconds"));
+    }
+    Ok(limit)
+}
+
+/// A time limit; without a unit, in seconds. 0 is no limit.
+pub(crate) fn limit_or_none(text: &str) -> Result<Duration, Failure> {
+    let limit = units::seconds(text).map_err(|error| Failure::usage(error.to_string()))?;
+    if limit > LONGEST_LIMIT {
+        return Err(Failure::usage("expected at most a year (8760h)"));
+    }
+    Ok(limit)
 }
 
 fn window(text: &str, smallest: u32) -> Result<WindowSize, Failure> {
@@ -61,5 +89,16 @@ mod tests {
         assert_eq!(connection_window("65535").ok(), WindowSize::new(65_535));
         assert!(budget("65534").is_err());
         assert_eq!(budget("5GiB").ok(), Some(5 << 30));
+    }
+
+    #[test]
+    fn time_limits_end_at_a_year_and_some_may_be_none() {
+        assert_eq!(limit_or_none("0").ok(), Some(Duration::ZERO));
+        assert_eq!(limit("8760h").ok(), Some(LONGEST_LIMIT));
+        for wrong in ["0", "0ms", "8761h", "", "soon"] {
+            assert!(limit(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(byte_rate("64K").ok(), Some(65_536));
+        assert!(byte_rate("4G").is_err());
     }
 }

@@ -1,13 +1,24 @@
-//! Parsers of times, rates and sizes: `100ms`, `1Gbit`, `64KiB`.
+//! Parsers of times, rates and sizes: `100ms`, `1Gbit`, `64K`.
 //!
-//! A number, with or without decimals, is followed by a unit. A space may separate them. The case of the unit does not
-//! matter.
+//! One rule for all of them: a number, with or without decimals, is followed by a unit. A space may separate them, and the
+//! case of the unit does not matter. A number without a unit is in the unit that the function states.
 
 use std::fmt;
 use std::time::Duration;
 
+const SECOND: u64 = 1_000_000_000;
+const MILLISECOND: u64 = 1_000_000;
+
 /// Nanoseconds.
-const TIMES: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+const TIMES: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", MILLISECOND),
+    ("s", SECOND),
+    ("m", 60 * SECOND),
+    ("min", 60 * SECOND),
+    ("h", 3_600 * SECOND),
+];
 
 /// Bits a second, in powers of ten.
 const RATES: &[(&str, u64)] = &[
@@ -17,10 +28,13 @@ const RATES: &[(&str, u64)] = &[
     ("gbit", 1_000_000_000),
 ];
 
-/// Bytes, in powers of ten or two.
+/// Bytes, in powers of ten or two. A letter alone is a power of two, as in curl and wget.
 const SIZES: &[(&str, u64)] = &[
-    ("", 1),
     ("b", 1),
+    ("k", 1 << 10),
+    ("m", 1 << 20),
+    ("g", 1 << 30),
+    ("t", 1 << 40),
     ("kb", 1_000),
     ("mb", 1_000_000),
     ("gb", 1_000_000_000),
@@ -31,25 +45,43 @@ const SIZES: &[(&str, u64)] = &[
     ("tib", 1 << 40),
 ];
 
-/// A time in `ns`, `us`, `ms` or `s`: `100ms`, `0.3ms`. `0` needs no unit.
+/// A time in `ns`, `us`, `ms`, `s`, `m` (minutes) or `h`; without a unit, in seconds.
 ///
 /// # Errors
 /// Anything else.
 ///
 /// ```
 /// use std::time::Duration;
-/// assert_eq!(fullbore_link::units::time("100ms"), Ok(Duration::from_millis(100)));
+/// assert_eq!(fullbore_link::units::seconds("5"), Ok(Duration::from_secs(5)));
+/// assert_eq!(fullbore_link::units::seconds("500ms"), Ok(Duration::from_millis(500)));
 /// ```
-pub fn time(text: &str) -> Result<Duration, UnitError> {
-    if text.trim() == "0" {
-        return Ok(Duration::ZERO);
-    }
-    parse(text, TIMES).map(Duration::from_nanos).ok_or(UnitError(
-        "a time with its unit, such as 100ms, 2.5ms, 300us or 1s",
-    ))
+pub fn seconds(text: &str) -> Result<Duration, UnitError> {
+    parse(text, TIMES, SECOND)
+        .map(Duration::from_nanos)
+        .ok_or(UnitError(
+            "seconds, or a time with its unit, such as 5, 500ms, 1.5s or 2m",
+        ))
 }
 
-/// A rate in bits a second, in powers of ten: `bit`, `kbit`, `Mbit` or `Gbit`, each with or without `/s`.
+/// A time as for [`seconds`]; without a unit, in milliseconds.
+///
+/// # Errors
+/// Anything else.
+///
+/// ```
+/// use std::time::Duration;
+/// assert_eq!(fullbore_link::units::milliseconds("100"), Ok(Duration::from_millis(100)));
+/// assert_eq!(fullbore_link::units::milliseconds("0.3ms"), Ok(Duration::from_micros(300)));
+/// ```
+pub fn milliseconds(text: &str) -> Result<Duration, UnitError> {
+    parse(text, TIMES, MILLISECOND)
+        .map(Duration::from_nanos)
+        .ok_or(UnitError(
+            "milliseconds, or a time with its unit, such as 100, 2.5ms, 300us or 1s",
+        ))
+}
+
+/// A rate in bits a second, in powers of ten: `bit`, `kbit`, `Mbit` or `Gbit`, each with or without `/s`, or no unit.
 ///
 /// # Errors
 /// Anything else, and zero.
@@ -61,22 +93,27 @@ pub fn time(text: &str) -> Result<Duration, UnitError> {
 pub fn rate(text: &str) -> Result<u64, UnitError> {
     let text = text.trim_end();
     let text = text.strip_suffix("/s").unwrap_or(text);
-    match parse(text, RATES) {
+    match parse(text, RATES, 1) {
         None | Some(0) => Err(UnitError("bits a second, such as 1Gbit, 100Mbit or 56kbit")),
         Some(bits) => Ok(bits),
     }
 }
 
-/// A number of bytes: `B` or no unit, `kB`, `MB`, `GB`, `TB` (powers of ten), `KiB`, `MiB`, `GiB`, `TiB` (powers of two).
+/// A number of bytes: `K`, `M`, `G`, `T` and `KiB`, `MiB`, `GiB`, `TiB` (powers of two), `kB`, `MB`, `GB`, `TB` (powers of
+/// ten), `B` or no unit.
 ///
 /// # Errors
 /// Anything else, and fractions of a byte.
 ///
 /// ```
+/// assert_eq!(fullbore_link::units::bytes("64K"), Ok(65_536));
 /// assert_eq!(fullbore_link::units::bytes("64KiB"), Ok(65_536));
+/// assert_eq!(fullbore_link::units::bytes("64kB"), Ok(64_000));
 /// ```
 pub fn bytes(text: &str) -> Result<u64, UnitError> {
-    parse(text, SIZES).ok_or(UnitError("whole bytes, such as 65535, 64KiB, 16MiB or 1GB"))
+    parse(text, SIZES, 1).ok_or(UnitError(
+        "whole bytes, such as 65535, 64K, 16M or 1G (powers of two), or 1GB (a power of ten)",
+    ))
 }
 
 /// A text that is not in the expected form.
@@ -91,18 +128,19 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-/// Exact: decimals that are not a whole number of the smallest unit are refused, not rounded.
-fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+/// `bare` is the factor of a number without a unit. Exact: decimals that are not a whole number of the smallest unit are
+/// refused, not rounded.
+fn parse(text: &str, units: &[(&str, u64)], bare: u64) -> Option<u64> {
     let text = text.trim();
     let end = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = unit.trim_start();
-    let factor = units
-        .iter()
-        .find(|row| row.0.eq_ignore_ascii_case(unit))
-        .map(|row| row.1)?;
+    let factor = match unit {
+        "" => bare,
+        unit => units.iter().find(|row| row.0.eq_ignore_ascii_case(unit))?.1,
+    };
     let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
     let whole = whole.parse::<u64>().ok()?.checked_mul(factor)?;
     let scale = 10_u64.checked_pow(u32::try_from(decimals.len()).ok()?)?;
@@ -118,29 +156,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_a_unit() {
+    fn a_time_has_a_unit_or_is_in_the_one_that_is_stated() {
+        assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(milliseconds("100"), Ok(Duration::from_millis(100)));
+        assert_eq!(milliseconds("0"), Ok(Duration::ZERO));
         for (text, nanoseconds) in [
-            ("0", 0),
+            ("5s", 5_000_000_000),
+            ("2m", 120_000_000_000),
+            ("2 min", 120_000_000_000),
+            ("1H", 3_600_000_000_000),
             ("100ms", 100_000_000),
             ("0.3ms", 300_000),
             ("1.5 s", 1_500_000_000),
             ("20us", 20_000),
             ("7NS", 7),
         ] {
-            assert_eq!(time(text), Ok(Duration::from_nanos(nanoseconds)), "{text}");
+            let time = Duration::from_nanos(nanoseconds);
+            assert_eq!(
+                (seconds(text), milliseconds(text)),
+                (Ok(time), Ok(time)),
+                "{text}"
+            );
         }
         for text in [
             "",
-            "100",
             "ms",
             "-1ms",
-            "1m",
+            "1 month",
             "1e3ms",
             "0.5ns",
             "1.2.3s",
             "99999999999s",
         ] {
-            assert!(time(text).is_err(), "{text} was accepted");
+            assert!(
+                seconds(text).is_err() && milliseconds(text).is_err(),
+                "{text} was accepted"
+            );
         }
     }
 
@@ -153,10 +206,11 @@ mod tests {
             ("100 Mbit", 100_000_000),
             ("56kbit", 56_000),
             ("9bit", 9),
+            ("1000", 1_000),
         ] {
             assert_eq!(rate(text), Ok(bits), "{text}");
         }
-        for text in ["", "0Gbit", "1G", "1Gbps", "1GB", "1000", "0.1bit"] {
+        for text in ["", "0Gbit", "1G", "1Gbps", "1GB", "0.1bit"] {
             assert!(rate(text).is_err(), "{text} was accepted");
         }
     }
@@ -167,6 +221,11 @@ mod tests {
             ("0", 0),
             ("65535", 65_535),
             ("64KiB", 65_536),
+            ("64K", 65_536),
+            ("64k", 65_536),
+            ("64M", 64 << 20),
+            ("1G", 1 << 30),
+            ("1.5k", 1_536),
             ("16mib", 16 << 20),
             ("1GB", 1_000_000_000),
             ("1.5 kB", 1_500),
@@ -182,7 +241,6 @@ mod tests {
             "-1",
             "12 parsecs",
             "99999999999TiB",
-            "1K",
             "+1",
             "0.5B",
             "1.KiB",

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args as Options;
 use http::header::{HeaderName, HeaderValue};
@@ -10,6 +11,7 @@ use super::credentials::CredentialArgs;
 use super::network::NetworkArgs;
 use super::path::PathArgs;
 use crate::exit::Failure;
+use crate::sizes;
 
 /// The options of `get` and `put` for connections and requests.
 #[derive(Options, Clone, Debug)]
@@ -64,23 +66,23 @@ pub(crate) struct ConnectionArgs {
     #[arg(long)]
     pub(crate) location_insecure: bool,
 
-    /// Limit for name resolution, TCP and TLS, in seconds [default: 30]
-    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub(crate) connect_timeout: Option<u64>,
+    /// Limit for name resolution, TCP and TLS, such as 5, 5s or 500ms [default: 30s]
+    #[arg(long, value_name = "SECS", value_parser = sizes::limit)]
+    pub(crate) connect_timeout: Option<Duration>,
 
-    /// Fail when the server sends no response or body data, reads nothing, or allows no new stream for this many seconds; 0
-    /// for no limit
-    #[arg(long, value_name = "SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(..=86_400))]
-    pub(crate) speed_time: u64,
+    /// Fail when the server sends no response or body data, reads nothing, or allows no new stream for this long; 0 for no
+    /// limit
+    #[arg(long, value_name = "SECS", default_value = "60s", value_parser = sizes::limit_or_none)]
+    pub(crate) speed_time: Duration,
 
     /// Fail when a response body arrives slower than this many bytes a second, measured over --speed-time; with 0, one byte
     /// is enough
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = sizes::byte_rate)]
     pub(crate) speed_limit: u32,
 
-    /// Limit for each attempt as a whole, in seconds [default: no limit]
-    #[arg(short = 'm', long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
-    pub(crate) max_time: Option<u64>,
+    /// Limit for each attempt as a whole, such as 90, 90s or 5m [default: no limit]
+    #[arg(short = 'm', long, value_name = "SECS", value_parser = sizes::limit)]
+    pub(crate) max_time: Option<Duration>,
 }
 
 /// One `-H` option: a header field that HTTP/2 allows and that this program does not derive.

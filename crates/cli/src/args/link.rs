@@ -11,7 +11,8 @@ Examples:
   fullbore link --listen 127.0.0.1:9000 --to localhost:8080 --rtt 100ms --rate 1Gbit
   fullbore link --to 127.0.0.1:8080 --count-frames --json
 
-Units: ns us ms s; bit kbit Mbit Gbit (a second); B kB MB GB (powers of ten), KiB MiB GiB (powers of two).
+Units: ns us ms s m h; bit kbit Mbit Gbit (a second); K M G or KiB MiB GiB (powers of two), kB MB GB (powers of ten)
+bytes. A number without a unit is in milliseconds, bits a second or bytes.
 All connections share the emulated link. It runs until Ctrl-C or SIGTERM.";
 
 /// `fullbore link`.
@@ -25,11 +26,11 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) to: String,
 
-    /// Round-trip time to add, half of it each way, such as 100ms
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::time)]
+    /// Round-trip time to add, half of it each way, such as 100ms; without a unit, in milliseconds
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::milliseconds)]
     pub(crate) rtt: Duration,
 
-    /// Rate in each direction, such as 1Gbit [default: no limit]
+    /// Rate in each direction, such as 1Gbit; without a unit, in bits a second [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     pub(crate) rate: Option<u64>,
 
@@ -37,8 +38,8 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = units::bytes)]
     pub(crate) buffer: u64,
 
-    /// Random variation of each packet's delay, up or down; packets keep their order
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::time)]
+    /// Random variation of each packet's delay, up or down, in milliseconds without a unit; packets keep their order
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::milliseconds)]
     pub(crate) jitter: Duration,
 
     /// Seed of the random delays of --jitter

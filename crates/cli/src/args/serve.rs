@@ -8,7 +8,7 @@ use fullbore::server::DEFAULT_MAX_TOTAL_STREAMS;
 use fullbore_link::units;
 
 use super::path::PathArgs;
-use crate::exit::Failure;
+use crate::sizes;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -111,29 +111,29 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) path: PathArgs,
 
-    /// Close a connection that has had no request for this many seconds; 0 for no limit
-    #[arg(long, value_name = "SECS", default_value_t = 180)]
-    pub(crate) keepalive_timeout: u64,
+    /// Close a connection that has had no request for this long, such as 180, 180s or 3m; 0 for no limit
+    #[arg(long, value_name = "SECS", default_value = "180s", value_parser = sizes::limit_or_none)]
+    pub(crate) keepalive_timeout: Duration,
 
-    /// Close a connection when the header of a request takes longer than this many seconds
-    #[arg(long, value_name = "SECS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) client_header_timeout: u64,
+    /// Close a connection when the header of a request takes longer than this
+    #[arg(long, value_name = "SECS", default_value = "30s", value_parser = sizes::limit)]
+    pub(crate) client_header_timeout: Duration,
 
-    /// End an upload when no data arrives for this many seconds; 0 for no limit
-    #[arg(long, value_name = "SECS", default_value_t = 60)]
-    pub(crate) client_body_timeout: u64,
+    /// End an upload when no data arrives for this long; 0 for no limit
+    #[arg(long, value_name = "SECS", default_value = "60s", value_parser = sizes::limit_or_none)]
+    pub(crate) client_body_timeout: Duration,
 
     /// End an upload that is slower than this many bytes a second, measured over each --client-body-timeout; 0 for no
     /// limit. Time in which the server does not read does not count
-    #[arg(long, value_name = "BYTES", default_value_t = 50)]
+    #[arg(long, value_name = "BYTES", default_value = "50", value_parser = sizes::byte_rate)]
     pub(crate) client_body_rate: u32,
 
-    /// End a response when the client takes longer than this many seconds to receive a KiB of it; 0 for no limit
-    #[arg(long, value_name = "SECS", default_value_t = 60)]
-    pub(crate) send_timeout: u64,
+    /// End a response when the client takes longer than this to receive a KiB of it; 0 for no limit
+    #[arg(long, value_name = "SECS", default_value = "60s", value_parser = sizes::limit_or_none)]
+    pub(crate) send_timeout: Duration,
 
     /// Time for requests in progress to end after SIGTERM or Ctrl-C, such as 30s or 500ms; 0 for no limit
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = seconds_or_time)]
+    #[arg(long, value_name = "SECS", default_value = "30s", value_parser = sizes::limit_or_none)]
     pub(crate) drain_timeout: Duration,
 
     /// Also serve paths with names that begin with a dot, such as /.git/config [default: 404, except below /.well-known]
@@ -159,12 +159,4 @@ pub(crate) struct ServeArgs {
     /// [default: 4096, or fewer if the process has too few file descriptors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: Option<u32>,
-}
-
-/// A time with a unit, or a number of seconds like the other limits of `serve`.
-fn seconds_or_time(text: &str) -> Result<Duration, Failure> {
-    match text.parse() {
-        Ok(seconds) => Ok(Duration::from_secs(seconds)),
-        Err(_) => units::time(text).map_err(|error| Failure::usage(error.to_string())),
-    }
 }

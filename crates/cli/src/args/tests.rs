@@ -122,8 +122,15 @@ fn a_dead_transfer_ends_after_a_minute_unless_told_otherwise() {
         Command::Get(get) => Some((get.connection.speed_time, get.connection.max_time)),
         _ => None,
     };
-    assert_eq!(of(&[]), Some((60, None)));
-    assert_eq!(of(&["--speed-time", "0", "-m", "9"]), Some((0, Some(9))));
+    assert_eq!(of(&[]), Some((Duration::from_secs(60), None)));
+    assert_eq!(
+        of(&["--speed-time", "0", "-m", "9"]),
+        Some((Duration::ZERO, Some(Duration::from_secs(9))))
+    );
+    assert_eq!(
+        of(&["--speed-time", "2m", "-m", "1.5s"]),
+        Some((Duration::from_secs(120), Some(Duration::from_millis(1_500))))
+    );
     assert_eq!(of(&["--max-time", "0"]), None);
 }
 

@@ -128,8 +128,8 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
         let addresses = fixed.addresses.iter().copied();
         builder = builder.resolve(&fixed.host, fixed.port, addresses);
     }
-    if let Some(seconds) = args.connect_timeout {
-        builder = builder.connect_timeout(Duration::from_secs(seconds));
+    if let Some(limit) = args.connect_timeout {
+        builder = builder.connect_timeout(limit);
     }
     builder.build().map_err(|error| Failure::usage(chain(&error)))
 }
@@ -194,7 +194,7 @@ fn limit_windows(args: &ConnectionArgs, config: &mut Config) {
 
 /// The limits of `--speed-time` and `--speed-limit`.
 fn limit_silence(args: &ConnectionArgs, config: &mut Config) {
-    let silence = (args.speed_time > 0).then(|| Duration::from_secs(args.speed_time));
+    let silence = (!args.speed_time.is_zero()).then_some(args.speed_time);
     config.response_timeout = silence;
     config.stream_wait_timeout = silence;
     config.body_timeout = silence;

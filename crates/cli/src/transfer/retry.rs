@@ -70,10 +70,7 @@ impl Failed {
 
     /// An attempt exceeded `--max-time`; `missing` says what had not happened.
     pub(crate) fn too_long(place: &str, missing: &str, limit: Duration) -> Self {
-        let text = format!(
-            "{place}: {missing} within --max-time {}; try again, or allow more time",
-            limit.as_secs()
-        );
+        let text = format!("{place}: {missing} within --max-time {limit:?}; try again, or allow more time");
         Self::temporary(Failure::new(Exit::Timeout, text))
     }
 
@@ -264,7 +261,7 @@ mod tests {
         assert_eq!((late.failure.exit, late.transient), (Exit::Timeout, true));
         assert!(!late.unprocessed && !late.of_origin);
         let text = &late.failure.message;
-        assert!(text.contains("within --max-time 7"), "{text}");
+        assert!(text.contains("within --max-time 7s"), "{text}");
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn what_cannot_be_is_refused_with_a_sentence() -> TestResult {
     run(here, ["link", "--to", "127.0.0.1:1", "--listen", &listen])?.failed_with(17);
     run(here, ["link", "--to", "127.0.0.1"])?.failed_with(2);
     run(here, ["link", "--to", "127.0.0.1:1", "--buffer", "0"])?.failed_with(2);
-    for wrong in [["--rate", "0Gbit"], ["--rtt", "100"], ["--buffer", "1.5B"]] {
+    for wrong in [["--rate", "0Gbit"], ["--rtt", "100x"], ["--buffer", "1.5B"]] {
         let ended = run(here, ["link", "--to", "127.0.0.1:1", wrong[0], wrong[1]])?;
         assert_eq!(ended.code, Some(2), "{ended:?}");
     }
