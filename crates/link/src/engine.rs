@@ -328,8 +328,8 @@ impl Engine {
     fn unreachable(&mut self, key: usize, error: &io::Error) {
         if let Some(connection) = self.connections.get_mut(key) {
             connection.end = End::Unreachable(error.kind());
-            connection.lose(Side::Server, &mut self.pool);
         }
+        self.lose(key, Side::Server);
         self.send(key, Side::Server, Cargo::Reset);
         self.settle(key);
     }
@@ -439,10 +439,10 @@ impl Engine {
 
     /// The connection of this socket was reset or failed. The other side gets a reset after the data on its way.
     fn broken(&mut self, key: usize, side: Side) {
+        self.lose(key, side);
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
-        connection.lose(side, &mut self.pool);
         connection.flows[side].ended = true;
         if connection.end == End::Closed {
             connection.end = End::Reset;
@@ -522,7 +522,7 @@ impl Engine {
         end.flushing = false;
         let Stage::Open(socket) = &mut end.stage else {
             if flow.finish == Finish::Reset {
-                connection.lose(side, &mut self.pool);
+                self.lose(key, side);
                 self.settle(key);
             }
             return;
@@ -545,7 +545,7 @@ impl Engine {
             end.flushing = true;
             self.flush.push_back((key, side));
         } else if flow.finish == Finish::Reset {
-            if let Stage::Open(socket) = connection.lose(side, &mut self.pool) {
+            if let Stage::Open(socket) = self.lose(key, side) {
                 socket::reset(socket);
             }
         } else if flow.finish == Finish::Close && flow.due == 0 {
@@ -561,6 +561,19 @@ impl Engine {
 
     // Ended connections.
 
+    /// The socket of `side` is closed: drops the data for it, also what waits on the path. Returns the socket.
+    fn lose(&mut self, key: usize, side: Side) -> Stage {
+        let now = self.now();
+        let Some(connection) = self.connections.get_mut(key) else {
+            return Stage::Gone;
+        };
+        let stage = connection.lose(side, &mut self.pool);
+        if connection.packets > 0 && !matches!(stage, Stage::Gone) {
+            connection.packets -= self.paths[side.other()].drop_waiting(now, key);
+        }
+        stage
+    }
+
     /// Reports an ended connection, and frees its slot when no packet on the paths belongs to it.
     fn settle(&mut self, key: usize) {
         let Some(connection) = self.connections.get_mut(key) else {
@@ -570,8 +583,11 @@ impl Engine {
             return;
         }
         for side in Side::BOTH {
-            connection.lose(side, &mut self.pool);
+            self.lose(key, side);
         }
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
         if !connection.reported {
             report(connection, &self.shared, &mut self.on_end);
         }

@@ -42,6 +42,8 @@
 //! - Rates count the bytes of the TCP stream, without headers.
 //! - There is no loss. When the buffer of the link is full, the link stops reading, and the sender's TCP waits. The same
 //!   applies to a connection whose receiver leaves that many delivered bytes unread.
+//! - Data that waits for the link when its receiver closes or resets the connection is dropped, so that it does not delay other
+//!   connections.
 //! - A TCP handshake takes no time, unless [`Builder::handshake`] is set.
 //!
 //! # Accuracy

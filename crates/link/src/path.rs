@@ -57,6 +57,11 @@ pub(crate) struct Packet {
     pub(crate) delivery: u64,
     pub(crate) connection: usize,
     pub(crate) cargo: Cargo,
+    /// When it arrived, when its departure begins, and its delay after the departure: [`Path::drop_waiting`] computes the
+    /// deliveries again from them.
+    arrival: u64,
+    begins: u64,
+    delay: u64,
 }
 
 /// One direction.
@@ -110,24 +115,55 @@ impl Path {
 
     /// Cargo arrives. Cargo without bytes takes no time on the link, but follows the bytes.
     pub(crate) fn send(&mut self, now: u64, connection: usize, cargo: Cargo) {
-        if self.free_at < now {
-            self.free_at = now;
+        let delay = self.next_delay();
+        self.queue(now, delay, connection, cargo);
+    }
+
+    fn queue(&mut self, arrival: u64, delay: u64, connection: usize, cargo: Cargo) {
+        if self.free_at < arrival {
+            self.free_at = arrival;
             self.remainder = 0;
         }
+        let begins = self.free_at;
         if let (Some(rate), Cargo::Bytes(size)) = (self.settings.rate, cargo) {
             let work = size as u128 * u128::from(BITS * SECOND) + u128::from(self.remainder);
             let rate = u128::from(rate);
             self.free_at = self.free_at.saturating_add((work / rate) as u64);
             self.remainder = (work % rate) as u64;
         }
-        let delay = self.next_delay();
         let delivery = self.last_delivery.max(self.free_at.saturating_add(delay));
         self.last_delivery = delivery;
         self.packets.push_back(Packet {
             delivery,
             connection,
             cargo,
+            arrival,
+            begins,
+            delay,
         });
+    }
+
+    /// Drops the bytes of a connection that wait for the link, since nobody will receive them: what is behind them departs
+    /// earlier. Returns how many packets they were. A packet whose departure has begun is delivered.
+    pub(crate) fn drop_waiting(&mut self, now: u64, connection: usize) -> usize {
+        let is_dropped =
+            |packet: &Packet| packet.connection == connection && matches!(packet.cargo, Cargo::Bytes(_));
+        // Departures begin in the order of the queue.
+        let departed = self.packets.partition_point(|packet| packet.begins <= now);
+        let Some(first) = self.packets.range(departed..).position(is_dropped) else {
+            return 0;
+        };
+        let first = departed + first;
+        let behind = self.packets.split_off(first);
+        // The link is free when the dropped packet would have begun, or now if it began as soon as it arrived.
+        self.free_at = behind.front().map_or(now, |packet| packet.begins);
+        self.remainder = 0;
+        self.last_delivery = self.packets.back().map_or(0, |packet| packet.delivery);
+        let before = behind.len();
+        for packet in behind.into_iter().filter(|packet| !is_dropped(packet)) {
+            self.queue(packet.arrival, packet.delay, packet.connection, packet.cargo);
+        }
+        before - (self.packets.len() - first)
     }
 
     /// The next packet, if it is due.
@@ -287,6 +323,34 @@ mod tests {
         let packets = all(&mut path);
         assert_eq!(packets[1].cargo, Cargo::End);
         assert_eq!(packets[1].delivery, packets[0].delivery);
+    }
+
+    #[test]
+    fn what_waits_for_a_dead_connection_no_longer_delays_the_others() {
+        let mut path = Path::new(settings());
+        for connection in [1, 2, 1] {
+            path.send_bytes(0, connection, 100_000);
+        }
+        path.send(0, 1, Cargo::Reset);
+        path.send_bytes(0, 3, 1_000);
+        // Of the twelve packets of 25,000 bytes one has departed, and half of the second.
+        let now = 300_000;
+        assert_eq!(path.drop_waiting(now, 1), 2 + 4);
+        assert_eq!(path.drop_waiting(now, 1), 0);
+        assert_eq!(path.drop_waiting(now, 7), 0);
+        assert_eq!(path.space(now), (1 << 20) - (12_500 + 100_000 + 1_000));
+        let packets = all(&mut path);
+        let of = |connection| {
+            packets
+                .iter()
+                .filter(move |packet| packet.connection == connection)
+        };
+        let last = |connection| of(connection).next_back().map(|packet| packet.delivery);
+        assert_eq!(of(1).count(), 2 + 1, "two packets and the reset");
+        assert_eq!(of(2).count(), 4);
+        assert_eq!(last(2), Some(50 * MS + (50_000 + 100_000) * 8));
+        assert_eq!(last(3), Some(50 * MS + (50_000 + 100_000 + 1_000) * 8));
+        assert!(packets.windows(2).all(|two| two[0].delivery <= two[1].delivery));
     }
 
     #[test]

@@ -36,6 +36,26 @@ fn read_error(mut socket: &TcpStream) -> Option<io::ErrorKind> {
 }
 
 #[test]
+fn what_a_dead_connection_left_in_the_queue_does_not_delay_the_next() -> io::Result<()> {
+    // The megabyte takes 800 seconds, a packet of it takes one.
+    let (listener, address) = listen()?;
+    let link = Link::builder().rate(10_000).start(address)?;
+    let dead = TcpStream::connect(link.local_addr())?;
+    let (mut server, _) = listener.accept()?;
+    server.write_all(&pattern(1, 1_000_000))?;
+    wait_until(|| link.stats().to_client.received_bytes == 1_000_000);
+    reset(dead)?;
+    wait_until(|| link.stats().open == 0);
+    let client = TcpStream::connect(link.local_addr())?;
+    client.set_read_timeout(Some(Duration::from_secs(100)))?;
+    let (mut server, _) = listener.accept()?;
+    server.write_all(b"next")?;
+    drop(server);
+    assert_eq!(read_all(&client)?, b"next");
+    Ok(())
+}
+
+#[test]
 fn a_clients_end_is_passed_on_and_the_answer_still_comes() -> io::Result<()> {
     let (builder, reports) = reported(Link::builder().rtt(Duration::from_millis(2)));
     let (_link, client, server) = pair(builder)?;
