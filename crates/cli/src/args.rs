@@ -5,11 +5,14 @@ mod credentials;
 mod get;
 mod link;
 mod network;
+mod output;
 mod path;
 mod put;
 mod serve;
 #[cfg(test)]
 mod tests;
+
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
@@ -57,6 +60,20 @@ pub(crate) enum Command {
     /// Transfer data between a client and a server in this process, check every byte and print the speeds
     #[command(after_help = DEMO_EXAMPLES)]
     Demo,
+    /// Print the completions of a shell on standard output
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        #[arg(value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages to a folder, or print that of the program
+    #[command(after_help = MAN_EXAMPLES)]
+    Man {
+        /// The folder, which is created if it does not exist [default: print fullbore.1]
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
 }
 
 const ROOT_EXAMPLES: &str = "\
@@ -68,6 +85,18 @@ Examples:
 const DEMO_EXAMPLES: &str = "\
 Example:
   fullbore demo";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  fullbore completions bash > ~/.local/share/bash-completion/completions/fullbore
+  fullbore completions zsh > ~/.zfunc/_fullbore        with ~/.zfunc in fpath
+  fullbore completions fish > ~/.config/fish/completions/fullbore.fish
+  fullbore completions powershell >> $PROFILE";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  fullbore man ~/.local/share/man/man1                 then: man fullbore-get
+  fullbore man | man -l -                              read the first page at once";
 
 fn after_help(examples: &str) -> String {
     format!("{examples}\n\n{}", exit::table())

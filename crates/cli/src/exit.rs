@@ -45,7 +45,8 @@ exit_codes! {
     GoAway = 18, "go-away", "the peer refused the request without processing it";
     WrongBytes = 19, "wrong-bytes", "demo: a received byte differs from the byte sent";
     Proxy = 20, "proxy", "the proxy cannot be reached, refused, or cannot reach the server";
-    Interrupted = 130, "interrupted", "Ctrl-C or SIGTERM; incomplete files are removed";
+    Checksum = 21, "checksum", "the body does not have the checksum that was given";
+    Interrupted = 130, "interrupted", "Ctrl-C or SIGTERM; run the same command again to resume";
 }
 
 impl Exit {
@@ -84,6 +85,8 @@ pub(crate) fn table() -> String {
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
+    /// The beginning of the body of an error response, as one printable line.
+    pub(crate) body: Option<String>,
 }
 
 impl Failure {
@@ -91,6 +94,7 @@ impl Failure {
         Self {
             exit,
             message: message.into(),
+            body: None,
         }
     }
 
@@ -131,15 +135,43 @@ impl Failure {
                 "the file system or `ulimit -f` allows no larger file",
             ),
             io::ErrorKind::BrokenPipe => (Exit::LocalIo, "the reader has closed it"),
-            _ => (Exit::LocalIo, &*error.to_string()),
+            io::ErrorKind::NotFound => (Exit::LocalIo, "there is no such file or folder; check the path"),
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => (
+                Exit::LocalIo,
+                "permission denied; check its owner and mode with `ls -ld`, or use another place",
+            ),
+            io::ErrorKind::IsADirectory => (Exit::LocalIo, "it is a folder; give the path of a file"),
+            io::ErrorKind::NotADirectory => (
+                Exit::LocalIo,
+                "a part of the path is a file, not a folder; check the path",
+            ),
+            io::ErrorKind::ReadOnlyFilesystem => {
+                (Exit::LocalIo, "the file system is read-only; use another folder")
+            }
+            _ => (Exit::LocalIo, &*without_numbers(&error.to_string())),
         };
         Self::new(exit, format!("cannot {doing} {}: {reason}", path.display()))
     }
 }
 
+/// A text without the numbers of the system, such as "(os error 2)".
+pub(crate) fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '-');
+        kept.push_str(rest.strip_prefix(')').unwrap_or(rest));
+    }
+    kept
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.message)?;
+        match &self.body {
+            Some(body) => write!(f, "\nfullbore: the server says: {body}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -148,10 +180,13 @@ impl std::error::Error for Failure {}
 /// As `error` in a JSON document.
 impl Serialize for Failure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Failure", 3)?;
+        let mut fields = serializer.serialize_struct("Failure", 3 + usize::from(self.body.is_some()))?;
         fields.serialize_field("kind", self.exit.name())?;
         fields.serialize_field("exit", &self.exit.code())?;
         fields.serialize_field("message", &self.message)?;
+        if let Some(body) = &self.body {
+            fields.serialize_field("body", body)?;
+        }
         fields.end()
     }
 }
@@ -159,8 +194,8 @@ impl Serialize for Failure {
 /// An error with its causes, as one sentence.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     match error.source() {
-        Some(cause) => format!("{error}: {}", chain(cause)),
-        None => error.to_string(),
+        Some(cause) => without_numbers(&format!("{error}: {}", chain(cause))),
+        None => without_numbers(&error.to_string()),
     }
 }
 
@@ -234,6 +269,13 @@ mod tests {
                 assert_ne!(row.1, later.1);
             }
         }
+    }
+
+    #[test]
+    fn numbers_of_the_system_are_left_out() {
+        assert_eq!(without_numbers("refused (os error 111); try"), "refused; try");
+        assert_eq!(without_numbers("a (os error 2): b (os error 13)"), "a: b");
+        assert_eq!(without_numbers("plain"), "plain");
     }
 
     #[test]

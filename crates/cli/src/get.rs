@@ -2,21 +2,27 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `list` | the URLs of a run |
-//! | `outputs` | where their bodies go |
+//! | `list` | the URLs of a run, with names and checksums |
+//! | `outputs`, `names` | where their bodies go |
+//! | `conditions` | conditional requests |
+//! | `heads` | printed heads of responses |
 //! | `fetch` | one download: requests, redirects, attempts |
 //! | `unreachable` | origins that cannot be reached |
 //! | `resume`, `version` | continuing a download |
 //! | `report` | the results |
 
+mod conditions;
 mod fetch;
+mod heads;
 mod list;
+mod names;
 mod outputs;
 mod report;
 mod resume;
 mod unreachable;
 mod version;
 
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -25,6 +31,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::args::{GetArgs, HeaderLine};
 use crate::exit::{Exit, Failure};
+use crate::run::Leftovers;
 use crate::transfer::client;
 use crate::transfer::output::Format;
 use crate::transfer::progress::Progress;
@@ -34,8 +41,10 @@ use crate::transfer::redirects::Redirects;
 use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::Pauses;
 use crate::transfer::waits::{Direction, Waits};
+use crate::volume::Volume;
 
-use fetch::Fetcher;
+use conditions::Conditions;
+use fetch::{Fetcher, Heads};
 use list::UrlList;
 use outputs::Outputs;
 use report::{Outcome, Report};
@@ -45,15 +54,24 @@ use unreachable::Unreachable;
 ///
 /// # Errors
 /// Errors before the first request: a wrong combination of options, or a folder that cannot be created.
-pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(
+    args: GetArgs,
+    volume: Volume,
+    leftovers: Arc<Leftovers>,
+) -> Result<ExitCode, Failure> {
     refuse_ranges(&args.connection.headers)?;
     let outputs = Outputs::from_args(&args)?;
+    refuse_many(&args)?;
+    let conditions = Conditions::from_args(&args).await?;
     outputs.prepare().await?;
-    let progress = Progress::start();
-    let mut report = Report::new(
-        Format::choose(args.json, outputs.uses_stdout()),
-        Arc::clone(&progress),
-    );
+    if args.urls.len() != 1 || args.list.is_some() {
+        leftovers.set_how_to_resume("run the same command again with --skip-existing");
+    }
+    // A bar would stay between the lines of a body.
+    let body_on_terminal = outputs.uses_stdout() && io::stdout().is_terminal();
+    let progress = Progress::start(volume.prints_notes() && !body_on_terminal);
+    let format = Format::choose(args.json, outputs.uses_stdout());
+    let mut report = Report::new(format, volume, Arc::clone(&progress));
     let client = client::client(&args.connection, args.connections).await?;
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),
@@ -64,11 +82,18 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         pauses: Pauses::default(),
         max_time: args.connection.max_time,
         outputs,
-        disk: Disk::at_rate(args.connection.network.limit_rate.map(RateLimit::new)),
+        disk: Disk::new(leftovers).at_rate(args.connection.network.limit_rate.map(RateLimit::new)),
         progress: Arc::clone(&progress),
         reports_streams: args.json,
+        heads: match (args.head, args.include) {
+            (true, _) => Heads::Only,
+            (_, true) => Heads::Also,
+            _ => Heads::No,
+        },
+        conditions,
+        decodes: args.compressed,
     });
-    let mut list = UrlList::new(args.urls, args.list)?;
+    let mut list = UrlList::new(args.urls, args.checksum, args.list)?;
     let parallel = usize::try_from(args.parallel).unwrap_or(usize::MAX);
 
     let mut in_progress = JoinSet::new();
@@ -84,10 +109,11 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
             biased;
             Some(ended) = in_progress.join_next() => report.add(outcome(ended)),
             next = list.next(), if more && in_progress.len() < parallel => match next {
-                Some(Ok(url)) => {
-                    fetcher.fields.next(&url);
+                Some(Ok(item)) => {
+                    progress.file();
+                    fetcher.fields.next(&item.url);
                     let fetcher = Arc::clone(&fetcher);
-                    in_progress.spawn(async move { fetcher.fetch(url).await });
+                    in_progress.spawn(async move { fetcher.fetch(item).await });
                 }
                 Some(Err(failure)) => report.add(Outcome::failed(String::new(), failure)),
                 None => more = false,
@@ -99,6 +125,24 @@ pub(crate) async fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let exit = report.finish(waited);
     client::farewell(&client).await;
     Ok(exit)
+}
+
+/// Options that are about one body.
+fn refuse_many(args: &GetArgs) -> Result<(), Failure> {
+    if args.urls.len() == 1 && args.list.is_none() {
+        return Ok(());
+    }
+    if args.checksum.is_some() {
+        return Err(Failure::usage(
+            "--checksum is for one URL; in a list of -i, write an indented line checksum=TYPE=HEX below each URL",
+        ));
+    }
+    if args.time_cond.is_some() || args.etag_save.is_some() || args.etag_compare.is_some() {
+        return Err(Failure::usage(
+            "--time-cond, --etag-save and --etag-compare are for one URL; run the command once for each URL",
+        ));
+    }
+    Ok(())
 }
 
 /// A range of the user would be taken for one of ours, and its body for the whole.

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::args::LinkArgs;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, without_numbers};
 use crate::figures::grouped;
 use crate::run::{self, Interrupt};
 
@@ -117,7 +117,8 @@ fn cannot_listen(address: &str, error: &io::Error) -> Failure {
     Failure::new(
         Exit::LocalIo,
         format!(
-            "cannot listen on {address}: {error}; use another address with --listen, such as 127.0.0.1:0 for any free port"
+            "cannot listen on {address}: {}; use another address with --listen, such as 127.0.0.1:0 for any free port",
+            without_numbers(&error.to_string())
         ),
     )
 }

@@ -6,23 +6,28 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod checksum;
 mod demo;
 mod exit;
 mod figures;
 mod get;
 mod link_command;
 mod log;
+mod pages;
 mod put;
 mod run;
 mod serve;
 mod sizes;
 mod transfer;
+mod volume;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 
 use crate::args::{Args, Command};
+use crate::run::Leftovers;
 
 /// With glibc's allocator small responses cost more processor time: its thread cache has no blocks as large as a header
 /// map.
@@ -32,17 +37,33 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let args = Args::parse();
     log::start(args.verbose);
+    let verbose = args.verbose > 0;
+    let leftovers = Arc::new(Leftovers::default());
+    let mut prints_errors = true;
     let ended = match args.command {
-        Command::Get(get) => run::to_end(run::CLIENT_WORKERS, get::run(get)),
-        Command::Put(put) => run::to_end(run::CLIENT_WORKERS, put::run(put)),
-        Command::Demo => run::to_end(run::DEMO_WORKERS, demo::run()),
+        Command::Get(get) => {
+            let volume = get.print.volume(verbose);
+            prints_errors = volume.prints_errors();
+            let command = get::run(get, volume, Arc::clone(&leftovers));
+            run::to_end(run::CLIENT_WORKERS, &leftovers, command)
+        }
+        Command::Put(put) => {
+            let volume = put.print.volume(verbose);
+            prints_errors = volume.prints_errors();
+            run::to_end(run::CLIENT_WORKERS, &leftovers, put::run(put, volume))
+        }
+        Command::Demo => run::to_end(run::DEMO_WORKERS, &leftovers, demo::run()),
         Command::Link(link) => link_command::run(link),
         Command::Serve(serve) => serve::run(serve),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { folder } => pages::man(folder.as_deref()),
     };
     match ended {
         Ok(code) => code,
         Err(failure) => {
-            run::complain(&failure);
+            if prints_errors {
+                run::complain(&failure);
+            }
             failure.exit.into()
         }
     }

@@ -15,6 +15,7 @@ use fullbore::{Client, Incoming};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Empty;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::Serialize;
 use url::Url;
 
@@ -23,15 +24,17 @@ use crate::exit::{Exit, Failure};
 use crate::figures::rate;
 use crate::run;
 use crate::transfer::client::{self, Address, check_status, shown_url};
-use crate::transfer::output::{Format, json, moved};
-use crate::transfer::progress::Progress;
+use crate::transfer::output::{Format, has_verdict, json, moved};
+use crate::transfer::progress::{Progress, Share};
 use crate::transfer::rate_limit::{Paced, RateLimit};
 use crate::transfer::receive::{self, Disk};
 use crate::transfer::redirects::Redirects;
 use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Retries};
+use crate::transfer::source::Source;
 use crate::transfer::target::Target;
 use crate::transfer::waits::{Direction, Waits};
+use crate::volume::Volume;
 
 use upload_body::{Sent, UploadSource};
 
@@ -42,20 +45,22 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// The file was not sent completely, or the response was not received completely.
-pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
-    let address = client::parse_url(&args.url)?;
+pub(crate) async fn run(args: PutArgs, volume: Volume) -> Result<ExitCode, Failure> {
+    let mut address = client::parse_url(&args.url)?;
+    address.url = with_name(address.url, &args)?;
     let target = match &args.output {
         None => Target::Stdout { asked: false },
         Some(path) => Target::named(path, args.force).await?,
     };
     let format = Format::choose(args.json, matches!(target, Target::Stdout { .. }));
-    let progress = Progress::start();
+    let progress = Progress::start(volume.prints_notes());
     let mut upload = Upload {
         address,
         begun: Instant::now(),
         progress: Arc::clone(&progress),
         status: None,
-        received: 0,
+        received: Share::new(&Progress::hidden()),
+        volume,
         waited: None,
     };
     let limit = args.connection.max_time;
@@ -77,12 +82,40 @@ pub(crate) async fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     Ok(result.map_or_else(|failure| failure.exit.into(), |()| ExitCode::SUCCESS))
 }
 
+/// As in `curl -T`, a URL that ends in a slash is a folder, and the file keeps its name there. Only PUT names what it stores
+/// (RFC 9110 section 9.3.4).
+fn with_name(mut url: Url, args: &PutArgs) -> Result<Url, Failure> {
+    if !url.path().ends_with('/') || args.method != http::Method::PUT {
+        return Ok(url);
+    }
+    if args.file == Path::new("-") {
+        return Err(Failure::usage(format!(
+            "{url}: standard input has no name; end the URL with a name instead of a slash"
+        )));
+    }
+    if let Some(name) = args.file.file_name() {
+        let name = percent_encode(name.as_encoded_bytes(), IN_PATH);
+        let path = format!("{}{name}", url.path());
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+/// What is no unreserved character (RFC 3986 section 2.3) is encoded in a segment of a path.
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 struct Upload {
     address: Address,
     begun: Instant,
     progress: Arc<Progress>,
     status: Option<u16>,
-    received: u64,
+    /// The response is counted separately: the progress bar shows the upload.
+    received: Share,
+    volume: Volume,
     waited: Option<Waits>,
 }
 
@@ -94,14 +127,15 @@ impl Upload {
         }
         let client = client::client(&args.connection, 1).await?;
         let response = self.send(&client, &args, body, &sent).await?;
-        // The response is counted separately: the progress bar shows the upload.
-        let unseen = Progress::hidden();
+        if matches!(target, Target::Stdout { .. }) {
+            // The bar would stay above the response.
+            self.progress.clear();
+        }
         receive::receive(
             self.address.url.as_str(),
-            &mut response.into_body(),
+            &mut Source::new(response.into_body(), None),
             target,
-            &Disk::new(),
-            &unseen,
+            &Disk::new(Arc::default()),
             &mut self.received,
         )
         .await
@@ -195,7 +229,7 @@ impl Upload {
                     self.status = Some(response.status().as_u16());
                     match check_status(&hop.shown, response.status()) {
                         Ok(()) => return Ok(response),
-                        Err(failure) => Failed::by_status(failure, &response),
+                        Err(failure) => Failed::by_status(failure, &response).with_body(response).await,
                     }
                 }
                 Err(error) => self.blame(&hop.shown, sent, &error),
@@ -242,7 +276,8 @@ impl Upload {
         if let Some(fault) = sent.fault() {
             return Err(fault);
         }
-        if sent.length().is_some_and(|length| self.progress.bytes() < length) {
+        let refused = sent.length().is_some_and(|length| self.progress.bytes() < length);
+        if refused && self.volume.prints_notes() {
             run::complain(&format!(
                 "{}: the server responded with {} after {} bytes and refused the rest",
                 self.address.url,
@@ -256,18 +291,20 @@ impl Upload {
     fn report(&self, format: Format, failure: Option<&Failure>) {
         let seconds = self.begun.elapsed().as_secs_f64();
         let sent = self.progress.bytes();
-        if let (Some(failure), true) = (failure, format != Format::JsonErr) {
+        let shown = failure.filter(|_| self.volume.prints_errors() && format != Format::JsonErr);
+        if let Some(failure) = shown {
             run::complain(failure);
         }
         if format == Format::Text {
-            if failure.is_some() {
+            if failure.is_some() || !self.volume.prints_summary() {
                 return;
             }
             let status = self.status.map(|status| format!("; status {status}"));
             let waited = self
                 .waited
                 .as_ref()
-                .map(|waited| format!("; {}", waited.clause()));
+                .and_then(|waited| waited.clause(has_verdict(sent, seconds)))
+                .map(|clause| format!("; {clause}"));
             let _ = writeln!(
                 io::stderr(),
                 "sent {}{}{}",
@@ -281,7 +318,7 @@ impl Upload {
             url: self.address.url.as_str(),
             status: self.status,
             sent,
-            received: self.received,
+            received: self.received.bytes(),
             seconds,
             megabytes_per_second: rate(sent, seconds),
             waited: self.waited.as_ref(),

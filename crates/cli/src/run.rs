@@ -6,6 +6,8 @@ use std::fmt::Display;
 use std::future::Future;
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -25,25 +27,74 @@ const DISK_THREADS: usize = 16;
 /// How long a write in progress may delay the end of the program.
 pub(crate) const LAST_WRITES: Duration = Duration::from_secs(5);
 
-/// Runs `command` until it returns, or until Ctrl-C or SIGTERM. Dropping the command removes its temporary files. The
-/// runtime is shut down before this returns, so no thread can write another one.
+/// What an interrupt leaves for a later run. The incomplete files of a run look here when they are dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Leftovers {
+    interrupted: AtomicBool,
+    kept: AtomicU64,
+    how_to_resume: OnceLock<&'static str>,
+}
+
+impl Leftovers {
+    /// What the user does to resume, as a command to the user.
+    pub(crate) fn set_how_to_resume(&self, text: &'static str) {
+        // A run says so once.
+        let _ = self.how_to_resume.set(text);
+    }
+
+    /// Whether incomplete files that a later run can resume are to be kept.
+    pub(crate) fn are_kept(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
+    }
+
+    /// A file was kept.
+    pub(crate) fn count(&self) {
+        self.kept.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Release);
+    }
+
+    fn sentence(&self, signal: &str) -> String {
+        let what = match self.kept.load(Ordering::Acquire) {
+            0 => {
+                return format!(
+                    "interrupted by {signal}; incomplete files that cannot be resumed are removed"
+                );
+            }
+            1 => "the received part is kept".to_owned(),
+            files => format!("the received parts of {files} files are kept"),
+        };
+        let how = self.how_to_resume.get().unwrap_or(&"run the same command again");
+        format!("interrupted by {signal}; {what}: {how} to resume")
+    }
+}
+
+/// Runs `command` until it returns, or until Ctrl-C or SIGTERM. Dropping the command removes its temporary files, except those
+/// in `leftovers`. The runtime is shut down before this returns, so no thread can write another one.
 pub(crate) fn to_end(
     workers: usize,
+    leftovers: &Leftovers,
     command: impl Future<Output = Result<ExitCode, Failure>>,
 ) -> Result<ExitCode, Failure> {
     let runtime = runtime(workers, DISK_THREADS)?;
     let ended = runtime.block_on(async {
         let mut interrupt = Interrupt::listen()?;
+        let signal = async {
+            let name = interrupt.next().await;
+            // Before the command is dropped, and its files with it.
+            leftovers.interrupt();
+            name
+        };
         tokio::select! {
-            ended = command => ended,
-            name = interrupt.next() => Err(Failure::new(
-                Exit::Interrupted,
-                format!("interrupted by {name}; incomplete files are removed"),
-            )),
+            ended = command => ended.map(Ok),
+            name = signal => Ok(Err(name)),
         }
     });
     runtime.shutdown_timeout(LAST_WRITES);
-    ended
+    // Writes in progress have ended, so the count of kept files is final.
+    ended?.map_err(|name| Failure::new(Exit::Interrupted, leftovers.sentence(name)))
 }
 
 /// Raises the soft limit of file descriptors to the hard limit. Returns the limit, if it is known.
@@ -154,5 +205,30 @@ impl Interrupt {
             std::future::pending::<()>().await;
         }
         "Ctrl-C"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_says_what_is_kept_and_how_to_resume() {
+        let leftovers = Leftovers::default();
+        assert!(!leftovers.are_kept());
+        leftovers.interrupt();
+        assert!(leftovers.are_kept());
+        assert!(leftovers.sentence("Ctrl-C").ends_with("are removed"));
+        leftovers.count();
+        assert_eq!(
+            leftovers.sentence("Ctrl-C"),
+            "interrupted by Ctrl-C; the received part is kept: run the same command again to resume"
+        );
+        leftovers.count();
+        leftovers.set_how_to_resume("run it again with --skip-existing");
+        assert_eq!(
+            leftovers.sentence("SIGTERM"),
+            "interrupted by SIGTERM; the received parts of 2 files are kept: run it again with --skip-existing to resume"
+        );
     }
 }

@@ -39,6 +39,16 @@ pub(crate) fn budget(text: &str) -> Result<u64, Failure> {
     Ok(bytes)
 }
 
+/// A whole number in a range.
+pub(crate) fn count<const LEAST: u32, const MOST: u32>(text: &str) -> Result<u32, Failure> {
+    let number = text
+        .trim()
+        .parse()
+        .ok()
+        .filter(|number| (LEAST..=MOST).contains(number));
+    number.ok_or_else(|| Failure::usage(format!("expected a whole number from {LEAST} to {MOST}")))
+}
+
 /// A number of bytes a second; 0 is no limit.
 pub(crate) fn byte_rate(text: &str) -> Result<u32, Failure> {
     u32::try_from(bytes(text)?).map_err(|_| Failure::usage(format!("expected at most {} bytes", u32::MAX)))

@@ -1,6 +1,7 @@
 //! What `get` and `put` share: the client, retries, the way of a body to its file, and what a run prints.
 
 pub(crate) mod client;
+pub(crate) mod error_body;
 pub(crate) mod netrc;
 pub(crate) mod output;
 pub(crate) mod part_names;
@@ -12,5 +13,6 @@ pub(crate) mod receive;
 pub(crate) mod redirects;
 pub(crate) mod request_fields;
 pub(crate) mod retry;
+pub(crate) mod source;
 pub(crate) mod target;
 pub(crate) mod waits;

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use clap::Args as Options;
 
 use super::connection::ConnectionArgs;
+use super::output::OutputArgs;
+use crate::checksum::Checksum;
+use crate::sizes;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   fullbore get https://example.org/a.json              print the body
   fullbore get -o big.iso https://example.org/big.iso  save to a file
   fullbore get -i urls.txt --dir tiles                 save the files of a list in a folder
+  fullbore get -O --checksum sha256:9f86d081… URL      check what was received
   fullbore get --discard --json https://example.org/x  measure without saving
   fullbore get --retry 10 -O https://example.org/x     resume after temporary failures
   fullbore get --insecure -O https://127.0.0.1:8080/x  accept a self-signed certificate";
@@ -38,22 +42,66 @@ pub(crate) struct GetArgs {
     #[arg(long, group = "place")]
     pub(crate) discard: bool,
 
-    /// Read more URLs from this file, one on each line; `-` is standard input, `#` begins a comment line
+    /// Read more URLs from this file, one on each line; `-` is standard input, `#` begins a comment line. Indented lines below
+    /// a URL are its options, as in aria2: out=NAME, checksum=sha-256=HEX
     #[arg(short = 'i', long = "input", value_name = "FILE")]
     pub(crate) list: Option<PathBuf>,
 
+    /// Fail unless the body has this checksum, such as sha256:9f86d081…; sha384, sha512 and sha1 too. A file with another
+    /// checksum does not get its name
+    #[arg(long, value_name = "TYPE:HEX")]
+    pub(crate) checksum: Option<Checksum>,
+
+    /// With -O or --dir, take the name from the response (Content-Disposition): never a path, never hidden, never that of an
+    /// existing file
+    #[arg(short = 'J', long, conflicts_with_all = ["force", "continued", "offset"])]
+    pub(crate) remote_header_name: bool,
+
+    /// Append the rest to an existing file that another program has begun. The file is trusted to be the beginning of the body:
+    /// only its length is checked, so give --checksum too. Parts of this program are resumed without this option
+    #[arg(short = 'c', long = "continue", conflicts_with_all = ["force", "skip_existing", "compressed"])]
+    pub(crate) continued: bool,
+
+    /// `-C -` is --continue, as in curl
+    #[arg(short = 'C', long = "continue-at", value_name = "-", value_parser = ["-"], conflicts_with_all = ["force", "skip_existing", "compressed"])]
+    pub(crate) offset: Option<String>,
+
+    /// Print the fields of the responses and request nothing else (HEAD)
+    #[arg(short = 'I', long, conflicts_with_all = ["place", "include", "checksum"])]
+    pub(crate) head: bool,
+
+    /// Print the fields of the responses in front of the body, on standard output
+    #[arg(long, conflicts_with = "place")]
+    pub(crate) include: bool,
+
+    /// Download only if the body was modified after the time of this file, or after this HTTP date
+    #[arg(short = 'z', long, value_name = "FILE|DATE")]
+    pub(crate) time_cond: Option<String>,
+
+    /// Download only if the entity tag differs from the one in this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etag_compare: Option<PathBuf>,
+
+    /// Save the entity tag of the body in this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etag_save: Option<PathBuf>,
+
+    /// Ask for a compressed body and decode it (zstd, br, gzip, deflate). Such a download cannot be resumed
+    #[arg(long)]
+    pub(crate) compressed: bool,
+
     /// Maximum number of requests at once; the server may allow fewer
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = sizes::count::<1, 100_000>)]
     pub(crate) parallel: u32,
 
     /// Maximum number of connections to one origin. More than one is opened only when a long round trip and the server's
     /// limit on streams slow a run down
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = sizes::count::<1, 1_000>)]
     pub(crate) connections: u32,
 
     /// Repeat temporary failures up to this many times, after about 1, 2, 4 seconds and so on, or when Retry-After says so.
     /// All URLs of an origin wait together
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = sizes::count::<0, 1_000>)]
     pub(crate) retry: u32,
 
     /// Replace existing files
@@ -69,5 +117,15 @@ pub(crate) struct GetArgs {
     pub(crate) json: bool,
 
     #[command(flatten)]
+    pub(crate) print: OutputArgs,
+
+    #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
+}
+
+impl GetArgs {
+    /// Whether existing files are continued.
+    pub(crate) fn continues(&self) -> bool {
+        self.continued || self.offset.is_some()
+    }
 }

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use clap::Args as Options;
 
 use super::connection::ConnectionArgs;
+use super::output::OutputArgs;
+use crate::sizes;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  fullbore put big.iso https://example.org/upload/big.iso
+  fullbore put big.iso https://example.org/upload/     to https://example.org/upload/big.iso
   tar c src | fullbore put - https://example.org/upload/src.tar
   fullbore put -X POST -H 'content-type: application/json' a.json https://example.org/api";
 
@@ -19,7 +21,7 @@ pub(crate) struct PutArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// The URL to upload to
+    /// The URL to upload to. PUT to a URL that ends in a slash adds the name of the file
     #[arg(value_name = "URL")]
     pub(crate) url: String,
 
@@ -34,7 +36,7 @@ pub(crate) struct PutArgs {
     /// Repeat temporary failures up to this many times, after about 1, 2, 4 seconds and so on, or when Retry-After says so.
     /// Needs a regular file. A method that is not idempotent, such as POST, is repeated only if the server did not process
     /// the request
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = sizes::count::<0, 1_000>)]
     pub(crate) retry: u32,
 
     /// Replace the file of -o if it exists
@@ -44,6 +46,9 @@ pub(crate) struct PutArgs {
     /// Print one JSON document on standard error, or on standard output with -o
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) print: OutputArgs,
 
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,

@@ -55,7 +55,7 @@ pub(super) async fn run(server: SocketAddr) -> Result<u64, Failure> {
             rate(bytes, seconds)
         ))?;
         if let Some(waited) = Waits::of(Direction::Receiving, &client).await {
-            say(&format!("  {}", waited.clause()))?;
+            say(&format!("  {}", waited.clause(true).unwrap_or_default()))?;
         }
         client::farewell(&client).await;
     }

@@ -7,24 +7,31 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore::{Client, Incoming};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http::header::{ACCEPT_ENCODING, ETAG};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Empty;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::exit::{Exit, Failure};
 use crate::transfer::client::{Address, check_status, parse_url, shown_url, without_credentials};
-use crate::transfer::progress::Progress;
+use crate::transfer::progress::{Progress, Share};
 use crate::transfer::receive::{self, Bounds, Disk, ReceiveError, Received};
 use crate::transfer::redirects::Redirects;
 use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Pauses, Retries};
+use crate::transfer::source::{self, Coding, Source};
+use crate::transfer::target::Target;
 use crate::transfer::waits::StreamWaits;
 
+use super::conditions::Conditions;
+use super::heads::print_head;
+use super::list::Item;
 use super::outputs::Outputs;
 use super::report::Outcome;
 use super::resume::{Continuation, Download, Found};
 use super::unreachable::Unreachable;
+use super::version::whole_length;
 
 /// A range that ends early is no failure if it has this many bytes: the rest is requested at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
@@ -56,15 +63,29 @@ pub(crate) struct Fetcher {
     pub(crate) progress: Arc<Progress>,
     /// Whether each outcome has a report of its stream.
     pub(crate) reports_streams: bool,
+    pub(crate) heads: Heads,
+    pub(crate) conditions: Conditions,
+    /// `--compressed`.
+    pub(crate) decodes: bool,
+}
+
+/// Whether the heads of responses are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Heads {
+    No,
+    /// `--head`: nothing but the heads is requested.
+    Only,
+    /// `--include`: in front of the body.
+    Also,
 }
 
 impl Fetcher {
     /// Downloads one URL. A failure is part of the outcome.
-    pub(crate) async fn fetch(&self, text: String) -> Outcome {
+    pub(crate) async fn fetch(&self, item: Item) -> Outcome {
         let begun = std::time::Instant::now();
-        let mut outcome = Outcome::new(without_credentials(&text));
-        let fetched = match parse_url(&text) {
-            Ok(url) => self.try_fetch(url, &mut outcome).await,
+        let mut outcome = Outcome::new(without_credentials(&item.url));
+        let fetched = match parse_url(&item.url) {
+            Ok(url) => self.try_fetch(url, &item, &mut outcome).await,
             Err(failure) => Err(failure),
         };
         if let Err(failure) = fetched {
@@ -75,20 +96,22 @@ impl Fetcher {
         outcome
     }
 
-    async fn try_fetch(&self, address: Address, outcome: &mut Outcome) -> Result<(), Failure> {
+    async fn try_fetch(&self, address: Address, item: &Item, outcome: &mut Outcome) -> Result<(), Failure> {
         let url = &address.url;
-        let Some(target) = self.outputs.target(url).await? else {
+        let Some(target) = self.outputs.target(url, item.name.as_deref()).await? else {
             return Ok(());
         };
-        let place = target.path().map(ToOwned::to_owned);
         let mut retries = Retries::new(self.retries);
-        let mut download = Download::new(self.disk.file(target));
+        let mut download = self.download(target, item, outcome);
+        download.find_begun().await?;
+        outcome.resumed = download.offset;
+        outcome.bytes = download.offset;
         loop {
             if let (true, Some(until)) = (self.retries > 0, self.pauses.until(url)) {
                 tokio::time::sleep_until(until).await;
             }
             let begun = Instant::now();
-            let (broken, left) = match self.attempt(&address, download, outcome).await {
+            let (broken, left) = match self.attempt(&address, download, item, outcome).await {
                 Ok(None) => break,
                 Ok(Some(short)) => {
                     download = short;
@@ -113,7 +136,9 @@ impl Fetcher {
             let until = self.pauses.after(url, &broken, begun, Instant::now(), wait);
             tokio::time::sleep_until(until).await;
         }
-        outcome.file = place;
+        if outcome.file.is_some() || outcome.status == Some(200) {
+            self.conditions.save(outcome.tag.take()).await?;
+        }
         Ok(())
     }
 
@@ -125,28 +150,85 @@ impl Fetcher {
         }
     }
 
+    /// An empty download to this target, and its path in the outcome.
+    fn download(&self, target: Target, item: &Item, outcome: &mut Outcome) -> Download {
+        outcome.file = target.path().map(ToOwned::to_owned);
+        let mut file = self.disk.file(target);
+        if let Some(checksum) = &item.checksum {
+            file.expect(checksum.clone());
+        }
+        let mut download = Download::new(file, Share::new(&self.progress));
+        if self.decodes {
+            // A range is a part of the encoded body.
+            download.set_whole_only();
+        }
+        download
+    }
+
     /// One attempt: requests what is missing, and receives it. Returns an incomplete download, to be continued at once or
     /// with the failure.
     async fn attempt(
         &self,
         address: &Address,
         mut download: Download,
+        item: &Item,
         outcome: &mut Outcome,
     ) -> Result<Option<Download>, Attempt> {
         let deadline = self.max_time.map(|limit| Instant::now() + limit);
         let mut response = match self.ask(address, &mut download, deadline, outcome).await {
             Ok(response) => response,
+            // The file that another program has begun is complete.
+            Err(_) if download.is_begun() && outcome.whole == Some(download.offset) => {
+                outcome.note = Some(format!("{}: the file is complete already", outcome.url));
+                return download.finish().await.map(|()| None).map_err(permanent);
+            }
+            Err(_) if download.is_begun() && outcome.whole.is_some_and(|whole| whole < download.offset) => {
+                let text = format!(
+                    "{}: the file has {} bytes, more than the {} of the server, so it is not the beginning of this body; remove \
+                     it, or replace it with --force instead of --continue",
+                    outcome.url,
+                    download.offset,
+                    outcome.whole.unwrap_or_default()
+                );
+                return Err(permanent(Failure::new(Exit::Exists, text)));
+            }
             Err(failed) => return Err((failed, Some(download))),
         };
+        if self.heads == Heads::Only {
+            return Ok(None);
+        }
+        if response.status() == StatusCode::NOT_MODIFIED {
+            outcome.file = None;
+            outcome.note = Some(format!(
+                "{}: not modified, so nothing was downloaded",
+                outcome.url
+            ));
+            return Ok(None);
+        }
+        outcome.tag = response.headers().get(ETAG).cloned();
+        if self.outputs.names_by_header() && item.name.is_none() && !download.is_named_by_header {
+            let target = self
+                .outputs
+                .target_by_header(&address.url, response.headers())
+                .await;
+            let Some(target) = target.map_err(permanent)? else {
+                outcome.file = None;
+                return Ok(None);
+            };
+            download = self.download(target, item, outcome);
+            download.is_named_by_header = true;
+        }
         match download.find(&outcome.url, &response).await.map_err(permanent)? {
             Found::Nothing => {}
             Found::All => {
                 outcome.bytes = download.offset;
+                outcome.resumed = download.offset;
                 return download.finish().await.map(|()| None).map_err(permanent);
             }
             Found::Some => {
                 // An earlier run has received a part: request the rest instead.
                 drop(response);
+                outcome.resumed = download.offset;
                 response = match self.ask(address, &mut download, deadline, outcome).await {
                     Ok(response) => response,
                     Err(failed) => return Err((failed, Some(download))),
@@ -156,7 +238,7 @@ impl Fetcher {
         let mut continuation = download.classify(&outcome.url, &response).map_err(permanent)?;
         if let Continuation::Nothing = continuation {
             drop(response);
-            response = match self.response(address, None, deadline, outcome).await {
+            response = match self.response(address, Vec::new(), deadline, outcome).await {
                 Ok(response) => response,
                 Err(failed) => return Err((failed, Some(download))),
             };
@@ -184,7 +266,7 @@ impl Fetcher {
                     && outcome.status == Some(RANGE_NOT_SATISFIABLE)
                     && download.restart() =>
             {
-                self.response(address, None, deadline, outcome).await
+                self.response(address, Vec::new(), deadline, outcome).await
             }
             asked => asked,
         }
@@ -199,18 +281,33 @@ impl Fetcher {
         outcome: &mut Outcome,
     ) -> Result<Option<Download>, Attempt> {
         let before = download.offset;
-        outcome.bytes = before;
+        if before == 0 {
+            outcome.resumed = 0;
+        }
         let file = download.take_file();
-        let (disk, progress) = (&self.disk, &self.progress);
-        let mut body = response.into_body();
-        let received =
-            receive::receive_into(file, &mut body, disk, progress, &mut outcome.bytes, bounds).await;
-        if self.reports_streams {
+        let coding = match self.decodes {
+            true => Coding::of(response.headers(), &outcome.url).map_err(permanent)?,
+            false => None,
+        };
+        let mut body = Source::new(response.into_body(), coding);
+        let share = &mut download.share;
+        share.set_bytes(before);
+        let waited = self.reports_streams.then_some(&mut outcome.waited);
+        let received = receive::receive_into(file, &mut body, &self.disk, share, bounds, waited).await;
+        outcome.bytes = share.bytes();
+        if self.reports_streams && outcome.waited.is_none() {
             outcome.waited = body.report().await.map(|report| StreamWaits::receiving(&report));
         }
         let (failed, file) = match received {
             Ok(Received::Whole) => return Ok(None),
             Err(ReceiveError::Target(failure)) => return Err(permanent(failure)),
+            Err(ReceiveError::Coding(error)) => {
+                let text = format!(
+                    "{}: the body cannot be decoded: {error}; try again without --compressed",
+                    outcome.url
+                );
+                return Err(permanent(Failure::new(Exit::Protocol, text)));
+            }
             Err(ReceiveError::Body(error, file)) => (Failed::of(&outcome.url, &error), file),
             Err(ReceiveError::Late(file)) => {
                 let limit = self.max_time.unwrap_or_default();
@@ -255,7 +352,7 @@ impl Fetcher {
     async fn response(
         &self,
         address: &Address,
-        range: Option<[(HeaderName, HeaderValue); 2]>,
+        range: Vec<(HeaderName, HeaderValue)>,
         deadline: Option<Instant>,
         outcome: &mut Outcome,
     ) -> Result<Response<Incoming>, Failed> {
@@ -267,13 +364,28 @@ impl Fetcher {
         let mut followed = 0;
         loop {
             let mut headers = fields.clone();
-            headers.extend(range.iter().flatten().cloned());
+            match range.is_empty() {
+                true => headers.extend(self.conditions.fields().iter().cloned()),
+                false => headers.extend(range.iter().cloned()),
+            }
+            if self.decodes {
+                headers.entry(ACCEPT_ENCODING).or_insert(source::ACCEPTED);
+            }
             let name = redirected.as_deref().unwrap_or(url.as_str());
             let response = self.request(&url, name, headers, deadline).await?;
             let status = response.status();
             outcome.status = Some(status.as_u16());
+            if self.heads != Heads::No {
+                print_head(&response).await.map_err(Failed::permanent)?;
+            }
+            if status == StatusCode::NOT_MODIFIED && !self.conditions.fields().is_empty() {
+                return Ok(response);
+            }
+            if status.as_u16() == RANGE_NOT_SATISFIABLE {
+                outcome.whole = whole_length(response.headers());
+            }
             if let Err(failure) = check_status(name, status) {
-                return Err(Failed::by_status(failure, &response));
+                return Err(Failed::by_status(failure, &response).with_body(response).await);
             }
             let found = (status, response.headers());
             let next = self.redirects.next(&url, name, found, followed);
@@ -300,7 +412,10 @@ impl Fetcher {
             return Err(Failed::permanent(failure).with_unreachable(url, name));
         }
         let mut request = http::Request::builder()
-            .method(Method::GET)
+            .method(match self.heads {
+                Heads::Only => Method::HEAD,
+                Heads::No | Heads::Also => Method::GET,
+            })
             .uri(url.as_str())
             .body(Empty::<Bytes>::new())
             .map_err(|error| Failed::permanent(Failure::new(Exit::BadUrl, format!("{name}: {error}"))))?;

@@ -5,23 +5,24 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use percent_encoding::percent_decode_str;
+use http::HeaderMap;
 use url::Url;
 
 use crate::args::GetArgs;
 use crate::exit::{Exit, Failure};
 use crate::transfer::target::Target;
 
-/// The name of a body whose URL ends in a slash.
-const INDEX: &str = "index.html";
-/// The longest file name, so that its temporary name fits the 255 bytes of common file systems.
-const LONGEST_NAME: usize = 200;
+use super::names::{file_name, header_name};
 
 /// The rule by which the URLs of a run get their targets.
 pub(crate) struct Outputs {
     rule: Rule,
     force: bool,
     skip_existing: bool,
+    /// Another program has begun existing files (`--continue`).
+    continues: bool,
+    /// Responses name their files (`-J`).
+    by_header: bool,
     taken: TakenNames,
 }
 
@@ -36,13 +37,22 @@ impl Outputs {
     /// Chooses the rule. Several bodies for one file are an error.
     pub(crate) fn from_args(args: &GetArgs) -> Result<Self, Failure> {
         let one = args.urls.len() == 1 && args.list.is_none();
+        let heads = args.head || args.include;
+        if heads && (args.remote_header_name || args.continues()) {
+            return Err(Failure::usage(
+                "--head and --include write to standard output; leave out --remote-header-name and --continue",
+            ));
+        }
+        if args.remote_header_name && !args.remote_name && args.dir.is_none() {
+            return Err(Failure::usage("--remote-header-name needs -O or --dir DIR"));
+        }
         let rule = if args.discard {
             Rule::Discard
         } else if let Some(dir) = &args.dir {
             Rule::Folder(dir.clone())
         } else if args.remote_name {
             Rule::Folder(PathBuf::from("."))
-        } else if !one {
+        } else if !one && !args.head {
             return Err(Failure::usage(
                 "several URLs need one of -O, --dir DIR and --discard",
             ));
@@ -53,6 +63,8 @@ impl Outputs {
             rule,
             force: args.force,
             skip_existing: args.skip_existing,
+            continues: args.continues(),
+            by_header: args.remote_header_name,
             taken: TakenNames::default(),
         })
     }
@@ -75,37 +87,85 @@ impl Outputs {
         }
     }
 
-    /// The target for the body of a URL; `None` when the file exists and is to be skipped.
+    /// The target for the body of a URL, with the name that the list gives it; `None` when the file exists and is to be
+    /// skipped.
     ///
     /// # Errors
     /// The file exists, or another URL of this run has the same file name.
-    pub(crate) async fn target(&self, url: &Url) -> Result<Option<Target>, Failure> {
+    pub(crate) async fn target(&self, url: &Url, name: Option<&str>) -> Result<Option<Target>, Failure> {
         match &self.rule {
             Rule::Discard => Ok(Some(Target::Discard)),
             Rule::Stdout => Ok(Some(Target::Stdout { asked: false })),
             Rule::Named(path) if self.is_there(path).await => Ok(None),
-            Rule::Named(path) => Target::named(path, self.force).await.map(Some),
+            Rule::Named(path) => self.named(path).await.map(Some),
+            Rule::Folder(dir) if self.by_header && name.is_none() => Ok(Some(Target::File {
+                path: dir.join(file_name(url)),
+                force: false,
+            })),
             Rule::Folder(dir) => {
-                let name = file_name(url);
-                if !self.taken.take(&name) {
-                    return Err(Failure::new(
-                        Exit::Exists,
-                        format!(
-                            "an earlier URL of this run has the file name {name} too; download this one separately with -o FILE"
-                        ),
-                    ));
-                }
-                let path = dir.join(name);
-                if self.is_there(&path).await {
-                    return Ok(None);
-                }
-                match Target::named(&path, self.force).await? {
-                    // The user did not name this device.
-                    Target::Device(path) => Err(Failure::exists(&path)),
-                    target => Ok(Some(target)),
-                }
+                let name = name.map_or_else(|| file_name(url), ToOwned::to_owned);
+                self.in_folder(dir, &name).await
             }
         }
+    }
+
+    /// Replaces the target by the one that the response names, or else the URL; `None` as for [`Self::target`].
+    ///
+    /// # Errors
+    /// As [`Self::target`].
+    pub(crate) async fn target_by_header(
+        &self,
+        url: &Url,
+        headers: &HeaderMap,
+    ) -> Result<Option<Target>, Failure> {
+        let name = header_name(headers).unwrap_or_else(|| file_name(url));
+        match &self.rule {
+            Rule::Folder(dir) => self.in_folder(dir, &name).await,
+            _ => self.target(url, None).await,
+        }
+    }
+
+    /// Whether responses name the files of URLs without a name in the list.
+    pub(crate) fn names_by_header(&self) -> bool {
+        self.by_header
+    }
+
+    async fn in_folder(&self, dir: &Path, name: &str) -> Result<Option<Target>, Failure> {
+        if !self.taken.take(name) {
+            return Err(Failure::new(
+                Exit::Exists,
+                format!(
+                    "an earlier URL of this run has the file name {name} too; give this one another name with an indented line \
+                     out=NAME below it in the list, or download it separately with -o FILE"
+                ),
+            ));
+        }
+        let path = dir.join(name);
+        if self.is_there(&path).await {
+            return Ok(None);
+        }
+        match self.named(&path).await? {
+            // The user did not name this device.
+            Target::Device(path) => Err(Failure::exists(&path)),
+            target => Ok(Some(target)),
+        }
+    }
+
+    /// The target of this path. An existing file with bytes is continued with `--continue`.
+    async fn named(&self, path: &Path) -> Result<Target, Failure> {
+        let target = Target::named(path, self.force || self.continues).await?;
+        let Target::File { path, .. } = target else {
+            return Ok(target);
+        };
+        let length = tokio::fs::metadata(&path).await.map(|found| found.len()).ok();
+        Ok(match length.filter(|_| self.continues) {
+            Some(1..) => Target::Continued(path),
+            // Nothing is lost when an empty file is replaced.
+            empty => Target::File {
+                path,
+                force: self.force || empty.is_some(),
+            },
+        })
     }
 
     /// Whether an existing file is to be skipped. A file that has its name is complete.
@@ -132,88 +192,17 @@ impl TakenNames {
     }
 }
 
-/// The last segment of the URL's path as a file name: percent-decoded, without separators and control characters, not
-/// `.` or `..`, not empty, at most 200 bytes. The query is not part of it.
-pub(crate) fn file_name(url: &Url) -> String {
-    let segment = url.path().rsplit('/').next().unwrap_or_default();
-    let decoded = percent_decode_str(segment).decode_utf8_lossy();
-    let mut name: String = decoded
-        .chars()
-        .map(|c| match c {
-            '/' | '\\' => '_',
-            '<' | '>' | ':' | '"' | '|' | '?' | '*' if cfg!(windows) => '_',
-            c if c.is_control() => '_',
-            c => c,
-        })
-        .collect();
-    let mut end = name.len().min(LONGEST_NAME);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    name.truncate(end);
-    match name.as_str() {
-        "" => INDEX.to_owned(),
-        "." => "_".to_owned(),
-        ".." => "__".to_owned(),
-        _ => name,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Component;
-
-    fn name(url: &str) -> String {
-        Url::parse(url).map_or_else(|error| error.to_string(), |url| file_name(&url))
-    }
-
-    #[test]
-    fn a_name_is_the_decoded_last_segment() {
-        assert_eq!(name("http://h/a/b%20c.txt?x=/y#z"), "b c.txt");
-        assert_eq!(name("http://h/%E6%BC%A2.png"), "漢.png");
-        assert_eq!(name("http://h"), INDEX);
-        assert_eq!(name("http://h/a/"), INDEX);
-    }
-
-    #[test]
-    fn no_name_leaves_its_folder() {
-        for segment in [
-            "..",
-            "%2e%2e",
-            "..%2f..%2fetc%2fpasswd",
-            "%2Fetc%2Fpasswd",
-            "a%00b",
-            "..%5cx",
-            "%ff%fe",
-            "%252e%252e%252f",
-            ".",
-            "%2e",
-        ] {
-            let name = name(&format!("http://h/d/{segment}"));
-            let parts: Vec<_> = Path::new(&name).components().collect();
-            assert!(
-                matches!(parts.as_slice(), [Component::Normal(part)] if *part == name.as_str()),
-                "{segment} became {name:?}"
-            );
-            assert!(!name.contains('\0'));
-        }
-    }
-
-    #[test]
-    fn a_long_name_is_cut_between_characters() {
-        let even = name(&format!("http://h/{}", "%C3%A4".repeat(300)));
-        assert!(even.len() == 200 && even.chars().all(|c| c == 'ä'), "{even}");
-        let odd = name(&format!("http://h/a{}", "%C3%A4".repeat(300)));
-        assert!(odd.len() == 199 && odd.ends_with('ä'), "{odd}");
-        assert_eq!(name(&format!("http://h/{}", "a".repeat(201))), "a".repeat(200));
-    }
 
     fn outputs(rule: Rule, skip_existing: bool) -> Outputs {
         Outputs {
             rule,
             force: false,
             skip_existing,
+            continues: false,
+            by_header: false,
             taken: TakenNames::default(),
         }
     }
@@ -243,14 +232,14 @@ mod tests {
                 true => Rule::Named(there().join(name)),
                 false => Rule::Folder(there()),
             };
-            let skipped = outputs(rule("a"), true).target(&url("a")?).await;
+            let skipped = outputs(rule("a"), true).target(&url("a")?, None).await;
             assert!(matches!(skipped, Ok(None)), "{skipped:?}");
             for (name, skip_existing) in [("a", false), ("d", true), ("d", false)] {
-                let refused = outputs(rule(name), skip_existing).target(&url(name)?).await;
+                let refused = outputs(rule(name), skip_existing).target(&url(name)?, None).await;
                 let exit = refused.err().map(|failure| failure.exit);
                 assert_eq!(exit, Some(Exit::Exists), "{name}");
             }
-            let new = outputs(rule("b"), true).target(&url("b")?).await;
+            let new = outputs(rule("b"), true).target(&url("b")?, None).await;
             assert!(
                 matches!(&new, Ok(Some(Target::File { path, force: false })) if *path == there().join("b")),
                 "{new:?}"

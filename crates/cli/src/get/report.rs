@@ -8,28 +8,40 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use http::HeaderValue;
 use serde::{Serialize, Serializer};
 
 use crate::exit::{Exit, Failure};
 use crate::figures::{grouped, rate};
 use crate::run;
 
-use crate::transfer::output::{Format, json, moved};
+use crate::transfer::output::{Format, has_verdict, json, moved};
 use crate::transfer::progress::Progress;
 use crate::transfer::waits::{StreamWaits, Waits};
+use crate::volume::Volume;
 
 /// The result of one URL, and its entry in the document.
 #[derive(Serialize, Debug)]
 pub(crate) struct Outcome {
     pub(crate) url: String,
     pub(crate) status: Option<u16>,
+    /// The length of what there is of the body.
     pub(crate) bytes: u64,
+    /// How many of these bytes an earlier run has received.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) resumed: u64,
     pub(crate) seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lossy")]
     pub(crate) file: Option<PathBuf>,
     /// A remark, also about a success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
+    /// The entity tag of the body, for `--etag-save`.
+    #[serde(skip)]
+    pub(crate) tag: Option<HeaderValue>,
+    /// The length of the whole in a 416 response.
+    #[serde(skip)]
+    pub(crate) whole: Option<u64>,
     /// What its stream waited for, with `--json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waited: Option<StreamWaits>,
@@ -47,11 +59,14 @@ impl Outcome {
             url,
             status: None,
             bytes: 0,
+            resumed: 0,
             seconds: 0.0,
             file: None,
             failure: None,
             repeated: false,
             note: None,
+            tag: None,
+            whole: None,
             waited: None,
         }
     }
@@ -68,6 +83,7 @@ impl Outcome {
 /// The report of a run. Dropping it unfinished still closes the document.
 pub(crate) struct Report {
     format: Format,
+    volume: Volume,
     progress: Arc<Progress>,
     begun: Instant,
     results: u64,
@@ -75,6 +91,7 @@ pub(crate) struct Report {
     /// The failures that are only counted.
     repeated: u64,
     bytes: u64,
+    resumed: u64,
     first_failure: Option<Exit>,
     /// What the transfers waited for, at the end.
     waited: Option<Waits>,
@@ -87,15 +104,17 @@ pub(crate) struct Report {
 const PRINTED_AT_ONCE: usize = 64 << 10;
 
 impl Report {
-    pub(crate) fn new(format: Format, progress: Arc<Progress>) -> Self {
+    pub(crate) fn new(format: Format, volume: Volume, progress: Arc<Progress>) -> Self {
         Self {
             format,
+            volume,
             progress,
             begun: Instant::now(),
             results: 0,
             failures: 0,
             repeated: 0,
             bytes: 0,
+            resumed: 0,
             first_failure: None,
             waited: None,
             unprinted: String::new(),
@@ -106,6 +125,7 @@ impl Report {
     /// Adds a result. The next [`Self::flush`] prints it at the latest.
     pub(crate) fn add(&mut self, outcome: Outcome) {
         self.bytes += outcome.bytes;
+        self.resumed += outcome.resumed;
         self.progress.ended();
         if let Some(failure) = &outcome.failure {
             self.failures += 1;
@@ -113,9 +133,11 @@ impl Report {
         }
         self.repeated += u64::from(outcome.repeated);
         if self.format != Format::JsonErr && !outcome.repeated {
-            let said = outcome.failure.as_ref().map(ToString::to_string);
-            for line in said.iter().chain(&outcome.note) {
-                self.progress.aside(|| run::complain(line));
+            if let Some(failure) = outcome.failure.as_ref().filter(|_| self.volume.prints_errors()) {
+                self.progress.aside(|| run::complain(failure));
+            }
+            if let Some(note) = outcome.note.as_ref().filter(|_| self.volume.prints_notes()) {
+                self.progress.aside(|| run::complain(note));
             }
         }
         if self.format != Format::Text {
@@ -149,7 +171,7 @@ impl Report {
             self.unprinted.push_str(&end);
             self.flush();
         }
-        if self.format != Format::JsonErr && self.repeated > 0 {
+        if self.format != Format::JsonErr && self.repeated > 0 && self.volume.prints_errors() {
             let more = grouped(self.repeated);
             let urls = if self.repeated == 1 { "URL" } else { "URLs" };
             let text =
@@ -158,7 +180,7 @@ impl Report {
         }
         // The sentence about a single failed URL is enough.
         let said = self.results == 1 && self.failures == 1;
-        if self.format != Format::JsonErr && !interrupted && !said {
+        if self.format != Format::JsonErr && self.volume.prints_summary() && !interrupted && !said {
             let _ = writeln!(io::stderr(), "{}", self.closing_line(seconds));
         }
     }
@@ -169,8 +191,9 @@ impl Report {
             urls: self.results,
             failures: self.failures,
             bytes: self.bytes,
+            resumed: self.resumed,
             seconds,
-            megabytes_per_second: rate(self.bytes, seconds),
+            megabytes_per_second: rate(self.received(), seconds),
             interrupted,
             waited: self.waited.as_ref(),
         };
@@ -178,16 +201,27 @@ impl Report {
         format!("{before}],\"totals\":{}}}\n", json(&totals))
     }
 
+    /// What this run has received.
+    fn received(&self) -> u64 {
+        self.bytes.saturating_sub(self.resumed)
+    }
+
     fn closing_line(&self, seconds: f64) -> String {
-        let mut line = moved(self.bytes, seconds);
+        let mut line = moved(self.received(), seconds);
         if self.results > 1 {
-            line = format!("{} files, {line}", grouped(self.results - self.failures));
+            let files = self.results - self.failures;
+            let noun = if files == 1 { "file" } else { "files" };
+            line = format!("{} {noun}, {line}", grouped(files));
+        }
+        if self.resumed > 0 {
+            line.push_str(&format!("; {} bytes were there already", grouped(self.resumed)));
         }
         if self.failures > 0 {
             line.push_str(&format!("; {} failed", grouped(self.failures)));
         }
-        if let Some(waited) = &self.waited {
-            line.push_str(&format!("; {}", waited.clause()));
+        let has_verdict = has_verdict(self.received(), seconds);
+        if let Some(clause) = self.waited.as_ref().and_then(|waited| waited.clause(has_verdict)) {
+            line.push_str(&format!("; {clause}"));
         }
         line
     }
@@ -224,11 +258,17 @@ struct Totals<'a> {
     urls: u64,
     failures: u64,
     bytes: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    resumed: u64,
     seconds: f64,
     megabytes_per_second: f64,
     interrupted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     waited: Option<&'a Waits>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn lossy<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -249,7 +289,7 @@ mod tests {
 
     /// A report that prints nothing by itself: its document stays in `unprinted` until it is long.
     fn report(outcomes: Vec<Outcome>) -> Report {
-        let mut report = Report::new(Format::JsonErr, Progress::hidden());
+        let mut report = Report::new(Format::JsonErr, Volume::Normal, Progress::hidden());
         report.finished = true;
         for outcome in outcomes {
             report.add(outcome);
@@ -298,11 +338,22 @@ mod tests {
             ),
             (
                 vec![of_bytes(1_000), failed(), failed()],
-                "1 files, 1,000 bytes in 2.00 s, 0.0 MB/s; 2 failed",
+                "1 file, 1,000 bytes in 2.00 s, 0.0 MB/s; 2 failed",
             ),
         ] {
             assert_eq!(report(outcomes).closing_line(2.0), line);
         }
+    }
+
+    #[test]
+    fn what_an_earlier_run_received_is_not_counted_as_speed() {
+        let mut resumed = of_bytes(3_000_000);
+        resumed.resumed = 2_000_000;
+        let report = report(vec![resumed]);
+        assert_eq!(
+            report.closing_line(2.0),
+            "1,000,000 bytes in 2.00 s, 0.5 MB/s; 2,000,000 bytes were there already"
+        );
     }
 
     #[test]

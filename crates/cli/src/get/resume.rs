@@ -10,6 +10,7 @@ use http_body::Body as _;
 
 use crate::exit::{Exit, Failure};
 use crate::transfer::partial_file::PartialFile;
+use crate::transfer::progress::Share;
 use crate::transfer::receive::{Extent, file_job};
 
 use super::version::Version;
@@ -32,10 +33,16 @@ pub(super) struct Download {
     pub(super) file: PartialFile,
     /// How many bytes of the body are in the file.
     pub(super) offset: u64,
+    /// What it adds to the progress of the run.
+    pub(super) share: Share,
     /// The version of the body, if it has a strong validator.
     version: Option<Version>,
     /// The server has not answered a range request with the range. No further range is requested.
     whole_only: bool,
+    /// Another program has begun the file (`--continue`).
+    begun: bool,
+    /// Its name is that of the response, and not looked up again.
+    pub(super) is_named_by_header: bool,
 }
 
 /// What a response carries.
@@ -50,23 +57,61 @@ pub(super) enum Continuation {
 
 impl Download {
     /// Nothing is received.
-    pub(super) fn new(file: PartialFile) -> Self {
+    pub(super) fn new(file: PartialFile, share: Share) -> Self {
         Self {
             file,
             offset: 0,
+            share,
             version: None,
             whole_only: false,
+            begun: false,
+            is_named_by_header: false,
         }
     }
 
-    /// The fields that request the rest, if the download can be resumed.
-    pub(super) fn range(&self) -> Option<[(HeaderName, HeaderValue); 2]> {
-        let version = self
-            .version
-            .as_ref()
-            .filter(|_| self.offset > 0 && !self.whole_only)?;
-        let range = HeaderValue::try_from(format!("bytes={}-", self.offset)).ok()?;
-        Some([(RANGE, range), (IF_RANGE, version.validator().clone())])
+    /// Prepares to append to a file that another program has begun, if the file is one.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub(super) async fn find_begun(&mut self) -> Result<(), Failure> {
+        let mut file = self.take_file();
+        let (file, length) = file_job(move || {
+            let length = file.find_begun()?;
+            Ok((file, length))
+        })
+        .await?;
+        self.file = file;
+        if let Some(length) = length {
+            self.offset = length;
+            self.begun = true;
+            self.version = Some(Version::of_begun_file());
+        }
+        Ok(())
+    }
+
+    /// Whether another program has begun the file.
+    pub(super) fn is_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Requests no range, and leaves nothing for a later run.
+    pub(super) fn set_whole_only(&mut self) {
+        self.whole_only = true;
+    }
+
+    /// The fields that request the rest; none if the download cannot be resumed.
+    pub(super) fn range(&self) -> Vec<(HeaderName, HeaderValue)> {
+        let version = self.version.as_ref();
+        let Some(version) = version.filter(|_| self.offset > 0 && !self.whole_only) else {
+            return Vec::new();
+        };
+        let range = HeaderValue::try_from(format!("bytes={}-", self.offset)).ok();
+        let validator = version.validator().cloned();
+        let range = range.map(|range| (RANGE, range));
+        range
+            .into_iter()
+            .chain(validator.map(|validator| (IF_RANGE, validator)))
+            .collect()
     }
 
     /// Takes the file to write the body. The caller puts it back.
@@ -165,9 +210,21 @@ impl Download {
                 return Err(Failure::new(Exit::Protocol, text));
             };
             return match version.fit(response.headers(), self.offset) {
-                Ok(extent) => Ok(Continuation::Range(extent)),
+                Ok(extent) => {
+                    if let Some(named) = version.named_by(response.headers(), extent.total) {
+                        self.version = Some(named);
+                    }
+                    Ok(Continuation::Range(extent))
+                }
                 Err(why) => self.give_up(url, why).map(|()| Continuation::Nothing),
             };
+        }
+        if self.begun {
+            let text = format!(
+                "{url}: the server sends only all of the body, and not the rest of the file; remove the file, or replace it with \
+                 --force instead of --continue"
+            );
+            return Err(Failure::new(Exit::Exists, text));
         }
         if self.offset > 0 && !self.restart() {
             let text = format!(
@@ -177,7 +234,8 @@ impl Download {
             return Err(Failure::new(Exit::Closed, text));
         }
         self.version = version(response);
-        if let Some(version) = &self.version {
+        let sought = |version: &&Version| self.is_worth_a_search(version.total()) && !self.whole_only;
+        if let Some(version) = self.version.as_ref().filter(sought) {
             self.file.set_version_key(version.key(url));
         }
         Ok(Continuation::Whole)
@@ -185,6 +243,9 @@ impl Download {
 
     /// Leaves the received part for a later run. Returns whether a later run can resume it.
     pub(super) fn leave(self) -> bool {
+        if self.begun {
+            return self.file.leave();
+        }
         let total = self.version.as_ref().map(Version::total);
         let sought = total.is_some_and(|total| self.is_worth_a_search(total));
         self.offset > 0 && sought && !self.whole_only && self.file.leave()
@@ -212,6 +273,7 @@ mod tests {
     use super::*;
     use crate::transfer::part_names::PartNames;
     use crate::transfer::partial_file::Shared;
+    use crate::transfer::progress::Progress;
     use crate::transfer::receive::Disk;
     use crate::transfer::target::Target;
 
@@ -220,6 +282,7 @@ mod tests {
         let shared = Shared {
             files: Arc::new(Semaphore::new(1)),
             names: Arc::new(PartNames::with_key([7; 32])),
+            leftovers: Arc::default(),
         };
         let target = Target::File {
             path: path.to_owned(),
@@ -227,7 +290,7 @@ mod tests {
         };
         let mut headers = HeaderMap::new();
         headers.insert(ETAG, HeaderValue::from_static("\"v1\""));
-        let mut download = Download::new(PartialFile::new(target, shared));
+        let mut download = Download::new(PartialFile::new(target, shared), Share::new(&Progress::hidden()));
         download.version = Version::of(&headers, total);
         download.file.set_version_key(vec![7]);
         download.file.append(&[Bytes::from_static(b"first")])?;
@@ -272,14 +335,14 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
         let download = begun(&path, None).map_err(|failure| failure.message)?;
-        let asked = download.range().ok_or("it asks for nothing")?;
+        let asked = download.range();
         assert_eq!(asked[0], (RANGE, HeaderValue::from_static("bytes=5-")));
         assert_eq!(asked[1], (IF_RANGE, HeaderValue::from_static("\"v1\"")));
         drop(download);
         for (name, change) in CHANGES {
             let mut download = begun(&path, None).map_err(|failure| failure.message)?;
             change(&mut download);
-            assert_eq!(download.range(), None, "{name}");
+            assert!(download.range().is_empty(), "{name}");
         }
         Ok(())
     }
@@ -300,8 +363,8 @@ mod tests {
 
     #[test]
     fn bodies_above_64_kib_are_looked_for_and_none_that_is_discarded() {
-        let disk = Disk::new();
-        let download = |target| Download::new(disk.file(target));
+        let disk = Disk::new(Arc::default());
+        let download = |target| Download::new(disk.file(target), Share::new(&Progress::hidden()));
         let file = download(Target::File {
             path: "a".into(),
             force: false,

@@ -25,6 +25,8 @@ pub(super) struct Version {
 enum Validator {
     Tag(HeaderValue),
     Date(HeaderValue),
+    /// Nothing: another program has begun the file, and only its length is known (`--continue`).
+    Length,
 }
 
 impl Version {
@@ -37,10 +39,28 @@ impl Version {
         })
     }
 
+    /// The version of a file of which nothing is known.
+    pub(super) fn of_begun_file() -> Self {
+        Self {
+            validator: Validator::Length,
+            total: None,
+            coding: None,
+        }
+    }
+
+    /// The version that a 206 response which fits names, for the next request.
+    pub(super) fn named_by(&self, headers: &HeaderMap, total: u64) -> Option<Self> {
+        match self.validator {
+            Validator::Length => Self::of(headers, Some(total)),
+            Validator::Tag(_) | Validator::Date(_) => None,
+        }
+    }
+
     /// The value of `If-Range`.
-    pub(super) fn validator(&self) -> &HeaderValue {
+    pub(super) fn validator(&self) -> Option<&HeaderValue> {
         match &self.validator {
-            Validator::Tag(value) | Validator::Date(value) => value,
+            Validator::Tag(value) | Validator::Date(value) => Some(value),
+            Validator::Length => None,
         }
     }
 
@@ -57,14 +77,10 @@ impl Version {
         let kind: &[u8] = match self.validator {
             Validator::Tag(_) => b"tag",
             Validator::Date(_) => b"date",
+            Validator::Length => b"length",
         };
-        for part in [
-            url.as_bytes(),
-            kind,
-            self.validator().as_bytes(),
-            total.as_bytes(),
-            coding,
-        ] {
+        let validator = self.validator().map_or(&[][..], HeaderValue::as_bytes);
+        for part in [url.as_bytes(), kind, validator, total.as_bytes(), coding] {
             key.extend((part.len() as u64).to_be_bytes());
             key.extend(part);
         }
@@ -116,6 +132,7 @@ impl Version {
         let date = single(headers, LAST_MODIFIED)?;
         let same = match &self.validator {
             Validator::Tag(old) => tag == Some(old),
+            Validator::Length => true,
             Validator::Date(old) => tag.is_none() && date.is_none_or(|new| new == old),
         };
         if same {
@@ -189,6 +206,12 @@ impl ContentRange {
         };
         (first <= last && total.is_none_or(|total| last < total)).then_some(Self { first, last, total })
     }
+}
+
+/// The length of the whole in a 416 response: `bytes */10`.
+pub(super) fn whole_length(headers: &HeaderMap) -> Option<u64> {
+    let value = single(headers, CONTENT_RANGE).ok()??;
+    number(value.as_bytes().strip_prefix(b"bytes */")?)
 }
 
 fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {

@@ -25,6 +25,12 @@ impl Format {
     }
 }
 
+/// The shortest transfer of which the closing line says what it waited for: a second and a megabyte. In less, the first round
+/// trip and the start of the program take most of the time.
+pub(crate) fn has_verdict(bytes: u64, seconds: f64) -> bool {
+    bytes >= 1_000_000 && seconds >= 1.0
+}
+
 /// A struct of plain fields always serializes.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
@@ -42,6 +48,18 @@ pub(crate) fn moved(bytes: u64, seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_verdict_is_passed_on_what_is_over_at_once() {
+        for (bytes, seconds, has) in [
+            (8, 0.001, false),
+            (999_999, 100.0, false),
+            (1 << 30, 0.99, false),
+            (1_000_000, 1.0, true),
+        ] {
+            assert_eq!(has_verdict(bytes, seconds), has, "{bytes} {seconds}");
+        }
+    }
 
     #[test]
     fn the_document_goes_where_no_body_does() {

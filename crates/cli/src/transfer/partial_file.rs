@@ -1,7 +1,7 @@
 //! A file that gets its name when it is complete. Everything here runs on blocking threads.
 //!
-//! A partial file that is dropped before `finish` is removed, whatever the reason: a failure, an interrupt, a lost task. A
-//! file with a version key has a temporary name that a later run can find, if this run is killed or calls
+//! A partial file that is dropped before `finish` is removed, whatever the reason: a failure or a lost task. A file with a
+//! version key has a temporary name that a later run can find, if this run is killed or interrupted, or calls
 //! [`PartialFile::leave`]. It is locked while it is written.
 
 use std::fs::{File, OpenOptions};
@@ -13,7 +13,9 @@ use bytes::Bytes;
 use tempfile::TempPath;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::checksum::{Checksum, Digest};
 use crate::exit::Failure;
+use crate::run::Leftovers;
 
 use super::part_names::PartNames;
 use super::private::{self, Identity};
@@ -35,6 +37,8 @@ pub(crate) struct PartialFile {
     open: Option<(File, Option<OwnedSemaphorePermit>)>,
     temporary: Option<(TempPath, Identity)>,
     began: bool,
+    /// Of what was written.
+    digest: Option<Box<Digest>>,
 }
 
 /// What the partial files of a run share.
@@ -44,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) files: Arc<Semaphore>,
     /// The temporary names that a later run finds.
     pub(crate) names: Arc<PartNames>,
+    /// Whether files that a later run finds outlive this run.
+    pub(crate) leftovers: Arc<Leftovers>,
 }
 
 impl PartialFile {
@@ -57,12 +63,18 @@ impl PartialFile {
             open: None,
             temporary: None,
             began: false,
+            digest: None,
         }
     }
 
-    /// Whether nothing is written at all.
+    /// The body must have this checksum.
+    pub(crate) fn expect(&mut self, checksum: Checksum) {
+        self.digest = Some(Box::new(Digest::new(checksum)));
+    }
+
+    /// Whether nobody looks at what is written.
     pub(crate) fn discards(&self) -> bool {
-        matches!(self.target, Target::Discard)
+        matches!(self.target, Target::Discard) && self.digest.is_none()
     }
 
     /// Derives the temporary name from this key, so that a later run finds the file for the same version of the same body.
@@ -88,6 +100,9 @@ impl PartialFile {
         }
         let bytes = file.metadata().ok()?.len();
         let identity = Identity::of(&file).ok()?;
+        if let Some(digest) = &mut self.digest {
+            digest.read(&file).ok()?;
+        }
         self.temporary = Some((TempPath::try_from_path(found).ok()?, identity));
         self.findable = true;
         self.open = Some((file, Some(permit)));
@@ -95,17 +110,43 @@ impl PartialFile {
         Some(bytes)
     }
 
+    /// Opens the file that another program has begun, and returns its length; `None` for any other target.
+    ///
+    /// # Errors
+    /// The file cannot be opened or read.
+    pub(crate) fn find_begun(&mut self) -> Result<Option<u64>, Failure> {
+        let Target::Continued(path) = &self.target else {
+            return Ok(None);
+        };
+        let path = path.clone();
+        let opened = self.open_begun(&path);
+        let (file, length) = opened.map_err(|error| Failure::from_io("continue", &path, &error))?;
+        self.open = Some((file, None));
+        self.began = true;
+        Ok(Some(length))
+    }
+
     /// Discards what was written, to start again. Not possible once something was written to standard output or a device.
     pub(crate) fn restart(&mut self) -> bool {
+        // The bytes of another program stay.
+        if matches!(self.target, Target::Continued(_)) {
+            return false;
+        }
         self.open = None;
         self.temporary = None;
         self.findable = false;
         self.version_key = None;
+        if let Some(digest) = &mut self.digest {
+            digest.restart();
+        }
         matches!(self.target, Target::File { .. }) || !self.began
     }
 
     /// Leaves the file for a later run to resume. Returns whether a later run can find it.
     pub(crate) fn leave(mut self) -> bool {
+        if matches!(self.target, Target::Continued(_)) {
+            return true;
+        }
         if !self.findable {
             return false;
         }
@@ -121,6 +162,10 @@ impl PartialFile {
 
     /// Writes the chunks at the end, and opens the file first if need be.
     pub(crate) fn append(&mut self, chunks: &[Bytes]) -> Result<(), Failure> {
+        if matches!(self.target, Target::Discard) {
+            self.hash(chunks);
+            return Ok(());
+        }
         let (file, permit) = self.write(chunks)?;
         if permit.is_some() || self.temporary.is_none() {
             self.open = Some((file, permit));
@@ -144,17 +189,39 @@ impl PartialFile {
         };
         self.began = true;
         write_all(&mut file, chunks).map_err(|error| Failure::from_io("write", self.shown(), &error))?;
+        self.hash(chunks);
         Ok((file, permit))
     }
 
-    /// Writes the last chunks and gives the file its name.
+    fn hash(&mut self, chunks: &[Bytes]) {
+        if let Some(digest) = &mut self.digest {
+            chunks.iter().for_each(|chunk| digest.update(chunk));
+        }
+    }
+
+    fn verify(&self) -> Result<(), Failure> {
+        match &self.digest {
+            Some(digest) => digest.verify(self.shown()),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the last chunks, checks the checksum and gives the file its name.
     pub(crate) fn finish(mut self, chunks: &[Bytes]) -> Result<(), Failure> {
         // An empty body creates an empty file, but does not open standard output or a device.
-        if chunks.is_empty() && !matches!(self.target, Target::File { .. }) {
-            return Ok(());
+        if chunks.is_empty() && !matches!(self.target, Target::File { .. })
+            || matches!(self.target, Target::Discard)
+        {
+            self.hash(chunks);
+            return self.verify();
         }
         // The file stays open and locked until it has its name.
         let (file, _permit) = self.write(chunks)?;
+        if let Err(failure) = self.verify() {
+            // No later run continues wrong bytes.
+            self.findable = false;
+            return Err(failure);
+        }
         match (&self.target, self.temporary.take()) {
             (Target::File { path, force }, Some((temporary, _))) => {
                 private::publish(&file, temporary, path, *force)
@@ -191,12 +258,26 @@ impl PartialFile {
     fn open(&mut self) -> Result<File, Failure> {
         let opened = match (&self.target, &self.temporary) {
             (Target::Discard, _) => Err(io::ErrorKind::Unsupported.into()),
+            // `find_begun` opens it, and it stays open.
+            (Target::Continued(_), _) => Err(io::ErrorKind::Unsupported.into()),
             (Target::Stdout { .. }, _) => stdout(),
             (Target::Device(path), _) => open_device(path),
             (Target::File { .. }, Some((temporary, identity))) => reopen(temporary, *identity),
             (Target::File { path, .. }, None) => self.create_beside(&path.clone()),
         };
         opened.map_err(|error| Failure::from_io("create", self.shown(), &error))
+    }
+
+    fn open_begun(&mut self, path: &Path) -> io::Result<(File, u64)> {
+        let file = OpenOptions::new().read(true).append(true).open(path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::other("another process has replaced it"));
+        }
+        if let Some(digest) = &mut self.digest {
+            digest.read(&file)?;
+        }
+        Ok((file, found.len()))
     }
 
     /// A new file in the same folder, so that a rename never copies.
@@ -223,7 +304,24 @@ impl PartialFile {
     }
 
     fn shown(&self) -> &Path {
-        self.target.path().unwrap_or(Path::new("standard output"))
+        let nowhere = match self.target {
+            Target::Discard => "the discarded body",
+            _ => "standard output",
+        };
+        self.target.path().unwrap_or(Path::new(nowhere))
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        if !self.began || !self.shared.leftovers.are_kept() {
+            return;
+        }
+        let temporary = self.temporary.take().filter(|_| self.findable);
+        let kept = temporary.is_some_and(|(temporary, _)| temporary.keep().is_ok());
+        if kept || matches!(self.target, Target::Continued(_)) {
+            self.shared.leftovers.count();
+        }
     }
 }
 
@@ -313,6 +411,7 @@ mod tests {
         let shared = Shared {
             files: Arc::new(Semaphore::new(files)),
             names: Arc::new(PartNames::with_key([7; 32])),
+            leftovers: Arc::default(),
         };
         PartialFile::new(target, shared)
     }

@@ -79,10 +79,10 @@ pub(crate) fn create_unnamed(folder: &Path, prefix: &str, suffix: &str) -> io::R
     builder.tempfile_in(folder)
 }
 
-/// Opens a file of this user for appending; an error when another user may have written it.
+/// Opens a file of this user for reading and appending; an error when another user may have written it.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.append(true);
+    options.read(true).append(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;

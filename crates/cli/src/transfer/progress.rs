@@ -3,28 +3,35 @@
 //! Transfers only add to counters. A task draws the line ten times a second.
 
 use std::io::{self, IsTerminal};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::figures::grouped;
+
 const BETWEEN_DRAWINGS: Duration = Duration::from_millis(100);
-const KNOWN_LENGTH: &str = "{bar:28} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left{msg}";
-const UNKNOWN_LENGTH: &str = "{spinner} {bytes}, {bytes_per_sec}, {elapsed}{msg}";
+const KNOWN_LENGTH: &str = "{bar:28} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+const UNKNOWN_LENGTH: &str = "{spinner} {bytes}, {bytes_per_sec}, {elapsed}";
+
+const MANY_FILES: &str = "{spinner} {msg}, {bytes}, {bytes_per_sec}, {elapsed}";
 
 /// The counters, and the line that shows them.
 pub(crate) struct Progress {
     bar: ProgressBar,
     moved: AtomicU64,
     expected: AtomicU64,
+    files: AtomicU64,
     ended: AtomicU64,
+    /// Bytes of an earlier run were added, which have no speed.
+    jumped: AtomicBool,
 }
 
 impl Progress {
-    /// Starts to draw if standard error is a terminal. Needs the context of a runtime.
-    pub(crate) fn start() -> Arc<Self> {
-        if !io::stderr().is_terminal() {
+    /// Starts to draw if standard error is a terminal and `shown`. Needs the context of a runtime.
+    pub(crate) fn start(shown: bool) -> Arc<Self> {
+        if !shown || !io::stderr().is_terminal() {
             return Self::hidden();
         }
         let progress = Self::with(ProgressBar::new_spinner());
@@ -43,7 +50,9 @@ impl Progress {
             bar,
             moved: AtomicU64::new(0),
             expected: AtomicU64::new(0),
+            files: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            jumped: AtomicBool::new(false),
         })
     }
 
@@ -67,6 +76,11 @@ impl Progress {
         self.moved.load(Ordering::Relaxed)
     }
 
+    /// There is one more file to transfer.
+    pub(crate) fn file(&self) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A request has ended.
     pub(crate) fn ended(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
@@ -83,8 +97,86 @@ impl Progress {
     }
 }
 
+/// What one transfer adds to the counters. A body that is resumed or received again is not counted twice.
+pub(crate) struct Share {
+    progress: Arc<Progress>,
+    bytes: u64,
+    expected: u64,
+}
+
+impl Share {
+    pub(crate) fn new(progress: &Arc<Progress>) -> Self {
+        Self {
+            progress: Arc::clone(progress),
+            bytes: 0,
+            expected: 0,
+        }
+    }
+
+    /// How many bytes of the body there are.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// There are so many bytes: found on the disk, or left after the body was begun again.
+    pub(crate) fn set_bytes(&mut self, bytes: u64) {
+        if bytes != self.bytes {
+            adjust(&self.progress.moved, self.bytes, bytes);
+            self.bytes = bytes;
+            self.progress.jumped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// So many more are to come.
+    pub(crate) fn expect_more(&mut self, bytes: u64) {
+        let expected = self.bytes.saturating_add(bytes);
+        adjust(&self.progress.expected, self.expected, expected);
+        self.expected = expected;
+    }
+
+    /// More bytes came.
+    pub(crate) fn moved(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.progress.moved(bytes);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        // What a failed transfer lacks does not come any more.
+        adjust(
+            &self.progress.expected,
+            self.expected,
+            self.bytes.min(self.expected),
+        );
+    }
+}
+
+/// Replaces one part of a sum.
+fn adjust(sum: &AtomicU64, old: u64, new: u64) {
+    sum.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
+}
+
+/// How the line looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Look {
+    UnknownLength,
+    KnownLength,
+    ManyFiles,
+}
+
+impl Look {
+    fn template(self) -> &'static str {
+        match self {
+            Look::UnknownLength => UNKNOWN_LENGTH,
+            Look::KnownLength => KNOWN_LENGTH,
+            Look::ManyFiles => MANY_FILES,
+        }
+    }
+}
+
 async fn draw(progress: Weak<Progress>) {
-    let mut known = false;
+    let mut look = Look::UnknownLength;
     let mut ticks = tokio::time::interval(BETWEEN_DRAWINGS);
     loop {
         ticks.tick().await;
@@ -95,18 +187,29 @@ async fn draw(progress: Weak<Progress>) {
             return;
         }
         let expected = progress.expected.load(Ordering::Relaxed);
+        let files = progress.files.load(Ordering::Relaxed);
+        let wanted = match (files, expected) {
+            (2.., _) => Look::ManyFiles,
+            (_, 0) => Look::UnknownLength,
+            _ => Look::KnownLength,
+        };
         if expected > 0 {
             progress.bar.set_length(expected);
-            if !known {
-                known = true;
-                progress.bar.set_style(style(KNOWN_LENGTH));
-            }
         }
-        let ended = progress.ended.load(Ordering::Relaxed);
-        if ended > 0 {
-            progress.bar.set_message(format!(", {ended} done"));
+        if wanted != look {
+            look = wanted;
+            progress.bar.set_style(style(look.template()));
+        }
+        if look == Look::ManyFiles {
+            let ended = progress.ended.load(Ordering::Relaxed);
+            progress
+                .bar
+                .set_message(format!("{} of {} files", grouped(ended), grouped(files)));
         }
         progress.bar.set_position(progress.bytes());
+        if progress.jumped.swap(false, Ordering::Relaxed) {
+            progress.bar.reset_eta();
+        }
         progress.bar.tick();
     }
 }
@@ -122,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_templates_are_well_formed() {
-        for template in [KNOWN_LENGTH, UNKNOWN_LENGTH] {
+        for template in [KNOWN_LENGTH, UNKNOWN_LENGTH, MANY_FILES] {
             assert!(ProgressStyle::with_template(template).is_ok());
         }
     }
@@ -138,6 +241,34 @@ mod tests {
         assert_eq!(progress.bytes(), 0);
         progress.moved(5);
         assert_eq!(progress.bytes(), 5);
+    }
+
+    #[test]
+    fn a_body_that_is_resumed_or_begun_again_is_expected_once() {
+        let progress = Progress::hidden();
+        let counts = || (progress.bytes(), progress.expected.load(Ordering::Relaxed));
+        let mut share = Share::new(&progress);
+        share.expect_more(2_000);
+        share.moved(700);
+        assert_eq!(counts(), (700, 2_000));
+        share.expect_more(1_300);
+        share.moved(600);
+        assert_eq!(counts(), (1_300, 2_000));
+        // Begun again, with another length.
+        share.set_bytes(0);
+        share.expect_more(1_500);
+        assert_eq!(counts(), (0, 1_500));
+        share.moved(1_500);
+        // Another one, found on the disk up to its half, fails.
+        let mut other = Share::new(&progress);
+        other.set_bytes(50);
+        other.expect_more(50);
+        other.moved(10);
+        assert_eq!(counts(), (1_560, 1_600));
+        drop(other);
+        assert_eq!(counts(), (1_560, 1_560));
+        drop(share);
+        assert_eq!(counts(), (1_560, 1_560));
     }
 
     #[test]
@@ -164,12 +295,15 @@ mod tests {
         );
         progress.expect(8);
         progress.expect(2);
+        progress.file();
+        progress.file();
+        progress.file();
         progress.ended();
         progress.ended();
         progress.moved(4);
         is_shown(7).await;
         assert_eq!(progress.bar.length(), Some(10));
-        assert_eq!(progress.bar.message(), ", 2 done");
+        assert_eq!(progress.bar.message(), "2 of 3 files");
         assert!(!drawing.is_finished());
         progress.clear();
         assert!(drawing.await.is_ok());

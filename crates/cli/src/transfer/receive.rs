@@ -9,19 +9,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use fullbore::Incoming;
-use http_body::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
 use crate::exit::{Exit, Failure};
+use crate::run::Leftovers;
 
 use super::part_names::PartNames;
 use super::partial_file::{PartialFile, Shared};
-use super::progress::Progress;
+use super::progress::Share;
 use super::rate_limit::{Pacer, RateLimit};
+use super::source::{Source, SourceError};
 use super::target::Target;
+use super::waits::StreamWaits;
 
 /// The size of a batch for one write. Beyond a MiB, the cost of the system call does not matter.
 const FULL: usize = 1 << 20;
@@ -41,20 +42,21 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(leftovers: Arc<Leftovers>) -> Self {
         Self {
             memory: Arc::new(Semaphore::new(GATHERED_BY_ALL)),
             shared: Shared {
                 files: Arc::new(Semaphore::new(FILES_KEPT_OPEN)),
                 names: Arc::new(PartNames::of_user()),
+                leftovers,
             },
             limit: None,
         }
     }
 
     /// With a limit on the rate.
-    pub(crate) fn at_rate(limit: Option<Arc<RateLimit>>) -> Self {
-        Self { limit, ..Self::new() }
+    pub(crate) fn at_rate(self, limit: Option<Arc<RateLimit>>) -> Self {
+        Self { limit, ..self }
     }
 
     /// An empty partial file for the target.
@@ -63,26 +65,26 @@ impl Disk {
     }
 }
 
-/// Receives the whole body into the target, and counts the received bytes even if it fails. `place` is the URL, for
-/// messages.
+/// Receives the whole body into the target, and counts the received bytes in `share` even if it fails. `place` is the URL,
+/// for messages.
 ///
 /// # Errors
 /// The body failed, or the target cannot be written. The file is removed then.
 pub(crate) async fn receive(
     place: &str,
-    body: &mut Incoming,
+    body: &mut Source,
     target: Target,
     disk: &Disk,
-    progress: &Progress,
-    received: &mut u64,
+    share: &mut Share,
 ) -> Result<(), Failure> {
     let file = disk.file(target);
-    match receive_into(file, body, disk, progress, received, Bounds::default()).await {
+    match receive_into(file, body, disk, share, Bounds::default(), None).await {
         Ok(Received::Whole) => Ok(()),
         Err(ReceiveError::Body(error, _)) => Err(Failure::from_library(place, &error)),
         Err(ReceiveError::Target(failure)) => Err(failure),
         // A body without bounds has no wrong length.
-        Ok(Received::Short(_)) | Err(ReceiveError::Length(_) | ReceiveError::Late(_)) => {
+        Ok(Received::Short(_))
+        | Err(ReceiveError::Length(_) | ReceiveError::Late(_) | ReceiveError::Coding(_)) => {
             let text = format!("{place}: the body has an unexpected length; this is an error of fullbore");
             Err(Failure::new(Exit::Other, text))
         }
@@ -99,6 +101,8 @@ pub(crate) enum ReceiveError {
     Length(PartialFile),
     /// The target cannot be written.
     Target(Failure),
+    /// The body is not what its content coding says.
+    Coding(String),
 }
 
 /// How much of the whole has been received.
@@ -133,26 +137,23 @@ pub(crate) struct Bounds {
     pub(crate) deadline: Option<Instant>,
 }
 
-/// Receives a body and appends it to the file.
+/// Receives a body and appends it to the file. `waited` is set when the last byte has come: the ledger of the stream would
+/// count the time of the last write as well.
 ///
 /// # Errors
 /// See [`ReceiveError`].
 pub(crate) async fn receive_into(
     file: PartialFile,
-    body: &mut Incoming,
+    body: &mut Source,
     disk: &Disk,
-    progress: &Progress,
-    received: &mut u64,
+    share: &mut Share,
     bounds: Bounds,
+    waited: Option<&mut Option<StreamWaits>>,
 ) -> Result<Received, ReceiveError> {
-    if let Some(length) = body.size_hint().exact() {
-        progress.expect(length);
+    if let Some(length) = body.length() {
+        share.expect_more(length);
     }
-    let mut count = |bytes: usize| {
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        *received += bytes;
-        progress.moved(bytes);
-    };
+    let mut count = |bytes: usize| share.moved(u64::try_from(bytes).unwrap_or(u64::MAX));
     let mut writer = BodyWriter::new(file, disk);
     loop {
         let step = poll_fn(|cx| writer.poll_step(cx, body, &mut count));
@@ -166,12 +167,18 @@ pub(crate) async fn receive_into(
         match step {
             Step::Write => writer.begin_write(),
             Step::Wrote(file) => writer.file = Some(file?),
-            Step::Failed(error) => return Err(ReceiveError::Body(error, writer.keep().await?)),
+            Step::Failed(SourceError::Body(error)) => {
+                return Err(ReceiveError::Body(error, writer.keep().await?));
+            }
+            Step::Failed(SourceError::Coding(error)) => return Err(ReceiveError::Coding(error)),
             Step::End => break,
         }
     }
+    if let Some(waited) = waited {
+        *waited = body.report().await.map(|report| StreamWaits::receiving(&report));
+    }
     match bounds.extent {
-        Some(extent) if *received != extent.end => Err(ReceiveError::Length(writer.keep().await?)),
+        Some(extent) if share.bytes() != extent.end => Err(ReceiveError::Length(writer.keep().await?)),
         Some(extent) if extent.end < extent.total => Ok(Received::Short(writer.keep().await?)),
         _ => {
             writer.finish().await?;
@@ -193,7 +200,7 @@ struct BodyWriter<'a> {
 enum Step {
     Write,
     Wrote(Result<PartialFile, Failure>),
-    Failed(fullbore::Error),
+    Failed(SourceError),
     End,
 }
 
@@ -213,7 +220,7 @@ impl<'a> BodyWriter<'a> {
     fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
-        body: &mut Incoming,
+        body: &mut Source,
         count: &mut impl FnMut(usize),
     ) -> Poll<Step> {
         if let Some(write) = &mut self.write {
@@ -228,17 +235,14 @@ impl<'a> BodyWriter<'a> {
                 starved = true;
                 break;
             }
-            match Pin::new(&mut *body).poll_frame(cx) {
+            match body.poll_chunk(cx) {
                 Poll::Ready(None) => return Poll::Ready(Step::End),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Step::Failed(error)),
-                Poll::Ready(Some(Ok(frame))) => {
-                    // Trailers are not stored.
-                    if let Ok(data) = frame.into_data() {
-                        count(data.len());
-                        self.pacer.moved(data.len());
-                        if !self.discard {
-                            self.batch.push(data, &self.disk.memory);
-                        }
+                Poll::Ready(Some(Ok(data))) => {
+                    count(data.len());
+                    self.pacer.moved(data.len());
+                    if !self.discard {
+                        self.batch.push(data, &self.disk.memory);
                     }
                 }
                 Poll::Pending => starved = true,
@@ -375,7 +379,7 @@ mod tests {
 
     #[test]
     fn bodies_of_a_run_share_64_mib_and_128_open_files() {
-        let disk = Disk::new();
+        let disk = Disk::new(Arc::default());
         assert_eq!(disk.memory.available_permits(), 64 << 20);
         assert_eq!(disk.shared.files.available_permits(), 128);
     }

@@ -14,6 +14,8 @@ use url::{Origin, Url};
 
 use crate::exit::{Exit, Failure};
 
+use super::error_body;
+
 /// The first wait, less a random share of up to half. Each further wait is twice as long.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait of our own, and the longest accepted `Retry-After`.
@@ -110,6 +112,14 @@ impl Failed {
             of_origin: matches!(response.status().as_u16(), 429 | 503),
             after: after.and_then(|value| retry_after(value, SystemTime::now())),
         }
+    }
+}
+
+impl Failed {
+    /// Adds the text of the error response.
+    pub(crate) async fn with_body(mut self, response: Response<Incoming>) -> Self {
+        self.failure.body = error_body::read(response).await;
+        self
     }
 }
 

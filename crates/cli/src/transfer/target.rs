@@ -18,6 +18,8 @@ pub(crate) enum Target {
     Device(PathBuf),
     /// A file that gets this name when it is complete.
     File { path: PathBuf, force: bool },
+    /// A file that another program has begun: the rest is appended to it.
+    Continued(PathBuf),
 }
 
 impl Target {
@@ -68,7 +70,7 @@ impl Target {
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::Discard | Self::Stdout { .. } => None,
-            Self::Device(path) | Self::File { path, .. } => Some(path),
+            Self::Device(path) | Self::Continued(path) | Self::File { path, .. } => Some(path),
         }
     }
 }

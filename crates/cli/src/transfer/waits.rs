@@ -18,6 +18,8 @@ pub(crate) struct Waits {
     #[serde(rename = "http1_1", skip_serializing_if = "Option::is_none")]
     http1: Option<Http1Waits>,
     #[serde(skip)]
+    speaks_http1: bool,
+    #[serde(skip)]
     clause: String,
 }
 
@@ -113,23 +115,29 @@ impl Waits {
     /// The waits of a client; `None` when its connections were idle.
     pub(crate) async fn of(direction: Direction, client: &Client) -> Option<Self> {
         let http2 = Http2Waits::of(direction, &client.reports().await);
-        let http1 = client.http1_report();
-        let http1 = http1.and_then(|report| Http1Waits::of(direction, &report));
+        let report = client.http1_report();
+        let speaks_http1 = report.is_some();
+        let http1 = report.and_then(|report| Http1Waits::of(direction, &report));
         let clauses = [
             http2.as_ref().map(|waits| waits.clause.clone()),
             http1.as_ref().map(|waits| waits.clause.clone()),
         ];
         let clauses: Vec<String> = clauses.into_iter().flatten().collect();
-        (!clauses.is_empty()).then(|| Self {
+        (speaks_http1 || !clauses.is_empty()).then(|| Self {
             http2,
             http1,
+            speaks_http1,
             clause: clauses.join("; "),
         })
     }
 
-    /// The clause for the closing line.
-    pub(crate) fn clause(&self) -> &str {
-        &self.clause
+    /// The clause for the closing line. Without a verdict it says only that HTTP/1.1 was spoken.
+    pub(crate) fn clause(&self, has_verdict: bool) -> Option<&str> {
+        match (has_verdict && !self.clause.is_empty(), self.speaks_http1) {
+            (true, _) => Some(&self.clause),
+            (false, true) => Some("over HTTP/1.1"),
+            (false, false) => None,
+        }
     }
 }
 

@@ -246,11 +246,11 @@ fn a_failure_stops_no_other_url_and_the_first_failure_is_the_exit_code() -> Test
         format!("http://{good}/a"),
         format!("http://{good}/b"),
     ];
-    let ended = run(folder.path(), ["get", "-O", &urls[0], &urls[1], &urls[2]])?;
+    let ended = run(folder.path(), ["get", "-v", "-O", &urls[0], &urls[1], &urls[2]])?;
     assert_eq!(ended.code, Some(14), "{ended:?}");
     assert_eq!(names(folder.path())?, ["a", "b"]);
     assert!(
-        ended.stderr.contains("2 files") && ended.stderr.contains("1 failed"),
+        ended.summary().contains("2 files") && ended.summary().contains("1 failed"),
         "{ended:?}"
     );
     Ok(())

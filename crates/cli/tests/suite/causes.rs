@@ -57,7 +57,7 @@ impl Stage {
     /// Downloads the file and throws it away.
     fn get(&self, options: &[&str]) -> TestResult<Ended> {
         let url = self.url("file");
-        let mut args = vec!["get", "--discard", "--json", &url];
+        let mut args = vec!["-v", "get", "--discard", "--json", &url];
         args.extend(options);
         run(self.root.path(), args)
     }
@@ -66,7 +66,7 @@ impl Stage {
     fn put(&self, options: &[&str]) -> TestResult<[Ended; 2]> {
         let url = self.url("up");
         let args = || [&["put", "file", &url][..], options].concat();
-        let text = run(self.root.path(), args())?;
+        let text = run(self.root.path(), [&args()[..], &["-v"]].concat())?;
         let document = run(
             self.root.path(),
             [&args()[..], &["--json", "-o", "answer"]].concat(),
@@ -101,50 +101,50 @@ fn says(text: &str, clause: &str) -> bool {
 fn assert_named(text: &str, document: &[u8], state: &str, clause: &str) {
     let waited = waited(document).unwrap();
     assert_eq!(waited["held_by"], state, "{waited}");
-    assert!(says(text, clause), "{text}: {waited}");
+    assert!(says(text, clause), "{clause:?} is not in {text:?}: {waited}");
 }
 
 #[track_caller]
 fn assert_get_names(ended: &Ended, state: &str, clause: &str) {
     ended.succeeded();
-    assert_named(&ended.stderr, &ended.stdout, state, clause);
+    assert_named(ended.summary(), &ended.stdout, state, clause);
 }
 
 #[track_caller]
 fn assert_put_names(ended: &[Ended; 2], state: &str, clause: &str) {
     ended.iter().for_each(Ended::succeeded);
-    assert_named(&ended[0].stderr, &ended[1].stdout, state, clause);
+    assert_named(ended[0].summary(), &ended[1].stdout, state, clause);
 }
 
 #[test]
 fn a_download_held_by_the_stream_window_says_so() -> TestResult {
-    let stage = Stage::new(1 << 20, &[], LONG)?;
+    let stage = Stage::new(2 << 20, &[], LONG)?;
     let ended = stage.get(&["--stream-window", "65535"])?;
     assert_get_names(
         &ended,
         "stream_window",
         "limited by the stream window (65,535 B at 50+ ms",
     );
-    assert!(ended.stderr.contains("try --stream-window 16MiB"), "{ended:?}");
+    assert!(ended.summary().contains("try --stream-window 16MiB"), "{ended:?}");
     let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
     let of_file = &document["results"][0]["waited"];
     assert_eq!(of_file["held_by"], "stream_window", "{of_file}");
-    assert_eq!(of_file["received_bytes"], 1 << 20);
+    assert_eq!(of_file["received_bytes"], 2 << 20);
     assert_eq!(of_file["stream_window"], 65_535);
     Ok(())
 }
 
 #[test]
 fn a_download_held_by_the_connection_window_says_so() -> TestResult {
-    let stage = Stage::new(1 << 20, &[], LONG)?;
-    let ended = stage.get(&["--stream-window", "1MiB", "--connection-window", "65535"])?;
+    let stage = Stage::new(2 << 20, &[], LONG)?;
+    let ended = stage.get(&["--stream-window", "4MiB", "--connection-window", "65535"])?;
     assert_get_names(
         &ended,
         "connection_window",
         "limited by the connection window (65,535 B at 50+ ms",
     );
     assert!(
-        ended.stderr.contains("try --connection-window 16MiB"),
+        ended.summary().contains("try --connection-window 16MiB"),
         "{ended:?}"
     );
     Ok(())
@@ -152,10 +152,19 @@ fn a_download_held_by_the_connection_window_says_so() -> TestResult {
 
 #[test]
 fn downloads_held_by_the_number_of_streams_say_so() -> TestResult {
-    let stage = Stage::new(1_000, &["--max-streams", "2"], LONG)?;
-    let list: String = (0..40).map(|_| format!("{}\n", stage.url("file"))).collect();
+    let stage = Stage::new(30_000, &["--max-streams", "2"], LONG)?;
+    let list: String = (0..80).map(|_| format!("{}\n", stage.url("file"))).collect();
     fs::write(stage.root.path().join("list"), list)?;
-    let args = ["get", "--discard", "--json", "--connections", "1", "-i", "list"];
+    let args = [
+        "-v",
+        "get",
+        "--discard",
+        "--json",
+        "--connections",
+        "1",
+        "-i",
+        "list",
+    ];
     let ended = run(stage.root.path(), args)?;
     assert_get_names(
         &ended,
@@ -167,7 +176,7 @@ fn downloads_held_by_the_number_of_streams_say_so() -> TestResult {
 
 #[test]
 fn a_download_whose_path_sets_the_speed_says_so() -> TestResult {
-    let stage = Stage::new(3 << 20, &[], &["--rtt", "20ms", "--rate", "25Mbit"])?;
+    let stage = Stage::new(4 << 20, &[], &["--rtt", "20ms", "--rate", "25Mbit"])?;
     let ended = stage.get(&[])?;
     assert_get_names(&ended, "moving", "limited by the path");
     Ok(())
@@ -195,7 +204,7 @@ fn read_through_a_slow_pipe(stage: &Stage, options: &[&str]) -> TestResult<Strin
         .stderr(Stdio::piped())
         .spawn()?;
     let pipe = child.stdout.take().ok_or("no pipe")?;
-    assert_eq!(read_slowly(pipe)?, 3 << 20);
+    assert_eq!(read_slowly(pipe)?, 5 << 20);
     let mut said = String::new();
     child.stderr.take().ok_or("no pipe")?.read_to_string(&mut said)?;
     assert!(child.wait()?.success(), "{said}");
@@ -204,9 +213,9 @@ fn read_through_a_slow_pipe(stage: &Stage, options: &[&str]) -> TestResult<Strin
 
 #[test]
 fn a_download_whose_reader_is_slow_says_so() -> TestResult {
-    let stage = Stage::new(3 << 20, &[], &["--rtt", "10ms"])?;
+    let stage = Stage::new(5 << 20, &[], &["--rtt", "10ms"])?;
     for options in [&[][..], &["--stream-window", "256KiB"]] {
-        let text = read_through_a_slow_pipe(&stage, options)?;
+        let text = read_through_a_slow_pipe(&stage, &[options, &["-v"]].concat())?;
         let document = read_through_a_slow_pipe(&stage, &[options, &["--json"]].concat())?;
         let clause = "limited by this side: the disk or reader is slower than the path";
         assert_named(&text, document.as_bytes(), "application", clause);
@@ -218,7 +227,7 @@ fn a_download_whose_reader_is_slow_says_so() -> TestResult {
 #[derive(Clone)]
 struct Slow;
 
-/// Pieces of ten thousand octets, one at a time.
+/// Pieces of sixty thousand octets, one at a time.
 struct Dribble {
     left: usize,
     next: Pin<Box<Sleep>>,
@@ -240,7 +249,7 @@ impl Body for Dribble {
         ready!(self.next.as_mut().poll(cx));
         self.left -= 1;
         self.next = Box::pin(tokio::time::sleep(BETWEEN));
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[7; 10_000])))))
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[7; 60_000])))))
     }
 }
 
@@ -254,11 +263,11 @@ impl Service<Request<Incoming>> for Slow {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let pieces = if request.uri().path() == "/up" { 0 } else { 20 };
+        let pieces = if request.uri().path() == "/up" { 0 } else { 25 };
         Box::pin(async move {
             let _ = http_body_util::BodyExt::collect(request.into_body()).await;
             if pieces == 0 {
-                tokio::time::sleep(BETWEEN * 20).await;
+                tokio::time::sleep(BETWEEN * 25).await;
             }
             Ok(Response::new(Dribble {
                 left: pieces,
@@ -288,7 +297,7 @@ fn a_download_whose_server_dribbles_says_so() -> TestResult {
     let (_runtime, origin) = slow_server()?;
     let linked = Linked::start(&origin, &["--rtt", "10ms"])?;
     let url = format!("{}/dribble", linked.origin);
-    let ended = run(Path::new("."), ["get", "--discard", "--json", &url])?;
+    let ended = run(Path::new("."), ["-v", "get", "--discard", "--json", &url])?;
     assert_get_names(&ended, "peer", "waiting for the server, the round trip is 10+ ms");
     Ok(())
 }
@@ -296,7 +305,7 @@ fn a_download_whose_server_dribbles_says_so() -> TestResult {
 #[test]
 fn an_upload_held_by_the_stream_window_says_so() -> TestResult {
     let serve = ["--uploads", "discard", "--stream-window", "65535"];
-    let stage = Stage::new(1 << 20, &serve, LONG)?;
+    let stage = Stage::new(2 << 20, &serve, LONG)?;
     let clause = "limited by the stream window (65,535 B at 50+ ms";
     assert_put_names(&stage.put(&[])?, "stream_window", clause);
     Ok(())
@@ -308,11 +317,11 @@ fn an_upload_held_by_the_connection_window_says_so() -> TestResult {
         "--uploads",
         "discard",
         "--stream-window",
-        "1MiB",
+        "4MiB",
         "--connection-window",
         "65535",
     ];
-    let stage = Stage::new(1 << 20, &serve, LONG)?;
+    let stage = Stage::new(2 << 20, &serve, LONG)?;
     assert_put_names(
         &stage.put(&[])?,
         "connection_window",
@@ -335,16 +344,16 @@ fn an_upload_whose_path_sets_the_speed_says_so() -> TestResult {
         "{waited}"
     );
     let clause = "limited by the path";
-    assert!(ended[0].stderr.contains(clause), "{ended:?}");
+    assert!(ended[0].summary().contains(clause), "{ended:?}");
     Ok(())
 }
 
 #[test]
 fn an_upload_whose_server_thinks_about_it_says_so() -> TestResult {
     let (_runtime, origin) = slow_server()?;
-    let root = folder(100_000)?;
+    let root = folder(1_100_000)?;
     let url = format!("{origin}/up");
-    let text = run(root.path(), ["put", "file", &url])?;
+    let text = run(root.path(), ["-v", "put", "file", &url])?;
     let document = run(root.path(), ["put", "file", &url, "--json", "-o", "answer"])?;
     let clause = "waiting for the server to read and respond";
     assert_put_names(&[text, document], "peer", clause);
@@ -361,8 +370,8 @@ fn put_through_a_slow_pipe(stage: &Stage, options: &[&str]) -> TestResult<Ended>
         .stderr(Stdio::piped())
         .spawn()?;
     let mut pipe = child.stdin.take().ok_or("no pipe")?;
-    for _ in 0..20 {
-        pipe.write_all(&[7; 10_000])?;
+    for _ in 0..25 {
+        pipe.write_all(&[7; 50_000])?;
         thread::sleep(BETWEEN);
     }
     drop(pipe);
@@ -378,7 +387,7 @@ fn put_through_a_slow_pipe(stage: &Stage, options: &[&str]) -> TestResult<Ended>
 fn an_upload_whose_source_is_slow_says_so() -> TestResult {
     let stage = Stage::new(0, &["--uploads", "discard"], &["--rtt", "10ms"])?;
     let ended = [
-        put_through_a_slow_pipe(&stage, &[])?,
+        put_through_a_slow_pipe(&stage, &["-v"])?,
         put_through_a_slow_pipe(&stage, &["--json", "-o", "answer"])?,
     ];
     let clause = "limited by this side: the source is slower than the path";

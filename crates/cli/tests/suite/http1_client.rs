@@ -160,13 +160,13 @@ fn a_file_arrives_from_a_server_of_http_1_and_the_closing_line_says_so() -> Test
         let folder = tempfile::tempdir()?;
         let ended = get(
             folder.path(),
-            &[option, &["-o", "out"]].concat(),
+            &[option, &["-v", "-o", "out"]].concat(),
             &server.url("file"),
         )?;
         ended.succeeded();
         assert_eq!(fs::read(folder.path().join("out"))?, whole);
-        assert!(ended.stderr.contains("; over HTTP/1.1, "), "{ended:?}");
-        assert!(!ended.stderr.contains("window"), "{ended:?}");
+        assert!(ended.summary().contains("; over HTTP/1.1"), "{ended:?}");
+        assert!(!ended.summary().contains("window"), "{ended:?}");
         assert_eq!(server.connections() - before, connections);
     }
     Ok(())
@@ -206,13 +206,13 @@ fn many_files_share_few_connections() -> TestResult {
     let urls: Vec<String> = (0..200)
         .map(|number| server.url(&format!("file{number}")))
         .collect();
-    let options = ["get", "--http1.1", "--parallel", "50", "--dir", "."];
+    let options = ["get", "-v", "--http1.1", "--parallel", "50", "--dir", "."];
     let ended = run(
         folder.path(),
         options.into_iter().chain(urls.iter().map(String::as_str)),
     )?;
     ended.succeeded();
-    assert!(ended.stderr.contains("200 files, "), "{ended:?}");
+    assert!(ended.summary().contains("200 files, "), "{ended:?}");
     for number in 0..200 {
         let name = format!("file{number}");
         assert_eq!(fs::read_to_string(folder.path().join(&name))?, format!("/{name}"));
@@ -314,9 +314,9 @@ fn an_upload_arrives_whole_with_its_length_or_in_chunks() -> TestResult {
     })?;
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join("in"), &whole)?;
-    let ended = run(folder.path(), ["put", "in", &server.url("file")])?;
+    let ended = run(folder.path(), ["put", "-v", "in", &server.url("file")])?;
     ended.succeeded();
-    assert!(ended.stderr.contains("status 201; over HTTP/1.1, "), "{ended:?}");
+    assert!(ended.summary().contains("status 201; over HTTP/1.1"), "{ended:?}");
     let piped = program(folder.path())
         .args(["put", "-", &server.url("file")])
         .stdin(fs::File::open(folder.path().join("in"))?)

@@ -10,16 +10,21 @@ mod dead_servers;
 #[cfg(unix)]
 mod ends;
 mod folders;
+mod get_options;
 mod good_input;
+#[cfg(target_os = "linux")]
+mod guide;
 mod http1;
 mod http1_client;
 #[cfg(unix)]
 mod link;
 mod log;
 mod network;
+mod pages;
 mod partial;
 mod redirects;
 mod resume;
+mod said;
 mod secrets;
 #[cfg(unix)]
 mod shared_folder;
@@ -28,4 +33,5 @@ mod tls;
 #[cfg(unix)]
 mod uploads;
 mod uploads_again;
+mod wrong_input;
 mod wrong_network;

@@ -136,7 +136,7 @@ fn wrong_proxies_and_addresses_are_explained() -> TestResult {
                 2,
                 &["--limit-rate", "at least 1 byte"],
             ),
-            (&["--limit-rate", "fast", url], 2, &["--limit-rate", "64KiB"]),
+            (&["--limit-rate", "fast", url], 2, &["--limit-rate", "64K"]),
             (&["--max-redirs", "many", url], 2, &["--max-redirs"]),
             (
                 &["--no-location", "--location-trusted", url],

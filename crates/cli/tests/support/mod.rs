@@ -4,8 +4,11 @@
 #![allow(dead_code)]
 
 pub(crate) mod frames;
+pub(crate) mod http1;
 pub(crate) mod peer;
 pub(crate) mod scripted;
+#[cfg(target_os = "linux")]
+pub(crate) mod terminal;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -35,15 +38,22 @@ impl std::fmt::Debug for Ended {
 }
 
 impl Ended {
-    /// Asserts the exit code, and that standard error holds one sentence and nothing else.
+    /// Asserts the exit code, and that standard error holds one sentence and nothing else, but for what the server says.
     #[track_caller]
     pub(crate) fn failed_with(&self, code: i32) {
         assert_eq!(self.code, Some(code), "{self:?}");
-        let lines: Vec<&str> = self.stderr.lines().collect();
+        let of_server = |line: &&str| line.starts_with("fullbore: the server says: ");
+        let lines: Vec<&str> = self.stderr.lines().filter(|line| !of_server(line)).collect();
         assert!(
             matches!(lines.as_slice(), [line] if line.starts_with("fullbore: ") && line.len() > 30),
             "not one sentence: {self:?}"
         );
+    }
+
+    /// The closing line, which `-v` prints without a terminal too.
+    pub(crate) fn summary(&self) -> &str {
+        let is_summary = |line: &&str| line.contains(" bytes in ") && line.contains(" MB/s");
+        self.stderr.lines().find(is_summary).unwrap_or_default()
     }
 
     #[track_caller]

@@ -1,0 +1,154 @@
+//! Conditional requests: `--time-cond`, `--etag-compare` and `--etag-save` (RFC 9110 section 13.1).
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
+use http::{HeaderName, HeaderValue};
+
+use crate::args::GetArgs;
+use crate::exit::Failure;
+use crate::transfer::receive::file_job;
+
+/// The longest file of an entity tag: a server refuses a longer field anyway.
+const LONGEST_TAG: u64 = 8 * 1_024;
+
+/// The conditions of a run's requests.
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    fields: Vec<(HeaderName, HeaderValue)>,
+    save: Option<PathBuf>,
+}
+
+impl Conditions {
+    /// Reads the files that the options name. A file that does not exist yet is no condition.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has no entity tag.
+    pub(super) async fn from_args(args: &GetArgs) -> Result<Self, Failure> {
+        let (time, compare) = (args.time_cond.clone(), args.etag_compare.clone());
+        let fields = file_job(move || {
+            let mut fields = Vec::new();
+            if let Some(date) = time.map(|time| date(&time)).transpose()?.flatten() {
+                fields.push((IF_MODIFIED_SINCE, date));
+            }
+            if let Some(tag) = compare.map(|path| read_tag(&path)).transpose()?.flatten() {
+                fields.push((IF_NONE_MATCH, tag));
+            }
+            Ok(fields)
+        })
+        .await?;
+        Ok(Self {
+            fields,
+            save: args.etag_save.clone(),
+        })
+    }
+
+    /// The fields of a request.
+    pub(super) fn fields(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.fields
+    }
+
+    /// Saves the entity tag of a body that was received. Without a tag, the file is emptied.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) async fn save(&self, tag: Option<HeaderValue>) -> Result<(), Failure> {
+        let Some(path) = self.save.clone() else {
+            return Ok(());
+        };
+        file_job(move || {
+            let mut line = tag.map(|tag| tag.as_bytes().to_vec()).unwrap_or_default();
+            line.push(b'\n');
+            std::fs::write(&path, line).map_err(|error| Failure::from_io("write", &path, &error))
+        })
+        .await
+    }
+}
+
+/// The time of a file, or else an HTTP date. `None` when it is a path without a file.
+fn date(text: &str) -> Result<Option<HeaderValue>, Failure> {
+    let path = Path::new(text);
+    let modified = match std::fs::metadata(path).and_then(|found| found.modified()) {
+        Ok(modified) => modified,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(match httpdate::parse_http_date(text) {
+                Ok(date) => field(date),
+                Err(_) => None,
+            });
+        }
+        Err(error) => return Err(Failure::from_io("read the time of", path, &error)),
+    };
+    Ok(field(modified))
+}
+
+fn field(date: SystemTime) -> Option<HeaderValue> {
+    HeaderValue::try_from(httpdate::fmt_http_date(date)).ok()
+}
+
+fn read_tag(path: &Path) -> Result<Option<HeaderValue>, Failure> {
+    let wrong = |error| Failure::from_io("read", path, &error);
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(wrong(error)),
+        Ok(found) if found.len() > LONGEST_TAG => return Err(not_a_tag(path)),
+        Ok(_) => {}
+    }
+    let text = std::fs::read(path).map_err(wrong)?;
+    let tag = text.trim_ascii();
+    if tag.is_empty() {
+        return Ok(None);
+    }
+    let opaque = tag.strip_prefix(b"W/").unwrap_or(tag);
+    let quoted = opaque.len() >= 2 && opaque.starts_with(b"\"") && opaque.ends_with(b"\"");
+    match HeaderValue::from_bytes(tag) {
+        Ok(value) if quoted => Ok(Some(value)),
+        _ => Err(not_a_tag(path)),
+    }
+}
+
+fn not_a_tag(path: &Path) -> Failure {
+    Failure::usage(format!(
+        "--etag-compare {}: the file has no entity tag such as \"abc\"; use a file that --etag-save has written",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_read_as_it_was_saved_and_nothing_else() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("tag");
+        assert!(matches!(read_tag(&path), Ok(None)), "no file yet");
+        for (text, is_tag) in [("\"a\"\n", true), ("W/\"a\"", true), (" \"\" \n", true)] {
+            std::fs::write(&path, text)?;
+            assert_eq!(read_tag(&path).is_ok_and(|tag| tag.is_some()), is_tag, "{text}");
+        }
+        std::fs::write(&path, "\n")?;
+        assert!(matches!(read_tag(&path), Ok(None)), "the server sent none");
+        for text in ["abc", "\"a\nb\"", "\""] {
+            std::fs::write(&path, text)?;
+            assert!(read_tag(&path).is_err(), "{text}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_time_is_that_of_a_file_or_a_date() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        let shown = |text: &str| date(text).map_err(|failure| failure.message);
+        assert_eq!(shown(&path.display().to_string())?, None);
+        std::fs::write(&path, "")?;
+        assert!(shown(&path.display().to_string())?.is_some());
+        let text = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(
+            shown(text)?,
+            Some(HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"))
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! Where the bytes of a body come from: the response as it is, or decoded (`--compressed`).
+//!
+//! A decoder reads a chunk when the last one is written, so a small response that decodes to terabytes costs no memory. It
+//! ends when the disk is full, or with Ctrl-C.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
+use bytes::{Buf, Bytes};
+use fullbore::Incoming;
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, HeaderValue};
+use http_body::Body;
+use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
+
+use crate::exit::{Exit, Failure};
+
+/// What `--compressed` asks for.
+pub(crate) const ACCEPTED: HeaderValue = HeaderValue::from_static("zstd, br, gzip, deflate");
+
+/// The size of a decoded chunk.
+const CHUNK: usize = 64 << 10;
+
+/// A content coding (RFC 9110 section 8.4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Coding {
+    Gzip,
+    Deflate,
+    Brotli,
+    Zstd,
+}
+
+impl Coding {
+    /// The coding of a response; `None` without one.
+    ///
+    /// # Errors
+    /// Several codings, or one that was not asked for.
+    pub(crate) fn of(headers: &HeaderMap, url: &str) -> Result<Option<Self>, Failure> {
+        let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+        let (Some(coding), None) = (codings.next(), codings.next()) else {
+            return match headers.contains_key(CONTENT_ENCODING) {
+                true => Err(unknown(url, "several codings")),
+                false => Ok(None),
+            };
+        };
+        let text = String::from_utf8_lossy(coding.as_bytes())
+            .trim()
+            .to_ascii_lowercase();
+        match text.as_str() {
+            "gzip" | "x-gzip" => Ok(Some(Self::Gzip)),
+            "deflate" => Ok(Some(Self::Deflate)),
+            "br" => Ok(Some(Self::Brotli)),
+            "zstd" => Ok(Some(Self::Zstd)),
+            "identity" | "" => Ok(None),
+            other => Err(unknown(url, &format!("the content coding {other:?}"))),
+        }
+    }
+}
+
+fn unknown(url: &str, what: &str) -> Failure {
+    let text =
+        format!("{url}: the server sent {what}, which was not asked for; try again without --compressed");
+    Failure::new(Exit::Protocol, text)
+}
+
+/// A body that is received.
+pub(crate) enum Source {
+    Plain(Incoming),
+    Decoded(Decoded),
+}
+
+/// Why no more comes.
+pub(crate) enum SourceError {
+    /// The body failed.
+    Body(fullbore::Error),
+    /// The body is not what its content coding says.
+    Coding(String),
+}
+
+impl Source {
+    /// The body, decoded if it has a coding.
+    pub(crate) fn new(body: Incoming, coding: Option<Coding>) -> Self {
+        match coding {
+            None => Self::Plain(body),
+            Some(coding) => Self::Decoded(Decoded::new(body, coding)),
+        }
+    }
+
+    /// How many bytes are to come, if that is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self {
+            Self::Plain(body) => body.size_hint().exact(),
+            Self::Decoded(_) => None,
+        }
+    }
+
+    /// What the stream waited for, if it is known.
+    pub(crate) async fn report(&mut self) -> Option<fullbore::StreamReport> {
+        match self {
+            Self::Plain(body) => body.report().await,
+            Self::Decoded(_) => None,
+        }
+    }
+
+    /// The next chunk. Trailers are left out.
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
+        match self {
+            Self::Plain(body) => poll_data(body, cx).map_err(SourceError::Body),
+            Self::Decoded(decoded) => decoded.poll_chunk(cx),
+        }
+    }
+}
+
+fn poll_data(body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, fullbore::Error>>> {
+    loop {
+        let Some(frame) = ready!(Pin::new(&mut *body).poll_frame(cx)) else {
+            return Poll::Ready(None);
+        };
+        match frame.map(|frame| frame.into_data()) {
+            Ok(Ok(data)) => return Poll::Ready(Some(Ok(data))),
+            Ok(Err(_)) => {}
+            Err(error) => return Poll::Ready(Some(Err(error))),
+        }
+    }
+}
+
+/// A decoder over a body.
+pub(crate) struct Decoded {
+    reader: Pin<Box<dyn AsyncRead + Send>>,
+    /// Why the body failed: a decoder passes on only an `io::Error`.
+    failed: Arc<Mutex<Option<fullbore::Error>>>,
+    buffer: Box<[u8]>,
+}
+
+impl Decoded {
+    fn new(body: Incoming, coding: Coding) -> Self {
+        let failed = Arc::default();
+        let body = BodyReader {
+            body,
+            chunk: Bytes::new(),
+            failed: Arc::clone(&failed),
+        };
+        let reader: Pin<Box<dyn AsyncRead + Send>> = match coding {
+            Coding::Gzip => {
+                // RFC 1952 section 2.2: a file may have several members.
+                let mut decoder = GzipDecoder::new(body);
+                decoder.multiple_members(true);
+                Box::pin(decoder)
+            }
+            Coding::Deflate => Box::pin(ZlibDecoder::new(body)),
+            Coding::Brotli => Box::pin(BrotliDecoder::new(body)),
+            Coding::Zstd => {
+                let mut decoder = ZstdDecoder::new(body);
+                decoder.multiple_members(true);
+                Box::pin(decoder)
+            }
+        };
+        Self {
+            reader,
+            failed,
+            buffer: vec![0; CHUNK].into_boxed_slice(),
+        }
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
+        let mut buffer = ReadBuf::new(&mut self.buffer);
+        let read = ready!(self.reader.as_mut().poll_read(cx, &mut buffer));
+        Poll::Ready(match read {
+            Ok(()) if buffer.filled().is_empty() => None,
+            Ok(()) => Some(Ok(Bytes::copy_from_slice(buffer.filled()))),
+            Err(error) => {
+                let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+                Some(Err(match failed {
+                    Some(failed) => SourceError::Body(failed),
+                    None => SourceError::Coding(error.to_string()),
+                }))
+            }
+        })
+    }
+}
+
+/// A body as a decoder reads it.
+struct BodyReader {
+    body: Incoming,
+    chunk: Bytes,
+    failed: Arc<Mutex<Option<fullbore::Error>>>,
+}
+
+impl AsyncBufRead for BodyReader {
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
+        while this.chunk.is_empty() {
+            match ready!(poll_data(&mut this.body, cx)) {
+                None => break,
+                Some(Ok(chunk)) => this.chunk = chunk,
+                Some(Err(error)) => {
+                    *this.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    return Poll::Ready(Err(io::Error::other("the body failed")));
+                }
+            }
+        }
+        Poll::Ready(Ok(&this.chunk))
+    }
+
+    fn consume(self: Pin<&mut Self>, amount: usize) {
+        let chunk = &mut self.get_mut().chunk;
+        chunk.advance(amount.min(chunk.len()));
+    }
+}
+
+impl AsyncRead for BodyReader {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let filled = ready!(Pin::new(&mut *this).poll_fill_buf(cx))?;
+        let count = filled.len().min(buffer.remaining());
+        buffer.put_slice(filled.get(..count).unwrap_or_default());
+        Pin::new(this).consume(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coding_that_was_not_asked_for_is_an_error() {
+        let coding = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(CONTENT_ENCODING, HeaderValue::from_static(value));
+            }
+            Coding::of(&headers, "http://h/").map_err(|failure| failure.exit)
+        };
+        assert_eq!(coding(&[]), Ok(None));
+        assert_eq!(coding(&["identity"]), Ok(None));
+        assert_eq!(coding(&["GZip"]), Ok(Some(Coding::Gzip)));
+        assert_eq!(coding(&["br"]), Ok(Some(Coding::Brotli)));
+        assert_eq!(coding(&["compress"]), Err(Exit::Protocol));
+        assert_eq!(coding(&["gzip, br"]), Err(Exit::Protocol));
+        assert_eq!(coding(&["gzip", "br"]), Err(Exit::Protocol));
+    }
+}

@@ -1,0 +1,289 @@
+//! The options of `get` for what is received: checksums, names, heads, conditions, decoding, files of other programs.
+
+use std::fs;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::support::http1::{ok, range, response, rest, serve};
+use crate::support::scripted::{Server, Then, V1, body, half, holds, rest as rest_of};
+use crate::support::{Ended, TestResult, names, run};
+
+/// Runs `get` over HTTP/1.1 in `folder`.
+fn get(folder: &Path, args: &[&str]) -> TestResult<Ended> {
+    run(folder, ["get", "--http1.1"].iter().chain(args))
+}
+
+fn sha256(octets: &[u8]) -> String {
+    let digest = Sha256::digest(octets);
+    digest.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+#[test]
+fn a_body_with_the_checksum_gets_its_name_and_another_does_not() -> TestResult {
+    let content = body(1);
+    let served = content.clone();
+    let origin = serve(move |_, _| ok("", &served))?;
+    let url = format!("{origin}/file");
+    let right = format!("sha256:{}", sha256(&content));
+    let folder = tempfile::tempdir()?;
+    get(folder.path(), &["--checksum", &right, "-o", "out", &url])?.succeeded();
+    holds(folder.path(), &content)?;
+    let wrong = format!("sha256:{}", sha256(b"other"));
+    for place in [&["-o", "out2"][..], &["--discard"], &["-o", "/dev/null"]] {
+        let ended = get(folder.path(), &[&["--checksum", &wrong, &url], place].concat())?;
+        ended.failed_with(21);
+        assert!(ended.stderr.contains(&sha256(&content)), "{ended:?}");
+        holds(folder.path(), &content)?;
+    }
+    // Standard output cannot be taken back, but the exit code tells.
+    let ended = get(folder.path(), &["--checksum", &wrong, &url])?;
+    assert_eq!((ended.code, ended.stdout.len()), (Some(21), content.len()));
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn the_checksum_of_a_resumed_body_covers_the_part_of_the_earlier_run() -> TestResult {
+    for seed in [1, 2] {
+        let server = Server::start(move |number, asked| match asked.from("\"v1\"") {
+            Some(from) => (rest_of(asked, V1, &body(seed), from), Then::Go),
+            None if number == 1 => (half(asked, V1, &body(1)), Then::Close),
+            None => (half(asked, V1, &body(1)), Then::Go),
+        })?;
+        let folder = tempfile::tempdir()?;
+        let sum = format!("sha256:{}", sha256(&body(1)));
+        let args = ["get", "--checksum", &sum, "-o", "out", &server.url()];
+        run(folder.path(), args)?.failed_with(10);
+        assert_eq!(names(folder.path())?.len(), 1, "the part is kept");
+        let ended = run(folder.path(), args)?;
+        if seed == 1 {
+            ended.succeeded();
+            holds(folder.path(), &body(1))?;
+        } else {
+            ended.failed_with(21);
+            assert!(names(folder.path())?.is_empty(), "wrong bytes are left");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_list_gives_names_and_checksums_and_may_begin_with_a_mark() -> TestResult {
+    let origin = serve(|head, _| {
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        ok("", path.as_bytes())
+    })?;
+    let folder = tempfile::tempdir()?;
+    let list = format!(
+        "\u{feff}{origin}/a\r\n  out=first name\r\n  checksum=sha-256={}\r\n{origin}/b\n  checksum=sha-256={}\n  \
+         out=second\n\n# comment\n{origin}/c",
+        sha256(b"/a"),
+        sha256(b"/other")
+    );
+    fs::write(folder.path().join("list"), list)?;
+    let ended = get(folder.path(), &["--dir", "out", "-i", "list"])?;
+    ended.failed_with(21);
+    assert!(ended.stderr.contains("second"), "{ended:?}");
+    let out = folder.path().join("out");
+    assert_eq!(names(&out)?, ["c", "first name"]);
+    assert_eq!(fs::read(out.join("first name"))?, b"/a");
+    Ok(())
+}
+
+#[test]
+fn a_response_names_its_file_and_replaces_none() -> TestResult {
+    let origin = serve(|head, _| {
+        let name = match head.split(' ').nth(1) {
+            Some("/a") => "content-disposition: attachment; filename=\"../real name.txt\"\r\n",
+            Some("/b") => "content-disposition: attachment; filename=.profile\r\n",
+            _ => "",
+        };
+        ok(name, b"new")
+    })?;
+    let urls = ["a", "b", "c"].map(|name| format!("{origin}/{name}"));
+    let folder = tempfile::tempdir()?;
+    let args = ["-JO", &urls[0], &urls[1], &urls[2]];
+    get(folder.path(), &args)?.succeeded();
+    assert_eq!(names(folder.path())?, ["_profile", "c", "real name.txt"]);
+    fs::write(folder.path().join("real name.txt"), "old")?;
+    let again = get(folder.path(), &["-JO", &urls[0]])?;
+    again.failed_with(15);
+    assert_eq!(fs::read(folder.path().join("real name.txt"))?, b"old");
+    get(folder.path(), &["-JO", "--skip-existing", &urls[0]])?.succeeded();
+    assert_eq!(fs::read(folder.path().join("real name.txt"))?, b"old");
+    assert_eq!(get(folder.path(), &["-JOf", &urls[0]])?.code, Some(2));
+    assert_eq!(get(folder.path(), &["-J", &urls[0]])?.code, Some(2));
+    Ok(())
+}
+
+#[test]
+fn heads_are_printed_alone_or_in_front_of_the_body() -> TestResult {
+    let origin = serve(|head, _| match head.starts_with("HEAD ") {
+        true => b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nx-kind: head\r\n\r\n".to_vec(),
+        false => ok("x-kind: get\r\n", b"body"),
+    })?;
+    let url = format!("{origin}/file");
+    let folder = tempfile::tempdir()?;
+    let alone = get(folder.path(), &["-I", &url])?;
+    alone.succeeded();
+    let text = String::from_utf8(alone.stdout)?;
+    assert!(
+        text.starts_with("HTTP/1.1 200 OK\n") && text.ends_with("\n\n"),
+        "{text}"
+    );
+    assert!(text.contains("x-kind: head\n"), "{text}");
+    let several = get(folder.path(), &["--head", &url, &url])?;
+    several.succeeded();
+    assert_eq!(String::from_utf8(several.stdout)?.matches("200 OK").count(), 2);
+    let included = get(folder.path(), &["--include", &url])?;
+    included.succeeded();
+    let text = String::from_utf8(included.stdout)?;
+    assert!(
+        text.contains("x-kind: get\n") && text.ends_with("\n\nbody"),
+        "{text}"
+    );
+    assert_eq!(get(folder.path(), &["-I", "-o", "out", &url])?.code, Some(2));
+    assert!(names(folder.path())?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_file_that_another_program_began_is_continued_and_only_its_length_is_trusted() -> TestResult {
+    let content = body(1);
+    let served = content.clone();
+    let origin = serve(move |head, _| match range(head) {
+        Some(from) => {
+            assert!(!head.contains("if-range"), "{head}");
+            rest("etag: \"1\"\r\n", &served, from)
+        }
+        None => ok("etag: \"1\"\r\n", &served),
+    })?;
+    let url = format!("{origin}/file");
+    let sum = format!("sha256:{}", sha256(&content));
+    for option in [&["-c"][..], &["-C", "-"]] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("out");
+        fs::write(&path, &content[..300_000])?;
+        let args = [option, &["--checksum", &sum, "-o", "out", "--json", &url]].concat();
+        let ended = get(folder.path(), &args)?;
+        ended.succeeded();
+        let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
+        assert_eq!(document["results"][0]["resumed"], 300_000);
+        assert_eq!(document["results"][0]["bytes"], 1_000_000);
+        holds(folder.path(), &content)?;
+        // Complete already: nothing is to be done.
+        let again = get(folder.path(), &args)?;
+        again.succeeded();
+        holds(folder.path(), &content)?;
+        // Without an existing file it is a download like any other.
+        fs::remove_file(&path)?;
+        get(folder.path(), &args)?.succeeded();
+        holds(folder.path(), &content)?;
+        // Longer than the body of the server, so of another one.
+        fs::write(&path, vec![7; 1_000_001])?;
+        get(folder.path(), &args)?.failed_with(15);
+        assert_eq!(fs::metadata(&path)?.len(), 1_000_001);
+        // The checksum finds what the length does not.
+        fs::write(&path, vec![7; 300_000])?;
+        get(folder.path(), &args)?.failed_with(21);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_is_not_continued_by_a_server_without_ranges() -> TestResult {
+    let origin = serve(|_, _| ok("", b"all of it"))?;
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("out"), "all")?;
+    let ended = get(folder.path(), &["-c", "-o", "out", &format!("{origin}/file")])?;
+    ended.failed_with(15);
+    assert!(ended.stderr.contains("--force"), "{ended:?}");
+    assert_eq!(fs::read(folder.path().join("out"))?, b"all");
+    Ok(())
+}
+
+#[test]
+fn a_body_that_did_not_change_is_not_downloaded() -> TestResult {
+    let origin = serve(|head, _| match head {
+        head if head.contains("if-none-match: \"1\"") => response("304 Not Modified", "etag: \"1\"\r\n", b""),
+        head if head.contains("if-modified-since: ") => response("304 Not Modified", "", b""),
+        _ => ok("etag: \"1\"\r\n", b"body"),
+    })?;
+    let url = format!("{origin}/file");
+    let folder = tempfile::tempdir()?;
+    let tags = [
+        "--etag-compare",
+        "tag",
+        "--etag-save",
+        "tag",
+        "-f",
+        "-o",
+        "out",
+        &url,
+    ];
+    get(folder.path(), &tags)?.succeeded();
+    assert_eq!(names(folder.path())?, ["out", "tag"]);
+    assert_eq!(fs::read(folder.path().join("tag"))?, b"\"1\"\n");
+    for args in [&tags[..], &["-z", "out", "-f", "-o", "out", &url]] {
+        fs::write(folder.path().join("out"), "mine")?;
+        let ended = get(folder.path(), args)?;
+        ended.succeeded();
+        assert!(ended.stderr.contains("not modified"), "{ended:?}");
+        assert_eq!(fs::read(folder.path().join("out"))?, b"mine");
+        assert_eq!(fs::read(folder.path().join("tag"))?, b"\"1\"\n");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_304_that_nobody_asked_for_is_no_body() -> TestResult {
+    let origin = serve(|_, _| response("304 Not Modified", "", b""))?;
+    let folder = tempfile::tempdir()?;
+    get(folder.path(), &["-o", "out", &format!("{origin}/file")])?.failed_with(14);
+    assert!(names(folder.path())?.is_empty());
+    Ok(())
+}
+
+/// "fullbore " twenty times, as gzip 1.12, zstd 1.5, brotli 1.1 and zlib 1.3 encode it.
+const GZIP: &[u8] = include_bytes!("../data/encoded.gz");
+const ZSTD: &[u8] = include_bytes!("../data/encoded.zst");
+const BROTLI: &[u8] = include_bytes!("../data/encoded.br");
+const ZLIB: &[u8] = include_bytes!("../data/encoded.zz");
+
+#[test]
+fn a_compressed_body_is_decoded_on_request_only() -> TestResult {
+    let plain = "fullbore ".repeat(20);
+    for (coding, octets) in [("gzip", GZIP), ("zstd", ZSTD), ("br", BROTLI), ("deflate", ZLIB)] {
+        let origin = serve(move |head, _| {
+            let fields = match head.contains("accept-encoding: zstd, br, gzip, deflate") {
+                true => format!("content-encoding: {coding}\r\n"),
+                false => String::new(),
+            };
+            ok(&fields, octets)
+        })?;
+        let url = format!("{origin}/file");
+        let folder = tempfile::tempdir()?;
+        let decoded = get(folder.path(), &["--compressed", &url])?;
+        decoded.succeeded();
+        assert_eq!(String::from_utf8(decoded.stdout)?, plain, "{coding}");
+        assert_eq!(get(folder.path(), &[&url])?.stdout, octets);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_compressed_body_that_is_damaged_or_cut_leaves_no_file() -> TestResult {
+    for octets in [&GZIP[..GZIP.len() - 9], b"not compressed at all"] {
+        let origin = serve(move |_, _| ok("content-encoding: gzip\r\n", octets))?;
+        let folder = tempfile::tempdir()?;
+        let ended = get(
+            folder.path(),
+            &["--compressed", "-o", "out", &format!("{origin}/file")],
+        )?;
+        ended.failed_with(9);
+        assert!(ended.stderr.contains("without --compressed"), "{ended:?}");
+        assert!(names(folder.path())?.is_empty());
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! The first hour of a new user (`docs/guide/first-hour.md`), run as it is written: each command of a `console` block, and what
+//! the guide says that it prints. `…` stands for any text in a line, and a line of it for any lines.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::TestResult;
+
+/// A command, and the lines that it prints.
+struct Step {
+    command: String,
+    expected: Vec<String>,
+}
+
+/// The steps of all `console` blocks.
+fn steps(guide: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for block in guide.split("```console\n").skip(1) {
+        let block = block.split("```").next().unwrap_or_default();
+        for line in block.lines() {
+            match (line.strip_prefix("$ "), steps.last_mut()) {
+                (Some(command), _) => steps.push(Step {
+                    command: command.to_owned(),
+                    expected: Vec::new(),
+                }),
+                (None, Some(step)) => step.expected.push(line.to_owned()),
+                (None, None) => {}
+            }
+        }
+    }
+    steps
+}
+
+/// Whether a line is what the guide says, where `…` is any text.
+fn fits(line: &str, expected: &str) -> bool {
+    let mut parts = expected.split('…');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = line.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Whether lines are what the guide says, where a line `…` is any number of lines.
+fn all_fit(lines: &[&str], expected: &[String]) -> bool {
+    match expected.split_first() {
+        None => lines.is_empty(),
+        Some((first, others)) if first == "…" => {
+            (0..=lines.len()).any(|count| all_fit(&lines[count..], others))
+        }
+        Some((first, others)) => lines
+            .split_first()
+            .is_some_and(|(line, rest)| fits(line, first) && all_fit(rest, others)),
+    }
+}
+
+/// Free ports in the place of those of the guide.
+fn with_free_ports(guide: &str) -> TestResult<String> {
+    let mut guide = guide.to_owned();
+    let mut listeners = Vec::new();
+    for port in ["8080", "8081", "9000"] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        guide = guide.replace(
+            &format!(":{port}"),
+            &format!(":{}", listener.local_addr()?.port()),
+        );
+        listeners.push(listener);
+    }
+    Ok(guide)
+}
+
+/// One script for all commands. Output of the background is shown when its first line is there.
+fn script(steps: &[Step]) -> String {
+    let mut script = String::from("trap 'kill $(jobs -p) 2>/dev/null' EXIT\nexec 2>&1\n");
+    for (number, step) in steps.iter().enumerate() {
+        script.push_str(&format!("echo '@@@ {number}'\n"));
+        match step.command.strip_suffix(" &") {
+            None => script.push_str(&format!("{}\n", step.command)),
+            Some(command) => script.push_str(&format!(
+                "{command} > .log{number} &\nfor i in $(seq 600); do [ -s .log{number} ] && break; sleep 0.1; done\n\
+                 cat .log{number}\n"
+            )),
+        }
+    }
+    script.push_str("echo '@@@ end'\n");
+    script
+}
+
+#[test]
+fn the_first_hour_of_a_new_user_prints_what_the_guide_says() -> TestResult {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/first-hour.md");
+    let guide = with_free_ports(&fs::read_to_string(path)?)?;
+    let steps = steps(&guide);
+    assert!(steps.len() >= 12, "{} steps", steps.len());
+    for tool in ["curl", "sha256sum"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            eprintln!("skipped: no {tool}");
+            return Ok(());
+        }
+    }
+    let folder = tempfile::tempdir()?;
+    let program = Path::new(env!("CARGO_BIN_EXE_fullbore"));
+    let programs = program.parent().ok_or("no folder")?;
+    let search = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new("bash")
+        .current_dir(folder.path())
+        .env("PATH", format!("{}:{search}", programs.display()))
+        .env("XDG_STATE_HOME", folder.path().join(".state"))
+        .env("HOME", folder.path())
+        .args(["-c", &script(&steps)])
+        .output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let mut wrong = Vec::new();
+    for (number, step) in steps.iter().enumerate() {
+        let said = text.split(&format!("@@@ {number}\n")).nth(1).unwrap_or_default();
+        let said = said.split("@@@ ").next().unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        if !all_fit(&lines, &step.expected) {
+            wrong.push(format!(
+                "$ {}\n--- the guide:\n{}\n--- printed:\n{said}",
+                step.command,
+                step.expected.join("\n")
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    Ok(())
+}
+
+#[test]
+fn three_dots_are_any_text_and_nothing_else_is() {
+    assert!(fits("fullbore 0.1.0", "fullbore …") && fits("a b c", "a…c") && fits("a", "a"));
+    assert!(!fits("fullbore", "fullbore …") && !fits("a b d", "a…c") && !fits("ab", "a"));
+    let expected = ["a", "…", "d"].map(ToOwned::to_owned);
+    assert!(all_fit(&["a", "b", "c", "d"], &expected) && all_fit(&["a", "d"], &expected));
+    assert!(!all_fit(&["a", "b", "c"], &expected) && !all_fit(&["b", "d"], &expected));
+}
