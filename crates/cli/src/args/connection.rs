@@ -55,7 +55,7 @@ pub(crate) struct ConnectionArgs {
     pub(crate) no_location: bool,
 
     /// Maximum number of redirects to follow
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = sizes::count::<0, 1_000>)]
     pub(crate) max_redirs: u32,
 
     /// Send the fields of -H, and names and passwords, to every origin, including all origins of a list
