@@ -92,6 +92,8 @@ pub(super) struct Connector {
     pub(super) versions: HttpVersions,
     /// How long an HTTP/1.1 connection stays open without a request.
     pub(super) idle_timeout: Duration,
+    /// How long the body of an HTTP/1.1 request waits for 100 (Continue).
+    pub(super) continue_timeout: Duration,
     pub(super) http1_totals: Arc<http1::Totals>,
     pub(super) dialer: Dialer,
     #[cfg(feature = "tls")]
@@ -227,7 +229,10 @@ impl Connector {
         Handle::Http1(http1::connect(
             io,
             &self.config,
-            self.idle_timeout,
+            http1::Waits {
+                idle: self.idle_timeout,
+                for_continue: self.continue_timeout,
+            },
             totals,
             forwarding,
             observer,

@@ -75,6 +75,7 @@ pub(super) struct Failed {
 struct Shared {
     observer: Arc<dyn Observer>,
     forwarding: Option<Forwarding>,
+    continue_timeout: Duration,
     /// Whether no further request is to be sent.
     closing: AtomicBool,
 }
@@ -87,6 +88,15 @@ struct Settings {
     totals: Arc<Totals>,
 }
 
+/// How long a connection waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waits {
+    /// For a request. Then it closes.
+    pub(super) idle: Duration,
+    /// For 100 (Continue). Then the body is sent.
+    pub(super) for_continue: Duration,
+}
+
 /// A request for the task.
 struct Exchange {
     request: Request<Outgoing>,
@@ -95,11 +105,11 @@ struct Exchange {
     answer: oneshot::Sender<Result<Response<Incoming>, Failed>>,
 }
 
-/// Starts HTTP/1.1 on a transport, and spawns the task. Without a request for `idle_timeout` the connection closes.
+/// Starts HTTP/1.1 on a transport, and spawns the task.
 pub(super) fn connect<T>(
     io: T,
     config: &Config,
-    idle_timeout: Duration,
+    waits: Waits,
     totals: Arc<Totals>,
     forwarding: Option<Forwarding>,
     observer: Arc<dyn Observer>,
@@ -111,6 +121,7 @@ where
     let connection = Arc::new(Shared {
         observer,
         forwarding,
+        continue_timeout: waits.for_continue,
         closing: AtomicBool::new(false),
     });
     let end = End {
@@ -126,7 +137,7 @@ where
     let settings = Settings {
         builder,
         limits: Limits::of(config),
-        idle_timeout,
+        idle_timeout: waits.idle,
         totals,
     };
     tokio::spawn(run(io, settings, receiver, end));
@@ -141,7 +152,8 @@ impl SendRequest {
         head: &Request<()>,
         mut body: Outgoing,
     ) -> Result<Response<Incoming>, Failed> {
-        let upload = Upload::new(message::expects_continue(head) && !body.is_empty());
+        let waits = message::expects_continue(head) && !body.is_empty();
+        let upload = Upload::new(waits.then_some(self.connection.continue_timeout));
         body.begin(Arc::clone(&upload), message::announced(head));
         let forwarding = self.connection.forwarding.as_ref();
         let mut request = message::request(head, body, forwarding).map_err(Failed::local)?;

@@ -16,10 +16,6 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::http1::BodyWatch;
 
-/// How long a body waits for 100 (Continue). Servers that do not know the expectation send none (RFC 9110 section
-/// 10.1.1), and curl waits as long.
-const CONTINUE_WAIT: Duration = Duration::from_secs(1);
-
 /// A body for hyper.
 pub(crate) struct Outgoing {
     body: Option<Boxed>,
@@ -40,8 +36,8 @@ pub(super) struct Upload(Mutex<State>);
 struct State {
     /// When the last octet was handed over.
     ended: Option<Instant>,
-    /// Whether 100 (Continue) has to come first.
-    waits: bool,
+    /// Whether 100 (Continue) has to come first, and how long the body waits for it.
+    waits: Option<Duration>,
     /// Whether the server answered with an error before it had the body, so that no more of it is sent.
     refused: bool,
     /// Whether the response was read to its end, or given up.
@@ -53,7 +49,7 @@ struct State {
 }
 
 impl Upload {
-    pub(super) fn new(waits: bool) -> Arc<Self> {
+    pub(super) fn new(waits: Option<Duration>) -> Arc<Self> {
         let state = State {
             waits,
             ..State::default()
@@ -65,7 +61,7 @@ impl Upload {
     pub(super) fn informed(&self, is_continue: bool) {
         self.change(|state| {
             state.informational += 1;
-            state.waits &= !is_continue;
+            state.waits = state.waits.filter(|_| !is_continue);
         });
     }
 
@@ -78,7 +74,7 @@ impl Upload {
     /// section 9.5).
     pub(super) fn answered(&self, is_error: bool) {
         self.change(|state| {
-            state.waits = false;
+            state.waits = None;
             state.refused = is_error && state.ended.is_none();
         });
     }
@@ -180,17 +176,15 @@ impl Outgoing {
             state.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        if !state.waits {
+        let Some(wait) = state.waits else {
             return Poll::Ready(Ok(()));
-        }
+        };
         state.waker = Some(cx.waker().clone());
         drop(state);
-        let patience = self
-            .patience
-            .get_or_insert_with(|| Box::pin(sleep(CONTINUE_WAIT)));
+        let patience = self.patience.get_or_insert_with(|| Box::pin(sleep(wait)));
         ready!(patience.as_mut().poll(cx));
         if let Some(upload) = &self.upload {
-            upload.lock().waits = false;
+            upload.lock().waits = None;
         }
         Poll::Ready(Ok(()))
     }

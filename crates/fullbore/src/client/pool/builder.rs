@@ -44,6 +44,9 @@ const MAX_IDLE_HTTP1: u32 = 6;
 /// How long further connections may be idle, unless a limit is set.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a body waits for 100 (Continue).
+const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The settings of a [`Client`](crate::Client), from [`Client::builder`](crate::Client::builder).
 #[must_use]
 #[derive(Debug, Clone)]
@@ -52,6 +55,7 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     max_connections: u32,
     pool_idle_timeout: Duration,
+    continue_timeout: Duration,
     max_repeats: u32,
     repeat_pause: Duration,
     request_timeout: Option<Duration>,
@@ -89,6 +93,7 @@ impl Default for ClientBuilder {
             connect_timeout: CONNECT_TIMEOUT,
             max_connections: MAX_CONNECTIONS,
             pool_idle_timeout: POOL_IDLE_TIMEOUT,
+            continue_timeout: CONTINUE_TIMEOUT,
             max_repeats: MAX_REPEATS,
             repeat_pause: REPEAT_PAUSE,
             request_timeout: None,
@@ -308,6 +313,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets how long the body of a request with `expect: 100-continue` waits for 100 (Continue) over HTTP/1.1, before it is
+    /// sent without one: servers that do not know the expectation send none (RFC 9110 section 10.1.1). Default: 1 s, as
+    /// curl's.
+    pub fn continue_timeout(mut self, timeout: Duration) -> Self {
+        self.continue_timeout = timeout;
+        self
+    }
+
     /// Sets the versions of HTTP that the client speaks. Default: both.
     ///
     /// Over TLS the server selects one (ALPN); one that selects none gets HTTP/1.1. With `http://` the client begins in
@@ -351,6 +364,7 @@ impl ClientBuilder {
                 config: Arc::new(config),
                 versions: self.versions,
                 idle_timeout: self.pool_idle_timeout,
+                continue_timeout: self.continue_timeout,
                 http1_totals: Arc::default(),
                 dialer: Dialer {
                     tcp: TcpOptions {

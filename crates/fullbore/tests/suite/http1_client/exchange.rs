@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::raw::{OK, Site, client, fetch, until};
+use super::raw::{OK, Site, client, fetch, http1, until};
 use crate::support::{Chunks, Guarded, Produced, soon};
 
 /// A server that keeps the heads and bodies of its requests.
@@ -193,6 +193,25 @@ async fn a_body_waits_for_100_continue() {
         .body(Full::<Bytes>::from("hello"))
         .unwrap();
     assert_eq!(soon(client().request(request)).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_body_is_sent_without_100_continue_after_the_continue_timeout() {
+    let site = Site::start(|_, mut raw| async move {
+        raw.next_head().await.unwrap();
+        let mut body = [0; 5];
+        raw.io.read_exact(&mut body).await.unwrap();
+        assert_eq!(&body, b"hello");
+        raw.say(OK).await;
+    })
+    .await;
+    let client = http1().continue_timeout(std::time::Duration::from_millis(5));
+    let client = client.build().unwrap();
+    let request = Request::put(&site.url)
+        .header(header::EXPECT, "100-continue")
+        .body(Full::<Bytes>::from("hello"))
+        .unwrap();
+    assert_eq!(soon(client.request(request)).await.unwrap().status(), 200);
 }
 
 #[tokio::test]
