@@ -11,6 +11,7 @@ use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 type Body = http_body_util::combinators::BoxBody<Bytes, hyper::Error>;
@@ -201,45 +202,63 @@ async fn hyper_utils_pool_and_auto_server_speak() {
     server.abort();
 }
 
-#[tokio::test]
-async fn axum_serves_reqwest() {
+/// Each version of reqwest with the same program.
+macro_rules! axum_serves {
+    ($name:ident, $reqwest:ident) => {
+        #[tokio::test]
+        async fn $name() {
+            let (address, stop, server) = axum_server().await;
+            let client = $reqwest::Client::builder()
+                .http2_prior_knowledge()
+                .build()
+                .unwrap();
+            let response = soon(client.get(format!("http://{address}/hello")).send())
+                .await
+                .unwrap();
+            assert_eq!(response.version(), http::Version::HTTP_2);
+            assert_eq!(response.text().await.unwrap(), "hello, world");
+            let sent = pattern(1_500_000);
+            let response = soon(
+                client
+                    .post(format!("http://{address}/echo"))
+                    .body(sent.clone())
+                    .send(),
+            )
+            .await
+            .unwrap();
+            assert_eq!(response.status(), StatusCode::OK);
+            assert!(soon(response.bytes()).await.unwrap() == sent);
+            // More than axum takes: the rest of the upload is cut off.
+            let much = pattern(5_000_000);
+            let response = soon(
+                client
+                    .post(format!("http://{address}/echo"))
+                    .body(much)
+                    .send(),
+            )
+            .await
+            .unwrap();
+            assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+            drop(client);
+            stop.send(()).unwrap();
+            soon(server).await.unwrap().unwrap();
+        }
+    };
+}
+
+axum_serves!(axum_serves_reqwest_0_12, reqwest);
+axum_serves!(axum_serves_reqwest_0_13, reqwest_0_13);
+
+async fn axum_server() -> (SocketAddr, oneshot::Sender<()>, JoinHandle<std::io::Result<()>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let app = axum::Router::new()
         .route("/hello", axum::routing::get(|| async { "hello, world" }))
         .route("/echo", axum::routing::post(|body: Bytes| async move { body }));
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (stop, stopped) = oneshot::channel::<()>();
     let server = axum::serve(listener, app).with_graceful_shutdown(async move {
         let _ = stopped.await;
     });
     let server = tokio::spawn(server.into_future());
-    let client = reqwest::Client::builder()
-        .http2_prior_knowledge()
-        .build()
-        .unwrap();
-    let response = soon(client.get(format!("http://{address}/hello")).send())
-        .await
-        .unwrap();
-    assert_eq!(response.version(), http::Version::HTTP_2);
-    assert_eq!(response.text().await.unwrap(), "hello, world");
-    let sent = pattern(1_500_000);
-    let response = soon(
-        client
-            .post(format!("http://{address}/echo"))
-            .body(sent.clone())
-            .send(),
-    )
-    .await
-    .unwrap();
-    assert_eq!(response.status(), StatusCode::OK);
-    assert!(soon(response.bytes()).await.unwrap() == sent);
-    // More than axum takes: the rest of the upload is cut off.
-    let much = pattern(5_000_000);
-    let response = soon(client.post(format!("http://{address}/echo")).body(much).send())
-        .await
-        .unwrap();
-    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
-    drop(client);
-    stop.send(()).unwrap();
-    soon(server).await.unwrap().unwrap();
+    (address, stop, server)
 }
