@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use fullbore_proto::{Role, Transmit};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use crate::bodies::{Bodies, Outbox};
 use crate::error::Error;
@@ -49,9 +49,8 @@ pub(crate) struct Driver<T, B> {
     /// What is being written.
     list: Transmit,
     unflushed: bool,
+    /// What was read and not passed on, and room for more.
     room: BytesMut,
-    /// The octets at the start of `room` that were read and not passed on.
-    read: usize,
     next_read: usize,
     /// What is to be written of a client's connection preface.
     preface_left: usize,
@@ -92,7 +91,6 @@ impl<T, B> Driver<T, B> {
             list: Transmit::new(),
             unflushed: false,
             room: BytesMut::new(),
-            read: 0,
             next_read: FIRST_READ,
             preface_left: PREFACE,
             stage: Stage::Open,
@@ -320,34 +318,30 @@ where
         Poll::Ready(Ok(written))
     }
 
-    /// Reads once. The octets are at the start of `room` then.
+    /// Reads once, into memory that nobody has to clear. The octets are in `room` then.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if self.room.len() < LEAST_ROOM {
-            self.room = BytesMut::zeroed(self.next_read);
+        if self.room.capacity() < LEAST_ROOM {
+            self.room = BytesMut::with_capacity(self.next_read);
         }
-        let mut buffer = ReadBuf::new(&mut self.room);
-        let capacity = buffer.remaining();
-        let read = Pin::new(&mut self.transport).poll_read(cx, &mut buffer);
-        let count = buffer.filled().len();
+        let capacity = self.room.capacity();
+        let read = pin!(self.transport.read_buf(&mut self.room)).poll(cx);
         if read.is_pending() {
             self.next_read = FIRST_READ;
-            if self.room.len() > FIRST_READ {
+            if capacity > FIRST_READ {
                 // An idle connection keeps no large buffer.
                 self.room = BytesMut::new();
             }
         }
-        ready!(read)?;
+        let count = ready!(read)?;
         if count == capacity {
             self.next_read = (2 * self.next_read).min(LARGEST_READ);
         }
-        self.read = count;
         Poll::Ready(Ok(count))
     }
 
     /// Passes what was read to the engine. Returns the code of the error that ended the connection.
     fn receive_failed(&mut self) -> Option<Reason> {
-        let octets = self.room.split_to(self.read).freeze();
-        self.read = 0;
+        let octets = self.room.split().freeze();
         self.shared.lock().receive(octets).err()
     }
 }
