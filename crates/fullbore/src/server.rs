@@ -27,5 +27,5 @@ pub use self::builder::ServerBuilder;
 pub use self::connection::{ServeConnection, serve_connection};
 pub use self::listener::Server;
 pub use self::local::{ServeConnectionLocal, serve_connection_local};
-pub use self::peer::{Accepted, PeerAddr};
+pub use self::peer::{Accepted, Ended, PeerAddr};
 pub use self::websockets::{WebSockets, WebSocketsBody, WebSocketsFuture};

@@ -5,12 +5,16 @@ mod pem;
 mod verifier;
 
 use std::sync::Arc;
+#[cfg(feature = "self-signed")]
+use std::time::{Duration, SystemTime};
 
 use tokio_rustls::rustls;
 
 use rustls::crypto::CryptoProvider;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ClientConfig, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use self::verifier::{AcceptAny, Given};
 use crate::error::{Error, ErrorKind};
@@ -134,11 +138,38 @@ impl rustls::client::ResolvesClientCert for NoCertificate {
 /// [`ErrorKind::Config`] when there is no crypto provider, a text has no certificate or key, or the key does not match the
 /// certificate.
 pub fn server_config(certificate_pem: &[u8], key_pem: &[u8]) -> Result<ServerConfig, Error> {
+    server_config_with(certificate_pem, key_pem, WebPkiClientVerifier::no_client_auth())
+}
+
+/// As [`server_config`], for clients with a certificate that one of the authorities in a PEM text has signed. All others are
+/// refused in the handshake.
+///
+/// # Errors
+/// As [`server_config`], and [`ErrorKind::Config`] when the text of the authorities has no certificate or one that cannot
+/// be used.
+pub fn server_config_for_clients_of(
+    certificate_pem: &[u8],
+    key_pem: &[u8],
+    authorities_pem: &[u8],
+) -> Result<ServerConfig, Error> {
+    let mut authorities = RootCertStore::empty();
+    for certificate in pem::certificates(authorities_pem)? {
+        authorities.add(certificate).map_err(failure::root_error)?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider()?).build();
+    server_config_with(certificate_pem, key_pem, verifier.map_err(tls_config_error)?)
+}
+
+fn server_config_with(
+    certificate_pem: &[u8],
+    key_pem: &[u8],
+    clients: Arc<dyn ClientCertVerifier>,
+) -> Result<ServerConfig, Error> {
     let key = pem::private_key(key_pem)?;
     let mut config = ServerConfig::builder_with_provider(provider()?)
         .with_safe_default_protocol_versions()
         .map_err(tls_config_error)?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(pem::certificates(certificate_pem)?, key)
         .map_err(failure::key_error)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -156,20 +187,63 @@ pub struct SelfSigned {
     pub key_pem: String,
 }
 
-/// Makes a certificate for names and addresses such as `localhost` and `127.0.0.1`, with a key on P-256. For tests and
-/// demos.
+/// Makes a certificate for names and addresses such as `localhost` and `127.0.0.1`, with a key on P-256. It never expires.
+/// For tests and demos.
 ///
 /// # Errors
 /// [`ErrorKind::Config`] when a name is invalid.
 #[cfg(feature = "self-signed")]
 pub fn self_signed(names: &[&str]) -> Result<SelfSigned, Error> {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-    let made = rcgen::generate_simple_self_signed(names)
-        .map_err(|error| Error::with_source(ErrorKind::Config, "the certificate cannot be made", error))?;
+    let made = rcgen::generate_simple_self_signed(names).map_err(not_made)?;
     Ok(SelfSigned {
         cert_pem: made.cert.pem(),
         key_pem: made.signing_key.serialize_pem(),
     })
+}
+
+/// As [`self_signed`], with a certificate for servers alone that is valid for a limited time. It begins an hour ago, for
+/// clients whose clock is late.
+///
+/// ```
+/// # fn main() -> Result<(), fullbore::Error> {
+/// let days = |days: u64| std::time::Duration::from_secs(days * 24 * 3600);
+/// let made = fullbore::tls::self_signed_for(&["files.example.org", "localhost"], days(90))?;
+/// assert!(fullbore::tls::server_config(made.cert_pem.as_bytes(), made.key_pem.as_bytes()).is_ok());
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Config`] when a name is invalid.
+#[cfg(feature = "self-signed")]
+pub fn self_signed_for(names: &[&str], validity: Duration) -> Result<SelfSigned, Error> {
+    use std::fmt::Write as _;
+    const HOUR: Duration = Duration::from_secs(3600);
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut fields = rcgen::CertificateParams::new(names).map_err(not_made)?;
+    let key = rcgen::KeyPair::generate().map_err(not_made)?;
+    // A client that trusts another certificate with this subject would take that one for the issuer.
+    let mut subject = String::from("self-signed ");
+    for octet in key.public_key_raw().iter().rev().take(8) {
+        let _ = write!(subject, "{octet:02x}");
+    }
+    fields.distinguished_name = rcgen::DistinguishedName::new();
+    fields.distinguished_name.push(rcgen::DnType::CommonName, subject);
+    fields.key_usages = vec![rcgen::KeyUsagePurpose::DigitalSignature];
+    fields.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    fields.not_before = epoch + now.saturating_sub(HOUR);
+    fields.not_after = epoch + now.saturating_add(validity);
+    Ok(SelfSigned {
+        cert_pem: fields.self_signed(&key).map_err(not_made)?.pem(),
+        key_pem: key.serialize_pem(),
+    })
+}
+
+#[cfg(feature = "self-signed")]
+fn not_made(error: rcgen::Error) -> Error {
+    Error::with_source(ErrorKind::Config, "the certificate cannot be made", error)
 }
 
 /// The crypto provider of the process, or the one of a feature.
@@ -212,6 +286,18 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Config);
         let said = error.to_string();
         assert!(said.contains("is not the one of the first certificate"), "{said}");
+    }
+
+    #[test]
+    fn authorities_of_clients_are_checked_like_any_certificates() {
+        let made = self_signed_for(&["localhost"], Duration::from_secs(60)).expect("made");
+        let (cert, key) = (made.cert_pem.as_bytes(), made.key_pem.as_bytes());
+        assert!(server_config_for_clients_of(cert, key, cert).is_ok());
+        for authorities in [&b""[..], b"no PEM", key] {
+            let refused = server_config_for_clients_of(cert, key, authorities);
+            let error = refused.expect_err("the text was accepted");
+            assert_eq!(error.kind(), ErrorKind::Config);
+        }
     }
 
     #[test]

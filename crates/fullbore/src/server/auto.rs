@@ -5,13 +5,14 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use fullbore_proto::{Config, ErrorCode};
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
@@ -21,6 +22,7 @@ use tower_service::Service;
 use super::admission::Permit;
 use super::connection::{ServeConnection, serve_connection};
 use super::http1::{Http1, serve_http1};
+use super::peer::{Ended, OnEnd};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
@@ -192,6 +194,38 @@ where
             }
             Stage::Undecided(_) | Stage::Ended => {}
         }
+    }
+
+    /// Tells of the end of the connection.
+    pub(super) fn tell_end(
+        &mut self,
+        hook: &OnEnd,
+        peer_addr: Option<SocketAddr>,
+        error: Option<&Error>,
+        evicted: bool,
+    ) {
+        let (mut version, mut report, mut bytes) = (None, None, (0, 0));
+        match &mut self.stage {
+            Stage::Http2(connection) => {
+                let of_engine = connection.report();
+                bytes = (of_engine.stats.received_bytes, of_engine.stats.sent_bytes);
+                (version, report) = (Some(Version::HTTP_2), Some(of_engine));
+            }
+            Stage::Http1(connection) => {
+                bytes = connection.traffic();
+                version = Some(Version::HTTP_11);
+            }
+            Stage::Undecided(_) | Stage::Ended => {}
+        }
+        (hook.0)(&Ended {
+            peer_addr,
+            version,
+            received_bytes: bytes.0,
+            sent_bytes: bytes.1,
+            report: report.as_ref(),
+            error,
+            evicted,
+        });
     }
 
     /// Ends the connection at once; over HTTP/2 by a GOAWAY with this code and debug data.

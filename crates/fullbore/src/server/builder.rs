@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Extensions;
 
 use super::admission::{ConnectionLimits, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_TOTAL_STREAMS};
-use super::peer::{Accepted, OnConnect};
+use super::peer::{Accepted, Ended, OnConnect, OnEnd};
 use crate::error::Error;
 use crate::settings::{Http2Options, HttpVersions, http2_options};
 
@@ -36,6 +36,7 @@ pub struct ServerBuilder {
     pub(super) peer_addresses: bool,
     pub(super) upload_addresses: bool,
     pub(super) on_connect: Option<OnConnect>,
+    pub(super) on_end: Option<OnEnd>,
     #[cfg_attr(
         not(all(target_os = "linux", feature = "sendfile")),
         allow(dead_code, reason = "only Linux sends by reference")
@@ -58,6 +59,7 @@ impl Default for ServerBuilder {
             peer_addresses: false,
             upload_addresses: false,
             on_connect: None,
+            on_end: None,
             sending_files: false,
             max_connections: None,
             max_total_streams: None,
@@ -170,6 +172,18 @@ impl ServerBuilder {
         hook: impl Fn(&Accepted<'_>, &mut Extensions) + Send + Sync + 'static,
     ) -> Self {
         self.on_connect = Some(OnConnect(Arc::new(hook)));
+        self
+    }
+
+    /// Calls `hook` once for each connection that was served, when it has ended: for figures of a server. Default: none.
+    ///
+    /// ```
+    /// let builder = fullbore::Server::builder().on_end(|connection| {
+    ///     println!("{:?}: {} octets sent", connection.peer_addr, connection.sent_bytes);
+    /// });
+    /// ```
+    pub fn on_end(mut self, hook: impl Fn(&Ended<'_>) + Send + Sync + 'static) -> Self {
+        self.on_end = Some(OnEnd(Arc::new(hook)));
         self
     }
 

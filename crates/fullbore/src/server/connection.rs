@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use fullbore_proto::{Config, ErrorCode};
+use fullbore_proto::{Config, ErrorCode, Report};
 use http::{Request, Response};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -127,6 +127,12 @@ where
     pub(super) fn record(&mut self, permit: &mut Permit) {
         let engine = self.driver.engine();
         permit.record(engine.stream_count() as u64, engine.leased(), engine.progress());
+    }
+
+    /// The counters of the connection, and what it has waited for.
+    pub(super) fn report(&mut self) -> Report {
+        let now = self.driver.now();
+        self.driver.engine().report(now)
     }
 
     /// Ends the connection at once, by a GOAWAY with this code and debug data.

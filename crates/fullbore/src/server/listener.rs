@@ -23,7 +23,7 @@ use super::accept::Listener;
 use super::admission::{ConnectionLimits, Permit};
 use super::auto::{Prepare, ServeConnectionAuto, serve_connection_auto};
 use super::builder::ServerBuilder;
-use super::peer::{Accepted, Added, OnConnect, PeerAddr, WithPeer};
+use super::peer::{Accepted, Added, OnConnect, OnEnd, PeerAddr, WithPeer};
 #[cfg(feature = "tls")]
 use super::turns::InTurn;
 use crate::body::Incoming;
@@ -295,6 +295,8 @@ impl<L: Listener> Server<L> {
             self.settings.options.tcp_buffers.apply(stream);
         }
         let versions = self.settings.versions;
+        let hook = self.settings.on_end.clone();
+        let end = hook.map(|hook| Box::new((hook, arrival.added.address)));
         #[cfg(feature = "tls")]
         if let Some(tls) = self.settings.tls.clone() {
             let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(io);
@@ -322,7 +324,7 @@ impl<L: Listener> Server<L> {
                         http2: |connection| connection.leaving_sealed(),
                         http1: |stream, config| probe::<L>(stream.get_ref().0, config),
                     };
-                    serve(stream, service, versions, prepare, permit, stopped).await;
+                    serve(stream, service, versions, prepare, permit, stopped, end).await;
                 }
             });
             return;
@@ -350,6 +352,7 @@ impl<L: Listener> Server<L> {
                 prepare,
                 permit,
                 stopped,
+                end,
             ));
             return;
         }
@@ -359,7 +362,7 @@ impl<L: Listener> Server<L> {
                 () = poll_fn(|cx| permit.poll_evicted(cx)) => return,
             };
             if let Some(service) = service {
-                serve(io, service, versions, prepare, permit, stopped).await;
+                serve(io, service, versions, prepare, permit, stopped, end).await;
             }
         });
     }
@@ -371,6 +374,9 @@ fn probe<L: Listener>(io: &L::Io, config: &Config) {
         keep_alive(stream, config);
     }
 }
+
+/// Who is told of the end of a connection, and the peer's address.
+type End = Box<(OnEnd, Option<SocketAddr>)>;
 
 /// The service of a connection.
 enum Made<S> {
@@ -435,6 +441,7 @@ fn serve<T, S, B>(
     prepare: Prepare<T, S>,
     permit: Permit,
     stopped: watch::Receiver<bool>,
+    end: Option<End>,
 ) -> impl Future<Output = ()>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -447,7 +454,7 @@ where
 {
     let connection = serve_connection_auto(io, service, permit.config());
     let connection = connection.http_versions(versions).preparing(prepare);
-    run(Box::pin(connection), permit, stopped)
+    run(Box::pin(connection), permit, stopped, end)
 }
 
 #[cfg(target_os = "linux")]
@@ -475,7 +482,7 @@ fn listen_shared(_: SocketAddr) -> std::io::Result<TcpListener> {
 /// Why [`serve_until`] returned.
 enum Served {
     /// The connection has ended.
-    Ended,
+    Ended(Result<(), Error>),
     /// It was evicted.
     Evicted,
     /// The other future completed.
@@ -487,6 +494,7 @@ async fn run<T, S, B>(
     mut connection: Pin<Box<ServeConnectionAuto<T, S>>>,
     mut permit: Permit,
     mut stopped: watch::Receiver<bool>,
+    end: Option<End>,
 ) where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
@@ -506,12 +514,20 @@ async fn run<T, S, B>(
         // The sender is dropped at the end of the drain timeout, or with the server.
         served = serve_until(&mut connection, &mut permit, gone(&mut stopped), &word).await;
     }
-    if let Served::Evicted = served {
+    let evicted = matches!(served, Served::Evicted);
+    if evicted {
         match permit.is_idle() {
             true => connection.abort(ErrorCode::NO_ERROR, IDLE),
             false => connection.abort(ErrorCode::ENHANCE_YOUR_CALM, SCARCE),
         }
         let _ = tokio::time::timeout(EVICTION_TIMEOUT, &mut connection).await;
+    }
+    if let Some(end) = end {
+        let error = match &served {
+            Served::Ended(Err(error)) => Some(error),
+            _ => None,
+        };
+        connection.tell_end(&end.0, end.1, error, evicted);
     }
     // The permit is returned once the connection's memory is.
     drop(connection);
@@ -539,8 +555,8 @@ where
     poll_fn(|cx| {
         let polled = connection.as_mut().poll(cx);
         connection.record(permit);
-        if polled.is_ready() {
-            return Poll::Ready(Served::Ended);
+        if let Poll::Ready(result) = polled {
+            return Poll::Ready(Served::Ended(result));
         }
         if permit.poll_evicted(cx).is_ready() {
             return Poll::Ready(Served::Evicted);

@@ -6,11 +6,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Extensions, Request};
+use fullbore_proto::Report;
+use http::{Extensions, Request, Version};
 use http_body::Body;
 use tower_service::Service;
 
 use crate::body::Incoming;
+use crate::error::Error;
 
 /// The peer's address, in the extensions of requests if the server
 /// [adds it](crate::ServerBuilder::peer_addresses).
@@ -79,6 +81,38 @@ impl OnConnect {
 impl fmt::Debug for OnConnect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OnConnect").finish_non_exhaustive()
+    }
+}
+
+/// A connection that has ended, for [`ServerBuilder::on_end`](crate::ServerBuilder::on_end).
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Ended<'a> {
+    /// The peer's address, if it is one of IP.
+    pub peer_addr: Option<SocketAddr>,
+    /// The version of HTTP. `None` when the peer did not send enough to tell it.
+    pub version: Option<Version>,
+    /// Octets received from the transport; over TLS what was decrypted.
+    pub received_bytes: u64,
+    /// Octets sent to the transport; over TLS before they were encrypted.
+    pub sent_bytes: u64,
+    /// The counters of an HTTP/2 connection, and what it waited for.
+    pub report: Option<&'a Report>,
+    /// Why it ended, unless it was closed in order.
+    pub error: Option<&'a Error>,
+    /// Whether it was ended for another one: see [`ConnectionLimits`](super::ConnectionLimits).
+    pub evicted: bool,
+}
+
+/// Is told of each connection that has ended.
+#[derive(Clone)]
+pub(super) struct OnEnd(pub(super) Arc<EndHook>);
+
+type EndHook = dyn Fn(&Ended<'_>) + Send + Sync;
+
+impl fmt::Debug for OnEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnEnd").finish_non_exhaustive()
     }
 }
 

@@ -310,3 +310,44 @@ async fn a_listener_of_the_callers_is_served_and_outlives_errors_of_accepting() 
     assert_eq!(text(&client, "http://two/").await, "hello number 2");
     Serving { stop, task }.stop(client).await;
 }
+
+#[tokio::test]
+async fn each_connection_is_reported_once_it_has_ended() {
+    let (told, mut ends) = mpsc::unbounded_channel();
+    let builder = Server::builder().on_end(move |end| {
+        let stalls = end.report.map(|report| report.stats.sent_data_bytes);
+        let addressed = end.peer_addr.is_some_and(|peer| peer.ip().is_loopback());
+        let _ = told.send((
+            end.version,
+            end.received_bytes > 0,
+            end.sent_bytes > 0,
+            stalls,
+            addressed,
+            end.evicted,
+        ));
+    });
+    let server = builder.bind("127.0.0.1:0").await.unwrap();
+    let address = server.local_addr().unwrap();
+    let (stop, stopped) = signal();
+    let app = Router::new().route("/", get(|| async { "hello" }));
+    let serving = Serving {
+        stop,
+        task: tokio::spawn(server.graceful_shutdown(stopped).serve(app)),
+    };
+    for (versions, version, data) in [
+        (HttpVersions::Http2, http::Version::HTTP_2, Some(5)),
+        (HttpVersions::Http1, http::Version::HTTP_11, None),
+    ] {
+        let client = Client::builder().http_versions(versions).build().unwrap();
+        assert_eq!(text(&client, &format!("http://{address}/")).await, "hello");
+        assert!(ends.try_recv().is_err());
+        soon(client.shutdown()).await;
+        let end = soon(ends.recv()).await.expect("a report");
+        assert_eq!(end, (Some(version), true, true, data, true, false));
+    }
+    // One that says nothing.
+    drop(tokio::net::TcpStream::connect(address).await.unwrap());
+    let end = soon(ends.recv()).await.expect("a report");
+    assert_eq!(end, (None, false, false, None, true, false));
+    serving.stop(Client::new().unwrap()).await;
+}

@@ -47,6 +47,9 @@ pub(in crate::server) trait Http1: Send {
 
     /// The requests in progress, and the bytes that have passed.
     fn usage(&self) -> (u64, u64);
+
+    /// The bytes received, and those sent.
+    fn traffic(&self) -> (u64, u64);
 }
 
 /// Serves HTTP/1.1 on a transport from which `read` was read before.
@@ -185,6 +188,10 @@ where
     fn usage(&self) -> (u64, u64) {
         let busy = self.request.is_busy() || self.traffic.awaits_write;
         (u64::from(busy), self.traffic.received + self.traffic.sent)
+    }
+
+    fn traffic(&self) -> (u64, u64) {
+        (self.traffic.received, self.traffic.sent)
     }
 }
 
