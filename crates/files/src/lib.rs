@@ -80,7 +80,7 @@ mod writer;
 
 pub use file_body::ServeBody;
 pub use fullbore::server::PeerAddr;
-pub use log::{Log, LogBody, LogFuture, LogLimits, LogWriter};
+pub use log::{Log, LogBody, LogFormat, LogFuture, LogLimits, LogUser, LogWriter};
 pub use service::{Files, ServeFuture};
 pub use settings::{Settings, Uploads};
 pub use shared::FolderError;

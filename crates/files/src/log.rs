@@ -12,24 +12,25 @@
 //! ```
 //!
 //! Fields that a peer chose are escaped, and cut at [`LogLimits::field_bytes`]: with HPACK a request repeats a long field
-//! for one byte. The number of missing bytes follows a cut field, as in `"/aaaa"+3071`.
+//! for one byte. The number of missing bytes follows a cut field, as in `"/aaaa"+3071`. [`LogFormat`] has other formats.
+
+mod line;
 
 use std::fmt::Write as _;
 use std::future::Future;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use bytes::Buf as _;
-use fullbore::server::PeerAddr;
-use http::header::USER_AGENT;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
+
+use self::line::Line;
 
 /// Buffers of the queue larger than this are not reused, in bytes.
 const KEPT_CAPACITY: usize = 64 * 1024;
@@ -60,6 +61,26 @@ impl Default for LogLimits {
         }
     }
 }
+
+/// The format of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogFormat {
+    /// Time, peer, method, path, status, bytes of body sent, duration, user agent, and `aborted` when the body did not end.
+    #[default]
+    Text,
+    /// The combined format of Apache, which has neither a duration nor `aborted`. The name of a user is that of [`LogUser`].
+    Combined,
+    /// A JSON object with the fields `time` (RFC 3339), `peer`, `user`, `method`, `path`, `version`, `status`, `bytes`,
+    /// `duration_ms`, `referer`, `user_agent` and `complete`. What is unknown is null. A byte outside ASCII is written as
+    /// the character with its number. A cut field is followed by one with the number of missing bytes, such as
+    /// `path_missing`.
+    Json,
+}
+
+/// The user of a request, for the log. A service adds it to the extensions of its response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogUser(pub Arc<str>);
 
 /// A service that logs each request to another service.
 #[derive(Clone, Debug)]
@@ -116,7 +137,7 @@ where
         Pin::new(&mut self.future).poll(cx).map_ok(|response| {
             let mut line = self.line.take();
             if let Some(line) = &mut line {
-                line.status = Some(response.status().as_u16());
+                line.respond(&response);
             }
             response.map(|body| LogBody { body, line })
         })
@@ -143,7 +164,7 @@ impl<P: Body + Unpin> Body for LogBody<P> {
         let over = match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let (Some(line), Some(data)) = (&mut this.line, frame.data_ref()) {
-                    line.bytes += data.remaining() as u64;
+                    line.add_bytes(data.remaining() as u64);
                 }
                 this.body.is_end_stream()
             }
@@ -172,8 +193,8 @@ impl<P: Body + Unpin> Body for LogBody<P> {
 
 impl<P: Body + Unpin> LogBody<P> {
     fn end(&mut self) {
-        if let Some(mut line) = self.line.take() {
-            line.whole = true;
+        if let Some(line) = self.line.take() {
+            line.complete();
         }
     }
 }
@@ -187,125 +208,12 @@ impl<P: Body + Unpin> Drop for LogBody<P> {
     }
 }
 
-/// The line of a request in progress. Dropping it writes it.
-#[derive(Debug)]
-struct Line {
-    writer: LogWriter,
-    began: Instant,
-    time: SystemTime,
-    peer: Option<SocketAddr>,
-    /// The method, the path and the user agent, as written. The request itself is not kept: a header value may keep its
-    /// whole field section in memory.
-    fields: String,
-    /// Where the user agent begins in `fields`.
-    agent_at: usize,
-    status: Option<u16>,
-    bytes: u64,
-    whole: bool,
-}
-
-impl Line {
-    fn begin<Q>(writer: &LogWriter, request: &Request<Q>) -> Line {
-        let uri = request.uri();
-        let path = uri.path_and_query().map_or(uri.path(), |path| path.as_str());
-        let most = writer.queue.limits.field_bytes;
-        let mut fields = String::with_capacity(64);
-        // A method is a token (RFC 9110 section 5.6.2), so there is nothing to escape.
-        let method = request.method().as_str();
-        let (kept, rest) = method.split_at_checked(most).unwrap_or((method, ""));
-        fields.push_str(kept);
-        tell_cut(&mut fields, rest.len());
-        fields.push(' ');
-        quote(&mut fields, path.as_bytes(), most);
-        let agent_at = fields.len();
-        match request.headers().get(USER_AGENT) {
-            Some(agent) => quote(&mut fields, agent.as_bytes(), most),
-            None => fields.push('-'),
-        }
-        Line {
-            writer: writer.clone(),
-            began: Instant::now(),
-            time: SystemTime::now(),
-            peer: request.extensions().get::<PeerAddr>().map(|peer| peer.0),
-            fields,
-            agent_at,
-            status: None,
-            bytes: 0,
-            whole: false,
-        }
-    }
-
-    /// Writing to a String does not fail, so results are ignored.
-    fn text(&self) -> String {
-        let (request, agent) = self.fields.split_at_checked(self.agent_at).unwrap_or_default();
-        let mut text = String::with_capacity(96 + self.fields.len());
-        let time = humantime::format_rfc3339_millis(self.time);
-        let _ = write!(text, "{time} ");
-        match self.peer {
-            Some(peer) => drop(write!(text, "{peer}")),
-            None => text.push('-'),
-        }
-        let _ = write!(text, " {request}");
-        match self.status {
-            Some(status) => drop(write!(text, " {status}")),
-            None => text.push_str(" -"),
-        }
-        let millis = self.began.elapsed().as_secs_f64() * 1000.0;
-        let _ = write!(text, " {} {millis:.3}ms {agent}", self.bytes);
-        if !self.whole {
-            text.push_str(" aborted");
-        }
-        text.push('\n');
-        text
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.writer.line(&self.text());
-    }
-}
-
-/// Writes at most `most` bytes of a peer's text in quotes, escaped: it cannot end the line or the field, or control a
-/// terminal.
-fn quote(text: &mut String, raw: &[u8], most: usize) {
-    let end = text.len().saturating_add(1).saturating_add(most);
-    text.push('"');
-    for (at, &byte) in raw.iter().enumerate() {
-        let length = match byte {
-            b'"' | b'\\' => 2,
-            b' '..=b'~' => 1,
-            _ => 4,
-        };
-        if text.len() + length > end {
-            text.push('"');
-            return tell_cut(text, raw.len() - at);
-        }
-        match length {
-            4 => drop(write!(text, "\\x{byte:02x}")),
-            length => {
-                if length == 2 {
-                    text.push('\\');
-                }
-                text.push(char::from(byte));
-            }
-        }
-    }
-    text.push('"');
-}
-
-/// Writes how many bytes of a field are missing, if any.
-fn tell_cut(text: &mut String, bytes: usize) {
-    if bytes > 0 {
-        let _ = write!(text, "+{bytes}");
-    }
-}
-
 /// A thread that writes lines to an output. Clones share it. Dropping the last one waits until all lines are written, for
 /// at most [`LogLimits::last_writes`].
 #[derive(Clone, Debug)]
 pub struct LogWriter {
     queue: Arc<Writer>,
+    format: LogFormat,
 }
 
 /// What the writers share.
@@ -366,7 +274,14 @@ impl LogWriter {
                 shared,
                 thread: Mutex::new(Some(thread)),
             }),
+            format: LogFormat::default(),
         })
+    }
+
+    /// Sets the format of the lines that come through this handle. Default: [`LogFormat::Text`].
+    pub fn format(mut self, format: LogFormat) -> LogWriter {
+        self.format = format;
+        self
     }
 
     fn line(&self, line: &str) {
@@ -466,34 +381,6 @@ mod tests {
     use super::*;
 
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-
-    fn quoted(raw: &[u8], most: usize) -> String {
-        let mut text = String::new();
-        quote(&mut text, raw, most);
-        text
-    }
-
-    #[test]
-    fn nothing_a_peer_sends_ends_a_line_or_a_field() {
-        let text = quoted(b"a\"b\\c\r\nd\x1b[2J\x7f\xc3\xa9 ~", 1024);
-        assert_eq!(text, r#""a\"b\\c\x0d\x0ad\x1b[2J\x7f\xc3\xa9 ~""#);
-    }
-
-    #[test]
-    fn a_field_is_cut_between_two_escapes_and_says_how_much_is_missing() {
-        assert_eq!(quoted(b"abcd", 4), r#""abcd""#);
-        assert_eq!(quoted(b"abcde", 4), r#""abcd"+1"#);
-        assert_eq!(quoted(b"ab\"\"", 4), r#""ab\""+1"#);
-        assert_eq!(quoted(b"abc\"", 4), r#""abc"+1"#);
-        assert_eq!(quoted(b"\xff\xff\xff", 7), r#""\xff"+2"#);
-        assert_eq!(quoted(b"a", 0), r#"""+1"#);
-        assert_eq!(quoted(b"", 0), r#""""#);
-        for most in 0..40 {
-            let text = quoted(b"a\"\\\n\xff0123456789", most);
-            let (kept, _) = text.rsplit_once('"').unwrap();
-            assert!(kept.len() <= 1 + most, "{text}");
-        }
-    }
 
     /// An output that waits for permission before each write.
     struct Gate(Receiver<()>, Arc<Mutex<Vec<u8>>>);

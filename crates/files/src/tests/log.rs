@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use http_body_util::Full;
 
-use crate::{Log, LogBody, LogLimits, LogWriter, PeerAddr};
+use crate::{Log, LogBody, LogFormat, LogLimits, LogUser, LogWriter, PeerAddr};
 
 use super::*;
 
@@ -32,6 +32,10 @@ struct Logged {
 
 impl Logged {
     fn new() -> Logged {
+        Logged::in_format(LogFormat::Text)
+    }
+
+    fn in_format(format: LogFormat) -> Logged {
         let site = Site::with(|_| Settings {
             whole_body_bytes: 100,
             one_frame_bytes: 100,
@@ -40,7 +44,7 @@ impl Logged {
         });
         let paper = Paper::default();
         let writer = LogWriter::new(paper.clone(), LogLimits::default()).unwrap();
-        let log = Log::new(site.files.clone(), Some(writer));
+        let log = Log::new(site.files.clone(), Some(writer.format(format)));
         Logged { site, log, paper }
     }
 
@@ -99,6 +103,110 @@ async fn a_line_says_who_asked_for_what_and_what_came_of_it() {
         r#"127.0.0.1:40126 GET "/a.txt?q=1" 200 5 "curl/8.14.1""#
     );
     assert!(lines[0].contains("ms "), "{}", lines[0]);
+}
+
+/// A request with everything that a line shows.
+fn full_request() -> Request<Full<Bytes>> {
+    let mut request = get("/a.txt?q=1");
+    let peer = PeerAddr("[2001:db8::7]:40126".parse().unwrap());
+    request.extensions_mut().insert(peer);
+    let fields = request.headers_mut();
+    fields.insert("user-agent", "curl/8.14.1".parse().unwrap());
+    fields.insert("referer", "https://a.example/\"".parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn a_line_in_the_combined_format_is_that_of_apache() {
+    let logged = Logged::in_format(LogFormat::Combined);
+    logged.site.write("a.txt", "hello");
+    logged.read(full_request()).await;
+    logged.read(get("/none")).await;
+    let lines = logged.lines();
+    let (before, rest) = lines[0].split_once(" [").unwrap();
+    let (time, rest) = rest.split_once("] ").unwrap();
+    assert_eq!(before, "2001:db8::7 - -");
+    assert_eq!(
+        rest,
+        r#""GET /a.txt?q=1 HTTP/1.1" 200 5 "https://a.example/\"" "curl/8.14.1""#
+    );
+    // `23/Nov/2026:20:02:25 +0000`
+    let (date, clock) = time.split_once(':').unwrap();
+    assert_eq!(
+        date.split('/').map(str::len).collect::<Vec<_>>(),
+        [2, 3, 4],
+        "{time}"
+    );
+    assert!(clock.ends_with(" +0000") && clock.len() == 14, "{time}");
+    assert!(lines[1].starts_with("- - - ["), "{}", lines[1]);
+    assert!(
+        lines[1].contains(r#"] "GET /none HTTP/1.1" 404 "#),
+        "{}",
+        lines[1]
+    );
+    assert!(lines[1].ends_with(r#" "-" "-""#), "{}", lines[1]);
+}
+
+#[tokio::test]
+async fn a_line_in_json_is_one_object() {
+    let logged = Logged::in_format(LogFormat::Json);
+    logged.site.write("a.txt", "hello");
+    logged.read(full_request()).await;
+    let lines = logged.lines();
+    let (before, rest) = lines[0].split_once(r#","duration_ms":"#).unwrap();
+    let (millis, after) = rest.split_once(',').unwrap();
+    assert!(millis.parse::<f64>().is_ok(), "{millis}");
+    let (time, before) = before.split_once(r#"","peer":"#).unwrap();
+    let time = time.strip_prefix(r#"{"time":""#).unwrap();
+    assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
+    assert_eq!(
+        before,
+        r#""[2001:db8::7]:40126","user":null,"method":"GET","path":"/a.txt?q=1","version":"1.1","status":200,"bytes":5"#
+    );
+    assert_eq!(
+        after,
+        r#""referer":"https://a.example/\"","user_agent":"curl/8.14.1","complete":true}"#
+    );
+}
+
+/// A service that knows the user of each request.
+#[derive(Clone)]
+struct Named(Files);
+
+impl Service<Request<Full<Bytes>>> for Named {
+    type Response = Response<ServeBody>;
+    type Error = Infallible;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        let answer = self.0.call(request);
+        Box::pin(async move {
+            let mut response = answer.await?;
+            response.extensions_mut().insert(LogUser("ann \"lee\"".into()));
+            Ok(response)
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_user_is_named_where_the_format_has_a_place_for_one() {
+    for (format, part) in [
+        (LogFormat::Combined, r#"- - ann\x20\"lee\" ["#),
+        (LogFormat::Json, r#","user":"ann \"lee\"","#),
+    ] {
+        let logged = Logged::in_format(format);
+        let writer = LogWriter::new(logged.paper.clone(), LogLimits::default()).unwrap();
+        let mut log = Log::new(Named(logged.site.files.clone()), Some(writer.format(format)));
+        let Ok::<_, Infallible>(response) = log.call(get("/none")).await;
+        response.into_body().collect().await.unwrap();
+        drop(log);
+        let lines = logged.lines();
+        assert!(lines[0].contains(part), "{}", lines[0]);
+    }
 }
 
 #[tokio::test]
