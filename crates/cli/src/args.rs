@@ -3,7 +3,9 @@
 mod connection;
 mod credentials;
 mod get;
+mod hash_password;
 mod link;
+mod listen_address;
 mod network;
 mod output;
 mod path;
@@ -14,15 +16,18 @@ mod tests;
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::builder::FalseyValueParser;
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use connection::{ConnectionArgs, HeaderLine};
 pub(crate) use credentials::Login;
 pub(crate) use get::GetArgs;
+pub(crate) use hash_password::HashPasswordArgs;
 pub(crate) use link::LinkArgs;
+pub(crate) use listen_address::ListenAddress;
 pub(crate) use network::NetworkArgs;
 pub(crate) use put::PutArgs;
-pub(crate) use serve::ServeArgs;
+pub(crate) use serve::{Origin, ResponseField, ServeArgs};
 
 use crate::exit;
 
@@ -54,6 +59,9 @@ pub(crate) enum Command {
     /// Serve a folder over HTTP/2 and HTTP/1.1
     #[command(after_help = serve::EXAMPLES)]
     Serve(ServeArgs),
+    /// Hash a password for `serve --auth`
+    #[command(after_help = hash_password::EXAMPLES)]
+    HashPassword(HashPasswordArgs),
     /// Emulate a long path in front of a server: delay, rate and buffer
     #[command(after_help = link::EXAMPLES)]
     Link(LinkArgs),
@@ -74,6 +82,35 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },
+}
+
+impl Args {
+    /// Parses the command line and, for `serve`, the environment. Exits when it is wrong, or asks for help.
+    pub(crate) fn of_process() -> Self {
+        match Args::from_arg_matches(&Args::with_environment().get_matches()) {
+            Ok(args) => args,
+            Err(error) => error.exit(),
+        }
+    }
+
+    fn with_environment() -> clap::Command {
+        Args::command().mut_subcommand("serve", |serve| serve.mut_args(from_environment))
+    }
+}
+
+/// Lets a variable set an option: FULLBORE_DRAIN_TIMEOUT for `--drain-timeout`. The values of one that can be repeated are
+/// in lines of their own.
+fn from_environment(arg: Arg) -> Arg {
+    let name = arg.get_long().unwrap_or(arg.get_id().as_str());
+    let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
+    // clap keeps the names of variables for as long as the process runs.
+    let name: &str = format!("FULLBORE_{}", name.to_ascii_uppercase()).leak();
+    let arg = arg.env(name).hide_env(true);
+    match arg.get_action() {
+        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+        ArgAction::Append => arg.value_delimiter('\n'),
+        _ => arg,
+    }
 }
 
 const ROOT_EXAMPLES: &str = "\

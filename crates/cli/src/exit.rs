@@ -46,6 +46,7 @@ exit_codes! {
     WrongBytes = 19, "wrong-bytes", "demo: a received byte differs from the byte sent";
     Proxy = 20, "proxy", "the proxy cannot be reached, refused, or cannot reach the server";
     Checksum = 21, "checksum", "the body does not have the checksum that was given";
+    Listen = 22, "listen", "serve, link: the address cannot be listened on";
     Interrupted = 130, "interrupted", "Ctrl-C or SIGTERM; run the same command again to resume";
 }
 
@@ -221,7 +222,8 @@ fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
             Exit::Timeout,
             "; try again, or allow more time with --speed-time or --connect-timeout",
         ),
-        ErrorKind::Body | ErrorKind::Bind | ErrorKind::Io => (Exit::LocalIo, ""),
+        ErrorKind::Bind => (Exit::Listen, ""),
+        ErrorKind::Body | ErrorKind::Io => (Exit::LocalIo, ""),
         ErrorKind::Config | ErrorKind::InvalidMessage => (Exit::Usage, ""),
         _ => (Exit::Other, ""),
     }

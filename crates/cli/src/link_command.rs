@@ -115,7 +115,7 @@ fn cannot_listen(address: &str, error: &io::Error) -> Failure {
         return Failure::usage(error.to_string());
     }
     Failure::new(
-        Exit::LocalIo,
+        Exit::Listen,
         format!(
             "cannot listen on {address}: {}; use another address with --listen, such as 127.0.0.1:0 for any free port",
             without_numbers(&error.to_string())

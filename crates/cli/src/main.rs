@@ -11,6 +11,7 @@ mod demo;
 mod exit;
 mod figures;
 mod get;
+mod hash_password;
 mod link_command;
 mod log;
 mod pages;
@@ -24,8 +25,6 @@ mod volume;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
-
 use crate::args::{Args, Command};
 use crate::run::Leftovers;
 
@@ -35,7 +34,7 @@ use crate::run::Leftovers;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::of_process();
     log::start(args.verbose);
     let verbose = args.verbose > 0;
     let leftovers = Arc::new(Leftovers::default());
@@ -54,6 +53,7 @@ fn main() -> ExitCode {
         }
         Command::Demo => run::to_end(run::DEMO_WORKERS, &leftovers, demo::run()),
         Command::Link(link) => link_command::run(link),
+        Command::HashPassword(args) => hash_password::run(&args),
         Command::Serve(serve) => serve::run(serve),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(folder.as_deref()),

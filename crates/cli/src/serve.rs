@@ -1,13 +1,24 @@
 //! `fullbore serve`: threads and graceful shutdown around the service of `fullbore-files`.
 //!
-//! `listeners` opens addresses, `tls` has the certificates, and `service` makes the HTTP service.
+//! `listeners` opens sockets, `tls` has the certificates, `service` makes what they serve, and `policy` what is around the
+//! files.
 
+mod auth;
+mod body;
+mod certificate;
 mod listeners;
+mod metrics;
+mod policy;
+mod redirect;
+mod self_signed;
 mod service;
+mod site;
+mod text;
 mod tls;
+#[cfg(unix)]
+mod unix_socket;
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,14 +26,18 @@ use std::time::Duration;
 
 use fullbore::rustls::ServerConfig;
 use fullbore::server::ConnectionLimits;
-use fullbore::{Chunk, ErrorKind, HttpVersions, MemoryBudget, Server, ServerBuilder};
-use fullbore_files::{Files, Log};
+use fullbore::{ErrorKind, HttpVersions, MemoryBudget, Server, ServerBuilder};
+use fullbore_files::Log;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 
-use self::listeners::{address, cannot_listen, listen};
-use self::service::service;
-use self::tls::tls_config;
-use crate::args::ServeArgs;
+use self::certificate::{Certificate, Hangup};
+use self::listeners::{Listener, Opening, Place, Remains};
+use self::metrics::Metrics;
+use self::redirect::Redirect;
+use self::service::Sites;
+use self::site::Site;
+use crate::args::{ListenAddress, ServeArgs};
 use crate::exit::{Exit, Failure};
 use crate::run::{self, Interrupt};
 
@@ -32,6 +47,11 @@ const DISK_THREADS: usize = 64;
 /// The most connections by default. Each may hold some 200 KiB of unread data over TLS, beside streams and windows:
 /// SECURITY.md has the sum.
 const MAX_CONNECTIONS: usize = 4_096;
+
+/// The limits of the listener of `--metrics`.
+const METRICS_CONNECTIONS: usize = 64;
+const METRICS_STREAMS: u64 = 1_024;
+const METRICS_MEMORY: u64 = 16 << 20;
 
 /// Serves until SIGTERM or Ctrl-C. Then requests in progress end within `--drain-timeout`. A second signal stops at once.
 ///
@@ -48,148 +68,279 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
         true => run::lone_runtime(DISK_THREADS)?,
         false => run::runtime(threads, DISK_THREADS)?,
     };
-    let ended = runtime.block_on(async {
-        let service = service(&args)?;
-        // Before the address is printed: a script may send a signal as soon as it reads it.
-        let interrupt = Interrupt::listen()?;
-        match apart {
-            true => serve_apart(args, service, interrupt, threads).await,
-            false => serve(args, service, interrupt).await,
-        }
-    });
+    let ended = runtime.block_on(serve(args, if apart { threads } else { 1 }));
     runtime.shutdown_timeout(run::LAST_WRITES);
     ended
 }
 
-/// On one runtime.
-async fn serve(
-    args: ServeArgs,
-    service: Log<Files<Chunk>>,
-    interrupt: Interrupt,
-) -> Result<ExitCode, Failure> {
-    let listener = listen(&args).await?;
-    let address = address(&listener, &args)?;
-    let options = Options::new(args, address)?;
-    let server = options.builder().build(listener);
-    let server = server.map_err(|error| Failure::from_library(&options.args.listen, &error))?;
-    options.announce(address)?;
-    server
-        .graceful_shutdown(drain(interrupt))
-        .serve(service)
-        .await
-        .map_err(|error| broken_off(&options.args.listen, &error))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// On `threads` threads, including this one. Each has its own listener and runtime.
-async fn serve_apart(
-    args: ServeArgs,
-    service: Log<Files<Chunk>>,
-    interrupt: Interrupt,
-    threads: usize,
-) -> Result<ExitCode, Failure> {
-    // First without SO_REUSEPORT, which would silently share the port with another program.
-    let address = address(&listen(&args).await?, &args)?;
-    let options = Arc::new(Options::new(args, address)?);
-    let server = options.builder().bind_shared(address).await;
-    let server = server.map_err(|error| cannot_listen(&options.args.listen, &error))?;
+/// Serves on this runtime and, with more than one, on `runtimes - 1` others, each in a thread of its own.
+async fn serve(args: ServeArgs, runtimes: usize) -> Result<ExitCode, Failure> {
+    let (limits, budget) = (limits(&args), args.path.memory_budget());
+    let metrics = args.metrics.as_ref();
+    let metrics = metrics.map(|_| Arc::new(Metrics::new(limits.clone(), budget.clone())));
+    let sites = Sites::from_options(&args, metrics.as_ref())?;
+    // Before the address is printed: a script may send a signal as soon as it reads it.
+    let interrupt = Interrupt::listen()?;
+    let sockets = Sockets::open(&args)?;
+    let addresses = sockets.places.iter().filter_map(Place::address);
+    let (certificate, tls) = tls::from_options(&args, addresses)?.unzip();
+    let options = Arc::new(Options {
+        args,
+        budget,
+        limits,
+        tls,
+        metrics,
+    });
+    let lines = Lines::new(&options, &sockets, certificate.as_deref());
     let (stop, stopped) = watch::channel(false);
-    let mut ends = Vec::new();
-    for _ in 1..threads {
-        let other = Other {
-            options: Arc::clone(&options),
-            service: service.clone(),
-            stopped: stopped.clone(),
-        };
-        let (listening, listens) = oneshot::channel();
-        let (ending, ends_there) = oneshot::channel();
-        std::thread::Builder::new()
-            .name("serve".to_owned())
-            .spawn(move || {
-                let ended = run::lone_runtime(DISK_THREADS / threads + 1)
-                    .and_then(|runtime| runtime.block_on(other.serve(address, listening)));
-                let _ = ending.send(ended);
-            })
-            .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
-        ends.push(ends_there);
-        if listens.await.is_err() {
-            // It ended before it could listen, and reports why. The other threads end with the sender.
-            drop(stop);
-            return ended(ends).await;
-        }
+    let others = Others::start(runtimes - 1, &options, &sockets.places, &sites, &stopped).await?;
+    let (servers, remains) = sockets.into_servers(&options, &sites, certificate.as_ref())?;
+    if let Some(certificate) = certificate {
+        tokio::spawn(certificate.keep_current(Hangup::listen()?));
     }
-    options.announce(address)?;
-    let server = server.graceful_shutdown(async move {
+    lines.announce()?;
+    tokio::spawn(async move {
         drain(interrupt).await;
         stop.send_replace(true);
     });
-    let served = server.serve(service).await;
-    ended(ends).await?;
-    served.map_err(|error| broken_off(&options.args.listen, &error))?;
+    let served = serve_all(servers, stopped).await;
+    let others = others.ended().await;
+    drop(remains);
+    served.and(others)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Every socket that listens.
+struct Sockets {
+    /// For the files.
+    places: Arc<Vec<Place>>,
+    redirects: Vec<Place>,
+    metrics: Vec<Place>,
+}
+
+impl Sockets {
+    fn open(args: &ServeArgs) -> Result<Self, Failure> {
+        let opening = Opening {
+            shared: args.threads.is_some() && cfg!(target_os = "linux"),
+            mode: args.socket_mode.0,
+        };
+        let alone = |address: &Option<ListenAddress>| match address {
+            Some(address) => listeners::open_alone(address, opening.mode),
+            None => Ok(Vec::new()),
+        };
+        Ok(Self {
+            places: Arc::new(listeners::open(args, opening)?),
+            redirects: alone(&args.redirect_http)?,
+            metrics: alone(&args.metrics)?,
+        })
+    }
+
+    /// The servers of this runtime. Every other runtime has its listeners.
+    fn into_servers(
+        self,
+        options: &Options,
+        sites: &Sites,
+        certificate: Option<&Arc<Certificate>>,
+    ) -> Result<(Vec<Serving>, Vec<Remains>), Failure> {
+        let Some(places) = Arc::into_inner(self.places) else {
+            return Err(Failure::new(Exit::Other, "a thread has not begun to listen"));
+        };
+        let (mut servers, mut remains) = (Vec::new(), Vec::new());
+        let mut add = |place: Place, builder: ServerBuilder, site: Log<Site>| {
+            let name = place.name().to_owned();
+            let (listener, remaining) = place.into_listener()?;
+            remains.push(remaining);
+            servers.push(Serving::new(builder, listener, name, site)?);
+            Ok::<(), Failure>(())
+        };
+        let address = places.iter().find_map(Place::address);
+        let port = address.map_or(443, |address| address.port());
+        for place in places {
+            add(place, options.builder(), sites.files())?;
+        }
+        if let Some(certificate) = certificate {
+            for place in self.redirects {
+                let certificate = Arc::clone(certificate);
+                let redirect = Site::Redirect(Arc::new(Redirect { certificate, port }));
+                add(place, options.without_tls(), sites.logged(redirect))?;
+            }
+        }
+        if let Some(metrics) = &options.metrics {
+            for place in self.metrics {
+                // With limits of its own, so that the figures can be read when the server has reached those of the others.
+                let builder = Server::builder()
+                    .connection_limits(ConnectionLimits::new(METRICS_CONNECTIONS, METRICS_STREAMS))
+                    .memory_budget(MemoryBudget::new(METRICS_MEMORY));
+                add(place, builder, Log::new(Site::Metrics(Arc::clone(metrics)), None))?;
+            }
+        }
+        Ok((servers, remains))
+    }
+}
+
+/// The other threads.
+struct Others(Vec<oneshot::Receiver<Result<(), Failure>>>);
+
+impl Others {
+    /// Starts them. Each one listens when this returns.
+    async fn start(
+        count: usize,
+        options: &Arc<Options>,
+        places: &Arc<Vec<Place>>,
+        sites: &Sites,
+        stopped: &watch::Receiver<bool>,
+    ) -> Result<Self, Failure> {
+        let mut others = Self(Vec::new());
+        for _ in 0..count {
+            let other = Other {
+                options: Arc::clone(options),
+                places: Arc::clone(places),
+                site: sites.files(),
+                stopped: stopped.clone(),
+            };
+            let (listening, listens) = oneshot::channel();
+            let (ending, ends) = oneshot::channel();
+            std::thread::Builder::new()
+                .name("serve".to_owned())
+                .spawn(move || {
+                    let ended = run::lone_runtime(DISK_THREADS / (count + 1) + 1)
+                        .and_then(|runtime| runtime.block_on(other.serve(listening)));
+                    let _ = ending.send(ended);
+                })
+                .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
+            if listens.await.is_err() {
+                // It ended before it could listen, and reports why. The process ends, and with it the other threads.
+                let early = || Failure::new(Exit::Other, "a thread ended before it could listen");
+                return Err(Self(vec![ends]).ended().await.err().unwrap_or_else(early));
+            }
+            others.0.push(ends);
+        }
+        Ok(others)
+    }
+
+    /// Waits for them; the first failure.
+    async fn ended(self) -> Result<(), Failure> {
+        for end in self.0 {
+            end.await
+                .map_err(|_| Failure::new(Exit::Other, "a thread failed".to_owned()))??;
+        }
+        Ok(())
+    }
 }
 
 /// One of the other threads.
 struct Other {
     options: Arc<Options>,
-    service: Log<Files<Chunk>>,
+    places: Arc<Vec<Place>>,
+    site: Log<Site>,
     stopped: watch::Receiver<bool>,
 }
 
 impl Other {
-    async fn serve(self, address: SocketAddr, listening: oneshot::Sender<()>) -> Result<(), Failure> {
-        let listen = &self.options.args.listen;
-        let server = self.options.builder().bind_shared(address).await;
-        let server = server.map_err(|error| cannot_listen(listen, &error))?;
+    async fn serve(self, listening: oneshot::Sender<()>) -> Result<(), Failure> {
+        let mut servers = Vec::new();
+        for place in &*self.places {
+            let (builder, site) = (self.options.builder(), self.site.clone());
+            servers.push(Serving::new(
+                builder,
+                place.listener()?,
+                place.name().to_owned(),
+                site,
+            )?);
+        }
+        drop(self.places);
+        drop(self.site);
         let _ = listening.send(());
-        let mut stopped = self.stopped;
+        serve_all(servers, self.stopped).await
+    }
+}
+
+/// A server on one listener.
+struct Serving {
+    server: AnyServer,
+    /// As messages name it.
+    name: String,
+    site: Log<Site>,
+}
+
+enum AnyServer {
+    Tcp(Server),
+    #[cfg(unix)]
+    Unix(Server<tokio::net::UnixListener>),
+}
+
+impl Serving {
+    fn new(
+        builder: ServerBuilder,
+        listener: Listener,
+        name: String,
+        site: Log<Site>,
+    ) -> Result<Self, Failure> {
+        let server = match listener {
+            Listener::Tcp(listener) => builder.build(listener).map(AnyServer::Tcp),
+            #[cfg(unix)]
+            Listener::Unix(listener) => builder.build(listener).map(AnyServer::Unix),
+        };
+        let server = server.map_err(|error| Failure::from_library(&name, &error))?;
+        Ok(Self { server, name, site })
+    }
+
+    /// Serves until the graceful shutdown is over.
+    async fn serve(self, mut stopped: watch::Receiver<bool>) -> Result<(), Failure> {
         let stop = async move {
             // The sender is dropped when the first thread ends.
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
-        server
-            .graceful_shutdown(stop)
-            .serve(self.service)
-            .await
-            .map_err(|error| broken_off(listen, &error))
+        let ended = match self.server {
+            AnyServer::Tcp(server) => server.graceful_shutdown(stop).serve(self.site).await,
+            #[cfg(unix)]
+            AnyServer::Unix(server) => server.graceful_shutdown(stop).serve(self.site).await,
+        };
+        ended.map_err(|error| broken_off(&self.name, &error))
     }
 }
 
-/// Waits for the other threads; the first failure.
-async fn ended(ends: Vec<oneshot::Receiver<Result<(), Failure>>>) -> Result<ExitCode, Failure> {
-    for end in ends {
-        end.await
-            .map_err(|_| Failure::new(Exit::Other, "a thread failed".to_owned()))??;
+/// Serves on all listeners of a runtime, the first of them in the caller's task.
+async fn serve_all(servers: Vec<Serving>, stopped: watch::Receiver<bool>) -> Result<(), Failure> {
+    let mut servers = servers.into_iter();
+    let first = servers.next();
+    let mut others = JoinSet::new();
+    for server in servers {
+        others.spawn(server.serve(stopped.clone()));
     }
-    Ok(ExitCode::SUCCESS)
+    let mut ended = match first {
+        Some(first) => first.serve(stopped).await,
+        None => Ok(()),
+    };
+    while let Some(other) = others.join_next().await {
+        let other = other.map_err(|_| Failure::new(Exit::Other, "a server failed".to_owned()));
+        ended = ended.and(other.and_then(|other| other));
+    }
+    ended
 }
 
-/// The options of each thread's server.
+/// The options of each server.
 struct Options {
     args: ServeArgs,
     budget: MemoryBudget,
     limits: ConnectionLimits,
     tls: Option<Arc<ServerConfig>>,
+    metrics: Option<Arc<Metrics>>,
 }
 
 impl Options {
-    fn new(args: ServeArgs, address: SocketAddr) -> Result<Self, Failure> {
-        Ok(Self {
-            budget: args.path.memory_budget(),
-            limits: ConnectionLimits::new(max_connections(&args), args.max_total_streams),
-            tls: match args.plaintext {
-                true => None,
-                false => Some(Arc::new(tls_config(&args, address)?)),
-            },
-            args,
-        })
+    fn builder(&self) -> ServerBuilder {
+        match &self.tls {
+            Some(tls) => self.without_tls().tls_config(Arc::clone(tls)),
+            None => self.without_tls(),
+        }
     }
 
-    fn builder(&self) -> ServerBuilder {
+    fn without_tls(&self) -> ServerBuilder {
         let args = &self.args;
         let limit = |limit: Duration| (!limit.is_zero()).then_some(limit);
         // The names and defaults of the timeouts are those of nginx.
-        let mut server = Server::builder()
+        let server = Server::builder()
             .config(|config| args.path.configure(config))
             .http_versions(match (args.http1, args.http2) {
                 (true, _) => HttpVersions::Http1,
@@ -211,28 +362,84 @@ impl Options {
                 Duration::ZERO => Duration::MAX,
                 some => some,
             });
-        if let Some(streams) = args.max_streams {
-            server = server.max_concurrent_streams(streams);
-        }
-        match &self.tls {
-            Some(tls) => server.tls_config(Arc::clone(tls)),
+        let server = match args.max_streams {
+            Some(streams) => server.max_concurrent_streams(streams),
+            None => server,
+        };
+        match self.metrics.clone() {
+            Some(metrics) => server.on_end(move |connection| metrics.add_connection(connection)),
             None => server,
         }
     }
+}
 
-    /// Prints and flushes one line on standard output: scripts wait for it.
-    fn announce(&self, address: SocketAddr) -> Result<(), Failure> {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+/// What is printed when every socket listens.
+struct Lines {
+    /// On standard output.
+    listening: Vec<String>,
+    /// On standard error.
+    notes: Vec<String>,
+}
+
+impl Lines {
+    fn new(options: &Options, sockets: &Sockets, certificate: Option<&Certificate>) -> Self {
+        let scheme = if certificate.is_some() { "https" } else { "http" };
+        let url = |scheme: &str, place: &Place| match place.address() {
+            Some(address) => format!("{scheme}://{address}"),
+            None => format!("{} ({scheme})", place.name()),
+        };
+        let mut listening = Vec::new();
+        let mut add =
+            |places: &[Place], line: &dyn Fn(&Place) -> String| listening.extend(places.iter().map(line));
+        add(&sockets.places, &|place| {
+            format!("listening on {}", url(scheme, place))
+        });
+        add(&sockets.redirects, &|place| {
+            format!("redirecting {} to https", url("http", place))
+        });
+        add(&sockets.metrics, &|place| {
+            format!("metrics on {}", url("http", place))
+        });
+        let mut notes = Vec::new();
+        let addresses = || sockets.places.iter().filter_map(Place::address);
+        if certificate.is_none() && addresses().any(|address| !address.ip().is_loopback()) {
+            let secret = if options.args.auth.is_empty() {
+                "data"
+            } else {
+                "data and the passwords"
+            };
+            notes.push(format!(
+                "note: without TLS, anybody on the path can read and change the {secret}"
+            ));
+        }
+        let host = options
+            .args
+            .self_signed_name
+            .first()
+            .filter(|name| !name.contains([':', '*']));
+        let host = host.map_or("localhost", String::as_str);
+        let port = addresses().next().map_or(443, |address| address.port());
+        notes.extend(certificate.and_then(|it| tls::advice(it, &format!("https://{host}:{port}/"))));
+        Self { listening, notes }
+    }
+
+    /// Prints and flushes: scripts wait for the first line.
+    fn announce(&self) -> Result<(), Failure> {
+        // In one write: a script may close the pipe behind the first line.
+        let text: String = self.listening.iter().map(|line| format!("{line}\n")).collect();
         let mut out = io::stdout().lock();
-        writeln!(out, "listening on {scheme}://{address}")
+        out.write_all(text.as_bytes())
             .and_then(|()| out.flush())
             .map_err(|error| Failure::from_io("write to", Path::new("standard output"), &error))?;
         drop(out);
-        if !address.ip().is_loopback() && self.tls.is_none() {
-            run::complain(&"note: without TLS, anybody on the path can read and change the data");
-        }
+        self.notes.iter().for_each(run::complain);
         Ok(())
     }
+}
+
+/// The limits on connections and streams.
+fn limits(args: &ServeArgs) -> ConnectionLimits {
+    ConnectionLimits::new(max_connections(args), args.max_total_streams)
 }
 
 /// The limit on connections: the descriptors that are left beside those for files and for the program.

@@ -13,6 +13,39 @@ fn the_command_line_is_well_formed() {
 }
 
 #[test]
+fn every_option_of_serve_has_a_variable_of_its_own() {
+    let mut command = Args::with_environment();
+    command.build();
+    let serve = command.find_subcommand("serve").expect("it exists");
+    let mut names = Vec::new();
+    for arg in serve.get_arguments() {
+        let id = arg.get_id().as_str();
+        match arg.get_env().and_then(|name| name.to_str()) {
+            Some(name) => names.push(name.to_owned()),
+            None => assert!(["help", "version", "verbose"].contains(&id), "{id} has none"),
+        }
+    }
+    for name in [
+        "FULLBORE_ROOT",
+        "FULLBORE_LISTEN",
+        "FULLBORE_HTTP1_1",
+        "FULLBORE_SELF_SIGNED_NAME",
+    ] {
+        assert!(
+            names.iter().any(|found| found == name),
+            "{name} is not in {names:?}"
+        );
+    }
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    // Other commands do not change with the environment.
+    let get = command.find_subcommand("get").expect("it exists");
+    assert!(get.get_arguments().all(|arg| arg.get_env().is_none()));
+}
+
+#[test]
 fn every_command_shows_an_example() {
     for command in Args::command().get_subcommands_mut() {
         let help = command.render_help().to_string();

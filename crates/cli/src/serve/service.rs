@@ -1,11 +1,14 @@
-//! The HTTP service of `serve`: files, uploads and the access log.
+//! The HTTP services of `serve`, from its options: files, uploads and the access log.
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use fullbore::Chunk;
 use fullbore_files::{Files, FolderError, Log, LogLimits, LogWriter, Settings, Uploads};
 
+use super::metrics::Metrics;
+use super::policy::{Guarded, Policy};
+use super::site::Site;
 use crate::args::ServeArgs;
 use crate::exit::{Exit, Failure};
 use crate::run;
@@ -13,8 +16,54 @@ use crate::run;
 /// The most uploads stored at once by default: their batches stay within the 64 MiB of [`Settings::all_batches_bytes`].
 const MOST_UPLOADS: usize = 4096;
 
-/// The HTTP service: files, uploads and the access log.
-pub(super) fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
+/// What the listeners serve.
+pub(super) struct Sites {
+    files: Site,
+    writer: Option<LogWriter>,
+}
+
+impl Sites {
+    /// The services, counted in `metrics`.
+    ///
+    /// # Errors
+    /// A folder cannot be used, or an option contradicts another.
+    pub(super) fn from_options(args: &ServeArgs, metrics: Option<&Arc<Metrics>>) -> Result<Self, Failure> {
+        let settings = settings(args)?;
+        let uploads = settings.uploads.clone();
+        let files =
+            Files::open_with_ranges(&args.root, settings).map_err(|error| cannot_open(args, &error))?;
+        let site = match Policy::from_options(args)? {
+            None => Site::Files(files),
+            Some(policy) => {
+                let guarded = Guarded::new(files, policy);
+                match args.cors.as_slice() {
+                    [] => Site::Guarded(guarded),
+                    origins => Site::Shared(Arc::new(guarded.sharing(origins, &uploads))),
+                }
+            }
+        };
+        Ok(Self {
+            files: match metrics {
+                Some(metrics) => Site::Counted(Arc::new(site), Arc::clone(metrics)),
+                None => site,
+            },
+            writer: log_writer(args)?,
+        })
+    }
+
+    /// The files.
+    pub(super) fn files(&self) -> Log<Site> {
+        self.logged(self.files.clone())
+    }
+
+    /// A service whose requests go to the same log.
+    pub(super) fn logged(&self, site: Site) -> Log<Site> {
+        Log::new(site, self.writer.clone())
+    }
+}
+
+/// The settings of the file service.
+fn settings(args: &ServeArgs) -> Result<Settings, Failure> {
     let uploads = match &args.uploads {
         None => Uploads::Refuse,
         Some(word) if word == Path::new("discard") => Uploads::Discard,
@@ -48,19 +97,20 @@ pub(super) fn service(args: &ServeArgs) -> Result<Log<Files<Chunk>>, Failure> {
             )));
         }
     }
-    let files = Files::open_with_ranges(&args.root, settings).map_err(|error| cannot_open(args, &error))?;
-    let writer = if args.log {
-        let mut limits = LogLimits::default();
-        if let Some(bytes) = args.log_buffer {
-            limits.waiting_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        }
-        let writer = LogWriter::stdout(limits)
-            .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
-        Some(writer)
-    } else {
-        None
-    };
-    Ok(Log::new(files, writer))
+    Ok(settings)
+}
+
+fn log_writer(args: &ServeArgs) -> Result<Option<LogWriter>, Failure> {
+    if !args.log {
+        return Ok(None);
+    }
+    let mut limits = LogLimits::default();
+    if let Some(bytes) = args.log_buffer {
+        limits.waiting_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+    let writer = LogWriter::stdout(limits)
+        .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
+    Ok(Some(writer.format(args.log_format)))
 }
 
 /// The page for 404, which must be there at the start: its name may be mistyped.

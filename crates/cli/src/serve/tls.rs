@@ -1,34 +1,105 @@
-//! The TLS configuration of `serve`: the certificate that the user names, or a self-signed one.
+//! The TLS configuration of `serve`, from its options.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::sync::Arc;
 
 use fullbore::rustls::ServerConfig;
-use fullbore::tls;
 
+use super::certificate::{Certificate, Source};
+use super::self_signed::Kept;
 use crate::args::ServeArgs;
-use crate::exit::{Exit, Failure, chain};
+use crate::exit::Failure;
+use crate::run;
+use crate::transfer::part_names;
 
-pub(super) fn tls_config(args: &ServeArgs, address: SocketAddr) -> Result<ServerConfig, Failure> {
-    if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
-        return tls::server_config(&read(cert)?, &read(key)?).map_err(|error| {
-            Failure::usage(format!(
-                "--cert {} with --key {}: {error}",
-                cert.display(),
-                key.display()
-            ))
-        });
-    }
-    let host = address.ip().to_string();
-    let mut names = vec!["localhost", "127.0.0.1", "::1"];
-    if !address.ip().is_unspecified() && !names.contains(&host.as_str()) {
-        names.push(&host);
-    }
-    let made = |error: fullbore::Error| Failure::new(Exit::Tls, chain(&error));
-    let signed = tls::self_signed(&names).map_err(made)?;
-    tls::server_config(signed.cert_pem.as_bytes(), signed.key_pem.as_bytes()).map_err(made)
+/// The names that a self-signed certificate always has.
+const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// The certificate, and a configuration that uses it.
+pub(super) type Tls = (Arc<Certificate>, Arc<ServerConfig>);
+
+/// What the options ask for; `None` without TLS.
+///
+/// # Errors
+/// The certificate cannot be read, made or used.
+pub(super) fn from_options(
+    args: &ServeArgs,
+    addresses: impl Iterator<Item = SocketAddr>,
+) -> Result<Option<Tls>, Failure> {
+    let source = match (&args.cert, &args.key) {
+        _ if args.plaintext => return Ok(None),
+        (Some(cert), Some(key)) => Source::Files {
+            cert: cert.clone(),
+            key: key.clone(),
+        },
+        _ => self_signed(args, addresses),
+    };
+    let (certificate, config) = Certificate::load(source, args.client_ca.as_deref())?;
+    Ok(Some((certificate, Arc::new(config))))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::from_io("read", path, &error))
+/// The certificate for the names that the user wants, for this machine, and for the addresses that it listens on. The first
+/// name is that of its file.
+fn self_signed(args: &ServeArgs, addresses: impl Iterator<Item = SocketAddr>) -> Source {
+    let mut names = args.self_signed_name.clone();
+    names.extend(LOCAL.map(str::to_owned));
+    names.extend(
+        addresses
+            .map(|address| address.ip())
+            .filter(|ip| !ip.is_unspecified())
+            .map(|ip| ip.to_string()),
+    );
+    let mut seen = Vec::new();
+    names.retain(|name| {
+        !seen.contains(name) && {
+            seen.push(name.clone());
+            true
+        }
+    });
+    let folder = part_names::state_folder().map(|state| state.join("self-signed"));
+    let kept = folder.map(|folder| Kept::in_folder(&folder, &names));
+    let reason = match &kept {
+        None => "this user has no state folder".to_owned(),
+        Some(kept) => match kept.load_or_make(&names) {
+            Ok(_) => {
+                return Source::SelfSigned {
+                    names,
+                    kept: Some(kept.clone()),
+                };
+            }
+            Err(failure) => failure.message,
+        },
+    };
+    run::complain(&format!(
+        "note: {reason}; so the certificate is new at each start; set XDG_STATE_HOME to keep it"
+    ));
+    Source::SelfSigned { names, kept: None }
+}
+
+/// How clients trust a self-signed certificate that is kept: commands for the shell. `url` is what they request.
+pub(super) fn advice(certificate: &Certificate, url: &str) -> Option<String> {
+    let (path, expiry) = certificate.trusted_by()?;
+    let path = quoted(&path.display().to_string());
+    Some(format!(
+        "clients trust the certificate {path}, valid until {}:\n  curl --cacert {path} {url}\n  fullbore get --cacert {path} {url}",
+        httpdate::fmt_http_date(expiry)
+    ))
+}
+
+/// As a word of the shell.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:@%".contains(letter);
+    match word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_path_is_one_word_of_the_shell() {
+        assert_eq!(super::quoted("/a/b-1.pem"), "/a/b-1.pem");
+        assert_eq!(super::quoted("/a b/it's"), r"'/a b/it'\''s'");
+    }
 }

@@ -47,6 +47,11 @@ impl PartNames {
     }
 }
 
+/// The folder in which the program keeps what belongs to the user; `None` when the user has none.
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    state::folder()
+}
+
 #[cfg(unix)]
 mod state {
     use std::fs::{DirBuilder, File, OpenOptions};

@@ -27,6 +27,8 @@ mod resume;
 mod said;
 mod secrets;
 #[cfg(unix)]
+mod serve;
+#[cfg(unix)]
 mod shared_folder;
 mod silence;
 mod tls;

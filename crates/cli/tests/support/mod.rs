@@ -98,6 +98,7 @@ pub(crate) fn ended(command: &mut Command) -> TestResult<Ended> {
 /// What a program is told from outside.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Signal {
+    Hangup,
     Interrupt,
     Kill,
     Terminate,
@@ -108,6 +109,7 @@ pub(crate) enum Signal {
 pub(crate) fn signal(child: &Child, signal: Signal) -> TestResult {
     use rustix::process::{Pid, Signal as System, kill_process};
     let signal = match signal {
+        Signal::Hangup => System::HUP,
         Signal::Interrupt => System::INT,
         Signal::Kill => System::KILL,
         Signal::Terminate => System::TERM,

@@ -159,13 +159,3 @@ fn streams_that_have_ended_leave_nothing_behind_that_costs_the_rest_anything() {
         cost.is_bounded("DATA on the last stream", streams);
     }
 }
-
-#[test]
-fn the_streams_that_are_moved_for_another_one_are_counted() {
-    let counting = Counting::begin();
-    let mut faced = server(80, Wait::Turn);
-    // In the middle of those that wait.
-    let reset = frames::reset(81, ErrorCode::CANCEL);
-    let (cost, result) = counting.frames(&mut faced, [reset]);
-    assert_eq!((result, cost.work), (Ok(()), 39));
-}

@@ -165,23 +165,6 @@ fn what_stays_readable_after_a_failure_is_leased_until_it_is_read() {
         faced.says(&frames::data(stream, 0, &[0; 10_000]));
     }
     assert!(budget.leased() > 1 << 20);
-    // A head that waits to be sent.
-    let mut response = Response::new(());
-    for index in 0..1_000 {
-        let name: http::HeaderName = format!("x-{index}").parse().unwrap();
-        response
-            .headers_mut()
-            .insert(name, "v".repeat(1_000).parse().unwrap());
-    }
-    let before = budget.leased();
-    let mut out = fullbore_proto::Transmit::new();
-    faced.connection.send_response(id(1), &response, false).unwrap();
-    faced.connection.transmit(&mut out, faced.now);
-    assert!(
-        budget.leased() > before + 500_000,
-        "{} after {before}",
-        budget.leased()
-    );
     faced.connection.abort(ErrorCode::NO_ERROR, "", faced.now);
     assert_eq!(budget.leased(), 20_000);
     assert_eq!(faced.reads(1).0.len(), 10_000);
@@ -207,33 +190,4 @@ fn the_debug_data_of_goaway_comes_before_the_streams_that_it_ends() {
     };
     assert_eq!((*said, &debug[..]), (code, &b"too_many_pings"[..]));
     assert_eq!(error.kind(), StreamErrorKind::NotProcessed);
-}
-
-#[test]
-fn a_server_that_discarded_what_it_receives_and_released_the_stream_resets_it_behind_the_response() {
-    let mut faced = Faced::server(impatient());
-    faced.says(&frames::post(1));
-    faced.connection.discard_received(id(1));
-    let connection = &mut faced.connection;
-    connection
-        .send_response(id(1), &Response::new(()), false)
-        .unwrap();
-    // The peer's windows hold the end of it back.
-    let body = Bytes::from(vec![0; 70_000]);
-    connection.send_data(id(1), body, true).unwrap();
-    connection.release(id(1));
-    let sent = |faced: &mut Faced| -> usize {
-        let frames = faced.heard_of(FrameType::DATA);
-        frames.iter().map(|frame| frame.payload.len()).sum()
-    };
-    assert_eq!(sent(&mut faced), 65_535);
-    faced.lives();
-    faced.says(&frames::window_update(0, 10_000));
-    faced.says(&frames::window_update(1, 10_000));
-    let heard = faced.heard();
-    let types: Vec<_> = heard.iter().map(|frame| frame.header.frame_type).collect();
-    // The rest of the request is not waited for.
-    assert_eq!(types, [FrameType::DATA, FrameType::RST_STREAM]);
-    assert_eq!(heard[1].word(0), ErrorCode::NO_ERROR.0);
-    assert_eq!(faced.connection.stream_count(), 0);
 }

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use fullbore_proto::{Config, Connection, ErrorCode, Ledger, Stall, Time, WindowSize};
+use fullbore_proto::{Config, Connection, Ledger, Stall, Time, WindowSize};
 
 use crate::support::app::Pace;
 use crate::support::fixed;
-use crate::support::frames;
 use crate::support::pair::Pair;
 use crate::support::path::PathConfig;
-use crate::support::peer::{Faced, id};
 
 /// The part of `wait` that each end spent in `state`, sending at the server and receiving at the client, after a second
 /// of warming up.
@@ -164,33 +161,4 @@ fn a_connection_without_streams_is_idle() {
     let mut pair = pair(Config::default(), Config::default());
     let (sending, receiving) = shares(&mut pair, Stall::Idle);
     assert_eq!((sending, receiving), (1.0, 1.0));
-}
-
-#[test]
-fn a_stream_that_waited_for_its_window_and_was_reset_is_waited_for_no_longer() {
-    let mut faced = Faced::server(Config::default());
-    faced.says(&frames::window_update(0, 1 << 20));
-    faced.says(&frames::get(1));
-    let connection = &mut faced.connection;
-    let response = http::Response::new(());
-    connection.send_response(id(1), &response, false).unwrap();
-    let body = Bytes::from(vec![0; 100_000]);
-    connection.send_data(id(1), body, true).unwrap();
-    faced.heard();
-    let mut after_a_second = |octets: &[u8]| {
-        faced.now = faced.now + Duration::from_secs(1);
-        let before = faced.connection.sending_ledger(faced.now);
-        faced.says(octets);
-        faced.heard();
-        faced.connection.socket_idle(faced.now);
-        faced.now = faced.now + Duration::from_secs(1);
-        let after = faced.connection.sending_ledger(faced.now);
-        let spent = |state| after.spent(state) - before.spent(state);
-        (spent(Stall::StreamWindow), spent(Stall::Idle))
-    };
-    let second = Duration::from_secs(1);
-    let ping = frames::ping(0, b"nothing.");
-    assert_eq!(after_a_second(&ping), (second, Duration::ZERO));
-    let reset = frames::reset(1, ErrorCode::CANCEL);
-    assert_eq!(after_a_second(&reset), (Duration::ZERO, second));
 }

@@ -1,7 +1,7 @@
 //! Credit to send that an owner waits for while nothing is queued, and the connection window of a receiver that shrinks.
 
 use bytes::Bytes;
-use fullbore_proto::{Config, ErrorCode, Event, FrameType, StreamId, WindowSize};
+use fullbore_proto::{Config, ErrorCode, Event, StreamId, WindowSize};
 
 use crate::support::frames;
 use crate::support::peer::{Faced, id};
@@ -153,20 +153,4 @@ fn a_window_that_is_to_shrink_to_a_larger_size_stays() {
     faced.connection.shrink_receive_window(WindowSize::MAX);
     assert_eq!(faced.connection.receive_window_size(), before);
     assert!(faced.heard().is_empty());
-}
-
-#[test]
-fn a_stream_that_was_reset_gets_no_credit_for_what_is_consumed_later() {
-    let mut faced = Faced::server(fixed(|config| {
-        config.stream_window = WindowSize::new(20_000).unwrap();
-    }));
-    faced.says(&frames::post(1));
-    faced.says(&frames::data(1, 0, &[0; 16_384]));
-    let mut chunks = std::collections::VecDeque::new();
-    faced.connection.read(id(1), &mut chunks).unwrap();
-    faced.says(&frames::reset(1, ErrorCode::CANCEL));
-    faced.connection.release_credit(id(1), 16_384);
-    let refills = faced.heard_of(FrameType::WINDOW_UPDATE);
-    assert!(refills.iter().all(|frame| frame.stream() == 0), "{refills:?}");
-    faced.lives();
 }

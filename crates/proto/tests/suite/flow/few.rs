@@ -289,33 +289,6 @@ fn how_much_is_to_be_released_before_an_update_is_told() {
     assert_eq!(faced.heard_of(FrameType::WINDOW_UPDATE).len(), 1);
 }
 
-#[test]
-fn how_much_is_to_be_released_before_an_update_of_the_connection_is_told() {
-    let mut faced = Faced::server(fixed(|config| {
-        config.connection_window = WindowSize::new(1 << 20).unwrap();
-        config.stream_window = WindowSize::new(1 << 24).unwrap();
-    }));
-    faced.says(&frames::post(1));
-    faced.heard();
-    for _ in 0..32 {
-        faced.says(&frames::data(1, 0, &[0; 16_384]));
-    }
-    let mut chunks = Default::default();
-    faced.connection.read(id(1), &mut chunks).unwrap();
-    let due = faced.connection.connection_release_until_due();
-    assert_eq!(due, 1 << 18);
-    faced.connection.release_connection_credit(due - 1);
-    assert_eq!(faced.connection.connection_release_until_due(), 1);
-    assert_eq!(faced.heard(), []);
-    faced.connection.release_connection_credit(1);
-    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
-    let updates: Vec<_> = updates
-        .iter()
-        .map(|frame| (frame.stream(), frame.word(0)))
-        .collect();
-    assert_eq!(updates, [(0, 1 << 18)]);
-}
-
 /// Releases what is said to be due but for an octet, and then that.
 #[track_caller]
 fn update_is_due_after(config: Config, octets: usize, expected: u64) {

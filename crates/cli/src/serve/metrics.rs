@@ -1,0 +1,336 @@
+//! `--metrics`: figures of the server in the text format of Prometheus.
+//!
+//! Requests and bytes of bodies are counted as they happen. What a connection waited for, and why it ended, is counted at its
+//! end: the engine keeps these figures for itself until then.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fullbore::server::{ConnectionLimits, Ended};
+use fullbore::{ErrorCode, ErrorKind, Ledger, MemoryBudget, Stall};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+
+use super::text::text;
+
+/// The methods that are told apart. All others count as `other`.
+const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "POST", "OPTIONS", "other"];
+
+/// The statuses with which the server refuses what exceeds a limit.
+const LIMIT_STATUSES: [u16; 8] = [408, 413, 414, 416, 429, 431, 503, 507];
+
+const VERSIONS: [&str; 3] = ["1.1", "2", "none"];
+
+/// What ended a connection.
+const ENDS: [&str; 6] = ["closed", "timeout", "limit", "protocol", "transport", "evicted"];
+
+/// The states of a ledger that are waits.
+const STALLS: [(Stall, &str); 6] = [
+    (Stall::StreamWindow, "stream_window"),
+    (Stall::ConnectionWindow, "connection_window"),
+    (Stall::StreamCount, "stream_count"),
+    (Stall::Socket, "socket"),
+    (Stall::Application, "application"),
+    (Stall::Peer, "peer"),
+];
+
+/// The figures of all listeners.
+pub(super) struct Metrics {
+    limits: ConnectionLimits,
+    budget: MemoryBudget,
+    /// By method and class of the status.
+    requests: [[AtomicU64; 5]; METHODS.len()],
+    /// By version.
+    versions: [AtomicU64; 2],
+    /// By status.
+    refusals: [AtomicU64; LIMIT_STATUSES.len()],
+    body_bytes: AtomicU64,
+    /// By version and end.
+    ended: [[AtomicU64; ENDS.len()]; VERSIONS.len()],
+    received_bytes: AtomicU64,
+    sent_bytes: AtomicU64,
+    /// In microseconds: sending, then receiving.
+    stalls: [[AtomicU64; STALLS.len()]; 2],
+}
+
+impl Metrics {
+    pub(super) fn new(limits: ConnectionLimits, budget: MemoryBudget) -> Self {
+        Self {
+            limits,
+            budget,
+            requests: Default::default(),
+            versions: Default::default(),
+            refusals: Default::default(),
+            body_bytes: AtomicU64::new(0),
+            ended: Default::default(),
+            received_bytes: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+            stalls: Default::default(),
+        }
+    }
+
+    /// Counts a request that has a response.
+    pub(super) fn add_request(&self, method: &Method, version: Version, status: StatusCode) {
+        let method = METHODS.iter().position(|name| *name == method.as_str());
+        let method = method.unwrap_or(METHODS.len() - 1);
+        let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
+        add(&self.requests[method][class], 1);
+        add(&self.versions[usize::from(version == Version::HTTP_2)], 1);
+        if let Some(index) = LIMIT_STATUSES.iter().position(|limit| *limit == status.as_u16()) {
+            add(&self.refusals[index], 1);
+        }
+    }
+
+    /// Counts bytes of a response's body.
+    pub(super) fn add_body_bytes(&self, bytes: u64) {
+        add(&self.body_bytes, bytes);
+    }
+
+    /// Counts a connection that has ended.
+    pub(super) fn add_connection(&self, connection: &Ended<'_>) {
+        let version = match connection.version {
+            Some(Version::HTTP_2) => 1,
+            Some(_) => 0,
+            None => 2,
+        };
+        let end = match connection.error {
+            _ if connection.evicted => 5,
+            None => 0,
+            Some(error) if error.code() == Some(ErrorCode::ENHANCE_YOUR_CALM) => 2,
+            Some(error) => match error.kind() {
+                ErrorKind::Timeout => 1,
+                ErrorKind::Budget => 2,
+                ErrorKind::Protocol | ErrorKind::NotHttp2 => 3,
+                _ => 4,
+            },
+        };
+        add(&self.ended[version][end], 1);
+        add(&self.received_bytes, connection.received_bytes);
+        add(&self.sent_bytes, connection.sent_bytes);
+        if let Some(report) = connection.report {
+            let add_stalls = |counts: &[AtomicU64; STALLS.len()], ledger: &Ledger| {
+                for (count, (stall, _)) in counts.iter().zip(STALLS) {
+                    let waited = ledger.spent(stall).as_micros();
+                    add(count, u64::try_from(waited).unwrap_or(u64::MAX));
+                }
+            };
+            add_stalls(&self.stalls[0], &report.sending);
+            add_stalls(&self.stalls[1], &report.receiving);
+        }
+    }
+
+    /// The response of the listener of the figures.
+    pub(super) fn answer<B>(&self, request: &Request<B>) -> Response<Bytes> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are possible\n");
+        }
+        match request.uri().path() {
+            "/healthz" => text(StatusCode::OK, "ok\n"),
+            "/metrics" => {
+                let mut response = Response::new(Bytes::from(self.to_string()));
+                let version = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                response.headers_mut().insert(CONTENT_TYPE, version);
+                response
+            }
+            _ => text(StatusCode::NOT_FOUND, "the figures are at /metrics\n"),
+        }
+    }
+
+    /// Writes a metric without labels.
+    fn single(f: &mut fmt::Formatter<'_>, name: &str, kind: &str, help: &str, value: u64) -> fmt::Result {
+        head(f, name, kind, help)?;
+        writeln!(f, "fullbore_{name} {value}")
+    }
+}
+
+/// The text format of Prometheus, version 0.0.4.
+impl fmt::Display for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const COUNTER: &str = "counter";
+        const GAUGE: &str = "gauge";
+        head(
+            f,
+            "requests_total",
+            COUNTER,
+            "Requests that were answered, by method and class of the status.",
+        )?;
+        for (method, classes) in METHODS.iter().zip(&self.requests) {
+            for (class, count) in (1..).zip(classes) {
+                let count = get(count);
+                writeln!(
+                    f,
+                    "fullbore_requests_total{{method=\"{method}\",status=\"{class}xx\"}} {count}"
+                )?;
+            }
+        }
+        head(
+            f,
+            "version_requests_total",
+            COUNTER,
+            "Requests that were answered, by version of HTTP.",
+        )?;
+        for (version, count) in VERSIONS.iter().zip(&self.versions) {
+            writeln!(
+                f,
+                "fullbore_version_requests_total{{version=\"{version}\"}} {}",
+                get(count)
+            )?;
+        }
+        head(
+            f,
+            "refusals_total",
+            COUNTER,
+            "Requests that exceeded a limit, by status.",
+        )?;
+        for (status, count) in LIMIT_STATUSES.iter().zip(&self.refusals) {
+            writeln!(f, "fullbore_refusals_total{{status=\"{status}\"}} {}", get(count))?;
+        }
+        Self::single(
+            f,
+            "response_body_bytes_total",
+            COUNTER,
+            "Bytes of response bodies.",
+            get(&self.body_bytes),
+        )?;
+        head(
+            f,
+            "connections_ended_total",
+            COUNTER,
+            "Connections that have ended, by version of HTTP and reason.",
+        )?;
+        for (version, ends) in VERSIONS.iter().zip(&self.ended) {
+            for (reason, count) in ENDS.iter().zip(ends) {
+                let count = get(count);
+                writeln!(
+                    f,
+                    "fullbore_connections_ended_total{{version=\"{version}\",reason=\"{reason}\"}} {count}"
+                )?;
+            }
+        }
+        let ended = "of connections that have ended.";
+        let help = format!("Bytes received, {ended}");
+        Self::single(
+            f,
+            "received_bytes_total",
+            COUNTER,
+            &help,
+            get(&self.received_bytes),
+        )?;
+        let help = format!("Bytes sent, {ended}");
+        Self::single(f, "sent_bytes_total", COUNTER, &help, get(&self.sent_bytes))?;
+        let help = format!("Time in which HTTP/2 connections waited, by direction and cause, {ended}");
+        head(f, "stalled_seconds_total", COUNTER, &help)?;
+        for (direction, counts) in ["sending", "receiving"].iter().zip(&self.stalls) {
+            for ((_, cause), count) in STALLS.iter().zip(counts) {
+                let seconds = Duration::from_micros(get(count)).as_secs_f64();
+                writeln!(
+                    f,
+                    "fullbore_stalled_seconds_total{{direction=\"{direction}\",cause=\"{cause}\"}} {seconds}"
+                )?;
+            }
+        }
+        let connections = self.limits.connections() as u64;
+        Self::single(f, "connections", GAUGE, "Open connections.", connections)?;
+        let most = self.limits.max_connections() as u64;
+        Self::single(
+            f,
+            "connections_limit",
+            GAUGE,
+            "The limit on open connections.",
+            most,
+        )?;
+        let streams = self.limits.streams();
+        Self::single(f, "streams", GAUGE, "Open HTTP/2 streams.", streams.leased())?;
+        Self::single(
+            f,
+            "streams_limit",
+            GAUGE,
+            "The limit on open HTTP/2 streams.",
+            streams.limit(),
+        )?;
+        let help = "Memory that receive windows and header fields may take, in bytes.";
+        Self::single(f, "memory_budget_leased_bytes", GAUGE, help, self.budget.leased())?;
+        Self::single(
+            f,
+            "memory_budget_bytes",
+            GAUGE,
+            "The limit on it.",
+            self.budget.limit(),
+        )
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+fn head(f: &mut fmt::Formatter<'_>, name: &str, kind: &str, help: &str) -> fmt::Result {
+    writeln!(f, "# HELP fullbore_{name} {help}")?;
+    writeln!(f, "# TYPE fullbore_{name} {kind}")
+}
+
+fn add(count: &AtomicU64, more: u64) {
+    count.fetch_add(more, Ordering::Relaxed);
+}
+
+fn get(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics() -> Metrics {
+        Metrics::new(ConnectionLimits::new(10, 100), MemoryBudget::new(1 << 20))
+    }
+
+    #[test]
+    fn every_line_is_a_comment_or_a_metric_that_was_announced() {
+        let metrics = metrics();
+        metrics.add_request(&Method::GET, Version::HTTP_2, StatusCode::OK);
+        metrics.add_request(&Method::DELETE, Version::HTTP_11, StatusCode::PAYLOAD_TOO_LARGE);
+        metrics.add_body_bytes(7);
+        let text = metrics.to_string();
+        let mut announced = "";
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                announced = rest.split(' ').next().unwrap();
+            } else if !line.starts_with("# HELP ") {
+                let (name, value) = line.rsplit_once(' ').unwrap();
+                assert_eq!(name.split('{').next().unwrap(), announced, "{line}");
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+            }
+        }
+        for line in [
+            "fullbore_requests_total{method=\"GET\",status=\"2xx\"} 1",
+            "fullbore_requests_total{method=\"other\",status=\"4xx\"} 1",
+            "fullbore_version_requests_total{version=\"2\"} 1",
+            "fullbore_refusals_total{status=\"413\"} 1",
+            "fullbore_response_body_bytes_total 7",
+            "fullbore_connections_limit 10",
+            "fullbore_memory_budget_bytes 1048576",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_listener_of_the_figures_has_two_paths() {
+        let status = |method: Method, path: &str| {
+            let request = Request::builder().method(method).uri(path).body(()).unwrap();
+            metrics().answer(&request).status().as_u16()
+        };
+        assert_eq!(status(Method::GET, "/metrics"), 200);
+        assert_eq!(status(Method::HEAD, "/healthz"), 200);
+        assert_eq!(status(Method::GET, "/"), 404);
+        assert_eq!(status(Method::PUT, "/metrics"), 405);
+    }
+}

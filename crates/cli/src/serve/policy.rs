@@ -1,0 +1,190 @@
+//! What options put around the files: users, header fields, CORS and a path for health checks.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fullbore::server::PeerAddr;
+use fullbore::{Chunk, Incoming};
+use fullbore_files::{Files, LogUser, Uploads};
+use http::header::CACHE_CONTROL;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use tower_http::cors::{AllowHeaders, AllowOrigin, Any, Cors};
+use tower_service::Service;
+
+use super::auth::{Gate, Verdict};
+use super::body::SiteBody;
+use super::text::text;
+use crate::args::{Origin, ResponseField, ServeArgs};
+use crate::exit::Failure;
+
+/// How long a browser may remember the answer to a preflight request. Browsers allow two hours at most.
+const PREFLIGHT_AGE: Duration = Duration::from_secs(2 * 3600);
+
+/// The future of everything that options put around the files.
+pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Response<SiteBody>, Infallible>> + Send>>;
+
+/// The options.
+pub(super) struct Policy {
+    gate: Option<Gate>,
+    health: Option<String>,
+    fields: Vec<ResponseField>,
+    cache_control: Option<HeaderValue>,
+    /// Whether the access log shows users.
+    logs_users: bool,
+}
+
+impl Policy {
+    /// `None` when no option needs one.
+    ///
+    /// # Errors
+    /// A user is not in the form of `--auth`.
+    pub(super) fn from_options(args: &ServeArgs) -> Result<Option<Self>, Failure> {
+        let off = args.auth.is_empty()
+            && args.header.is_empty()
+            && args.health.is_none()
+            && args.cache_control.is_none()
+            && args.cors.is_empty();
+        if off {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            gate: match args.auth.as_slice() {
+                [] => None,
+                users => Some(Gate::new(users)?),
+            },
+            health: args.health.clone(),
+            fields: args.header.clone(),
+            cache_control: args.cache_control.clone(),
+            logs_users: args.log,
+        }))
+    }
+
+    /// Adds the fields to a response.
+    fn finish(&self, mut response: Response<SiteBody>) -> Response<SiteBody> {
+        let status = response.status();
+        let fields = response.headers_mut();
+        if let Some(value) = &self.cache_control {
+            use StatusCode as Status;
+            if matches!(
+                status,
+                Status::OK | Status::PARTIAL_CONTENT | Status::NOT_MODIFIED
+            ) {
+                fields.entry(CACHE_CONTROL).or_insert_with(|| value.clone());
+            }
+        }
+        for (index, field) in self.fields.iter().enumerate() {
+            // The first one replaces what the file service says.
+            if self.fields[..index]
+                .iter()
+                .any(|earlier| earlier.name == field.name)
+            {
+                fields.append(&field.name, field.value.clone());
+            } else {
+                fields.insert(&field.name, field.value.clone());
+            }
+        }
+        response
+    }
+}
+
+/// The files with a policy around them.
+#[derive(Clone)]
+pub(super) struct Guarded {
+    files: Files<Chunk>,
+    policy: Arc<Policy>,
+}
+
+impl Guarded {
+    pub(super) fn new(files: Files<Chunk>, policy: Policy) -> Self {
+        Self {
+            files,
+            policy: Arc::new(policy),
+        }
+    }
+
+    /// Lets scripts of these origins read the responses.
+    pub(super) fn sharing(self, origins: &[Origin], uploads: &Uploads) -> Cors<Self> {
+        let origin = match origins.iter().any(|origin| matches!(origin, Origin::Any)) {
+            true => AllowOrigin::any(),
+            false => AllowOrigin::list(origins.iter().filter_map(|origin| match origin {
+                Origin::Only(value) => Some(value.clone()),
+                Origin::Any => None,
+            })),
+        };
+        let mut methods = vec![Method::GET, Method::HEAD];
+        if *uploads != Uploads::Refuse {
+            methods.extend([Method::PUT, Method::POST]);
+        }
+        Cors::new(self)
+            .allow_origin(origin)
+            .allow_methods(methods)
+            // A wildcard would not stand for `authorization`.
+            .allow_headers(AllowHeaders::mirror_request())
+            .expose_headers(Any)
+            .max_age(PREFLIGHT_AGE)
+    }
+
+    /// The response of the files.
+    fn pass(&mut self, request: Request<Incoming>, user: Option<Arc<str>>) -> Answer {
+        let (answer, policy) = (self.files.call(request), Arc::clone(&self.policy));
+        Box::pin(async move {
+            let Ok(response) = answer.await;
+            let mut response = policy.finish(response.map(SiteBody::Files));
+            if let Some(user) = user.filter(|_| policy.logs_users) {
+                response.extensions_mut().insert(LogUser(user));
+            }
+            Ok(response)
+        })
+    }
+
+    fn refuse(&self, response: Response<Bytes>) -> Answer {
+        let response = self.policy.finish(response.map(SiteBody::of_text));
+        Box::pin(std::future::ready(Ok(response)))
+    }
+}
+
+impl Service<Request<Incoming>> for Guarded {
+    type Response = Response<SiteBody>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Incoming>) -> Answer {
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if reads && self.policy.health.as_deref() == Some(request.uri().path()) {
+            return Box::pin(std::future::ready(Ok(
+                text(StatusCode::OK, "ok\n").map(SiteBody::of_text)
+            )));
+        }
+        let credentials = match self.policy.gate.as_ref().map(|gate| gate.look(request.headers())) {
+            None => return self.pass(request, None),
+            Some(Verdict::Admitted(user)) => return self.pass(request, Some(user)),
+            Some(Verdict::Refused(response)) => return self.refuse(response),
+            Some(Verdict::Unknown(credentials)) => credentials,
+        };
+        // The file service cannot ask for it later.
+        let peer = PeerAddr::current();
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        let mut this = self.clone();
+        Box::pin(async move {
+            let verified = match &this.policy.gate {
+                Some(gate) => gate.verify(credentials, peer).await.map(Some),
+                None => Ok(None),
+            };
+            match verified {
+                Ok(user) => this.pass(request, user).await,
+                Err(refusal) => this.refuse(*refusal).await,
+            }
+        })
+    }
+}

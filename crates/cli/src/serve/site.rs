@@ -1,0 +1,101 @@
+//! What each listener serves: files, redirects to https, or the figures of the server.
+//!
+//! One type stands for all of them, so that the server is compiled once. Files without options around them take the path that
+//! they would take alone: no box, and nothing to wait for.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use fullbore::{Chunk, Incoming};
+use fullbore_files::{Files, ServeFuture};
+use http::{Request, Response};
+use tower_http::cors::Cors;
+use tower_service::Service;
+
+use super::body::SiteBody;
+use super::metrics::Metrics;
+use super::policy::{Answer, Guarded};
+use super::redirect::Redirect;
+
+/// A service of `serve`.
+#[derive(Clone)]
+pub(super) enum Site {
+    /// The files, with no option around them.
+    Files(Files<Chunk>),
+    /// The files with options around them.
+    Guarded(Guarded),
+    /// The same for scripts of other origins. Behind an Arc, because requests clone their service.
+    Shared(Arc<Cors<Guarded>>),
+    /// Any of these, counted.
+    Counted(Arc<Site>, Arc<Metrics>),
+    /// Redirects to https.
+    Redirect(Arc<Redirect>),
+    /// The figures.
+    Metrics(Arc<Metrics>),
+}
+
+impl Service<Request<Incoming>> for Site {
+    type Response = Response<SiteBody>;
+    type Error = Infallible;
+    type Future = SiteFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // The services are always ready.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> SiteFuture {
+        match self {
+            Site::Files(files) => SiteFuture::Files(files.call(request)),
+            Site::Guarded(guarded) => SiteFuture::Boxed(guarded.call(request)),
+            Site::Shared(cors) => SiteFuture::Boxed(Box::pin(Cors::clone(cors).call(request))),
+            Site::Counted(site, metrics) => {
+                let (method, version) = (request.method().clone(), request.version());
+                let answer = Site::clone(site).call(request);
+                let metrics = Arc::clone(metrics);
+                SiteFuture::Boxed(Box::pin(async move {
+                    let Ok(response) = answer.await;
+                    metrics.add_request(&method, version, response.status());
+                    Ok(response.map(|body| SiteBody::Counted(Box::new(body), metrics)))
+                }))
+            }
+            Site::Redirect(redirect) => SiteFuture::Ready(Some(redirect.answer(&request))),
+            Site::Metrics(metrics) => SiteFuture::Ready(Some(metrics.answer(&request))),
+        }
+    }
+}
+
+/// The future of a [`Site`].
+#[allow(
+    clippy::large_enum_variant,
+    reason = "almost every request has the largest one"
+)]
+pub(super) enum SiteFuture {
+    Files(ServeFuture<Chunk>),
+    Boxed(Answer),
+    /// `None` once it was returned.
+    Ready(Option<Response<Bytes>>),
+}
+
+impl Future for SiteFuture {
+    type Output = Result<Response<SiteBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            SiteFuture::Files(answer) => {
+                let Ok(response) = ready!(Pin::new(answer).poll(cx));
+                Poll::Ready(Ok(response.map(SiteBody::Files)))
+            }
+            SiteFuture::Boxed(answer) => answer.as_mut().poll(cx),
+            SiteFuture::Ready(response) => match response.take() {
+                Some(response) => Poll::Ready(Ok(response.map(SiteBody::of_text))),
+                // Polled again after it was ready.
+                None => Poll::Pending,
+            },
+        }
+    }
+}

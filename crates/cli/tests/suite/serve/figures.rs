@@ -1,0 +1,79 @@
+//! `--metrics`.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Site, ask_over_tcp, status, until, values};
+use crate::support::{TestResult, run};
+
+/// The value of a metric with its labels.
+fn value(text: &str, metric: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.split(' ').next() == Some(metric))?;
+    line.split(' ').nth(1)?.parse().ok()
+}
+
+#[test]
+fn the_figures_are_on_an_address_of_their_own_and_count_what_was_served() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("a.txt"), "hello")?;
+    let listen = [
+        "--plaintext",
+        "--listen",
+        "127.0.0.1:0",
+        "--metrics",
+        "127.0.0.1:0",
+        "--threads",
+        "2",
+    ];
+    let mut site = Site::start(folder.path(), &listen)?;
+    let origin = site.after("listening on ")?;
+    let figures = site.after("metrics on ")?;
+    assert_eq!(status(&ask_over_tcp(&origin, "GET /metrics", "")?), "404");
+    for _ in 0..3 {
+        assert_eq!(status(&ask_over_tcp(&origin, "GET /a.txt", "")?), "200");
+    }
+    run(Path::new("."), ["get", "--http2", &format!("{origin}/a.txt")])?.succeeded();
+    let mut text = String::new();
+    // A connection is counted once it has ended.
+    until("both versions are counted", || {
+        text = ask_over_tcp(&figures, "GET /metrics", "")?;
+        let ended = |version: &str| {
+            value(
+                &text,
+                &format!("fullbore_connections_ended_total{{version=\"{version}\",reason=\"closed\"}}"),
+            )
+        };
+        Ok(ended("1.1") == Some(4.0) && ended("2") == Some(1.0))
+    })?;
+    assert_eq!(
+        values(&text, "content-type"),
+        ["text/plain; version=0.0.4; charset=utf-8"]
+    );
+    for (metric, expected) in [
+        ("fullbore_requests_total{method=\"GET\",status=\"2xx\"}", 4.0),
+        ("fullbore_requests_total{method=\"GET\",status=\"4xx\"}", 1.0),
+        ("fullbore_version_requests_total{version=\"2\"}", 1.0),
+        ("fullbore_version_requests_total{version=\"1.1\"}", 4.0),
+        ("fullbore_connections", 0.0),
+    ] {
+        assert_eq!(value(&text, metric), Some(expected), "{metric} in\n{text}");
+    }
+    for metric in [
+        "fullbore_response_body_bytes_total",
+        "fullbore_received_bytes_total",
+        "fullbore_sent_bytes_total",
+        "fullbore_memory_budget_bytes",
+    ] {
+        assert!(value(&text, metric) > Some(19.0), "{metric} in\n{text}");
+    }
+    assert!(
+        value(
+            &text,
+            "fullbore_stalled_seconds_total{direction=\"sending\",cause=\"socket\"}"
+        )
+        .is_some()
+    );
+    assert_eq!(status(&ask_over_tcp(&figures, "GET /healthz", "")?), "200");
+    assert_eq!(status(&ask_over_tcp(&figures, "GET /a.txt", "")?), "404");
+    Ok(())
+}
