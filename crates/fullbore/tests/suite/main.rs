@@ -22,6 +22,7 @@ mod http1_client;
 mod liveness;
 mod local;
 mod pool;
+mod proxy;
 mod refusals;
 mod shutdown;
 mod silence;
