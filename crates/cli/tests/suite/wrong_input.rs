@@ -281,7 +281,7 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
         ),
         (
             &["link", "--to", "127.0.0.1:1", "--listen", &taken],
-            17,
+            22,
             "use another address with --listen",
         ),
         (
