@@ -52,6 +52,9 @@ pub(crate) trait Observer: Send + Sync {
     /// Completes when the peer has proved to speak the version of this connection, or the connection has ended.
     fn version_proven(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
+    /// Completes when the peer has said something in the version of this connection, or the connection has ended.
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+
     /// Whether the peer speaks another version of HTTP, in which the pool has to send the requests of this connection. It
     /// processed none of them.
     fn is_other_version(&self) -> bool;

@@ -69,4 +69,11 @@ impl Handle {
             observer.version_proven().await;
         }
     }
+
+    /// Waits until the peer has said something in the version of this connection, or the connection has ended.
+    pub(super) async fn settled(&self) {
+        if let Some(observer) = self.observer() {
+            observer.settled().await;
+        }
+    }
 }

@@ -139,6 +139,17 @@ impl ConnectionState {
         }
     }
 
+    /// As [`Self::version_proven`], also where the version was agreed on before.
+    pub(super) async fn settled(&self) {
+        loop {
+            let proven = self.proven.notified();
+            if self.is_settled() || self.concluded.load(Ordering::Acquire) {
+                return;
+            }
+            proven.await;
+        }
+    }
+
     /// Whether the peer has proved to speak the version of this connection.
     pub(super) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)

@@ -223,7 +223,7 @@ where
         Err(error) if handle.is_other_version() => Err(Failed::other_version(error)),
         Err(error) if (error.is_closed() || error.is_refused()) && response.never_began() => {
             // A new connection that takes no request is about to end, and only its end says why.
-            handle.version_proven().await;
+            handle.settled().await;
             if handle.is_other_version() {
                 return Err(Failed::other_version(error));
             }

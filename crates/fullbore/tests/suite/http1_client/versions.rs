@@ -64,6 +64,17 @@ async fn a_server_that_answers_the_preface_with_a_page_alone_is_asked_in_http_1(
     assert_eq!(site.accepted(), 2);
 }
 
+/// The connection may end before the request is on it, which then says why the connection ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_of_http_2_alone_says_what_the_peer_speaks_however_soon_it_answers() {
+    let site = Site::start(|_, mut raw| async move { raw.say(BAD).await }).await;
+    for _ in 0..60 {
+        let client = Client::builder().http_versions(HttpVersions::Http2);
+        let error = soon(client.build().unwrap().get(&site.url)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotHttp2, "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_port_that_speaks_tls_is_named() {
     // A fatal alert (RFC 8446 section 6), as TLS answers what is none.

@@ -80,6 +80,10 @@ impl Observer for PooledConnection {
         Box::pin(self.state.version_proven())
     }
 
+    fn settled(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.state.settled())
+    }
+
     fn is_other_version(&self) -> bool {
         self.state.is_other_version()
     }
