@@ -139,7 +139,7 @@ macro_rules! program {
 }
 
 program!(ours, h2);
-program!(published, h2_published);
+program!(published, h2_upstream);
 
 async fn meets<S: Future<Output = ()> + Send + 'static>(
     serve: impl FnOnce(DuplexStream) -> S,
