@@ -114,9 +114,13 @@ impl Seconds {
 impl Waits {
     /// The waits of a client; `None` when its connections were idle.
     pub(crate) async fn of(direction: Direction, client: &Client) -> Option<Self> {
-        let http2 = Http2Waits::of(direction, &client.reports().await);
         let report = client.http1_report();
         let speaks_http1 = report.is_some();
+        let mut connections = client.reports().await;
+        // A server of HTTP/1.1 was asked in HTTP/2 first. That connection may not have ended yet, and carried nothing.
+        connections
+            .retain(|one| !speaks_http1 || one.stats.received_frames.of(fullbore::FrameType::SETTINGS) > 0);
+        let http2 = Http2Waits::of(direction, &connections);
         let http1 = report.and_then(|report| Http1Waits::of(direction, &report));
         let clauses = [
             http2.as_ref().map(|waits| waits.clause.clone()),
