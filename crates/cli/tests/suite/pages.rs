@@ -44,7 +44,16 @@ fn every_command_has_a_man_page() -> TestResult {
     let folder = tempfile::tempdir()?;
     run(folder.path(), ["man", "pages"])?.succeeded();
     let pages = folder.path().join("pages");
-    let expected = ["completions", "demo", "get", "link", "man", "put", "serve"];
+    let expected = [
+        "completions",
+        "demo",
+        "get",
+        "hash-password",
+        "link",
+        "man",
+        "put",
+        "serve",
+    ];
     let mut expected: Vec<String> = expected.iter().map(|name| format!("fullbore-{name}.1")).collect();
     expected.push("fullbore.1".to_owned());
     assert_eq!(names(&pages)?, expected);
