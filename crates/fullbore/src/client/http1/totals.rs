@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::outgoing::Upload;
 use crate::http1::Traffic;
 
-/// What the HTTP/1.1 connections of a [`Client`](crate::Client) have done and waited for, in all exchanges that have ended.
+/// What the HTTP/1.1 connections of a [`Client`](crate::Client) have done and waited for.
 ///
 /// Such a connection is one stream, whose window is that of TCP. So there are no windows of HTTP to wait for, and nothing
 /// tells a slow path from a server that is slow to send.
@@ -91,34 +91,34 @@ impl Totals {
     }
 }
 
-/// Measures one exchange, and adds it to the report when it is dropped.
+/// Measures one exchange. The report has it as it goes on: whoever has read the whole response may ask for the report
+/// before the connection's task knows that the exchange has ended.
 pub(super) struct Ledger<'a> {
     totals: &'a Totals,
-    begun: Traffic,
+    added: Traffic,
     now: Traffic,
     since: Instant,
     sending: Stall,
     receiving: Stall,
-    own: Http1Report,
 }
 
 impl<'a> Ledger<'a> {
     pub(super) fn start(totals: &'a Totals, traffic: Traffic) -> Self {
+        totals.lock().requests += 1;
         Ledger {
             totals,
-            begun: traffic,
+            added: traffic,
             now: traffic,
             since: Instant::now(),
             sending: Stall::Idle,
             receiving: Stall::Idle,
-            own: Http1Report::default(),
         }
     }
 
     /// What the exchange waits for from now on, until its response has begun or after that.
     pub(super) fn enter(&mut self, upload: &Upload, traffic: Traffic, answered: bool, now: Instant) {
-        self.settle(now);
         self.now = traffic;
+        self.settle(now);
         let sent = upload.ended().is_some();
         self.sending = match (traffic.awaits_write, sent, answered) {
             (true, ..) => Stall::Socket,
@@ -137,22 +137,46 @@ impl<'a> Ledger<'a> {
 
     fn settle(&mut self, now: Instant) {
         let time = now.saturating_duration_since(self.since);
-        self.own.sending.add(self.sending, time);
-        self.own.receiving.add(self.receiving, time);
         self.since = now;
+        let mut report = self.totals.lock();
+        report.sending.add(self.sending, time);
+        report.receiving.add(self.receiving, time);
+        report.sent_bytes += self.now.sent - self.added.sent;
+        report.received_bytes += self.now.received - self.added.received;
+        self.added = self.now;
     }
 }
 
 impl Drop for Ledger<'_> {
     fn drop(&mut self) {
         self.settle(Instant::now());
-        let mut report = self.totals.lock();
-        report.requests += 1;
-        report.sent_bytes += self.now.sent - self.begun.sent;
-        report.received_bytes += self.now.received - self.begun.received;
-        for state in Stall::ALL {
-            report.sending.add(state, self.own.sending.of(state));
-            report.receiving.add(state, self.own.receiving.of(state));
-        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_report_has_an_exchange_before_it_ends() {
+        let totals = Totals::default();
+        totals.add_connection();
+        let mut traffic = Traffic::default();
+        let mut ledger = Ledger::start(&totals, traffic);
+        let upload = Upload::new(None);
+        ledger.enter(&upload, traffic, false, Instant::now());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        traffic.sent = 100;
+        traffic.received = 50;
+        ledger.enter(&upload, traffic, true, Instant::now());
+
+        let ended = |report: Option<Http1Report>| {
+            let report = report.expect("a connection was opened");
+            let source = report.sending(Stall::Application);
+            (report.requests, report.sent_bytes, report.received_bytes, source)
+        };
+        assert_eq!(ended(totals.report()), (1, 100, 50, Duration::from_secs(2)));
+        drop(ledger);
+        assert_eq!(ended(totals.report()), (1, 100, 50, Duration::from_secs(2)));
     }
 }
