@@ -9,7 +9,7 @@ use http::Response;
 use http_body_util::BodyExt;
 use tokio::sync::Notify;
 
-use crate::support::{Chunks, Pair, Produced, config, full, get, pair, post, soon, take, windows};
+use crate::support::{Chunks, Pair, Produced, config, full, get, pair, post, service, soon, take, windows};
 
 /// How much of a body may wait to be sent (384 KiB), and what one write gathers beyond the windows (512 KiB).
 const SEND_BUFFER: u64 = 384 << 10;
@@ -99,7 +99,7 @@ async fn a_transport_that_takes_nothing_stops_the_body_too() {
     let (near, far) = tokio::io::duplex(1_024);
     let produced = Produced::default();
     let count = Arc::clone(&produced);
-    let service = tower::service_fn(move |_| {
+    let service = service(move |_| {
         let body = Chunks::new(100_000_000, 16_384).counted(&count);
         async move { Ok::<_, BoxError>(Response::new(body)) }
     });
@@ -226,7 +226,7 @@ async fn padding_returns_its_credit_under_every_refill() {
         let (near, far) = tokio::io::duplex(64 << 10);
         let mut settings = windows(1_000, 65_535);
         settings.stream_refill = Refill::Fraction { divisor };
-        let service = tower::service_fn(|request: http::Request<fullbore::Incoming>| async {
+        let service = service(|request: http::Request<fullbore::Incoming>| async {
             let bytes = request.into_body().collect().await?.to_bytes();
             Ok::<_, BoxError>(Response::new(http_body_util::Full::new(Bytes::from(
                 bytes.len().to_string(),

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::support::{
     Chunks, Guarded, Pair, Peer, Produced, Reply, config, empty, frames, full, get, pair, post, refused,
-    soon, take, windows,
+    service, soon, take, windows,
 };
 
 /// Small windows, so that credit that does not return is missed soon.
@@ -249,7 +249,7 @@ where
     F: Future<Output = Result<Reply, BoxError>> + Send + 'static,
 {
     let (near, far) = tokio::io::duplex(64 << 10);
-    tokio::spawn(serve_connection(near, tower::service_fn(handler), config()));
+    tokio::spawn(serve_connection(near, service(handler), config()));
     soon(Peer::client(far, &[])).await
 }
 
@@ -372,7 +372,7 @@ async fn a_client_that_goes_mid_request_ends_its_handlers_and_their_bodies() {
     let ended = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ended);
     let (near, far) = tokio::io::duplex(64 << 10);
-    let service = tower::service_fn(move |request: Request<Incoming>| {
+    let service = service(move |request: Request<Incoming>| {
         let (seen, count) = (seen.clone(), Arc::clone(&count));
         async move {
             seen.send(()).await.ok();

@@ -258,9 +258,8 @@ async fn a_server_takes_requests_octet_by_octet_and_answers_each_once() {
     };
     let (near, far) = link(script, Script::ideal());
     let answers = near.observer();
-    let service = tower::service_fn(|_: Request<Incoming>| async move {
-        Ok::<Reply, BoxError>(Response::new(full("answer")))
-    });
+    let service =
+        service(|_: Request<Incoming>| async move { Ok::<Reply, BoxError>(Response::new(full("answer"))) });
     let server = tokio::spawn(serve_connection(near, service, config()));
     let (sender, connection) = handshake(far, config());
     let connection = tokio::spawn(connection);
@@ -297,7 +296,7 @@ impl Server {
         let shutdown = Arc::new(Notify::new());
         let asked = Arc::clone(&shutdown);
         let chunks = Arc::new(chunks);
-        let service = tower::service_fn(move |_: Request<Incoming>| {
+        let service = service(move |_: Request<Incoming>| {
             let body = chunks().boxed_unsync();
             async move { Ok::<Reply, BoxError>(Response::new(body)) }
         });

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::support::{Chunks, Reply, full, soon};
+use crate::support::{Chunks, Reply, full, service, soon};
 
 /// Requests that nobody cancels.
 const INNOCENT: usize = 1_000;
@@ -38,7 +38,7 @@ async fn failures(limit: u32) -> usize {
     let server = server.graceful_shutdown(async {
         let _ = stopped.await;
     });
-    let server = tokio::spawn(server.serve(tower::service_fn(answer)));
+    let server = tokio::spawn(server.serve(service(answer)));
     let client = Client::builder().max_connections(1).build().expect("a client");
     // The limit is known before the crowd comes.
     soon(client.get(&format!("{url}/"))).await.expect("an answer");

@@ -11,7 +11,9 @@ use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{Chunks, Peer, config, empty, frames, full, get, pair, pattern, post, soon, take};
+use crate::support::{
+    Chunks, Peer, config, empty, frames, full, get, pair, pattern, post, service, soon, take,
+};
 
 async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -47,7 +49,7 @@ async fn a_server_of_http_1_is_not_http2() {
 #[tokio::test]
 async fn a_client_of_http_1_is_told_that_this_is_not_its_protocol() {
     let (near, mut far) = tokio::io::duplex(64 << 10);
-    let service = tower::service_fn(|_| async { Ok::<_, BoxError>(Response::new(empty())) });
+    let service = service(|_| async { Ok::<_, BoxError>(Response::new(empty())) });
     let server = tokio::spawn(fullbore::server::serve_connection(near, service, config()));
     far.write_all(b"GET / HTTP/1.1\r\nhost: test.example\r\n\r\n")
         .await
@@ -119,7 +121,7 @@ async fn tls_server(alpn: &[&[u8]]) -> (String, Vec<u8>) {
     let builder = Server::builder().tls_config(Arc::new(tls));
     let server = builder.bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}/", server.local_addr().unwrap().port());
-    let service = tower::service_fn(|_| async { Ok::<_, BoxError>(Response::new(full("hello"))) });
+    let service = service(|_| async { Ok::<_, BoxError>(Response::new(full("hello"))) });
     tokio::spawn(server.serve(service));
     (url, made.cert_pem.into_bytes())
 }
@@ -296,7 +298,7 @@ async fn a_request_body_that_is_not_as_long_as_it_said_is_an_error() {
     for (octets, end) in [(9, true), (11, false)] {
         let (near, far) = tokio::io::duplex(64 << 10);
         let (seen, errors) = std::sync::mpsc::channel();
-        let service = tower::service_fn(move |request: Request<Incoming>| {
+        let service = service(move |request: Request<Incoming>| {
             let seen = seen.clone();
             async move {
                 let error = take(request.into_body()).await.expect_err("the length is wrong");
@@ -323,7 +325,7 @@ async fn a_request_body_that_is_not_as_long_as_it_said_is_an_error() {
 async fn a_request_body_that_fails_is_the_error_whenever_the_driver_sees_it() {
     let server = Server::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", server.local_addr().unwrap());
-    let service = tower::service_fn(|request: Request<Incoming>| async {
+    let service = service(|request: Request<Incoming>| async {
         let _ = request.into_body().collect().await;
         Ok::<_, BoxError>(Response::new(empty()))
     });

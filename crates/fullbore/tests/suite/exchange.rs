@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, StreamBody};
 
 use crate::support::{
     Chunks, Pair, Peer, Reply, config, empty, frames, full, get, pair, pair_over, pattern, post, refused,
-    soon, take,
+    service, soon, take,
 };
 
 async fn answer(request: Request<Incoming>) -> Result<Reply, BoxError> {
@@ -343,7 +343,7 @@ async fn a_client_that_expects_100_continue_is_told_when_the_body_is_wanted() {
     let (near, far) = tokio::io::duplex(64 << 10);
     tokio::spawn(fullbore::server::serve_connection(
         near,
-        tower::service_fn(answer),
+        service(answer),
         config(),
     ));
     let mut raw = soon(Peer::client(far, &[])).await;
@@ -414,7 +414,7 @@ async fn a_pooled_client_makes_one_connection_for_a_crowd() {
     let builder = Server::builder().peer_addresses(true);
     let server = builder.bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", server.local_addr().unwrap());
-    let serving = tokio::spawn(server.serve(tower::service_fn(|request: Request<Incoming>| {
+    let serving = tokio::spawn(server.serve(service(|request: Request<Incoming>| {
         let handed_over_by = PeerAddr::current();
         async move {
             let peer = request.extensions().get::<PeerAddr>().copied();

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 
 use crate::support::{
-    Breaks, Choppy, Chunks, Reply, config, full, get, pair_over, post, soon, take, windows,
+    Breaks, Choppy, Chunks, Reply, config, full, get, pair_over, post, service, soon, take, windows,
 };
 
 async fn answer(request: Request<Incoming>) -> Result<Reply, BoxError> {
@@ -77,7 +77,7 @@ async fn broken_at(at: usize, breaks_client: bool, pipe: usize) -> bool {
     let settings = windows(20_000, 65_535);
     let (client, connection) = handshake(near, settings.clone());
     let client_task = tokio::spawn(connection);
-    let server_task = tokio::spawn(serve_connection(far, tower::service_fn(answer), settings));
+    let server_task = tokio::spawn(serve_connection(far, service(answer), settings));
     let done = soon(exchanges(&client, 60_000)).await;
     drop(client);
     let ended = [
@@ -121,7 +121,7 @@ async fn a_peer_that_goes_after_any_octet_ends_everything() {
     let recording = recording().await;
     for cut in 0..recording.len() {
         let (near, far) = tokio::io::duplex(1 << 20);
-        let server = tokio::spawn(serve_connection(near, tower::service_fn(answer), config()));
+        let server = tokio::spawn(serve_connection(near, service(answer), config()));
         let (mut output, mut input) = tokio::io::split(far);
         tokio::io::AsyncWriteExt::write_all(&mut input, &recording[..cut])
             .await
@@ -146,7 +146,7 @@ async fn octets_that_were_changed_on_the_way_end_in_errors_at_most() {
             octets[at] = random.u8(..);
         }
         let (near, far) = tokio::io::duplex(1 << 20);
-        let server = tokio::spawn(serve_connection(near, tower::service_fn(answer), config()));
+        let server = tokio::spawn(serve_connection(near, service(answer), config()));
         let (mut output, mut input) = tokio::io::split(far);
         let reading = tokio::spawn(async move {
             let mut answers = Vec::new();

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::LocalSet;
 
-use crate::support::{Peer, frames, soon};
+use crate::support::{Peer, frames, service, soon};
 
 /// How often each exchange is tried: what is lost in one of three is seen.
 const ROUNDS: usize = 20;
@@ -83,19 +83,19 @@ where
 #[tokio::test]
 async fn an_upload_that_is_followed_by_the_end_in_memory_is_answered() {
     let ends = || async { tokio::io::duplex(64 << 10) };
-    let serve = |io| serve_connection(io, tower::service_fn(count), Config::default());
+    let serve = |io| serve_connection(io, service(count), Config::default());
     assert_eq!(answered(ends, serve, 10_000).await, ROUNDS);
 }
 
 #[tokio::test]
 async fn an_upload_that_is_followed_by_the_end_over_tcp_is_answered() {
-    let serve = |io| serve_connection(io, tower::service_fn(count), Config::default());
+    let serve = |io| serve_connection(io, service(count), Config::default());
     assert_eq!(answered(tcp, serve, 10_000).await, ROUNDS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_response_behind_the_end_is_whole() {
-    let serve = |io| serve_connection(io, tower::service_fn(count), Config::default());
+    let serve = |io| serve_connection(io, service(count), Config::default());
     assert_eq!(answered(tcp, serve, 1_000).await, ROUNDS);
 }
 
@@ -118,7 +118,7 @@ async fn an_upload_that_is_followed_by_close_notify_is_answered() {
         let (near, far) = tcp().await;
         let name = "localhost".try_into().unwrap();
         let (near, far) = tokio::join!(connector.connect(name, near), acceptor.accept(far));
-        let serve = serve_connection(far.unwrap(), tower::service_fn(count), Config::default());
+        let serve = serve_connection(far.unwrap(), service(count), Config::default());
         let upload = upload_and_end(near.unwrap(), 10_000);
         let (body, _) = soon(async { tokio::join!(upload, serve) }).await;
         whole += usize::from(body == b"10000");
@@ -130,7 +130,7 @@ async fn an_upload_that_is_followed_by_close_notify_is_answered() {
 async fn a_request_that_the_end_cuts_short_fails_and_the_others_are_answered() {
     let failures = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&failures);
-    let service = tower::service_fn(move |request: Request<Incoming>| {
+    let service = service(move |request: Request<Incoming>| {
         let seen = Arc::clone(&seen);
         async move {
             let collected = request.into_body().collect().await;
@@ -187,7 +187,7 @@ where
 {
     let alive = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&alive);
-    let service = tower::service_fn(move |_: Request<Incoming>| {
+    let service = service(move |_: Request<Incoming>| {
         let alive = Alive::new(&count);
         async move {
             let _alive = alive;

@@ -18,7 +18,7 @@ use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 
-use crate::support::{Chunks, Reply, empty, full, pattern, soon};
+use crate::support::{Chunks, Reply, empty, full, pattern, service, soon};
 
 /// What the handlers have seen.
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ impl Raw {
         let seen = Arc::new(Seen::default());
         let service = {
             let seen = Arc::clone(&seen);
-            tower::service_fn(move |request| answer(Arc::clone(&seen), request))
+            service(move |request| answer(Arc::clone(&seen), request))
         };
         let served = tokio::spawn(serve_connection_auto(far, service, config));
         Raw { io, seen, served }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::support::{
-    Chunks, Pair, Peer, Reply, config, frames, full, get, pair, pair_over, post, soon, take, windows,
+    Chunks, Pair, Peer, Reply, config, frames, full, get, pair, pair_over, post, service, soon, take, windows,
 };
 
 /// `/<total>/<chunk>` is a body of that length in such chunks; a POST is answered with its body's length, or with the
@@ -301,7 +301,7 @@ async fn a_peer_that_has_more_ready_keeps_nobody_waiting_who_waits_for_another_s
         for _ in 0..(3 << 20) / (octets_of_a_frame + 9) {
             peer.send(frames::DATA, 0, 1, &vec![0; octets_of_a_frame]).await;
         }
-        let service = tower::service_fn(|_| std::future::pending::<Result<Reply, BoxError>>());
+        let service = service(|_| std::future::pending::<Result<Reply, BoxError>>());
         let mut connection = Box::pin(serve_connection(io, service, Config::default()));
         near.write_all(b"!").await.unwrap();
         let serving = tokio::spawn(std::future::poll_fn({

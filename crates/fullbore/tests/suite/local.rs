@@ -18,25 +18,21 @@ use http_body_util::BodyExt;
 use http_body_util::channel::Channel;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::{Notify, oneshot};
-use tower::util::ServiceFn;
 
 use crate::support::{
-    Chunks, Peer, Reply, config, empty, frames, full, get, pattern, post, soon, take, windows,
+    Chunks, Local, Peer, Reply, config, empty, frames, full, get, pattern, post, soon, take, windows,
 };
 
-type Server<T, H> = ServeConnectionLocal<T, ServiceFn<H>>;
+type Server = ServeConnectionLocal<DuplexStream, Local>;
 
 /// A server on one end of a pipe whose handlers are made by `handler`, and the pipe's other end.
-fn server<H, F>(config: Config, handler: H) -> (Server<DuplexStream, H>, DuplexStream)
+fn server<H, F>(config: Config, handler: H) -> (Server, DuplexStream)
 where
-    H: Fn(Request<Incoming>) -> F + Clone + Unpin + 'static,
+    H: Fn(Request<Incoming>) -> F + 'static,
     F: Future<Output = Result<Reply, BoxError>> + 'static,
 {
     let (near, far) = tokio::io::duplex(64 << 10);
-    (
-        serve_connection_local(near, tower::service_fn(handler), config),
-        far,
-    )
+    (serve_connection_local(near, Local::new(handler), config), far)
 }
 
 /// Runs `script` with a client of `server` until both ends have ended, which they are to do well.

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::{full, soon};
+use crate::support::{full, service, soon};
 
 /// What a proxy saw of one connection.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,7 +118,7 @@ async fn a_tunnel_through_a_proxy_over_tls_carries_http2_and_the_certificate_is_
         .await
         .unwrap();
     let target = server.local_addr().unwrap().to_string();
-    let service = tower::service_fn(|_| async { Ok::<_, BoxError>(Response::new(full("hello"))) });
+    let service = service(|_| async { Ok::<_, BoxError>(Response::new(full("hello"))) });
     tokio::spawn(server.serve(service));
     let (port, seen) = tls_proxy(server_config(&made, false, &[b"h2", b"http/1.1"])).await;
 

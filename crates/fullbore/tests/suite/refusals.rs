@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::pool::raw::Raw;
+use crate::support::service;
 
 /// A test that has not ended by then hangs; how long it takes is not what is tested.
 const HANG: Duration = Duration::from_secs(120);
@@ -220,7 +221,7 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Incoming>, Error> {
 async fn an_upload_whose_body_can_be_had_again_is_repeated_after_a_goaway_without_error() {
     let site = Site::start(|number, stream, seen| async move {
         if number > 0 {
-            let _ = serve_connection(stream, tower::service_fn(echo), Config::default()).await;
+            let _ = serve_connection(stream, service(echo), Config::default()).await;
             return;
         }
         let mut raw = Raw::accept(stream, 100).await;

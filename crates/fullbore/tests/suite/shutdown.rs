@@ -10,7 +10,7 @@ use http::Response;
 use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::support::{Chunks, Peer, config, empty, frames, full, get, pair, post, soon, take};
+use crate::support::{Chunks, Peer, config, empty, frames, full, get, pair, post, service, soon, take};
 
 #[tokio::test]
 async fn dropping_all_handles_ends_both_ends_well() {
@@ -57,7 +57,7 @@ async fn a_handle_that_goes_at_any_moment_ends_the_connection() {
         let (near, far) = tokio::io::duplex(64 << 10);
         let server = tokio::spawn(serve_connection(
             far,
-            tower::service_fn(|_| async { Ok::<_, std::convert::Infallible>(Response::new(empty())) }),
+            service(|_| async { Ok::<_, std::convert::Infallible>(Response::new(empty())) }),
             config(),
         ));
         let (sender, connection) = handshake(near, config());
@@ -90,8 +90,7 @@ async fn a_request_that_was_sent_before_the_last_handle_went_is_answered() {
 async fn a_graceful_end_that_is_asked_for_at_any_moment_comes() {
     for round in 0..2_000u32 {
         let (near, far) = tokio::io::duplex(64 << 10);
-        let service =
-            tower::service_fn(|_| async { Ok::<_, std::convert::Infallible>(Response::new(empty())) });
+        let service = service(|_| async { Ok::<_, std::convert::Infallible>(Response::new(empty())) });
         let server = tokio::spawn(serve_connection(far, service, config()));
         let (sender, connection) = handshake(near, config());
         let client = tokio::spawn(connection);
@@ -112,7 +111,7 @@ async fn after_a_graceful_end_was_asked_for_what_runs_goes_on_and_nothing_new_be
     let (near, far) = tokio::io::duplex(64 << 10);
     let (seen, mut arrived) = mpsc::channel::<()>(1);
     let gate = std::sync::Arc::new(tokio::sync::Mutex::new(gate_of(&mut gate)));
-    let service = tower::service_fn(move |_| {
+    let service = service(move |_| {
         let (gate, seen) = (std::sync::Arc::clone(&gate), seen.clone());
         async move {
             seen.send(()).await.ok();
@@ -154,7 +153,7 @@ async fn a_servers_graceful_end_finishes_what_runs_and_refuses_new_connections()
     let server = server.graceful_shutdown(async {
         stopped.await.ok();
     });
-    let service = tower::service_fn(move |_| {
+    let service = service(move |_| {
         let once = once.lock().unwrap().take();
         async move {
             if let Some((seen, gate)) = once {
@@ -199,7 +198,7 @@ async fn what_is_not_done_within_the_drain_timeout_is_dropped() {
     let server = server.graceful_shutdown(async {
         stopped.await.ok();
     });
-    let service = tower::service_fn(move |_| {
+    let service = service(move |_| {
         let seen = seen.clone();
         async move {
             seen.send(()).await.ok();
@@ -230,8 +229,7 @@ async fn a_client_connects_anew_after_the_servers_goaway() {
             async move { client.get(&url).await }
         });
         let (io, _) = soon(listener.accept()).await.unwrap();
-        let service =
-            tower::service_fn(|_| async { Ok::<_, std::convert::Infallible>(Response::new(full("hello"))) });
+        let service = service(|_| async { Ok::<_, std::convert::Infallible>(Response::new(full("hello"))) });
         let mut connection = Box::pin(serve_connection(io, service, config()));
         let response = soon(async {
             tokio::select! {
@@ -254,7 +252,7 @@ async fn a_clients_shutdown_ends_its_connections_and_the_next_request_opens_anot
     let builder = Server::builder().peer_addresses(true);
     let server = builder.bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", server.local_addr().unwrap());
-    let service = tower::service_fn(move |request: http::Request<fullbore::Incoming>| {
+    let service = service(move |request: http::Request<fullbore::Incoming>| {
         let peer = request.extensions().get::<fullbore::server::PeerAddr>().copied();
         connected.send(peer).ok();
         async { Ok::<_, std::convert::Infallible>(Response::new(full("hello"))) }
@@ -284,7 +282,7 @@ async fn a_clients_shutdown_ends_its_connections_and_the_next_request_opens_anot
 #[tokio::test]
 async fn a_servers_graceful_end_waits_for_an_upload() {
     let (near, far) = tokio::io::duplex(64 << 10);
-    let service = tower::service_fn(|request: http::Request<fullbore::Incoming>| async {
+    let service = service(|request: http::Request<fullbore::Incoming>| async {
         let taken = take(request.into_body()).await?;
         Ok::<_, fullbore::Error>(Response::new(full(taken.bytes.to_string())))
     });

@@ -18,7 +18,7 @@ use rcgen::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{full, soon};
+use crate::support::{full, service, soon};
 
 /// A certificate and its key.
 struct Made {
@@ -65,7 +65,7 @@ async fn serve(tls: ServerConfig) -> u16 {
     let builder = Server::builder().tls_config(Arc::new(tls));
     let server = builder.bind("127.0.0.1:0").await.unwrap();
     let port = server.local_addr().unwrap().port();
-    let service = tower::service_fn(|_| async { Ok::<_, BoxError>(Response::new(full("hello"))) });
+    let service = service(|_| async { Ok::<_, BoxError>(Response::new(full("hello"))) });
     tokio::spawn(server.serve(service));
     port
 }

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use super::body::empty;
+use super::service::service;
 
 /// What a test's handler answers.
 pub(crate) type Reply = Response<UnsyncBoxBody<Bytes, BoxError>>;
@@ -70,8 +71,7 @@ where
     H: Fn(Request<Incoming>) -> F + Clone + Send + Unpin + 'static,
     F: Future<Output = Result<Reply, BoxError>> + Send + 'static,
 {
-    let service = tower::service_fn(handler);
-    let server_task = tokio::spawn(serve_connection(server.0, service, server.1));
+    let server_task = tokio::spawn(serve_connection(server.0, service(handler), server.1));
     let (sender, connection) = handshake(client.0, client.1);
     Pair {
         client: sender,

@@ -15,7 +15,7 @@ use crate::attacks::attacker::{
     SETTINGS, WINDOW_UPDATE, frame, get, nth, post, request,
 };
 use crate::attacks::site::{LIMIT, Site, limited};
-use crate::support::{empty, soon};
+use crate::support::{empty, service, soon};
 
 /// Says `first` and then round after round of the flood, over cleartext and TLS: it must end with ENHANCE_YOUR_CALM,
 /// and somebody else get answers.
@@ -137,7 +137,7 @@ async fn a_torrent_of_frames_is_read_in_small_turns() {
     let begun = Arc::new(AtomicUsize::new(0));
     let service = {
         let begun = Arc::clone(&begun);
-        tower::service_fn(move |_| {
+        service(move |_| {
             begun.fetch_add(1, Ordering::SeqCst);
             async { Ok::<_, BoxError>(http::Response::new(empty())) }
         })
@@ -173,7 +173,7 @@ async fn what_follows_our_last_word_is_read_in_few_calls_and_some_turns_and_only
         at: 0,
         reads: Arc::clone(&reads),
     };
-    let service = tower::service_fn(|_| async { Ok::<_, BoxError>(http::Response::new(empty())) });
+    let service = service(|_| async { Ok::<_, BoxError>(http::Response::new(empty())) });
     let mut connection = Box::pin(serve_connection(torrent, service, limited()));
     let mut turns = 0;
     let ended = std::future::poll_fn(|cx| {

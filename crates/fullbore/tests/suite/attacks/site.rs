@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
 
 use crate::attacks::attacker::Attacker;
-use crate::support::{Chunks, Produced, Reply, empty, full, soon};
+use crate::support::{Chunks, Produced, Reply, empty, full, service, soon};
 
 /// A transport, cleartext or TLS.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -125,7 +125,7 @@ impl Site {
         let (stop, stopped) = oneshot::channel::<()>();
         let service = {
             let seen = Arc::clone(&seen);
-            tower::service_fn(move |request| answer(Arc::clone(&seen), request))
+            service(move |request| answer(Arc::clone(&seen), request))
         };
         let server = server.graceful_shutdown(async {
             let _ = stopped.await;

@@ -34,7 +34,7 @@ async fn an_upload_is_received_whole() {
 async fn an_upload_comes_in_long_chunks() {
     const LENGTH: usize = 1 << 20;
     let (mut near, far) = tokio::io::duplex(256 << 10);
-    let service = tower::service_fn(|request: Request<Incoming>| async {
+    let service = service(|request: Request<Incoming>| async {
         let mut body = request.into_body();
         let (mut chunks, mut octets) = (0, 0);
         while let Some(frame) = body.frame().await {
@@ -202,7 +202,7 @@ async fn said_of(
 ) -> (Vec<u8>, Result<(), Error>) {
     let (mut near, far) = tokio::io::duplex(64 << 10);
     let chunks = Arc::new(chunks);
-    let service = tower::service_fn(move |_: Request<Incoming>| {
+    let service = service(move |_: Request<Incoming>| {
         let body = Given(chunks().into());
         async move {
             let mut response = Response::new(body);
@@ -293,7 +293,7 @@ async fn over_tls_a_response_that_is_not_complete_has_no_clean_end() {
     for (sent, whole) in [(300_000, true), (200_000, false)] {
         let (cut, open) = file(300_000);
         cut.set_len(sent).expect("it is cut");
-        let service = tower::service_fn(move |_: Request<Incoming>| {
+        let service = service(move |_: Request<Incoming>| {
             let chunk = Chunk::from(FileRange::new(Arc::clone(&open), 0, 300_000));
             async { Ok::<_, Infallible>(Response::new(Given([chunk].into()))) }
         });

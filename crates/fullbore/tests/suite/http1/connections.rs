@@ -34,7 +34,7 @@ impl Listening {
         let seen = Arc::new(Seen::default());
         let service = {
             let seen = Arc::clone(&seen);
-            tower::service_fn(move |request| answer(Arc::clone(&seen), request))
+            service(move |request| answer(Arc::clone(&seen), request))
         };
         Listening {
             address,
@@ -263,7 +263,7 @@ async fn turns(config: Config, text: String) -> Vec<(usize, usize)> {
     let seen = Arc::new(Seen::default());
     let service = {
         let seen = Arc::clone(&seen);
-        tower::service_fn(move |request| answer(Arc::clone(&seen), request))
+        service(move |request| answer(Arc::clone(&seen), request))
     };
     near.write_all(text.as_bytes()).await.expect("room");
     near.shutdown().await.expect("our half ends");
@@ -346,7 +346,7 @@ async fn a_handler_upgrades_the_connection_and_it_counts_until_it_is_closed() {
         .await
         .expect("a port");
     let address = server.local_addr().expect("an address");
-    let service = tower::service_fn(|mut request: Request<Incoming>| async move {
+    let service = service(|mut request: Request<Incoming>| async move {
         let upgrade = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
             let upgraded = upgrade.await.expect("an upgrade");
