@@ -217,6 +217,13 @@ mod tests {
     }
 
     #[test]
+    fn all_states_but_idle_are_busy() {
+        let busy: Vec<_> = Stall::busy().collect();
+        assert_eq!(busy, Stall::ALL[1..]);
+        assert_eq!(Stall::ALL[0], Stall::Idle);
+    }
+
+    #[test]
     fn times_add_up_to_the_age_of_the_connection() {
         let at = Time::from_nanos;
         let mut ledger = Ledger::new(at(0));

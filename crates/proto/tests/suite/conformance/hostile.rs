@@ -204,6 +204,23 @@ fn a_peer_that_does_not_read_our_replies_is_not_read_either() {
 }
 
 #[test]
+fn a_peer_that_is_owed_exactly_8_kib_of_replies_is_read() {
+    let mut faced = Faced::server(Config::default());
+    let said = [
+        frames::ping(0, b"12345678").repeat(7),
+        frames::settings(&[]).repeat(897),
+    ]
+    .concat();
+    faced.connection.receive(said.into(), faced.now).unwrap();
+    assert!(faced.connection.wants_read());
+    let more = frames::settings(&[]);
+    faced.connection.receive(more.into(), faced.now).unwrap();
+    assert!(!faced.connection.wants_read());
+    let octets: usize = faced.heard().iter().map(|reply| 9 + reply.payload.len()).sum();
+    assert_eq!(octets, 8_192 + 9);
+}
+
+#[test]
 fn each_request_allows_eight_more_informational_responses() {
     let mut faced = Faced::client(config(|config| config.informational = Limit::new(20, 0)));
     let early = frames::headers(1, 4, &frames::response_block("103", &[]));

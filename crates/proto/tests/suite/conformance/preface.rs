@@ -114,7 +114,13 @@ fn a_client_that_is_answered_in_http_1_says_so() {
     let mut faced = Faced::silent_client(Config::default());
     let error = faced.tries(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap_err();
     assert_eq!(error.kind(), ConnectionErrorKind::NotHttp2);
+    assert!(error.is_http1());
     faced.ended_with(ErrorCode::PROTOCOL_ERROR);
+    // Of another protocol it does not know what it is.
+    let mut faced = Faced::silent_client(Config::default());
+    let error = faced.tries(b"SSH-2.0-OpenSSH_9.9\r\n").unwrap_err();
+    assert_eq!(error.kind(), ConnectionErrorKind::NotHttp2);
+    assert!(!error.is_http1());
 }
 
 #[test]

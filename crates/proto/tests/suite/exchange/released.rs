@@ -39,6 +39,27 @@ fn an_incomplete_message_is_reset_with_the_code_of_the_owner() {
 }
 
 #[test]
+fn a_request_that_is_discarded_after_its_response_ends_soon_or_is_reset() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    let connection = &mut faced.connection;
+    connection.send_response(id(1), &Response::new(()), true).unwrap();
+    faced.heard();
+    faced.connection.discard(id(1));
+    faced.lives();
+    faced.now = faced.now + Config::default().early_response_wait;
+    faced.connection.handle_timeout(faced.now);
+    faced.reset_with(1, ErrorCode::NO_ERROR);
+}
+
+#[test]
+fn a_request_without_a_body_is_read_to_its_end() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::get(1));
+    assert_eq!(faced.reads(1), (Vec::new(), ReadState::End));
+}
+
+#[test]
 fn a_complete_message_is_sent_whatever_the_code() {
     let mut faced = Faced::server(impatient());
     faced.says(&frames::post(1));

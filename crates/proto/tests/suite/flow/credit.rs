@@ -1,7 +1,9 @@
 //! Credit to send that an owner waits for while nothing is queued, and the connection window of a receiver that shrinks.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use fullbore_proto::{Config, ErrorCode, Event, StreamId, WindowSize};
+use fullbore_proto::{Config, ErrorCode, Event, Stall, StreamId, WindowSize};
 
 use crate::support::frames;
 use crate::support::peer::{Faced, id};
@@ -88,6 +90,25 @@ fn credit_that_is_lent_to_nobody_is_not_announced_to_streams_that_are_gone() {
     faced.says(&frames::window_update(0, 10));
     assert!(credited(&mut faced).is_empty());
     faced.lives();
+}
+
+#[test]
+fn an_owner_that_waits_for_credit_shows_in_the_ledger_which_window_is_used_up() {
+    for (waits, window) in [(1, Stall::StreamWindow), (3, Stall::ConnectionWindow)] {
+        let mut faced = client();
+        if window == Stall::StreamWindow {
+            faced.says(&frames::window_update(0, 1 << 20));
+        }
+        fill(&mut faced, 1, 65_535);
+        faced.connection.socket_idle(faced.now);
+        let spent = |faced: &Faced| faced.connection.sending_ledger(faced.now).spent(window);
+        faced.now = faced.now + Duration::from_millis(100);
+        faced.connection.advance_time(faced.now);
+        assert_eq!(spent(&faced), Duration::ZERO, "nothing is held back");
+        faced.connection.want_credit(id(waits));
+        faced.now = faced.now + Duration::from_millis(50);
+        assert_eq!(spent(&faced), Duration::from_millis(50), "{window:?}");
+    }
 }
 
 #[test]

@@ -111,6 +111,22 @@ fn a_stream_that_waits_for_another_s_end_says_so() {
 }
 
 #[test]
+fn a_stream_that_was_reset_keeps_nobody_waiting() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    faced
+        .connection
+        .send_response(id(1), &http::Response::new(()), false)
+        .unwrap();
+    faced.heard();
+    faced.says(&frames::reset(1, ErrorCode::CANCEL));
+    faced.connection.socket_idle(faced.now);
+    faced.now = faced.now + millis(50);
+    let ledger = faced.connection.sending_ledger(faced.now);
+    assert_spent(&ledger, &[(Stall::Idle, millis(50))]);
+}
+
+#[test]
 fn an_upload_whose_application_takes_its_time_says_so() {
     let (mut pair, start) = pair(Config::default(), Config::default());
     let request = http::Request::post("http://example.com/1000000000").body(());
