@@ -144,6 +144,36 @@ impl fmt::Display for ConnectionErrorKind {
     }
 }
 
+/// A limit that a peer exceeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PeerLimit {
+    /// [`Config::peer_resets`](crate::Config::peer_resets).
+    PeerResets,
+    /// [`Config::refused_streams`](crate::Config::refused_streams).
+    RefusedStreams,
+    /// [`Config::provoked_resets`](crate::Config::provoked_resets), by violations of the protocol.
+    ProvokedResets,
+    /// [`Config::max_header_list_size`](crate::Config::max_header_list_size), many times or by much.
+    HeaderListSize,
+    /// [`Config::max_header_block`](crate::Config::max_header_block).
+    HeaderBlock,
+    /// [`Config::max_continuations`](crate::Config::max_continuations).
+    Continuations,
+    /// [`Config::empty_data`](crate::Config::empty_data).
+    EmptyData,
+    /// [`Config::pings`](crate::Config::pings).
+    Pings,
+    /// [`Config::settings`](crate::Config::settings).
+    Settings,
+    /// [`Config::window_updates`](crate::Config::window_updates).
+    WindowUpdates,
+    /// [`Config::informational`](crate::Config::informational).
+    Informational,
+    /// [`Config::priorities`](crate::Config::priorities).
+    Priorities,
+}
+
 /// The detail of [`ConnectionError::is_http1`].
 const HTTP1: &str = "it answered with HTTP/1";
 
@@ -157,6 +187,7 @@ pub struct ConnectionError {
     /// The stream whose frame caused the error, if there is one.
     pub stream: Option<StreamId>,
     kind: ConnectionErrorKind,
+    limit: Option<PeerLimit>,
     /// What the kind does not say; may be empty.
     detail: &'static str,
 }
@@ -174,6 +205,11 @@ impl ConnectionError {
             true => self.kind.text(),
             false => self.detail,
         }
+    }
+
+    /// The limit that the peer exceeded, if the kind is [`ConnectionErrorKind::Limit`].
+    pub const fn exceeded(&self) -> Option<PeerLimit> {
+        self.limit
     }
 
     /// What the owner said as it ended the connection; empty for other errors.
@@ -221,9 +257,11 @@ impl ConnectionError {
         Self::not_http2(HTTP1)
     }
 
-    pub(crate) const fn limit(detail: &'static str) -> Self {
+    pub(crate) const fn limit(limit: PeerLimit, detail: &'static str) -> Self {
         let kind = ConnectionErrorKind::Limit;
-        Self::new(kind, ErrorCode::ENHANCE_YOUR_CALM, Side::Peer, detail)
+        let mut error = Self::new(kind, ErrorCode::ENHANCE_YOUR_CALM, Side::Peer, detail);
+        error.limit = Some(limit);
+        error
     }
 
     /// A violation for which the RFC names PROTOCOL_ERROR.
@@ -246,6 +284,7 @@ impl ConnectionError {
             blame,
             stream: None,
             kind,
+            limit: None,
             detail,
         }
     }

@@ -4,7 +4,7 @@
 //! connection ends with ENHANCE_YOUR_CALM. The limits are settings of [`crate::Config`], with their defaults and
 //! reasons.
 
-use crate::error::ConnectionError;
+use crate::error::{ConnectionError, PeerLimit};
 use crate::time::Time;
 
 /// A rate limit: how many events are allowed at once, and how many per second in the long run.
@@ -44,8 +44,13 @@ impl Bucket {
     }
 
     /// Takes a token, or ends the connection with ENHANCE_YOUR_CALM.
-    pub(crate) fn charge(&mut self, now: Time, detail: &'static str) -> Result<(), ConnectionError> {
-        self.charge_many(1, now, detail)
+    pub(crate) fn charge(
+        &mut self,
+        now: Time,
+        limit: PeerLimit,
+        detail: &'static str,
+    ) -> Result<(), ConnectionError> {
+        self.charge_many(1, now, limit, detail)
     }
 
     /// Takes tokens, or ends the connection with ENHANCE_YOUR_CALM.
@@ -53,11 +58,12 @@ impl Bucket {
         &mut self,
         tokens: usize,
         now: Time,
+        limit: PeerLimit,
         detail: &'static str,
     ) -> Result<(), ConnectionError> {
         match self.take(tokens, now) {
             true => Ok(()),
-            false => Err(ConnectionError::limit(detail)),
+            false => Err(ConnectionError::limit(limit, detail)),
         }
     }
 

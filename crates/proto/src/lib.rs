@@ -93,7 +93,8 @@ mod verdict;
 pub use self::config::{Config, FirstWindows, KeepAlive};
 pub use self::connection::Connection;
 pub use self::error::{
-    ConnectionError, ConnectionErrorKind, ErrorCode, Side, StreamError, StreamErrorKind, UsageError,
+    ConnectionError, ConnectionErrorKind, ErrorCode, PeerLimit, Side, StreamError, StreamErrorKind,
+    UsageError,
 };
 pub use self::event::{Event, ReadState};
 pub use self::flow::{

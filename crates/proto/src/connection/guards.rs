@@ -2,7 +2,7 @@
 //! ENHANCE_YOUR_CALM. SECURITY.md lists the limits, and [`Config`] has their defaults and reasons.
 
 use crate::config::Config;
-use crate::error::ConnectionError;
+use crate::error::{ConnectionError, PeerLimit};
 use crate::guard::Bucket;
 use crate::time::Time;
 
@@ -41,78 +41,93 @@ impl Guards {
     }
 
     pub(super) fn peer_reset(&mut self, now: Time) -> Verdict {
-        self.peer_resets.charge(now, "too many streams reset")
+        self.peer_resets
+            .charge(now, PeerLimit::PeerResets, "too many streams reset")
     }
 
     /// A refused stream. That is no error of the peer, which may not know our limits yet.
     pub(super) fn refused_stream(&mut self, now: Time) -> Verdict {
-        self.refused_streams.charge(now, "too many streams refused")
+        self.refused_streams
+            .charge(now, PeerLimit::RefusedStreams, "too many streams refused")
     }
 
     /// A header block on a refused or closed stream.
     pub(super) fn refused_block(&mut self, now: Time) -> Verdict {
         let reason = "too many header blocks on refused or closed streams";
-        self.refused_streams.charge(now, reason)
+        self.refused_streams
+            .charge(now, PeerLimit::RefusedStreams, reason)
     }
 
     /// A stream error that the peer caused.
     pub(super) fn provoked_reset(&mut self, now: Time) -> Verdict {
-        self.provoked_resets
-            .charge(now, "too many streams with protocol errors")
+        self.provoked_resets.charge(
+            now,
+            PeerLimit::ProvokedResets,
+            "too many streams with protocol errors",
+        )
     }
 
     pub(super) fn oversized_section(&mut self, now: Time) -> Verdict {
         let reason = "too many field sections over SETTINGS_MAX_HEADER_LIST_SIZE";
-        self.provoked_resets.charge(now, reason)
+        self.provoked_resets
+            .charge(now, PeerLimit::HeaderListSize, reason)
     }
 
     /// A field section that exceeds the limit `excess` times over.
     pub(super) fn excess_section(&mut self, excess: usize, now: Time) -> Verdict {
         let reason = "field sections many times over SETTINGS_MAX_HEADER_LIST_SIZE";
-        self.provoked_resets.charge_many(excess, now, reason)
+        self.provoked_resets
+            .charge_many(excess, now, PeerLimit::HeaderListSize, reason)
     }
 
     pub(super) fn empty_data(&mut self, now: Time) -> Verdict {
-        self.empty_data.charge(now, "too many empty DATA frames")
+        self.empty_data
+            .charge(now, PeerLimit::EmptyData, "too many empty DATA frames")
     }
 
     pub(super) fn ping(&mut self, now: Time) -> Verdict {
-        self.pings.charge(now, "too many PING frames")
+        self.pings.charge(now, PeerLimit::Pings, "too many PING frames")
     }
 
     pub(super) fn unexpected_ping_ack(&mut self, now: Time) -> Verdict {
-        self.pings
-            .charge(now, "too many PING acknowledgements without a PING")
+        self.pings.charge(
+            now,
+            PeerLimit::Pings,
+            "too many PING acknowledgements without a PING",
+        )
     }
 
     pub(super) fn settings(&mut self, entries: usize, now: Time) -> Verdict {
         self.settings
-            .charge_many(1 + entries, now, "too many SETTINGS frames")
+            .charge_many(1 + entries, now, PeerLimit::Settings, "too many SETTINGS frames")
     }
 
     pub(super) fn go_away(&mut self, now: Time) -> Verdict {
-        self.settings.charge(now, "too many SETTINGS and GOAWAY frames")
+        self.settings
+            .charge(now, PeerLimit::Settings, "too many SETTINGS and GOAWAY frames")
     }
 
     /// A frame for which the connection visits `streams` streams.
     pub(super) fn walk(&mut self, streams: usize, now: Time) -> Verdict {
         let reason = "too many changes of SETTINGS_INITIAL_WINDOW_SIZE, or GOAWAY frames, for the number of open streams";
-        self.settings.charge_many(streams / STREAMS_A_TOKEN, now, reason)
+        self.settings
+            .charge_many(streams / STREAMS_A_TOKEN, now, PeerLimit::Settings, reason)
     }
 
     pub(super) fn window_update(&mut self, now: Time) -> Verdict {
         let reason = "too many WINDOW_UPDATE frames for the DATA that was sent";
-        self.window_updates.charge(now, reason)
+        self.window_updates.charge(now, PeerLimit::WindowUpdates, reason)
     }
 
     pub(super) fn informational(&mut self, now: Time) -> Verdict {
-        self.informational.charge(now, "too many informational responses")
+        self.informational
+            .charge(now, PeerLimit::Informational, "too many informational responses")
     }
 
     /// PRIORITY, PRIORITY_UPDATE, or a frame of an unknown type.
     pub(super) fn priority(&mut self, now: Time) -> Verdict {
         let reason = "too many PRIORITY, PRIORITY_UPDATE or unknown frames";
-        self.priorities.charge(now, reason)
+        self.priorities.charge(now, PeerLimit::Priorities, reason)
     }
 
     /// A new stream earns the peer WINDOW_UPDATE frames.

@@ -8,7 +8,7 @@ use core::ops::Deref;
 use bytes::{Buf, Bytes};
 
 use crate::config::Config;
-use crate::error::{ConnectionError, ErrorCode};
+use crate::error::{ConnectionError, ErrorCode, PeerLimit};
 use crate::frame::{Continuation, FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType, Headers, PREFACE};
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, FieldLimits, FieldSection};
 use crate::id::{Key, StreamId};
@@ -288,7 +288,7 @@ impl Reader {
         block.continuations += 1;
         if block.continuations > config.max_continuations {
             let error = "too many CONTINUATION frames for one header block";
-            return Err(ConnectionError::limit(error).on(header.stream));
+            return Err(ConnectionError::limit(PeerLimit::Continuations, error).on(header.stream));
         }
         let length = block.fragments.len() + frame.fragment.len();
         check_block_size(header.stream, length, config)?;
@@ -356,7 +356,8 @@ fn check_block_size(stream: StreamId, bytes: usize, config: &Config) -> Result<(
     if bytes <= config.max_header_block {
         return Ok(());
     }
-    Err(ConnectionError::limit("a header block is too long").on(stream))
+    let error = "a header block is too long";
+    Err(ConnectionError::limit(PeerLimit::HeaderBlock, error).on(stream))
 }
 
 /// Whether the first octets of a server are an answer of HTTP/1: a status line, or the page without one that Python's

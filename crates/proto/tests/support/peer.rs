@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use bytes::{Buf, Bytes};
 use fullbore_proto::frame::{FRAME_HEADER_LENGTH, FrameHeader, FrameType};
 use fullbore_proto::{
-    Config, Connection, ConnectionError, ErrorCode, Event, ReadState, Role, StreamId, Time, Transmit,
+    Config, Connection, ConnectionError, ErrorCode, Event, PeerLimit, ReadState, Role, StreamId, Time,
+    Transmit,
 };
 
 use super::{frames, patient};
@@ -204,6 +205,14 @@ impl Faced {
         assert_eq!(ErrorCode(last.word(4)), code);
         assert!(!self.connection.wants_transmit());
         assert!(!self.connection.wants_read());
+    }
+
+    /// As [`Self::ended_with`], because the peer exceeded this limit.
+    #[track_caller]
+    pub(crate) fn exceeded(&mut self, limit: PeerLimit) {
+        let error = self.connection.error().expect("the connection lives");
+        assert_eq!(error.exceeded(), Some(limit), "{error}");
+        self.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
     }
 
     /// Asserts that what the peer said ended one stream, by RST_STREAM with this code, and that the connection lives.

@@ -1,6 +1,6 @@
 //! RFC 9113 sections 4.3, 6.2 and 6.10: a header block is one run of frames of one stream.
 
-use fullbore_proto::{Config, ErrorCode, Event};
+use fullbore_proto::{Config, ErrorCode, Event, PeerLimit};
 
 use crate::support::config;
 use crate::support::frames::{self, END_HEADERS, END_STREAM};
@@ -127,7 +127,7 @@ fn too_many_continuation_frames_end_the_connection() {
             faced.lives_not_asked();
         }
         faced.says(&frames::continuation(103, 0, fragment));
-        faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+        faced.exceeded(PeerLimit::Continuations);
     }
 }
 
@@ -139,14 +139,14 @@ fn a_block_longer_than_the_limit_ends_the_connection_in_however_many_frames() {
         faced.lives_not_asked();
     }
     faced.says(&frames::continuation(103, 0, &[0; 16_384]));
-    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.exceeded(PeerLimit::HeaderBlock);
 
     let mut faced = Faced::server(config(|config| config.max_frame_size = 1 << 20));
     let value = "v".repeat(200_000);
     let mut block = frames::request_block("GET");
     block.extend(frames::block(&[("x", &value)]));
     faced.says(&frames::headers(1, END_HEADERS | END_STREAM, &block));
-    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.exceeded(PeerLimit::HeaderBlock);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::{Config, ErrorCode, Event, Limit, WindowSize};
+use fullbore_proto::{Config, ErrorCode, Event, Limit, PeerLimit, WindowSize};
 
 use crate::support::config;
 use crate::support::frames::{self, END_STREAM};
@@ -26,7 +26,7 @@ fn limited() -> Config {
 
 /// The peer may do it as often as the limit says, then it must wait, and then once more is too much.
 #[track_caller]
-fn is_limited(faced: &mut Faced, mut frame: impl FnMut(u32) -> Vec<u8>) {
+fn is_limited(faced: &mut Faced, limit: PeerLimit, mut frame: impl FnMut(u32) -> Vec<u8>) {
     for round in 0..10 {
         faced.says(&frame(round));
         faced.connection.release(id(2 * round + 1));
@@ -41,14 +41,14 @@ fn is_limited(faced: &mut Faced, mut frame: impl FnMut(u32) -> Vec<u8>) {
     );
     faced.heard();
     faced.says(&frame(11));
-    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.exceeded(limit);
 }
 
 #[test]
 fn streams_that_the_peer_opens_and_resets_are_limited() {
     // CVE-2023-44487, rapid reset.
     let mut faced = Faced::server(limited());
-    is_limited(&mut faced, |round| {
+    is_limited(&mut faced, PeerLimit::PeerResets, |round| {
         let stream = 2 * round + 1;
         [frames::get(stream), frames::reset(stream, ErrorCode::CANCEL)].concat()
     });
@@ -59,12 +59,14 @@ fn streams_that_the_peer_opens_and_resets_are_limited() {
 fn streams_that_the_peer_makes_us_reset_are_limited() {
     // CVE-2025-8671, the same by way of our own resets.
     let mut faced = Faced::server(limited());
-    is_limited(&mut faced, |round| {
+    is_limited(&mut faced, PeerLimit::ProvokedResets, |round| {
         let stream = 2 * round + 1;
         [frames::post(stream), frames::window_update(stream, 0)].concat()
     });
     let mut faced = Faced::server(limited());
-    is_limited(&mut faced, |round| frames::headers(2 * round + 1, 5, &[]));
+    is_limited(&mut faced, PeerLimit::ProvokedResets, |round| {
+        frames::headers(2 * round + 1, 5, &[])
+    });
 }
 
 #[test]
@@ -79,7 +81,7 @@ fn bodies_of_a_wrong_length_are_limited_even_within_one_read() {
         .concat()
     };
     let mut faced = Faced::server(limited());
-    is_limited(&mut faced, one);
+    is_limited(&mut faced, PeerLimit::ProvokedResets, one);
     let mut faced = Faced::server(limited());
     let all: Vec<u8> = (0..20).flat_map(one).collect();
     let error = faced.tries(&all).unwrap_err();
@@ -136,15 +138,19 @@ fn empty_data_is_limited() {
     ] {
         let mut faced = Faced::server(limited());
         faced.says(&frames::post(1001));
-        is_limited(&mut faced, |_| frame.clone());
+        is_limited(&mut faced, PeerLimit::EmptyData, |_| frame.clone());
     }
 }
 
 #[test]
 fn pings_are_limited() {
     // CVE-2019-9512.
-    is_limited(&mut Faced::server(limited()), |_| frames::ping(0, b"12345678"));
-    is_limited(&mut Faced::client(limited()), |_| frames::ping(0, b"12345678"));
+    is_limited(&mut Faced::server(limited()), PeerLimit::Pings, |_| {
+        frames::ping(0, b"12345678")
+    });
+    is_limited(&mut Faced::client(limited()), PeerLimit::Pings, |_| {
+        frames::ping(0, b"12345678")
+    });
 }
 
 #[test]
@@ -152,7 +158,7 @@ fn settings_are_limited_and_their_entries_count() {
     // CVE-2019-9515 and CVE-2020-11080. The greeting took one.
     let mut faced = Faced::server(limited());
     faced.now = faced.now + Duration::from_millis(100);
-    is_limited(&mut faced, |_| frames::settings(&[]));
+    is_limited(&mut faced, PeerLimit::Settings, |_| frames::settings(&[]));
     let mut faced = Faced::server(limited());
     faced.says(&frames::settings(&[(0x99, 0); 10]));
     faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
@@ -179,9 +185,13 @@ fn a_change_of_the_initial_window_costs_a_token_more_for_each_128_streams() {
 #[test]
 fn priorities_and_unknown_frames_are_limited() {
     // CVE-2019-9513.
-    is_limited(&mut Faced::server(limited()), |_| frames::priority(99, 0));
-    is_limited(&mut Faced::server(limited()), |_| frames::frame(0x77, 0, 0, b""));
-    is_limited(&mut Faced::server(limited()), |_| {
+    is_limited(&mut Faced::server(limited()), PeerLimit::Priorities, |_| {
+        frames::priority(99, 0)
+    });
+    is_limited(&mut Faced::server(limited()), PeerLimit::Priorities, |_| {
+        frames::frame(0x77, 0, 0, b"")
+    });
+    is_limited(&mut Faced::server(limited()), PeerLimit::Priorities, |_| {
         frames::priority_update(99, "u=1")
     });
 }
@@ -300,7 +310,7 @@ fn a_limit_of_nothing_on_field_sections_counts_every_octet_or_field() {
         assert_eq!(faced.connection.error(), None);
         let mut faced = Faced::server(limits(charged - 1));
         faced.says(&frames::get(1));
-        faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+        faced.exceeded(PeerLimit::HeaderListSize);
     }
 }
 
@@ -357,11 +367,15 @@ fn streams_beyond_the_limit_are_refused_and_limited() {
 #[test]
 fn window_updates_are_limited_but_those_that_data_accounts_for() {
     // CVE-2019-9511 and CVE-2019-9517.
-    is_limited(&mut Faced::server(limited()), |_| frames::window_update(0, 1));
+    is_limited(&mut Faced::server(limited()), PeerLimit::WindowUpdates, |_| {
+        frames::window_update(0, 1)
+    });
     let mut faced = Faced::server(limited());
     faced.says(&frames::post(1001));
     // Opening the stream accounts for two, and a burst is full already.
-    is_limited(&mut faced, |_| frames::window_update(1001, 1));
+    is_limited(&mut faced, PeerLimit::WindowUpdates, |_| {
+        frames::window_update(1001, 1)
+    });
 
     let mut faced = Faced::server(limited());
     faced.says(&frames::get(1));
@@ -383,10 +397,10 @@ fn window_updates_are_limited_but_those_that_data_accounts_for() {
 
 #[test]
 fn answers_to_pings_that_were_not_sent_are_limited() {
-    is_limited(&mut Faced::server(limited()), |_| {
+    is_limited(&mut Faced::server(limited()), PeerLimit::Pings, |_| {
         frames::ping(frames::ACK, b"12345678")
     });
-    is_limited(&mut Faced::client(limited()), |_| {
+    is_limited(&mut Faced::client(limited()), PeerLimit::Pings, |_| {
         frames::ping(frames::ACK, b"shutdown")
     });
 }
@@ -395,7 +409,9 @@ fn answers_to_pings_that_were_not_sent_are_limited() {
 fn going_away_again_and_again_is_limited() {
     let mut faced = Faced::server(limited());
     faced.now = faced.now + Duration::from_millis(100);
-    is_limited(&mut faced, |_| frames::go_away(0, ErrorCode::NO_ERROR));
+    is_limited(&mut faced, PeerLimit::Settings, |_| {
+        frames::go_away(0, ErrorCode::NO_ERROR)
+    });
 }
 
 #[test]
@@ -415,7 +431,9 @@ fn streams_opened_after_the_end_was_named_are_limited() {
     faced.connection.shutdown(faced.now);
     faced.says(&frames::ping(frames::ACK, b"shutdown"));
     assert_eq!(faced.heard_of(fullbore_proto::FrameType::GOAWAY).len(), 2);
-    is_limited(&mut faced, |round| frames::get(2 * round + 1));
+    is_limited(&mut faced, PeerLimit::RefusedStreams, |round| {
+        frames::get(2 * round + 1)
+    });
 }
 
 #[test]
@@ -428,7 +446,7 @@ fn informational_responses_are_limited() {
     }
     faced.lives();
     faced.says(&early);
-    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.exceeded(PeerLimit::Informational);
 }
 
 #[test]
@@ -438,7 +456,7 @@ fn field_sections_over_the_limit_are_limited() {
     let mut block = frames::pseudo("GET");
     block.extend([("a", "b"); 2]);
     let block = frames::block(&block);
-    is_limited(&mut Faced::server(limits), |round| {
+    is_limited(&mut Faced::server(limits), PeerLimit::HeaderListSize, |round| {
         frames::headers(2 * round + 1, 5, &block)
     });
 }
@@ -466,11 +484,11 @@ fn a_field_section_of_many_times_the_limit_counts_as_many() {
         }
         assert_eq!(faced.connection.error(), None);
         faced.says(&frames::headers(5, 5, &bomb(200)));
-        faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+        faced.exceeded(PeerLimit::HeaderListSize);
     }
     let mut faced = Faced::server(limits(100));
     faced.says(&frames::headers(1, 5, &bomb(1_200)));
-    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.exceeded(PeerLimit::HeaderListSize);
     // By their size: a field of 2,000 octets, of which the limit is half.
     let mut small = limited();
     small.max_header_list_size = 1_000;
@@ -483,7 +501,7 @@ fn a_field_section_of_many_times_the_limit_counts_as_many() {
     }
     assert_eq!(faced.connection.error(), None);
     faced.says(&frames::headers(11, 5, &block));
-    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.exceeded(PeerLimit::HeaderListSize);
 }
 
 #[test]
