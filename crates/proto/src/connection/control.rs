@@ -30,10 +30,25 @@ impl Connection {
             self.change_initial_window(change)?;
         }
         self.settings.receive();
+        self.take_back_late_heads();
         self.writer.settings_ack();
         self.events.push(Event::PeerSettings);
         self.open_waiting();
         Ok(())
+    }
+
+    /// The peer may allow fewer streams now. Requests whose HEADERS are not encoded wait again.
+    fn take_back_late_heads(&mut self) {
+        while self.streams.active() > self.settings.max_concurrent_streams() {
+            let Some((id, request)) = self.writer.pop_late() else {
+                break;
+            };
+            // A stream that was reset meanwhile stays unopened.
+            if self.streams.wait_again(id, request, &self.ledgers, self.now) {
+                self.flow.release_hold();
+            }
+        }
+        self.schedule_wait_check();
     }
 
     fn on_settings_ack(&mut self) -> Result<(), ConnectionError> {

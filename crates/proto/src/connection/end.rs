@@ -70,7 +70,7 @@ impl Connection {
     }
 
     fn finalize_shutdown(&mut self) {
-        let last_stream = self.streams.highest_peer_stream();
+        let last_stream = self.streams.highest_processed();
         self.writer.go_away(last_stream, ErrorCode::NO_ERROR, b"");
         self.shutdown.finish(last_stream, self.now);
         self.schedule_drain_check();
@@ -81,7 +81,7 @@ impl Connection {
         if self.shutdown.has_failed() {
             return;
         }
-        let last_stream = self.shutdown.last_stream(self.streams.highest_peer_stream());
+        let last_stream = self.shutdown.last_stream(self.streams.highest_processed());
         let debug = match error.reason_of_owner() {
             "" => (self.config.debug_data)(&error),
             reason => reason,

@@ -45,11 +45,26 @@ impl Connection {
         if self.reader.section().over_limit() {
             self.charge_excess()?;
         }
+        let (id, end_stream) = (block.stream, block.end_stream);
         let is_new = self.role == Role::Server && block.stream.value() > self.streams.highest_peer_stream();
         match is_new {
             true => self.on_new_stream(block),
-            false => self.on_known_stream(block),
+            false => match self.on_known_stream(block) {
+                Err(Fault::Stream(error)) if end_stream && self.has_only_to_end(id) => {
+                    // Both sides have ended the stream, and nothing is sent on a closed one (section 5.1).
+                    self.guards.provoked_reset(self.now)?;
+                    self.close_with(error);
+                    Ok(())
+                }
+                result => result,
+            },
         }
+    }
+
+    /// Whether this endpoint has ended the stream, and the peer has not.
+    fn has_only_to_end(&self, id: StreamId) -> bool {
+        let stream = self.streams.view(id);
+        stream.is_some_and(|stream| stream.state == StreamState::HalfClosedLocal)
     }
 
     /// A header block on a stream that is not stored: idle, or closed.
@@ -73,11 +88,7 @@ impl Connection {
 
     /// A request opens a stream (RFC 9113 section 5.1.1).
     fn on_new_stream(&mut self, block: BlockHeader) -> Result<(), Fault> {
-        let BlockHeader {
-            stream: id,
-            end_stream,
-            on_itself,
-        } = block;
+        let id = block.stream;
         if !id.is_client_initiated() {
             let error = "a client opened a stream with an even identifier";
             return Err(ConnectionError::protocol(error).on(id).into());
@@ -89,6 +100,20 @@ impl Connection {
             self.streams.remember_reset(id, Side::Local);
             return Ok(());
         }
+        let result = self.on_request(block);
+        let is_refused = |error: &StreamError| error.code == ErrorCode::REFUSED_STREAM;
+        if !matches!(&result, Err(Fault::Stream(error)) if is_refused(error)) {
+            self.streams.note_processed(id);
+        }
+        result
+    }
+
+    fn on_request(&mut self, block: BlockHeader) -> Result<(), Fault> {
+        let BlockHeader {
+            stream: id,
+            end_stream,
+            on_itself,
+        } = block;
         let violation = |detail| Err(StreamError::protocol(id, detail).into());
         let refused = |detail| Err(StreamError::refused(id, detail).into());
         if on_itself {

@@ -21,7 +21,7 @@ use self::store::Store;
 use super::ledgers::Ledgers;
 use super::writer::Writer;
 use crate::config::Config;
-use crate::error::{Side, StreamError};
+use crate::error::{Side, StreamError, StreamErrorKind};
 use crate::event::{Event, Events};
 use crate::flow::{Lease, ReceiveWindow, SendCredit, WindowSize};
 use crate::id::{Key, StreamId};
@@ -55,6 +55,8 @@ pub(super) struct Streams {
     next_stream: Option<StreamId>,
     /// The highest stream that the peer has opened; 0 for none.
     highest_peer_stream: u32,
+    /// The highest of them that was not refused; 0 for none.
+    highest_processed: u32,
     /// Complete streams that are not released. They count against no limit.
     finished: usize,
     /// Reset streams that are not released. They count against [`Config::reset_stream_grace`].
@@ -130,6 +132,7 @@ impl Streams {
             closed: ClosedLog::default(),
             next_stream: (role == Role::Client).then(|| first_stream(config)),
             highest_peer_stream: 0,
+            highest_processed: 0,
             finished: 0,
             reset_held: 0,
             waiting: Ranked::default(),
@@ -277,6 +280,16 @@ impl Streams {
         self.highest_peer_stream
     }
 
+    /// The peer has opened the stream, and it was not refused.
+    pub(super) fn note_processed(&mut self, id: StreamId) {
+        self.highest_processed = id.value();
+    }
+
+    /// The last stream that GOAWAY names: those above it may be repeated.
+    pub(super) fn highest_processed(&self) -> u32 {
+        self.highest_processed
+    }
+
     /// Whether the stream is idle (RFC 9113 section 5.1).
     pub(super) fn is_idle(&self, id: StreamId) -> bool {
         // The identifier of a waiting stream has not been used on the wire.
@@ -342,6 +355,30 @@ impl Streams {
     /// Puts a stream of ours on the list of those that wait until the peer allows more streams.
     pub(super) fn wait(&mut self, key: Key) {
         self.waiting.insert(u64::from(key.id().value()), key);
+    }
+
+    /// An open stream of ours, of which nothing was sent, waits again. Returns whether the schedule became empty.
+    pub(super) fn wait_again(
+        &mut self,
+        id: StreamId,
+        request: Request<()>,
+        ledgers: &Ledgers,
+        now: Time,
+    ) -> bool {
+        let Some((key, stream)) = self.store.by_id(id) else {
+            return false;
+        };
+        if stream.state.is_closed() {
+            return false;
+        }
+        let emptied = self.lists.sending.remove(key, stream);
+        stream.state = StreamState::Waiting;
+        stream.send.ended = false;
+        stream.send.waiting = Some(Box::new(request));
+        ledgers.note_stream_sending(stream, now);
+        self.lists.active -= 1;
+        self.wait(key);
+        emptied
     }
 
     #[inline]
@@ -696,10 +733,15 @@ impl Entry<'_> {
         stream.send.queue.clear();
         stream.send.waiting = None;
         stream.send.trailers = None;
-        let unread = match error.by {
+        let by_peer = error.by == Side::Peer
+            || matches!(
+                error.kind(),
+                StreamErrorKind::Protocol | StreamErrorKind::ContentLength
+            );
+        let unread = match by_peer && !stream.receive.discard {
             // The owner may still read what the peer sent before.
-            Side::Peer if !stream.receive.discard => 0,
-            _ => stream.receive.queue.clear() as u64,
+            true => 0,
+            false => stream.receive.queue.clear() as u64,
         };
         (unread, self.lists.sending.remove(self.key, stream))
     }

@@ -49,6 +49,8 @@ struct LateHead {
     stream: StreamId,
     end: bool,
     request: Request<()>,
+    /// The code of the RST_STREAM that follows it.
+    reset: Option<ErrorCode>,
 }
 
 impl Writer {
@@ -108,7 +110,11 @@ impl Writer {
     }
 
     pub(super) fn reset(&mut self, stream: StreamId, code: ErrorCode) {
-        self.encode_late();
+        if let Some(head) = self.find_late(stream) {
+            // It stays behind the replies to the peer, as the head does.
+            head.reset = Some(code);
+            return;
+        }
         let frame = ResetStream { stream, code };
         frame.write(&mut self.control);
         self.sent_frames.add(FrameType::RST_STREAM);
@@ -157,7 +163,24 @@ impl Writer {
     /// them.
     pub(super) fn late_head(&mut self, stream: StreamId, end: bool, request: Request<()>) {
         let late = self.late.get_or_insert_default();
-        late.0.push_back(LateHead { stream, end, request });
+        late.0.push_back(LateHead {
+            stream,
+            end,
+            request,
+            reset: None,
+        });
+    }
+
+    fn find_late(&mut self, stream: StreamId) -> Option<&mut LateHead> {
+        let heads = &mut self.late.as_mut()?.0;
+        let index = heads.binary_search_by_key(&stream, |head| head.stream).ok()?;
+        heads.get_mut(index)
+    }
+
+    /// Takes the last request back whose head is not encoded.
+    pub(super) fn pop_late(&mut self) -> Option<(StreamId, Request<()>)> {
+        let head = self.late.as_mut()?.0.pop_back()?;
+        Some((head.stream, head.request))
     }
 
     /// Encodes the heads that wait. Every other frame of their streams follows them.
@@ -166,6 +189,9 @@ impl Writer {
             self.head(head.stream, head.end, |encoder, out| {
                 message::encode_request(encoder, &head.request, out);
             });
+            if let Some(code) = head.reset {
+                self.reset(head.stream, code);
+            }
         }
     }
 

@@ -1,10 +1,11 @@
 //! What the first SETTINGS carry, the limit before the peer's arrive, and other choices of the owner at the start.
 
+use bytes::Bytes;
 use fullbore_proto::{
     Config, Connection, ErrorCode, FrameType, Refill, StreamId, Time, UsageError, WindowSize,
 };
 
-use crate::support::frames;
+use crate::support::frames::{self, END_HEADERS, END_STREAM};
 use crate::support::peer::{Faced, Heard, id};
 use crate::support::{config, fixed};
 
@@ -166,7 +167,50 @@ fn a_late_head_follows_the_replies_and_precedes_all_else_of_its_stream() {
     let other = get(&mut faced).unwrap();
     faced.connection.reset(other, ErrorCode::CANCEL).unwrap();
     faced.says(&frames::ping(0, b"question"));
-    assert_eq!(kinds(&mut faced), [headers, reset, ping], "{stream}");
+    assert_eq!(kinds(&mut faced), [ping, headers, reset], "{stream}");
+    // A stream whose head has left is reset at once.
+    faced.connection.reset(stream, ErrorCode::CANCEL).unwrap();
+    get(&mut faced).unwrap();
+    assert_eq!(kinds(&mut faced), [reset, headers]);
+}
+
+#[test]
+fn late_heads_wait_again_when_settings_allow_fewer_streams() {
+    let mut faced = Faced::client(config(|config| config.late_heads = true));
+    let streams: Vec<StreamId> = (0..4).map(|_| get(&mut faced).unwrap()).collect();
+    let post = http::Request::post("http://example.com/").body(()).unwrap();
+    let upload = faced.connection.open(post, false).unwrap();
+    faced
+        .connection
+        .send_data(upload, Bytes::from("body"), true)
+        .unwrap();
+    faced.connection.reset(streams[3], ErrorCode::CANCEL).unwrap();
+    faced.says(&frames::settings(&[(3, 1)]));
+    let heads = |faced: &mut Faced| -> Vec<u32> {
+        let heard = faced
+            .heard()
+            .into_iter()
+            .filter(|frame| frame.header.frame_type != FrameType::SETTINGS);
+        heard
+            .map(|frame| frame.header.stream.map_or(0, StreamId::value))
+            .collect()
+    };
+    assert_eq!(heads(&mut faced), [1]);
+    assert!(!faced.connection.is_waiting(streams[0]));
+    // Each response makes room for the next; the body follows its head.
+    let mut left = vec![upload, streams[2], streams[1]];
+    for answered in [1, 3, 5] {
+        let next = left.pop().unwrap();
+        assert!(faced.connection.is_waiting(next));
+        let block = frames::response_block("204", &[]);
+        faced.says(&frames::headers(answered, END_HEADERS | END_STREAM, &block));
+        let expected = match next == upload {
+            true => vec![upload.value(); 2],
+            false => vec![next.value()],
+        };
+        assert_eq!(heads(&mut faced), expected);
+    }
+    faced.lives();
 }
 
 #[test]

@@ -349,6 +349,20 @@ fn a_field_that_is_repeated_by_its_index_counts_each_time() {
 }
 
 #[test]
+fn goaway_names_the_last_stream_that_was_not_refused() {
+    let limits = config(|config| {
+        config.max_concurrent_streams = 1;
+        config.refused_streams = Limit::new(1, 0);
+    });
+    let mut faced = Faced::server(limits);
+    for stream in [1, 3, 5] {
+        faced.says(&frames::get(stream));
+    }
+    let heard = faced.heard_of(fullbore_proto::FrameType::GOAWAY);
+    assert_eq!(heard[0].word(0), 1);
+}
+
+#[test]
 fn streams_beyond_the_limit_are_refused_and_limited() {
     let mut faced = Faced::server(config(|config| {
         config.max_concurrent_streams = 1;

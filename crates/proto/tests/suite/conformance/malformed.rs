@@ -27,8 +27,28 @@ fn malformed_request(block: &[u8]) {
 #[track_caller]
 fn malformed_response(block: &[u8]) {
     let mut faced = Faced::client_with_request(Config::default(), true);
+    faced.says(&frames::headers(1, END_HEADERS, block));
+    faced.reset_with(1, ErrorCode::PROTOCOL_ERROR);
+    is_malformed(&mut faced);
+    malformed_response_that_ends(block);
+}
+
+/// The stream of a malformed response that ends it is closed, and nothing is sent on it (RFC 9113 section 5.1).
+#[track_caller]
+fn malformed_response_that_ends(block: &[u8]) {
+    let mut faced = Faced::client_with_request(Config::default(), true);
+    faced.says(&frames::headers(1, END_HEADERS | END_STREAM, block));
+    is_malformed(&mut faced);
+    assert!(faced.heard().is_empty());
+    faced.lives();
+    // The client has more to say, which the server is to stop.
+    let mut faced = Faced::client_with_request(Config::default(), false);
     faced.says(&frames::headers(1, END_HEADERS | END_STREAM, block));
     faced.reset_with(1, ErrorCode::PROTOCOL_ERROR);
+}
+
+#[track_caller]
+fn is_malformed(faced: &mut Faced) {
     let events = faced.events();
     assert!(matches!(&events[..], [Event::Reset(error)] if error.code == ErrorCode::PROTOCOL_ERROR));
 }
@@ -214,15 +234,29 @@ fn a_content_length_that_is_no_number_or_differs_is_malformed() {
 
 #[test]
 fn a_response_of_another_length_than_it_says_is_malformed() {
-    for (flags, body) in [(END_STREAM, None), (0, Some(&b"four"[..])), (0, Some(b"toolong"))] {
+    let head = response_block("200", &[("content-length", "5")]);
+    malformed_response_that_ends(&head);
+    for body in [&b"four"[..], b"toolong"] {
         let mut faced = Faced::client_with_request(Config::default(), true);
-        let head = response_block("200", &[("content-length", "5")]);
-        faced.says(&frames::headers(1, END_HEADERS | flags, &head));
-        if let Some(body) = body {
-            faced.says(&frames::data(1, END_STREAM, body));
-        }
+        faced.says(&frames::headers(1, END_HEADERS, &head));
+        faced.says(&frames::data(1, END_STREAM, body));
         faced.reset_with(1, ErrorCode::PROTOCOL_ERROR);
     }
+}
+
+#[test]
+fn what_came_before_the_error_of_a_body_can_be_read() {
+    let mut faced = Faced::client_with_request(Config::default(), true);
+    let head = response_block("200", &[("content-length", "5")]);
+    let all = [
+        frames::headers(1, END_HEADERS, &head),
+        frames::data(1, 0, b"fo"),
+        frames::data(1, END_STREAM, b"u"),
+    ];
+    faced.says(&all.concat());
+    faced.reset_with(1, ErrorCode::PROTOCOL_ERROR);
+    assert_eq!(faced.reads(1), (b"fou".to_vec(), ReadState::Reset));
+    faced.lives();
 }
 
 #[test]
@@ -268,7 +302,7 @@ fn pseudo_headers_in_trailers_are_malformed() {
 
 #[test]
 fn an_informational_response_that_ends_the_stream_is_malformed() {
-    malformed_response(&response_block("103", &[]));
+    malformed_response_that_ends(&response_block("103", &[]));
 }
 
 #[test]
