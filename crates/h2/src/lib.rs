@@ -36,6 +36,7 @@ pub mod ext;
 mod failure;
 mod handle;
 mod message;
+mod pings;
 mod reason;
 mod report;
 pub mod server;

@@ -1,6 +1,6 @@
 //! The error codes of HTTP/2 (RFC 9113 section 7).
 
-use fullbore_proto::ErrorCode;
+use fullbore_proto::{ConnectionError, ErrorCode, PeerLimit};
 
 #[cfg(feature = "unstable")]
 pub use h2_upstream::Reason;
@@ -14,6 +14,19 @@ pub(crate) fn of(code: ErrorCode) -> Reason {
 
 pub(crate) fn code(reason: Reason) -> ErrorCode {
     ErrorCode(reason.into())
+}
+
+/// The debug data of GOAWAY for an error that the engine found: the words of the published crate, which peers and alerts know,
+/// for the limits that it has too.
+pub(crate) fn debug_data(error: &ConnectionError) -> &'static str {
+    match error.exceeded() {
+        Some(PeerLimit::PeerResets) => "too_many_resets",
+        Some(PeerLimit::ProvokedResets | PeerLimit::RefusedStreams) => "too_many_internal_resets",
+        Some(PeerLimit::EmptyData) => "too_many_data_frames",
+        Some(PeerLimit::Continuations) => "too_many_continuations",
+        Some(PeerLimit::HeaderListSize) => "header_list_way_too_large",
+        _ => "",
+    }
 }
 
 #[cfg(not(feature = "unstable"))]

@@ -6,7 +6,7 @@ use fullbore_proto::{
     Config, DEFAULT_WINDOW, FirstWindows, KeepAlive, Limit, MemoryBudget, Refill, Role, StreamId, WindowSize,
 };
 
-use crate::windows;
+use crate::{reason, windows};
 
 /// The largest header list that is accepted if the builder sets none, in bytes.
 const DEFAULT_HEADER_LIST: u32 = 16 << 20;
@@ -114,9 +114,15 @@ impl Settings {
             None => {
                 config.adaptive = false;
                 config.stream_window = first.stream;
-                config.connection_window = first.connection;
+                config.connection_window = first.connection.min(DEFAULT_WINDOW);
             }
         }
+    }
+
+    /// A fixed connection window above the one that every connection starts with.
+    pub(crate) fn later_connection_window(&self) -> Option<WindowSize> {
+        let window = self.first_connection_window();
+        (window > DEFAULT_WINDOW && self.budget().is_none()).then_some(window)
     }
 
     /// A connection window below the one that every connection starts with.
@@ -140,17 +146,26 @@ impl Settings {
         config.late_heads = true;
         config.relative_requests = true;
         config.gather_small_data = false;
-        config.debug_data = |_| "";
+        config.debug_data = reason::debug_data;
         config.shutdown_ping = SHUTDOWN_PING;
         if cfg!(feature = "unstable") {
             config.stream_refill = Refill::HalfRest;
             config.connection_refill = Refill::HalfRest;
+            config.write_size = 1;
         }
         self.limit_headers(&mut config);
         config.provoked_resets = match self.max_error_resets {
             Some(most) => Limit::new(u32::try_from(most).unwrap_or(u32::MAX), 0),
             None => Limit::new(u32::MAX, u32::MAX),
         };
+        if self
+            .max_error_resets
+            .is_some_and(|most| most < DEFAULT_ERROR_RESETS)
+        {
+            config.refused_streams = config.provoked_resets;
+        }
+        // A hundred in the life of a connection end one of the published crate.
+        config.empty_data = Limit::new(100, 1);
         // One a round trip, as clients of gRPC send them to measure it.
         config.pings = Limit::new(10_000, 10_000);
         // A handler of a stream that was reset may hold it for long.
@@ -198,7 +213,8 @@ impl Settings {
         config.max_header_block = config.max_header_block.max(bytes);
         config.max_header_memory = config.max_header_memory.max(2 * bytes);
         let frames = list / config.max_frame_size.max(16_384);
-        config.max_continuations = config.max_continuations.max(frames + frames / 4);
+        // As the published crate counts them, besides the one that ends the block.
+        config.max_continuations = (frames + frames / 4).max(5) + 1;
     }
 }
 

@@ -17,13 +17,11 @@ use http::{HeaderMap, Request, Response};
 use crate::error::Error;
 use crate::failure::{Failure, Initiator, UserError};
 use crate::message::{self, user_error};
+use crate::pings::{self, Pings};
 use crate::reason::{self, Reason};
 use crate::report;
 use crate::settings::Settings;
 use crate::stream::{Head, Sending, Stream};
-
-/// The opaque data of the user's PING.
-const USER_PING: [u8; 8] = [0x3b, 0x7c, 0xdb, 0x7a, 0x0b, 0x87, 0x16, 0xb4];
 
 /// The most bytes of one buffer: no window could ever take more.
 const MAX_PAYLOAD: usize = (1 << 31) - 1;
@@ -52,30 +50,14 @@ pub(crate) struct State {
     max_receive_streams: usize,
     /// The connection's receive window as it was set last, if it may have grown beyond.
     connection_target: Option<WindowSize>,
+    /// The connection's receive window as it is to be with the next write, behind the replies to what arrived before.
+    next_window: Option<WindowSize>,
     /// The debug data and the code of the peer's GOAWAY.
     go_away: Option<(Bytes, Reason)>,
     /// Why there are no new requests.
     failure: Option<Failure>,
     pings: Pings,
     reported: bool,
-}
-
-/// The user's PING.
-#[derive(Debug, Default)]
-struct Pings {
-    stage: PingStage,
-    task: Option<Waker>,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum PingStage {
-    /// Nobody has asked for the handle.
-    #[default]
-    Untaken,
-    Idle,
-    Sent,
-    Answered,
-    Closed,
 }
 
 impl State {
@@ -97,6 +79,7 @@ impl State {
             incoming: VecDeque::new(),
             max_send_buffer: settings.max_send_buffer_size(),
             max_receive_streams: settings.max_receive_streams(),
+            next_window: settings.later_connection_window(),
             connection_target: settings.budget().map(|_| settings.first_connection_window()),
             go_away: None,
             failure: None,
@@ -153,7 +136,8 @@ impl State {
             if let Err(error) = result {
                 tracing::debug!(%error, "connection error");
                 let reason = reason::of(error.code);
-                self.fail(&Failure::GoAway(Bytes::new(), reason, Initiator::Library));
+                let debug = Bytes::from_static(reason::debug_data(&error).as_bytes());
+                self.fail(&Failure::GoAway(debug, reason, Initiator::Library));
                 return Err(reason);
             }
         }
@@ -218,7 +202,7 @@ impl State {
             stream.fail_open(failure);
         }
         self.failure = Some(failure.clone());
-        self.close_pings();
+        self.pings.close();
     }
 
     /// The peer has closed the transport.
@@ -230,7 +214,7 @@ impl State {
         }
         let failure = Failure::broken_pipe("connection closed because of a broken pipe");
         self.failure.get_or_insert(failure);
-        self.close_pings();
+        self.pings.close();
     }
 
     /// The transport takes no more for now.
@@ -283,7 +267,14 @@ impl State {
     }
 
     pub(crate) fn set_connection_window(&mut self, bytes: u32) {
-        let size = WindowSize::new(bytes.max(1)).unwrap_or(WindowSize::MAX);
+        self.next_window = Some(WindowSize::new(bytes.max(1)).unwrap_or(WindowSize::MAX));
+        self.wake();
+    }
+
+    pub(crate) fn apply_connection_window(&mut self) {
+        let Some(size) = self.next_window.take() else {
+            return;
+        };
         let lowest = self
             .connection_target
             .as_mut()
@@ -295,7 +286,6 @@ impl State {
             // What is set needs no room in a budget.
             false => drop(self.engine.grow_receive_window(size)),
         }
-        self.wake_to_write();
     }
 
     pub(crate) fn set_stream_window(&mut self, bytes: u32) -> Result<(), Error> {
@@ -355,7 +345,7 @@ impl State {
                     }
                 }
                 Event::Reset(error) => self.on_reset(&error),
-                Event::Pong(_) => self.on_pong(),
+                Event::Pong(_) => self.pings.answer(),
                 Event::GoAway {
                     code, debug: data, ..
                 } => {
@@ -723,58 +713,22 @@ impl State {
 
     /// True for the first caller.
     pub(crate) fn take_ping_pong(&mut self) -> bool {
-        let is_first = self.pings.stage == PingStage::Untaken;
-        if is_first {
-            self.pings.stage = PingStage::Idle;
-        }
-        is_first
+        self.pings.take()
     }
 
     pub(crate) fn send_ping(&mut self) -> Result<(), Error> {
-        match self.pings.stage {
-            PingStage::Idle => {}
-            PingStage::Closed => return Err(ping_closed().into()),
-            _ => return Err(UserError::SendPingWhilePending.into()),
-        }
-        self.engine.ping(USER_PING).map_err(|error| user_error(&error))?;
-        self.pings.stage = PingStage::Sent;
+        self.pings.check()?;
+        self.engine
+            .ping(pings::OPAQUE)
+            .map_err(|error| user_error(&error))?;
+        self.pings.note_sent();
         self.wake();
         Ok(())
     }
 
     pub(crate) fn poll_pong(&mut self, cx: &Context<'_>) -> Poll<Result<(), Error>> {
-        match self.pings.stage {
-            PingStage::Answered => {
-                self.pings.stage = PingStage::Idle;
-                Poll::Ready(Ok(()))
-            }
-            PingStage::Closed => Poll::Ready(Err(ping_closed().into())),
-            _ => {
-                self.pings.task = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
+        self.pings.poll_pong(cx)
     }
-
-    fn on_pong(&mut self) {
-        if self.pings.stage == PingStage::Sent {
-            self.pings.stage = PingStage::Answered;
-        }
-        if let Some(task) = self.pings.task.take() {
-            task.wake();
-        }
-    }
-
-    fn close_pings(&mut self) {
-        self.pings.stage = PingStage::Closed;
-        if let Some(task) = self.pings.task.take() {
-            task.wake();
-        }
-    }
-}
-
-fn ping_closed() -> Failure {
-    Failure::Io(std::io::ErrorKind::BrokenPipe, None)
 }
 
 impl fmt::Debug for State {

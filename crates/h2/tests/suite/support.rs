@@ -86,6 +86,7 @@ pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 pub(crate) const ACK: u8 = 1;
@@ -121,11 +122,22 @@ impl Peer {
     }
 
     pub(crate) async fn says(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        self.tries(kind, flags, stream, payload).await.unwrap();
+    }
+
+    /// As [`Self::says`], to an endpoint that may have closed the transport.
+    pub(crate) async fn tries(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        stream: u32,
+        payload: &[u8],
+    ) -> std::io::Result<()> {
         let length = (payload.len() as u32).to_be_bytes();
         let mut frame = vec![length[1], length[2], length[3], kind, flags];
         frame.extend_from_slice(&stream.to_be_bytes());
         frame.extend_from_slice(payload);
-        self.transport.write_all(&frame).await.unwrap();
+        self.transport.write_all(&frame).await
     }
 
     pub(crate) async fn hears(&mut self) -> Option<Frame> {

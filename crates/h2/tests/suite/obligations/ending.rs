@@ -7,10 +7,11 @@ use std::task::Poll;
 use bytes::Bytes;
 use h2::{Ping, Reason, client, server};
 use http::Response;
+use tokio::io::duplex;
 
 use crate::support::{
-    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, PING, RST_STREAM, SETTINGS, client_before_peer,
-    drive, get, pair, post, request_block, server_before_peer, soon,
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, PING, Peer, RST_STREAM, SETTINGS,
+    client_before_peer, drive, get, pair, post, request_block, server_before_peer, soon,
 };
 
 #[tokio::test]
@@ -232,6 +233,93 @@ async fn an_error_of_the_peer_is_a_library_error_with_its_code() {
         error.to_string(),
         "connection error detected: unspecific protocol error detected"
     );
+}
+
+#[tokio::test]
+async fn goaway_names_the_limit_that_was_exceeded() {
+    let mut builder = server::Builder::new();
+    builder.max_local_error_reset_streams(Some(1));
+    let (mut served, mut peer) = server_before_peer(&builder, &[]).await;
+    peer.says(HEADERS, END_HEADERS, 1, &request_block("POST")).await;
+    let (request, _respond) = soon(served.accept()).await.unwrap().unwrap();
+    for stream in [3, 5] {
+        // Without the fields that a request must have.
+        peer.says(HEADERS, END_HEADERS | END_STREAM, stream, b"").await;
+    }
+    let error = soon(served.accept()).await.unwrap().unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::ENHANCE_YOUR_CALM));
+    let error = soon(request.into_body().data()).await.unwrap().unwrap_err();
+    assert!(error.is_library() && error.to_string().ends_with("(b\"too_many_internal_resets\")"));
+    assert_eq!(
+        &peer.hears_of(GOAWAY).await.payload[8..],
+        b"too_many_internal_resets"
+    );
+
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    peer.says(HEADERS, 0, 1, b"").await;
+    let flood = async { while peer.tries(CONTINUATION, 0, 1, b"").await.is_ok() {} };
+    let (error, ()) = soon(async {
+        let ended = async {
+            let error = served.accept().await.unwrap().unwrap_err();
+            drop(served);
+            error
+        };
+        tokio::join!(ended, flood)
+    })
+    .await;
+    assert_eq!(error.reason(), Some(Reason::ENHANCE_YOUR_CALM));
+    assert_eq!(
+        &peer.hears_of(GOAWAY).await.payload[8..],
+        b"too_many_continuations"
+    );
+}
+
+#[tokio::test]
+async fn an_error_in_the_first_settings_is_told_to_the_peer() {
+    let (near, transport) = duplex(1 << 16);
+    let (_requests, connection) = client::handshake(near).await.unwrap();
+    let mut peer = Peer::after_preface(transport).await;
+    // SETTINGS_ENABLE_CONNECT_PROTOCOL is 0 or 1. It arrives before the client's SETTINGS are written.
+    peer.says(SETTINGS, 0, 0, &[0, 8, 0, 0, 0, 2]).await;
+    let error = soon(connection).await.unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::PROTOCOL_ERROR));
+    assert_eq!(peer.hears_of(GOAWAY).await.word(4), 1);
+}
+
+#[tokio::test]
+async fn streams_that_are_refused_count_as_errors_if_few_of_these_are_allowed() {
+    let mut builder = server::Builder::new();
+    builder
+        .max_concurrent_streams(0)
+        .max_local_error_reset_streams(Some(2));
+    let (mut served, mut peer) = server_before_peer(&builder, &[]).await;
+    for stream in [1, 3, 5] {
+        peer.says(HEADERS, END_HEADERS | END_STREAM, stream, &request_block("GET"))
+            .await;
+    }
+    let error = soon(served.accept()).await.unwrap().unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::ENHANCE_YOUR_CALM));
+    let goodbye = peer.hears_of(GOAWAY).await;
+    assert_eq!(
+        (goodbye.word(0), &goodbye.payload[8..]),
+        (0, &b"too_many_internal_resets"[..])
+    );
+}
+
+#[tokio::test]
+async fn a_hundred_empty_frames_of_data_are_allowed_at_once() {
+    let (mut requests, connection, mut peer) = client_before_peer(&client::Builder::new(), &[]).await;
+    let (_response, _) = requests.send_request(get("/"), true).unwrap();
+    peer.says(HEADERS, END_HEADERS, 1, OK).await;
+    for _ in 0..100 {
+        peer.says(DATA, 0, 1, b"").await;
+    }
+    assert!(peer.is_content().await);
+    // A second allows another one.
+    while peer.tries(DATA, 0, 1, b"").await.is_ok() && !connection.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(&peer.hears_of(GOAWAY).await.payload[8..], b"too_many_data_frames");
 }
 
 #[tokio::test]
