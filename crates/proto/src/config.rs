@@ -116,8 +116,7 @@ pub struct Config {
     pub record_size: usize,
     /// The size of a write list of [`Connection::transmit`](crate::Connection::transmit), to within a frame, in
     /// bytes; at least one frame. Default: 512 KiB. A list is past all scheduling: more urgent streams wait for it.
-    /// Below 256 KiB the cost of each write is noticeable beside the copy. Below five times [`Self::record_size`],
-    /// lists do not end with a record.
+    /// Below 256 KiB the cost of each write is noticeable beside the copy.
     pub write_size: usize,
     /// How long a frame is held back that the window would make tiny (law 6 of `docs/design/flow-control.md`).
     /// Default: 1 ms.

@@ -22,7 +22,9 @@ pub(super) struct Deadlines {
     /// The progress of the bytes that the transport takes.
     taken: ProgressMark,
     /// The bytes of the last write that the transport has not taken.
-    unsent: u64,
+    unsent: u32,
+    /// The transport takes nothing more, and no write is built for it.
+    full: bool,
 }
 
 impl Deadlines {
@@ -34,6 +36,7 @@ impl Deadlines {
             denied: None,
             taken: ProgressMark::new(now),
             unsent: 0,
+            full: false,
         }
     }
 
@@ -96,11 +99,23 @@ impl Deadlines {
     }
 
     pub(super) fn hold(&mut self, unsent: u64) {
-        self.unsent = unsent;
+        // A list is shorter than that.
+        self.unsent = u32::try_from(unsent).unwrap_or(u32::MAX);
+        self.full = false;
+    }
+
+    /// The transport takes nothing more, and no write is built for it.
+    pub(super) fn fill(&mut self) {
+        self.full = true;
+    }
+
+    /// Whether something waits for the transport.
+    pub(super) fn waits_for_transport(&self) -> bool {
+        self.unsent > 0 || self.full
     }
 
     pub(super) fn unsent(&self) -> u64 {
-        self.unsent
+        u64::from(self.unsent)
     }
 
     /// Since when there was no progress in `taken`, the bytes that the transport has taken. That is `now` unless

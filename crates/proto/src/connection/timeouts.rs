@@ -30,6 +30,18 @@ impl Connection {
         }
     }
 
+    /// Says that the transport takes nothing more and that nothing is built for it: what is to be sent stays in the
+    /// schedule until there is room, so that what becomes urgent meanwhile is the first of the next list. For an owner
+    /// that limits what waits in the transport. It has the effects of [`Self::socket_blocked`] and
+    /// [`Self::socket_holds`].
+    pub fn socket_full(&mut self, now: Time) {
+        self.socket_blocked(now);
+        self.deadlines.fill();
+        if let Some(limit) = self.config.send_timeout {
+            self.deadlines.check_by(self.now + limit / 4);
+        }
+    }
+
     /// Sends a PING to measure [`Self::round_trip`] again (RFC 9113 section 6.7). Returns whether it did: it does not
     /// while another is unanswered, before the peer's SETTINGS have arrived, or after the connection has failed.
     ///
@@ -188,7 +200,7 @@ impl Connection {
             }
             (used || always).then(|| self.pings.last_received() + silence)
         });
-        let moving = used || self.deadlines.unsent() > 0;
+        let moving = used || self.deadlines.waits_for_transport();
         let streams = self
             .stream_check_interval()
             .filter(|_| moving)
@@ -273,7 +285,7 @@ impl Connection {
     fn output_is_stuck(&mut self) -> Option<ConnectionError> {
         let limit = self.config.send_timeout?;
         let closed = !self.streams.has_nothing_to_send() && self.flow.credit().usable() == 0;
-        let waits = self.deadlines.unsent() > 0 || closed;
+        let waits = self.deadlines.waits_for_transport() || closed;
         let since = self.deadlines.stuck_since(waits, self.taken(), self.now);
         (since + limit <= self.now).then(|| ConnectionError::timeout(ConnectionErrorKind::SendTimeout))
     }
@@ -287,7 +299,7 @@ impl Connection {
         if self.half_close_deadline()? <= self.now {
             return Some(ConnectionError::timeout(ConnectionErrorKind::HalfCloseTimeout));
         }
-        if self.deadlines.unsent() == 0 {
+        if !self.deadlines.waits_for_transport() {
             Pings::keep_alive(&mut self.writer);
         }
         None

@@ -70,6 +70,13 @@ impl Connection {
     /// Appends what is to be written to `out`, up to about [`Config::write_size`] and 64 slices. Each DATA frame
     /// spends its credit here (law 7). Write `out` completely, then call again while [`Self::wants_transmit`].
     pub fn transmit(&mut self, out: &mut Transmit, now: Time) {
+        self.transmit_within(out, usize::MAX, now);
+    }
+
+    /// As [`Self::transmit`], up to about `most` bytes if that is less: what is on a list is past all scheduling
+    /// (law 9). Frames other than DATA are not limited by it. A list exceeds it by less than a frame, and over TLS
+    /// ([`Config::record_size`]) by less than a record.
+    pub fn transmit_within(&mut self, out: &mut Transmit, most: usize, now: Time) {
         self.advance_time(now);
         // The previous list has been written.
         self.deadlines.hold(0);
@@ -81,11 +88,11 @@ impl Connection {
         self.lease_overhead();
         self.writer.drain_into(out);
         self.write_ends(out);
-        let most = self.config.write_size.max(1);
+        let most = self.config.write_size.min(most).max(1);
         let mut turns = 0;
         while out.slices() < MAX_SLICES && out.remaining() < most && turns < MAX_TURNS {
             turns += 1;
-            match self.write_data(out) {
+            match self.write_data(out, most) {
                 Served::Framed(after) => {
                     self.follow_up(after);
                     // The end of a stream may have opened a waiting request. Its HEADERS must precede its DATA.
@@ -171,8 +178,8 @@ impl Connection {
         }
     }
 
-    /// Builds one DATA frame of the stream whose turn it is.
-    fn write_data(&mut self, out: &mut Transmit) -> Served {
+    /// Builds one DATA frame of the stream whose turn it is, for a list of `most` bytes.
+    fn write_data(&mut self, out: &mut Transmit, most: usize) -> Served {
         let connection_window = self.flow.credit().usable();
         let max_frame_size = self.writer.max_frame_size();
         let largest = self.config.send_frame_size.min(max_frame_size) as usize;
@@ -202,7 +209,7 @@ impl Connection {
                 return Served::Held;
             }
         }
-        let (length, is_full) = match within_record(out, length, half, &self.config) {
+        let (length, is_full) = match within_record(out, length, half, most, &self.config) {
             Some(0) => return Served::Full,
             Some(whole) => (whole, true),
             None => (length, false),
@@ -247,15 +254,26 @@ fn write_end(stream: &mut Entry<'_>, writer: &mut Writer, out: &mut Transmit) {
 }
 
 /// The length of the next frame if the list is to end with it at the end of a TLS record: because the list is full
-/// then, or because the body continues and has no more data now. None otherwise, and for short lists.
-fn within_record(out: &Transmit, length: usize, half: &SendHalf, config: &Config) -> Option<usize> {
+/// then, or because the body continues and has no more data now. None otherwise. A list that is short by itself is no
+/// part of a long transfer; one that is short because of its limit of at least a record may be.
+fn within_record(
+    out: &Transmit,
+    length: usize,
+    half: &SendHalf,
+    most: usize,
+    config: &Config,
+) -> Option<usize> {
     let record = config.record_size;
     let before = out.remaining();
-    if record == 0 || before < LEAST_RECORDS * record {
+    if record == 0 {
         return None;
     }
     let after = before + FRAME_HEADER_LENGTH + length;
-    let is_full = after >= config.write_size || out.slices() + SLICES_OF_A_FRAME >= MAX_SLICES;
+    let whole = length.saturating_sub(after % record);
+    if before < LEAST_RECORDS * record {
+        return (after >= most && most >= record && whole > 0).then_some(whole);
+    }
+    let is_full = after >= most || out.slices() + SLICES_OF_A_FRAME >= MAX_SLICES;
     let pauses = half.phase == Phase::Body && half.queue.bytes() - length < record;
-    (is_full || pauses).then(|| length.saturating_sub(after % record))
+    (is_full || pauses).then_some(whole)
 }

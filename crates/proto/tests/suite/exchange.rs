@@ -9,3 +9,4 @@ mod priorities;
 mod released;
 mod shutdown;
 mod tunnels;
+mod urgent;

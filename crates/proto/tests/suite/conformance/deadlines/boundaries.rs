@@ -110,6 +110,18 @@ fn the_bytes_that_a_transport_has_taken_by_the_first_check_are_progress() {
 }
 
 #[test]
+fn a_transport_that_stays_full_is_stuck_although_nothing_is_built_for_it() {
+    let mut faced = server(config(|config| config.keep_alive = KeepAlive::Never));
+    faced.answers_at_length(1);
+    faced.connection.socket_full(faced.now);
+    faced.waits(seconds(75 + 300) - Duration::from_nanos(1));
+    assert_eq!(faced.connection.error(), None);
+    faced.waits(Duration::from_nanos(1));
+    faced.ended_with(ErrorCode::ENHANCE_YOUR_CALM);
+    faced.ended_by(ConnectionErrorKind::SendTimeout);
+}
+
+#[test]
 fn the_rest_of_a_request_whose_response_is_whole_may_have_so_many_bytes() {
     for (bytes, is_reset) in [(1_000, false), (1_001, true)] {
         let mut faced = server(config(|config| config.early_response_bytes = 1_000));
