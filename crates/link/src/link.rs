@@ -116,7 +116,7 @@ impl Builder {
     /// count. A connection may also have this many bytes wait for a receiver that does not read. Default:
     /// [`DEFAULT_BUFFER`].
     ///
-    /// The kernel holds up to 4 MiB more in front of the buffer (256 KiB for a smaller buffer).
+    /// The kernel holds up to 8 MiB more in front of the buffer: twice the buffer, at least 64 KiB.
     pub fn buffer(mut self, bytes: u64) -> Self {
         self.buffer = bytes;
         self

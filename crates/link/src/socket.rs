@@ -13,7 +13,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 /// The size of the kernel's buffers: more than 3 ms at 10 Gbit/s, within which the link's thread runs again.
 /// `net.core.rmem_max` and `wmem_max` may limit it.
 const LARGEST_KERNEL_BUFFER: usize = 4 << 20;
-const SMALLEST_KERNEL_BUFFER: usize = 256 << 10;
+/// The kernel doubles what it is asked for (socket(7)).
+const SMALLEST_KERNEL_BUFFER: usize = 32 << 10;
 
 /// Enough for a burst of clients. The system has its own limit.
 const BACKLOG: i32 = 4096;
