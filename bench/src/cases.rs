@@ -14,6 +14,7 @@ mod responses;
 mod servers;
 mod stalled;
 mod tiny;
+mod urgent;
 mod windows;
 
 use clap::Subcommand;
@@ -65,10 +66,12 @@ pub(crate) enum Case {
     Servers,
     /// What eighteen attacks cost a server, and who else is using it
     Attacks,
+    /// Urgent responses beside bulk ones on the same connection, over 2 Mbit/s to 1 Gbit/s and loopback
+    Urgent,
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 14] = [
+    pub(crate) const ALL: [Case; 15] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
@@ -83,6 +86,7 @@ impl Case {
         Case::Clients,
         Case::Memory,
         Case::Attacks,
+        Case::Urgent,
     ];
 
     /// Its name on the command line and in the markers of its section.
@@ -102,6 +106,7 @@ impl Case {
             Case::Memory => "memory",
             Case::Servers => "servers",
             Case::Attacks => "attacks",
+            Case::Urgent => "urgent",
         }
     }
 }
@@ -130,6 +135,7 @@ pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
         Case::Memory => memory::run(cx),
         Case::Servers => servers::run(cx),
         Case::Attacks => attacks::run(cx),
+        Case::Urgent => urgent::run(cx),
         Case::Budget => budget::run(cx),
         Case::Responses => responses::run(cx),
         Case::Flood => flood::run(cx),

@@ -20,6 +20,38 @@ pub(crate) struct LinkOptions {
     pub(crate) gigabit: bool,
 }
 
+/// A path whose own queue is short, so that what is ahead of an urgent response waits in the sender.
+#[derive(Clone, Copy)]
+pub(crate) struct Narrow {
+    pub(crate) rtt_ms: u32,
+    pub(crate) megabits: u32,
+}
+
+/// What the socket of such a link holds at least, and what the link itself does.
+const NARROW_SOCKET: u32 = 64 << 10;
+const NARROW_BUFFER: u32 = 16 << 10;
+
+impl Narrow {
+    pub(crate) fn new(rtt_ms: u32, megabits: u32) -> Self {
+        Narrow { rtt_ms, megabits }
+    }
+
+    /// Bytes a second.
+    pub(crate) fn bytes(self) -> f64 {
+        f64::from(self.megabits) * 125_000.0
+    }
+
+    /// What the link itself holds: 4 ms of its rate, within which its thread runs again.
+    fn buffer(self) -> u32 {
+        (self.megabits * 500).max(NARROW_BUFFER)
+    }
+
+    /// The most bytes that wait in the path itself.
+    pub(crate) fn queue(self) -> f64 {
+        f64::from(self.buffer() + NARROW_SOCKET.max(2 * self.buffer()))
+    }
+}
+
 /// A process that listens on a port of 127.0.0.1, until it is dropped.
 pub(crate) struct Served<'a> {
     pub(crate) running: Running<'a>,
@@ -97,6 +129,16 @@ pub(crate) fn link(cx: &Context, to: u16, options: LinkOptions) -> Result<Served
 /// A link to that port which counts the frames of the one connection made through it.
 pub(crate) fn counting_link(cx: &Context, to: u16, options: LinkOptions) -> Result<Served<'_>, Error> {
     start_link(cx, to, options, &["--count-frames", "--json"])
+}
+
+/// A link to that port with a short queue of its own.
+pub(crate) fn narrow_link(cx: &Context, to: u16, path: Narrow) -> Result<Served<'_>, Error> {
+    let mut command = command(cx, "link");
+    command.args(["--listen", "127.0.0.1:0", "--to", &format!("127.0.0.1:{to}")]);
+    command.args(["--rtt", &format!("{}ms", path.rtt_ms)]);
+    command.args(["--rate", &format!("{}Mbit", path.megabits)]);
+    command.args(["--buffer", &path.buffer().to_string()]);
+    listening(cx, &mut command)
 }
 
 fn start_link<'a>(

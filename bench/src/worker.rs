@@ -16,6 +16,7 @@ mod records;
 mod stalled;
 mod tls;
 mod upload;
+mod urgent;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -70,6 +71,8 @@ pub(crate) enum Worker {
     Attacker(attack::Attacker),
     /// Asks a server for something small again and again
     Bystander(attack::Bystander),
+    /// Urgent requests beside bulk ones on one connection
+    Urgent(urgent::Urgent),
 }
 
 /// Why a worker failed.
@@ -96,6 +99,7 @@ pub(crate) fn run(worker: &Worker) -> bool {
         Worker::Stalled(stalled) => on_runtime(stalled.run()),
         Worker::Attacker(attacker) => attacker.run(),
         Worker::Bystander(bystander) => bystander.run(),
+        Worker::Urgent(urgent) => urgent.run(),
     };
     if let Err(failure) = &done {
         let why = in_full(failure.as_ref());

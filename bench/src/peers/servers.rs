@@ -380,6 +380,15 @@ impl Server<'_> {
         self.running.terminate();
     }
 
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn process(&self) -> &Running<'_> {
+        &self.running
+    }
+
     /// The URL of a body of so many bytes.
     pub(crate) fn url(&self, bytes: u64) -> String {
         format!("{}/{bytes}", self.base)
