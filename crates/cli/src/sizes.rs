@@ -28,6 +28,14 @@ pub(crate) fn size(text: &str) -> Result<u32, Failure> {
     window(text, 1).map(WindowSize::bytes)
 }
 
+/// What may wait unsent in the kernel, as [`size`]; 0 is no limit.
+pub(crate) fn unsent(text: &str) -> Result<u32, Failure> {
+    match text.trim() {
+        "0" => Ok(0),
+        text => size(text),
+    }
+}
+
 /// A memory budget: at least the initial window of one connection.
 pub(crate) fn budget(text: &str) -> Result<u64, Failure> {
     let bytes = bytes(text)?;

@@ -25,9 +25,11 @@ mod read;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;
+mod unsent;
 mod write;
 
 pub(crate) use self::deliver::content_length;
+pub(crate) use self::unsent::{OverTcp, TcpBelow};
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -46,6 +48,7 @@ use self::closing::Closing;
 use self::idle::{Activity, IdleTimer};
 use self::read::{Read, ReadBuffer};
 use self::turn::Turn;
+use self::unsent::Unsent;
 use self::write::WriteFiles;
 use crate::body::Incoming;
 use crate::cell::{Cell, Mailbox};
@@ -98,6 +101,8 @@ pub(crate) struct Driver<T, A> {
     out: Transmit,
     /// How many bytes of a list are read from files for the next write.
     fetch_size: usize,
+    /// What may wait unsent below the transport, if that is limited.
+    unsent: Option<Unsent<T>>,
     /// How lists with file ranges are written, where the transport can send these by reference.
     write_files: Option<WriteFiles<T>>,
     /// A way to read and discard that costs less than decryption.
@@ -158,6 +163,7 @@ where
             input: ReadBuffer::default(),
             out: Transmit::new(),
             fetch_size: write::FETCH,
+            unsent: None,
             write_files: None,
             discard: None,
             headers_sent: 0,
@@ -385,6 +391,11 @@ impl<T, A> Driver<T, A> {
     /// Parses what was read from the transport before, in place of the first read.
     pub(crate) fn begin_with(&mut self, read: Bytes) {
         self.input.unparsed = read;
+    }
+
+    /// Has no more wait unsent than the path takes within `time`. `socket` finds the TCP connection below the transport.
+    pub(crate) fn limit_unsent(&mut self, socket: TcpBelow<T>, time: Duration) {
+        self.unsent = Some(Unsent::new(socket, time));
     }
 }
 

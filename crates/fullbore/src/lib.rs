@@ -68,7 +68,7 @@ pub use self::client::{Client, ClientBuilder, OriginStats};
 pub use self::error::{BoxError, Error, ErrorKind};
 pub use self::file::{Chunk, FileRange, OpenFile};
 pub use self::server::{Server, ServerBuilder};
-pub use self::settings::{DEFAULT_MEMORY_BUDGET, HttpVersions, TcpBuffers};
+pub use self::settings::{DEFAULT_MEMORY_BUDGET, DEFAULT_UNSENT_TIME, HttpVersions, TcpBuffers};
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 

@@ -11,6 +11,12 @@ use crate::error::Error;
 /// The memory budget of a client or a server for which none is set, in bytes: 512 MiB.
 pub const DEFAULT_MEMORY_BUDGET: u64 = 512 << 20;
 
+/// How long what may wait unsent in the kernel takes to leave, unless [`TcpBuffers`] say otherwise: 10 ms.
+///
+/// An urgent response waits for about as long. A path is never idle as long as the connection has its turn within half of
+/// it.
+pub const DEFAULT_UNSENT_TIME: Duration = Duration::from_millis(10);
+
 /// SETTINGS_MAX_FRAME_SIZE (RFC 9113 section 6.5.2).
 const MAX_FRAME_SIZE: RangeInclusive<u32> = 16_384..=(1 << 24) - 1;
 
@@ -77,24 +83,26 @@ pub struct TcpBuffers {
     pub send: Option<u32>,
     /// SO_RCVBUF.
     pub receive: Option<u32>,
-    /// TCP_NOTSENT_LOWAT (Linux): how much unsent data the kernel may hold. Writes are no larger than that either,
-    /// but at least 80 KiB ([`Config::write_size`]). `None`, which is the default, and 0 leave it to
-    /// `net.ipv4.tcp_notsent_lowat`, which is unlimited unless somebody has set it.
+    /// TCP_NOTSENT_LOWAT (Linux): how much unsent data the kernel may hold. The kernel sends in the order of the
+    /// writes, so an urgent response (RFC 9218) waits for all that the kernel holds.
     ///
-    /// The kernel sends in the order of the writes, so an urgent response (RFC 9218) waits for all that the kernel
-    /// holds. Beside a bulk response over 100 Mbit/s and 20 ms, one of 10 KB took 375 ms. With 128 KiB here it took
-    /// 81 ms:
+    /// `None`, which is the default: over HTTP/2 the limit follows the rate that the path takes
+    /// ([`Self::unsent_time`]). A number fixes it; writes are no larger than that either, but at least 80 KiB
+    /// ([`Config::write_size`]). 0 leaves it to `net.ipv4.tcp_notsent_lowat`, which is unlimited unless somebody has
+    /// set it.
     ///
-    /// ```text
-    /// fullbore serve DIR --plaintext --tcp-unsent 128KiB
-    /// fullbore link --listen 127.0.0.1:9000 --to 127.0.0.1:8080 --rtt 20ms --rate 100Mbit --buffer 256KiB
-    /// cargo run --release -p fullbore --example urgent -- http://127.0.0.1:9000/1GiB http://127.0.0.1:9000/10KB
-    /// ```
-    ///
-    /// The price is processor time: the connection wakes and writes each time that half of the limit has left. The
-    /// link is idle at times if it carries more than half of the limit while the connection waits for its turn: half
-    /// of 128 KiB is half a millisecond of a gigabit.
+    /// The price of a low limit is processor time: the connection wakes and writes each time that half of the limit
+    /// has left. The path is idle at times if it carries more than half of the limit while the connection waits for
+    /// its turn: half of 128 KiB is half a millisecond of a gigabit.
     pub unsent: Option<u32>,
+    /// How much may wait unsent, as the time in which the path takes it, while [`Self::unsent`] is `None` (Linux).
+    /// `None` is 10 ms ([`DEFAULT_UNSENT_TIME`]). At least 32 KiB may wait, two TLS records. There is no limit on the
+    /// first 128 KiB of a connection, and none on a path that takes 2 MiB or more in this time, as loopback does.
+    ///
+    /// A [`Client`](crate::Client) and a [`Server`](crate::Server) limit their connections over TCP and TLS, except
+    /// those through a proxy and those of a [connector](crate::ClientBuilder::connector). Other transports, Unix
+    /// sockets among them, have no limit.
+    pub unsent_time: Option<Duration>,
 }
 
 impl TcpBuffers {
@@ -113,6 +121,14 @@ impl TcpBuffers {
         #[cfg(target_os = "linux")]
         if let Some(bytes) = self.unsent {
             let _ = socket.set_tcp_notsent_lowat(bytes);
+        }
+    }
+
+    /// The time in which the path takes what may wait unsent; `None` if the limit is fixed.
+    pub(crate) fn adaptive_unsent(self) -> Option<Duration> {
+        match self.unsent {
+            Some(_) => None,
+            None => Some(self.unsent_time.unwrap_or(DEFAULT_UNSENT_TIME)),
         }
     }
 }

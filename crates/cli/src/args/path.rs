@@ -33,9 +33,9 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "BYTES", value_parser = sizes::size)]
     pub(crate) tcp_send_buffer: Option<u32>,
 
-    /// Limit of unsent data in the kernel (TCP_NOTSENT_LOWAT, Linux); a low limit speeds up urgent responses beside large
-    /// ones [default: no limit]
-    #[arg(long, value_name = "BYTES", value_parser = sizes::size)]
+    /// Limit of unsent data in the kernel (TCP_NOTSENT_LOWAT, Linux), for which an urgent response waits; 0 is none
+    /// [default: what the path takes in 10 ms]
+    #[arg(long, value_name = "BYTES", value_parser = sizes::unsent)]
     pub(crate) tcp_unsent: Option<u32>,
 }
 
@@ -60,6 +60,7 @@ impl PathArgs {
             send: self.tcp_send_buffer,
             receive: self.tcp_receive_buffer,
             unsent: self.tcp_unsent,
+            ..TcpBuffers::default()
         }
     }
 }

@@ -17,6 +17,7 @@ use super::handle::Handle;
 use super::http1;
 #[cfg(feature = "proxy")]
 use super::proxy;
+use crate::driver::OverTcp;
 use crate::error::{Error, ErrorKind};
 use crate::observer::Observer;
 use crate::settings::HttpVersions;
@@ -195,7 +196,7 @@ impl Connector {
         observer: Arc<dyn Observer>,
     ) -> Result<Opened, Error>
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match origin.tls {
             true => self.connect_tls(origin, io, observer).await,
@@ -205,12 +206,12 @@ impl Connector {
 
     fn start_cleartext<T>(&self, io: T, version: HttpVersion, observer: Arc<dyn Observer>) -> Opened
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         Opened {
             handle: match version {
                 HttpVersion::Http1 => self.start_http1(io, None, observer),
-                HttpVersion::Http2 => start_http2(io, Arc::clone(&self.config), observer),
+                HttpVersion::Http2 => self.start_http2(io, Arc::clone(&self.config), observer),
             },
             agreed: false,
         }
@@ -239,6 +240,21 @@ impl Connector {
         ))
     }
 
+    fn start_http2<T>(&self, io: T, config: Arc<Config>, observer: Arc<dyn Observer>) -> Handle
+    where
+        T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, mut connection) = handshake_observed(io, config, Some(observer));
+        if let Some(time) = self.dialer.tcp.buffers.adaptive_unsent() {
+            connection.limit_unsent(T::tcp, time);
+        }
+        tokio::spawn(async move {
+            // Every stream has the error already.
+            let _ = connection.await;
+        });
+        Handle::Http2(sender)
+    }
+
     #[cfg(feature = "tls")]
     async fn connect_tls<T>(
         &self,
@@ -247,7 +263,7 @@ impl Connector {
         observer: Arc<dyn Observer>,
     ) -> Result<Opened, Error>
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let host = &origin.host;
         let mut stream = tls_handshake(self.tls_config()?, host, origin.port, io).await?;
@@ -256,7 +272,7 @@ impl Connector {
             Some(b"h2") => {
                 let mut config = Config::clone(&self.config);
                 config.record_size = crate::tls::RECORD;
-                start_http2(stream, Arc::new(config), observer)
+                self.start_http2(stream, Arc::new(config), observer)
             }
             _ if self.versions == HttpVersions::Http2 => {
                 let text = format!("{host} did not select h2 in the TLS handshake (ALPN)");
@@ -311,16 +327,4 @@ fn without_tls() -> Error {
         ErrorKind::Config,
         "https:// needs the feature `tls` of the crate fullbore",
     )
-}
-
-fn start_http2<T>(io: T, config: Arc<Config>, observer: Arc<dyn Observer>) -> Handle
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (sender, connection) = handshake_observed(io, config, Some(observer));
-    tokio::spawn(async move {
-        // Every stream has the error already.
-        let _ = connection.await;
-    });
-    Handle::Http2(sender)
 }

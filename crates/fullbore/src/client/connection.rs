@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proto::{Config, Report};
@@ -15,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::body::Incoming;
 use crate::cell::{Cell, CellState, Mailbox};
-use crate::driver::{Driver, NoAccept, content_length};
+use crate::driver::{Driver, NoAccept, TcpBelow, content_length};
 use crate::error::{BoxError, Error};
 use crate::informational::OnInformational;
 use crate::mailbox::ConnectionCommand;
@@ -60,6 +61,13 @@ where
 #[must_use = "the connection does nothing unless it is polled: spawn it"]
 pub struct Connection<T> {
     driver: Driver<T, NoAccept>,
+}
+
+impl<T> Connection<T> {
+    /// Has no more wait unsent than the path takes within `time`.
+    pub(super) fn limit_unsent(&mut self, tcp: TcpBelow<T>, time: Duration) {
+        self.driver.limit_unsent(tcp, time);
+    }
 }
 
 impl<T> Future for Connection<T>

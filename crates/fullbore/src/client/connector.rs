@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::BoxFuture;
 use http::Uri;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tower_service::Service;
 
+use crate::driver::OverTcp;
 use crate::error::{BoxError, Error, ErrorKind};
 
 /// Opens transports in place of TCP.
@@ -19,6 +21,13 @@ pub(super) struct Connector(Arc<dyn Connect>);
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
+
+/// Its options of TCP are the connector's own.
+impl OverTcp for Box<dyn Transport> {
+    fn tcp(&self) -> Option<&TcpStream> {
+        None
+    }
+}
 
 impl Connector {
     pub(super) fn new<C>(service: C) -> Self

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
-use fullbore_proto::{FrameType, Transmit};
+use fullbore_proto::{FrameType, Time, Transmit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::poll_write_buf;
 
@@ -111,7 +111,16 @@ where
                     break;
                 }
                 let now = self.now();
-                self.connection.transmit(&mut self.out, now);
+                let most = match self.poll_longest_list(cx, now) {
+                    Poll::Ready(Ok(most)) => most,
+                    Poll::Ready(Err(error)) => return Err(self.transport_error(error)),
+                    Poll::Pending => {
+                        self.turn.block_write();
+                        self.connection.socket_full(now);
+                        return Ok(WriteState { some, all: false });
+                    }
+                };
+                self.connection.transmit_within(&mut self.out, most, now);
                 self.deliver_events(cx);
                 if !self.out.has_remaining() {
                     break;
@@ -128,9 +137,12 @@ where
             }
             match self.poll_write_list(cx, &mut first) {
                 Poll::Ready(Ok(0)) => return Err(Error::incomplete(None, None)),
-                Poll::Ready(Ok(_)) => {
+                Poll::Ready(Ok(count)) => {
                     some = true;
                     self.unflushed = true;
+                    if let Some(unsent) = &mut self.unsent {
+                        unsent.take(count);
+                    }
                     if !self.out.has_remaining() {
                         // One list a turn, usually: the next turn sees what came in meanwhile.
                         if !self.turn.continues_writing() {
@@ -142,6 +154,9 @@ where
                 Poll::Pending => {
                     self.turn.block_write();
                     let now = self.now();
+                    if let Some(unsent) = &mut self.unsent {
+                        unsent.fill(&self.io, now);
+                    }
                     self.connection.socket_blocked(now);
                     self.connection.socket_holds(self.out.remaining(), now);
                     return Ok(WriteState { some, all: false });
@@ -153,6 +168,9 @@ where
         let all = !self.connection.wants_transmit();
         if all {
             let now = self.now();
+            if let Some(unsent) = &mut self.unsent {
+                unsent.rest();
+            }
             self.connection.socket_idle(now);
             self.connection.socket_holds(0, now);
         }
@@ -164,6 +182,26 @@ where
             }
         }
         Ok(WriteState { some, all })
+    }
+
+    /// How long the next list may be, once what waits unsent leaves room for it.
+    fn poll_longest_list(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<std::io::Result<usize>> {
+        let Some(unsent) = &mut self.unsent else {
+            return Poll::Ready(Ok(usize::MAX));
+        };
+        if unsent.asks() {
+            if self.turn.is_write_blocked() {
+                // Its waker is registered.
+                return Poll::Pending;
+            }
+            // What TLS has sealed is unsent too.
+            if Pin::new(&mut self.io).poll_flush(cx)?.is_pending() {
+                unsent.fill(&self.io, now);
+                return Poll::Pending;
+            }
+            ready!(unsent.poll_room(&self.io, cx, now))?;
+        }
+        Poll::Ready(Ok(unsent.longest_list()))
     }
 
     /// Writes the front of the list, `first` octets of it if that is set.

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fullbore_proto::{Config, ErrorCode};
@@ -24,6 +25,7 @@ use super::connection::{ServeConnection, serve_connection};
 use super::http1::{Http1, serve_http1};
 use super::peer::{Ended, OnEnd};
 use crate::body::Incoming;
+use crate::driver::TcpBelow;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 use crate::settings::HttpVersions;
@@ -125,6 +127,10 @@ pub(super) struct Prepare<T, S> {
     pub(super) http2: fn(ServeConnection<T, S>) -> ServeConnection<T, S>,
     /// Sets options of a transport for HTTP/1.1.
     pub(super) http1: fn(&T, &Config),
+    /// The TCP connection below the transport, if there is one.
+    pub(super) tcp: TcpBelow<T>,
+    /// The time in which the path takes what may wait unsent, if that is limited.
+    pub(super) unsent: Option<Duration>,
 }
 
 /// Whether a graceful shutdown was asked for.
@@ -293,7 +299,13 @@ where
         }
         let connection = serve_connection(self.io, self.service, self.config).after(read);
         Stage::Http2(match self.prepare {
-            Some(prepare) => (prepare.http2)(connection),
+            Some(prepare) => {
+                let mut connection = (prepare.http2)(connection);
+                if let Some(time) = prepare.unsent {
+                    connection.limit_unsent(prepare.tcp, time);
+                }
+                connection
+            }
             None => connection,
         })
     }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proto::{Config, ErrorCode, Report};
@@ -17,7 +18,7 @@ use super::admission::Permit;
 use super::exchange::Handlers;
 use crate::body::Incoming;
 use crate::cell::Mailbox;
-use crate::driver::Driver;
+use crate::driver::{Driver, TcpBelow};
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 
@@ -77,6 +78,11 @@ impl<T, S> ServeConnection<T, S> {
     pub(super) fn after(mut self, read: Bytes) -> Self {
         self.driver.begin_with(read);
         self
+    }
+
+    /// Has no more wait unsent than the path takes within `time`.
+    pub(super) fn limit_unsent(&mut self, tcp: TcpBelow<T>, time: Duration) {
+        self.driver.limit_unsent(tcp, time);
     }
 }
 

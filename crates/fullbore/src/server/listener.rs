@@ -294,6 +294,7 @@ impl<L: Listener> Server<L> {
         if let Some(stream) = L::tcp(&io) {
             self.settings.options.tcp_buffers.apply(stream);
         }
+        let unsent = self.settings.options.tcp_buffers.adaptive_unsent();
         let versions = self.settings.versions;
         let hook = self.settings.on_end.clone();
         let end = hook.map(|hook| Box::new((hook, arrival.added.address)));
@@ -323,6 +324,8 @@ impl<L: Listener> Server<L> {
                     let prepare = Prepare {
                         http2: |connection| connection.leaving_sealed(),
                         http1: |stream, config| probe::<L>(stream.get_ref().0, config),
+                        tcp: |stream| L::tcp(stream.get_ref().0),
+                        unsent,
                     };
                     serve(stream, service, versions, prepare, permit, stopped, end).await;
                 }
@@ -338,6 +341,8 @@ impl<L: Listener> Server<L> {
             #[cfg(not(all(target_os = "linux", feature = "sendfile")))]
             http2: |connection| connection,
             http1: |io, config| probe::<L>(io, config),
+            tcp: L::tcp,
+            unsent,
         };
         #[cfg(feature = "tls")]
         arrival.describe(None);

@@ -12,5 +12,5 @@ mod headers;
 mod legitimate;
 #[cfg(target_os = "linux")]
 mod shares;
-mod site;
+pub(crate) mod site;
 mod smuggling;

@@ -29,4 +29,5 @@ mod silence;
 mod streams;
 mod tls;
 mod tower;
+mod urgent;
 mod writes;
