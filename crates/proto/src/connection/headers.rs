@@ -9,6 +9,7 @@ use super::streams::ClosedBy;
 use crate::error::{ConnectionError, ErrorCode, Fault, Side, StreamError};
 use crate::event::Event;
 use crate::frame::{Continuation, Headers};
+use crate::hpack::FieldName;
 use crate::id::{Key, StreamId};
 use crate::invariant::infallible;
 use crate::message::{self, Malformed};
@@ -133,8 +134,13 @@ impl Connection {
             return refused("the memory budget has no room for the fields of a request");
         }
         // Looked up in the section, where that is cheap: few requests have them.
-        let has = |name: &HeaderName| self.reader.section().has(name);
-        let (has_length, has_priority) = (has(&header::CONTENT_LENGTH), has(&PRIORITY));
+        let (mut has_length, mut has_priority) = (false, false);
+        for field in self.reader.section().fields() {
+            if let FieldName::Field(name) = &field.name {
+                has_length |= *name == header::CONTENT_LENGTH;
+                has_priority |= *name == PRIORITY;
+            }
+        }
         let allows_connect = self.settings.accepts_extended_connect();
         let request = match message::receive_request(self.reader.section_mut(), allows_connect) {
             Ok(request) => request,

@@ -257,13 +257,6 @@ impl FieldSection {
         &self.fields
     }
 
-    /// Whether a field of this name was kept.
-    #[must_use]
-    pub fn has(&self, name: &HeaderName) -> bool {
-        let is = |field: &Field| matches!(&field.name, FieldName::Field(other) if other == name);
-        self.fields.iter().any(is)
-    }
-
     /// The size of the whole section in bytes (RFC 9113 section 6.5.2), fields past the limits counted.
     #[must_use]
     pub fn size(&self) -> usize {
