@@ -66,6 +66,54 @@ pub(crate) struct CellState {
 }
 
 impl CellState {
+    /// Makes it that of another stream. The lists keep their memory, unless it is much.
+    fn reset(&mut self) {
+        // Field by field: most of them are empty already, and a new state would be moved here. None can be forgotten.
+        let CellState {
+            id,
+            inbound,
+            outbound,
+            error,
+            slot,
+        } = self;
+        let Inbound {
+            head,
+            on_informational,
+            chunks,
+            trailers,
+            ended,
+            reader,
+            consumed,
+            release_at,
+            abandoned,
+            discarded,
+        } = inbound;
+        let Outbound {
+            request,
+            commands,
+            queued,
+            writer,
+            full,
+            finished,
+            share,
+        } = outbound;
+        *id = None;
+        *error = None;
+        *slot = None;
+        *head = None;
+        *on_informational = None;
+        empty(chunks);
+        *trailers = None;
+        *reader = None;
+        (*ended, *abandoned, *discarded) = (false, false, false);
+        (*consumed, *release_at) = (0, None);
+        *request = None;
+        empty(commands);
+        *writer = None;
+        (*full, *finished) = (false, false);
+        (*queued, *share) = (0, None);
+    }
+
     /// Takes the slot once both sides have ended the stream.
     pub(crate) fn take_finished_slot(&mut self) -> Option<Slot> {
         match self.inbound.ended && self.outbound.finished {
@@ -161,17 +209,7 @@ impl Cell {
         let cell = Arc::get_mut(self)?;
         *cell.listed.get_mut() = false;
         let state = cell.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let mut chunks = std::mem::take(&mut state.inbound.chunks);
-        let mut commands = std::mem::take(&mut state.outbound.commands);
-        chunks.clear();
-        commands.clear();
-        *state = CellState::default();
-        if chunks.capacity() <= KEPT_CAPACITY {
-            state.inbound.chunks = chunks;
-        }
-        if commands.capacity() <= KEPT_CAPACITY {
-            state.outbound.commands = commands;
-        }
+        state.reset();
         Some(state)
     }
 
@@ -182,9 +220,17 @@ impl Cell {
 
     /// Puts the stream on the driver's list, once.
     pub(crate) fn post(self: &Arc<Self>) {
-        if !self.listed.swap(true, Ordering::SeqCst) {
+        // Most callers find it listed and only read the flag. The driver clears the flag before it looks at the state: if it
+        // does not see what they left, they see that the flag is clear.
+        if !self.listed.load(Ordering::SeqCst) && !self.listed.swap(true, Ordering::SeqCst) {
             self.mailbox.post(Arc::clone(self));
         }
+    }
+
+    /// Keeps a new stream off the list until [`Self::unlist`], after which the driver looks at its state. Called before there
+    /// are handles.
+    pub(crate) fn hold(&self) {
+        self.listed.store(true, Ordering::Relaxed);
     }
 
     /// Takes the stream off the list. The driver calls this before it looks at the state.
@@ -259,7 +305,10 @@ impl Cell {
         let mut state = self.lock();
         let inbound = &mut state.inbound;
         inbound.abandoned = true;
-        let unread: usize = inbound.chunks.drain(..).map(|chunk| chunk.len()).sum();
+        let unread: usize = match inbound.chunks.is_empty() {
+            true => 0,
+            false => inbound.chunks.drain(..).map(|chunk| chunk.len()).sum(),
+        };
         inbound.trailers = None;
         let tell = !inbound.ended || state.outbound.finished;
         drop(state);
@@ -275,6 +324,16 @@ impl Cell {
 impl Listed for Cell {
     fn connection_ended(&self, error: Error) {
         self.fail(error);
+    }
+}
+
+/// Empties a list, and frees its memory if that is much.
+fn empty<T>(list: &mut VecDeque<T>) {
+    if !list.is_empty() {
+        list.clear();
+    }
+    if list.capacity() > KEPT_CAPACITY {
+        *list = VecDeque::new();
     }
 }
 

@@ -71,9 +71,6 @@ pub(crate) trait Accept {
     fn poll_handlers(&mut self, _: &mut Context<'_>) -> bool {
         false
     }
-
-    /// The connection is idle: memory that is kept for the next request can be freed.
-    fn trim(&mut self) {}
 }
 
 /// A client accepts nothing.
@@ -314,7 +311,6 @@ where
                 }
                 self.connection.trim();
                 self.dated_until = Time::ZERO;
-                self.accept.trim();
             }
             // A peer that sends little, but often, does not keep what a burst took.
             Activity::Little if self.input.is_grown() => self.input.shrink(),

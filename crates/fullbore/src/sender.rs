@@ -64,6 +64,25 @@ impl Sender {
         }
     }
 
+    /// Sends the head of a response and the first chunk of its body.
+    fn send_response_with(&mut self, response: Response<()>, data: Payload, end: bool) {
+        let mut state = self.cell.lock();
+        if state.error.is_none() {
+            let outbound = &mut state.outbound;
+            outbound.queued += data.len();
+            outbound
+                .commands
+                .push_back(StreamCommand::Response(response, false));
+            outbound.commands.push_back(StreamCommand::Data(data, end));
+        }
+        if end {
+            self.finished = true;
+            state.outbound.finished = true;
+        }
+        drop(state);
+        self.cell.post();
+    }
+
     /// Queues a command and notifies the driver.
     fn queue(&mut self, command: StreamCommand, bytes: usize, end: bool) {
         let mut state = self.cell.lock();
@@ -103,10 +122,12 @@ impl Sender {
         Poll::Pending
     }
 
-    /// Sends a body by reference, no faster than it leaves.
+    /// Sends a body by reference, no faster than it leaves. A `head` precedes it, together with its first chunk if that is
+    /// ready.
     pub(crate) fn poll_body<B>(
         &mut self,
         cx: &mut Context<'_>,
+        mut head: Option<Response<()>>,
         mut body: Pin<&mut B>,
     ) -> Poll<Result<(), Error>>
     where
@@ -115,8 +136,21 @@ impl Sender {
         B::Error: Into<BoxError>,
     {
         loop {
-            ready!(self.poll_room(cx))?;
-            let Poll::Ready(frame) = body.as_mut().poll_frame(cx) else {
+            if head.is_none() {
+                ready!(self.poll_room(cx))?;
+            }
+            let polled = body.as_mut().poll_frame(cx);
+            let has_chunk = matches!(&polled, Poll::Ready(Some(Ok(frame))) if frame.is_data());
+            let head = match has_chunk {
+                true => head.take(),
+                false => {
+                    if let Some(head) = head.take() {
+                        self.send_response(head, false);
+                    }
+                    None
+                }
+            };
+            let Poll::Ready(frame) = polled else {
                 // A body that waits for its source is dropped when its stream fails.
                 return self.poll_failed(cx).map(Err);
             };
@@ -132,8 +166,11 @@ impl Sender {
                 Ok(data) => {
                     let end = body.is_end_stream();
                     let data = data.into().into_payload();
-                    if end || !data.is_empty() {
-                        self.send_data(data, end);
+                    match head {
+                        Some(head) if end || !data.is_empty() => self.send_response_with(head, data, end),
+                        Some(head) => self.send_response(head, false),
+                        None if end || !data.is_empty() => self.send_data(data, end),
+                        None => {}
                     }
                     if end {
                         return Poll::Ready(Ok(()));

@@ -75,16 +75,20 @@ impl Driver {
         }
     }
 
+    fn look(&mut self, cell: &Cell) {
+        cell.unlist();
+        let mut state = cell.lock();
+        while state.outbound.commands.pop_front().is_some() {
+            self.stream_commands += 1;
+        }
+    }
+
     /// Whether there was anything.
     fn take(&mut self) -> bool {
         let mut any = false;
         while let Some(cell) = self.mailbox.take() {
             any = true;
-            cell.unlist();
-            let mut state = cell.lock();
-            while state.outbound.commands.pop_front().is_some() {
-                self.stream_commands += 1;
-            }
+            self.look(&cell);
         }
         let commands = self.mailbox.take_commands().len();
         self.commands += commands;
@@ -160,6 +164,21 @@ fn a_stream_that_two_handles_post_stands_on_the_list_once() {
         handle.join().unwrap();
         assert!(mailbox.take().is_some());
         assert!(mailbox.take().is_none());
+    });
+}
+
+#[test]
+fn what_is_left_in_a_held_stream_is_found_by_the_look_that_follows_or_listed() {
+    model(3, || {
+        let mailbox = Mailbox::new();
+        let cell = cell(&mailbox);
+        cell.hold();
+        let other = Arc::clone(&cell);
+        let handle = thread::spawn(move || send(&other));
+        let mut driver = Driver::new(&mailbox);
+        driver.look(&cell);
+        driver.run(|driver| driver.stream_commands == 1);
+        handle.join().unwrap();
     });
 }
 

@@ -235,12 +235,12 @@ where
 {
     let mut body = Box::pin(body);
     let mut cx = Context::from_waker(std::task::Waker::noop());
-    if sender.poll_body(&mut cx, body.as_mut()).is_ready() {
+    if sender.poll_body(&mut cx, None, body.as_mut()).is_ready() {
         return;
     }
     tokio::spawn(async move {
         // An error resets the stream, so that whoever waits for the response learns of it.
-        let _ = std::future::poll_fn(|cx| sender.poll_body(cx, body.as_mut())).await;
+        let _ = std::future::poll_fn(|cx| sender.poll_body(cx, None, body.as_mut())).await;
     });
 }
 

@@ -27,12 +27,13 @@ where
         self.connection.advance_time(now);
         let mut any = false;
         while let Some(cell) = self.mailbox.take() {
-            if !any && now >= self.dated_until {
-                self.set_date(now);
+            if !any {
+                self.renew_date(now);
             }
             any = true;
             cell.unlist();
-            if self.apply(&cell) {
+            if let Some(id) = self.apply(&cell) {
+                self.cells.remove(&id);
                 self.keep_spare(cell);
             }
         }
@@ -51,8 +52,11 @@ where
         any
     }
 
-    /// Sets the `date` field of the responses that follow.
-    fn set_date(&mut self, now: Time) {
+    /// Sets the `date` field of the responses that follow, once it is no longer right.
+    pub(super) fn renew_date(&mut self, now: Time) {
+        if now < self.dated_until {
+            return;
+        }
         if let Some((date, valid)) = self.accept.date() {
             self.connection.set_date(date);
             self.dated_until = now + valid;
@@ -89,19 +93,19 @@ where
     }
 
     /// Keeps the cell of a stream that is over, up to a limit.
-    fn keep_spare(&mut self, cell: Arc<Cell>) {
+    pub(super) fn keep_spare(&mut self, cell: Arc<Cell>) {
         if !self.is_client() && self.spare_cells.len() < SPARE_CELLS {
             self.spare_cells.push(cell);
         }
     }
 
-    /// Collects what the handles of one stream left; whether the stream is over.
-    fn apply(&mut self, cell: &Arc<Cell>) -> bool {
+    /// Collects what the handles of one stream left. Returns the stream if it is over.
+    pub(super) fn apply(&mut self, cell: &Arc<Cell>) -> Option<StreamId> {
         let mut state = cell.lock();
         let state = &mut *state;
         let Some(id) = state.id.or_else(|| self.open(cell, state)) else {
             state.slot = None;
-            return false;
+            return None;
         };
         while let Some(command) = state.outbound.commands.pop_front() {
             if let Err(error) = self.execute(id, command, state) {
@@ -129,11 +133,10 @@ where
         if state.inbound.abandoned && state.outbound.finished {
             report!(self, released(id, &self.connection));
             self.connection.release(id);
-            self.cells.remove(&id);
             state.slot = None;
-            return true;
+            return Some(id);
         }
-        false
+        None
     }
 
     /// How many bytes of the stream wait in the engine, which reports when there is room.

@@ -95,7 +95,6 @@ where
             state.inbound.release_at = release_at;
             state.outbound.set_share(share);
         });
-        self.cells.insert(id, Arc::clone(&cell));
         let length = match end {
             true => Some(0),
             false => content_length(request.headers()),
@@ -107,7 +106,14 @@ where
                 .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let body = Incoming::new(Arc::clone(&cell), length).expecting_continue(expects_continue);
         let request = request.map(|()| body);
-        self.accept.accept(request, Sender::new(cell), cx);
+        // What a handler leaves at once needs neither the list nor a place among the cells: most streams are over here.
+        cell.hold();
+        self.accept.accept(request, Sender::new(Arc::clone(&cell)), cx);
+        cell.unlist();
+        match self.apply(&cell) {
+            Some(_) => self.keep_spare(cell),
+            None => drop(self.cells.insert(id, cell)),
+        }
     }
 
     /// A cell for a stream that the peer has opened.

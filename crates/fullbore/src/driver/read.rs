@@ -136,6 +136,7 @@ where
     /// Has the engine parse what was read.
     fn parse(&mut self, left_over: bool, cx: &mut Context<'_>) {
         let now = self.now();
+        self.renew_date(now);
         let input = &mut self.input;
         let octets = input.unparsed.len();
         self.idle.received(octets);

@@ -10,7 +10,6 @@ use fullbore_proto::ErrorCode;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use tokio_util::sync::ReusableBoxFuture;
 use tower_service::Service;
 
 use crate::body::Incoming;
@@ -24,16 +23,11 @@ use super::date;
 /// Calls a service for each request.
 pub(crate) struct Handlers<S> {
     pub(crate) service: S,
-    /// The box in which handlers are polled first. Handlers that complete at once leave it for the next.
-    handler_box: Option<ReusableBoxFuture<'static, ()>>,
 }
 
 impl<S> Handlers<S> {
     pub(crate) fn new(service: S) -> Self {
-        Handlers {
-            service,
-            handler_box: None,
-        }
+        Handlers { service }
     }
 }
 
@@ -52,47 +46,32 @@ where
         let rules = ResponseRules::of(&request);
         let mut service = self.service.clone();
         // A handler that panics drops its sender, which resets only its own stream.
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            let handler_box = match service.poll_ready(cx) {
-                Poll::Ready(Ok(())) => self.box_handler(Exchange::new(rules, sender, service.call(request))),
-                Poll::Ready(Err(_)) => {
-                    let mut sender = sender;
-                    sender.reset(ErrorCode::INTERNAL_ERROR);
-                    return Poll::Ready(());
-                }
-                Poll::Pending => self.box_handler(Exchange::new(rules, sender, async move {
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| match service.poll_ready(cx) {
+            Poll::Ready(Ok(())) => begin(Exchange::new(rules, sender, service.call(request)), cx),
+            Poll::Ready(Err(_)) => {
+                let mut sender = sender;
+                sender.reset(ErrorCode::INTERNAL_ERROR);
+            }
+            Poll::Pending => {
+                let answer = async move {
                     poll_fn(|cx| service.poll_ready(cx)).await?;
                     service.call(request).await
-                })),
-            };
-            handler_box.poll(cx)
+                };
+                begin(Exchange::new(rules, sender, answer), cx);
+            }
         }));
-        if let Ok(Poll::Pending) = polled {
-            self.handler_box.take().map(tokio::spawn);
-        }
     }
 
     fn date(&self) -> Option<(HeaderValue, Duration)> {
         Some(date::now())
     }
-
-    fn trim(&mut self) {
-        self.handler_box = None;
-    }
 }
 
-impl<S> Handlers<S> {
-    fn box_handler(
-        &mut self,
-        exchange: impl Future<Output = ()> + Send + 'static,
-    ) -> &mut ReusableBoxFuture<'static, ()> {
-        match &mut self.handler_box {
-            Some(handler_box) => {
-                handler_box.set(exchange);
-                handler_box
-            }
-            empty => empty.insert(ReusableBoxFuture::new(exchange)),
-        }
+/// Polls an exchange once, and spawns it unless it completes.
+fn begin(exchange: impl Future<Output = ()> + Send + 'static, cx: &mut Context<'_>) {
+    let mut exchange: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(exchange);
+    if exchange.as_mut().poll(cx).is_pending() {
+        tokio::spawn(exchange);
     }
 }
 
@@ -144,6 +123,7 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
+        let mut head = None;
         if let StageNow::Answering { answer } = this.stage.as_mut().project() {
             let Poll::Ready(answered) = answer.poll(cx) else {
                 // When the peer has gone, the handler is dropped.
@@ -153,14 +133,20 @@ where
                 this.sender.reset(ErrorCode::INTERNAL_ERROR);
                 return Poll::Ready(());
             };
-            let Some(body) = this.rules.send_head(response, this.sender) else {
-                return Poll::Ready(());
-            };
-            this.stage.set(Stage::Sending { body });
+            match this.rules.split(response) {
+                (response, None) => {
+                    this.sender.send_response(response, true);
+                    return Poll::Ready(());
+                }
+                (response, Some(body)) => {
+                    head = Some(response);
+                    this.stage.set(Stage::Sending { body });
+                }
+            }
         }
         match this.stage.project() {
             // An error has reset the stream already, or the peer has.
-            StageNow::Sending { body } => this.sender.poll_body(cx, body).map(drop),
+            StageNow::Sending { body } => this.sender.poll_body(cx, head, body).map(drop),
             StageNow::Answering { .. } => Poll::Pending,
         }
     }
@@ -180,8 +166,8 @@ impl ResponseRules {
         }
     }
 
-    /// Sends the head. Returns the body, if one is to be sent.
-    fn send_head<B: Body>(&self, response: Response<B>, sender: &mut Sender) -> Option<B> {
+    /// The head, and the body, if one is to be sent.
+    fn split<B: Body>(&self, response: Response<B>) -> (Response<()>, Option<B>) {
         let (mut parts, body) = response.into_parts();
         let status = parts.status;
         let bodiless = self.head_only || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
@@ -192,7 +178,6 @@ impl ResponseRules {
             set_content_length(&mut parts.headers, &body);
         }
         let end = bodiless || body.is_end_stream();
-        sender.send_response(Response::from_parts(parts, ()), end);
-        (!end).then_some(body)
+        (Response::from_parts(parts, ()), (!end).then_some(body))
     }
 }

@@ -142,8 +142,7 @@ impl<T, S> fmt::Debug for ServeConnectionLocal<T, S> {
 /// Calls a service for each request, and runs its handlers.
 struct LocalHandlers<S> {
     service: S,
-    /// Handlers in progress, which are polled when woken. The set and its boxes allocate for each request, also when
-    /// the handler completes at once, where `exchange` reuses a box.
+    /// Handlers in progress, which are polled when woken. The set and its boxes allocate for each request.
     waiting: FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
