@@ -68,8 +68,8 @@ impl<D> ServeBody<D> {
     }
 }
 
-/// A response before its data has a type.
-pub(crate) type FileResponse = Response<ResponseBody>;
+/// A response before its data has a type. Boxed: it passes through several calls and futures.
+pub(crate) type FileResponse = Box<Response<ResponseBody>>;
 
 /// The body of any response.
 #[derive(Debug)]

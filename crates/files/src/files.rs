@@ -17,7 +17,6 @@ use http::header::{
     ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED,
     LOCATION, VARY,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use crate::accept;
@@ -27,6 +26,7 @@ use crate::conditional::{self, Verdict};
 use crate::disk::{Blocking, FileSystem, file_system_of};
 use crate::encoding::{Accepted, Encoding, Siblings, is_encoded};
 use crate::file_body::{FileResponse, ReadContext, ResponseBody, Segment};
+use crate::head::Head;
 use crate::identity::Identity;
 use crate::listing;
 use crate::open::{Found, OpenError, open, open_nonblocking};
@@ -70,13 +70,17 @@ struct FoundFile {
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     shared: &'a Shared,
-    head: &'a Parts,
+    head: Head<'a>,
     peer: Option<Peer>,
     blocking: Blocking,
 }
 
 /// Answers GET or HEAD without blocking; `None` when that is not possible.
-pub(crate) fn answer_nonblocking(shared: &Shared, head: &Parts, peer: Option<Peer>) -> Option<FileResponse> {
+pub(crate) fn answer_nonblocking(
+    shared: &Shared,
+    head: Head<'_>,
+    peer: Option<Peer>,
+) -> Option<FileResponse> {
     let asked = Asked {
         shared,
         head,
@@ -101,7 +105,7 @@ fn unless_blocked(answered: io::Result<FileResponse>) -> Option<FileResponse> {
 }
 
 /// Answers GET or HEAD. Blocks.
-pub(crate) fn answer(shared: &Shared, head: &Parts, peer: Option<Peer>) -> FileResponse {
+pub(crate) fn answer(shared: &Shared, head: Head<'_>, peer: Option<Peer>) -> FileResponse {
     let asked = Asked {
         shared,
         head,
@@ -121,7 +125,7 @@ impl Asked<'_> {
     /// The encodings in which the request takes a sibling of a file.
     fn accepted(&self, key: &str) -> Accepted {
         match self.shared.settings.precompressed && !is_encoded(key) {
-            true => Accepted::of(&self.head.headers),
+            true => Accepted::of(self.head.headers),
             false => Accepted::default(),
         }
     }
@@ -237,7 +241,7 @@ impl Asked<'_> {
         }
         let accept_encoding = HeaderValue::from_static("accept-encoding");
         listing.headers_mut().append(VARY, accept_encoding);
-        let accepted = Accepted::of(&self.head.headers);
+        let accepted = Accepted::of(self.head.headers);
         if accepted.best(|encoding| encoding == Encoding::Gzip).is_none() {
             return listing;
         }
@@ -288,7 +292,7 @@ impl Asked<'_> {
 
     /// Whether the path is one that an application in the browser may have made: not that of a picture, a script or data.
     fn is_navigation(&self, target: &Target) -> bool {
-        !target.last().is_some_and(|name| name.contains('.')) && accept::takes_html(&self.head.headers)
+        !target.last().is_some_and(|name| name.contains('.')) && accept::takes_html(self.head.headers)
     }
 
     /// Answers with a file, or with a sibling of it. `name` is that of the file itself.
@@ -381,10 +385,10 @@ impl FoundFile {
 }
 
 impl Opened<'_> {
-    fn answer(self, head: &Parts) -> io::Result<FileResponse> {
+    fn answer(self, head: Head<'_>) -> io::Result<FileResponse> {
         let validators = &self.representation.validators;
         let compresses = self.would_compress(head);
-        match conditional::evaluate(&head.method, &head.headers, Some(validators)) {
+        match conditional::evaluate(head.method, head.headers, Some(validators)) {
             Verdict::Proceed => {}
             // Section 15.4.5: the client has the other fields.
             Verdict::NotModified => {
@@ -399,7 +403,7 @@ impl Opened<'_> {
             Verdict::Failed => return Ok(respond::status(StatusCode::PRECONDITION_FAILED)),
         }
         // Section 14.2: ranges apply to GET only.
-        if head.method == Method::HEAD {
+        if *head.method == Method::HEAD {
             let mut response = self.head();
             if compresses {
                 describe_compressed(response.headers_mut());
@@ -408,10 +412,10 @@ impl Opened<'_> {
         }
         let max_ranges = self.shared.settings.max_ranges;
         let length = self.representation.length;
-        let wanted = if !range::is_asked(&head.headers) {
+        let wanted = if !range::is_asked(head.headers) {
             Wanted::Whole
-        } else if conditional::range_applies(&head.headers, validators) {
-            range::wanted(&head.headers, length, max_ranges)
+        } else if conditional::range_applies(head.headers, validators) {
+            range::wanted(head.headers, length, max_ranges)
         } else {
             Wanted::Whole
         };
@@ -425,13 +429,13 @@ impl Opened<'_> {
     }
 
     /// Whether the whole file would be compressed while it is sent.
-    fn would_compress(&self, head: &Parts) -> bool {
+    fn would_compress(&self, head: Head<'_>) -> bool {
         let (settings, representation) = (&self.shared.settings, self.representation);
         settings.compress
             && !representation.is_encoded()
             && representation.length >= settings.compress_from_bytes
             && representation.content_type.to_str().is_ok_and(is_compressible)
-            && Accepted::of(&head.headers)
+            && Accepted::of(head.headers)
                 .best(|encoding| encoding == Encoding::Gzip)
                 .is_some()
     }
@@ -459,7 +463,7 @@ impl Opened<'_> {
     }
 
     fn head(&self) -> FileResponse {
-        let mut response = Response::new(ResponseBody::empty());
+        let mut response = Box::new(Response::new(ResponseBody::empty()));
         *response.headers_mut() = self.representation.whole();
         response
     }

@@ -52,6 +52,7 @@ mod encoding;
 mod file_body;
 mod files;
 mod form;
+mod head;
 mod identity;
 mod jobs;
 mod listing;

@@ -13,7 +13,6 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use cap_std::fs::{Dir, DirEntry, Metadata};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY, X_CONTENT_TYPE_OPTIONS};
-use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
@@ -22,6 +21,7 @@ use crate::budget::Share;
 use crate::conditional::{self, Validators, Verdict};
 use crate::destination::is_storable;
 use crate::file_body::{FileResponse, ResponseBody};
+use crate::head::Head;
 use crate::open::{OpenError, open_folder};
 use crate::page::{self, Escaped};
 use crate::peer::Peer;
@@ -92,7 +92,7 @@ impl AsRef<[u8]> for Body {
 /// Answers GET or HEAD of a folder; `None` if there is no such folder. Blocks.
 pub(crate) fn answer(
     shared: &Shared,
-    head: &Parts,
+    head: Head<'_>,
     target: &Target,
     peer: Option<Peer>,
 ) -> Option<FileResponse> {
@@ -108,7 +108,7 @@ pub(crate) fn answer(
         beside: 0,
         share: shared.listings.share(peer),
     };
-    let form = accept::preferred(&head.headers);
+    let form = accept::preferred(head.headers);
     let listing = match read(shared, target, &folder, &mut output) {
         Ok(Ok(listing)) => listing,
         Ok(Err(Exhausted)) => return Some(respond::status(StatusCode::SERVICE_UNAVAILABLE)),
@@ -241,7 +241,7 @@ impl Output {
 
 fn write(
     shared: &Shared,
-    head: &Parts,
+    head: Head<'_>,
     target: &Target,
     form: Form,
     mut listing: Listing,
@@ -258,12 +258,12 @@ fn write(
     output.check()
 }
 
-fn finish(head: &Parts, form: Form, mut output: Output) -> FileResponse {
+fn finish(head: Head<'_>, form: Form, mut output: Output) -> FileResponse {
     let mut hash = DefaultHasher::new();
     hash.write(output.text.as_bytes());
     let validators = Validators::tagged(format!("\"{:x}-{:016x}\"", output.text.len(), hash.finish()));
     output.share.shrink(output.text.capacity());
-    let mut response = match conditional::evaluate(&head.method, &head.headers, Some(&validators)) {
+    let mut response = match conditional::evaluate(head.method, head.headers, Some(&validators)) {
         Verdict::Failed => return respond::status(StatusCode::PRECONDITION_FAILED),
         Verdict::NotModified => respond::bare(StatusCode::NOT_MODIFIED),
         Verdict::Proceed => {

@@ -35,7 +35,7 @@ pub(crate) fn status(status: StatusCode) -> FileResponse {
 
 /// A status without content.
 pub(crate) fn bare(status: StatusCode) -> FileResponse {
-    let mut response = Response::new(ResponseBody::empty());
+    let mut response = Box::new(Response::new(ResponseBody::empty()));
     *response.status_mut() = status;
     response.headers_mut().insert(SERVER, SERVER_NAME);
     response

@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tower_service::Service;
 
 use crate::file_body::{FileResponse, ServeBody};
+use crate::head::Head;
 use crate::peer::Peer;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
@@ -31,8 +32,6 @@ pub struct ServeFuture<D = Bytes> {
     data: PhantomData<fn() -> D>,
 }
 
-// Almost every request has the larger variant, and it exists once.
-#[allow(clippy::large_enum_variant)]
 enum Answer {
     /// The response was available at once; `None` once it has been returned.
     Ready(Option<FileResponse>),
@@ -158,18 +157,19 @@ fn begin<B>(shared: &Arc<Shared>, request: Request<B>) -> Answer
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
-    let method = request.method().clone();
     let peer = Peer::of(request.extensions());
-    if matches!(method, Method::GET | Method::HEAD) && request.body().is_end_stream() {
-        let (head, _) = request.into_parts();
-        if let Some(response) = files::answer_nonblocking(shared, &head, peer) {
-            return Answer::Ready(Some(respond::finish(&method, response)));
+    if matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream() {
+        if let Some(response) = files::answer_nonblocking(shared, Head::from(&request), peer) {
+            return Answer::Ready(Some(respond::finish(request.method(), response)));
         }
+        let (head, _) = request.into_parts();
+        let method = head.method.clone();
         let shared = Arc::clone(shared);
         return Answer::Waiting(Box::pin(async move {
             respond::finish(&method, read_file(shared, head, peer).await)
         }));
     }
+    let method = request.method().clone();
     let shared = Arc::clone(shared);
     Answer::Waiting(Box::pin(async move {
         respond::finish(&method, answer(shared, request, peer).await)
@@ -178,7 +178,7 @@ where
 
 async fn read_file(shared: Arc<Shared>, head: Parts, peer: Option<Peer>) -> FileResponse {
     let jobs = Arc::clone(&shared.jobs);
-    let work = move || files::answer(&shared, &head, peer);
+    let work = move || files::answer(&shared, Head::from(&head), peer);
     let answered = jobs.begin(&Handle::current(), peer, work).await;
     answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
 }
