@@ -139,26 +139,4 @@ mod tests {
 
     /// The preface, SETTINGS, and the acknowledgement of the server's.
     const BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
-
-    /// A PING that is acknowledged already.
-    const PING: &[u8] = b"\0\0\x08\x06\x01\0\0\0\0rejoiced";
-
-    #[tokio::test(start_paused = true)]
-    async fn a_busy_connection_keeps_its_slab_until_nothing_has_come_for_a_tenth_of_a_second() {
-        let (near, mut far) = tokio::io::duplex(64 << 10);
-        let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), NoAccept);
-        let mut run = async |octets: &[u8], millis| {
-            far.write_all(octets).await.expect("the pipe has room");
-            let time = Duration::from_millis(millis);
-            let ended = timeout(time, poll_fn(|cx| driver.poll(cx))).await;
-            assert!(ended.is_err(), "the connection ended: {ended:?}");
-            driver.input.slab.capacity()
-        };
-        assert_ne!(run(BEGINNING, 1).await, 0);
-        // The timer of 100 ms is set again whenever something has come before it fires.
-        for _ in 0..5 {
-            assert_ne!(run(PING, 99).await, 0);
-        }
-        assert_eq!(run(b"", 200).await, 0);
-    }
 }

@@ -1,6 +1,8 @@
 //! Reading: slabs for the engine, and the end of the transport.
 
+use std::cell::RefCell;
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -26,6 +28,12 @@ const MANY_FRAMES: u64 = 256;
 /// So many lists leave before such a read rather than one, if there are as many: of 10,000 requests that come at once each read
 /// brings some 300, which take as long to answer as a gigabit takes to carry one list.
 pub(super) const LISTS_BEFORE_READ: u32 = 4;
+
+thread_local! {
+    /// A slab of [`SMALLEST_READ`] that nothing refers to, for the next connection of this thread that reads. A connection
+    /// that only receives requests holds no slab between its reads, and each read fills the same lines of the cache.
+    static SPARE_SLAB: RefCell<BytesMut> = RefCell::default();
+}
 
 /// The detail of the error when a peer closes the transport before its SETTINGS.
 const NO_SETTINGS: &str = "it closed the connection before it sent SETTINGS";
@@ -64,6 +72,25 @@ impl ReadBuffer {
         self.size = SMALLEST_READ;
     }
 
+    /// Takes the slab of the thread, if this has none.
+    fn borrow(&mut self) {
+        if self.slab.capacity() == 0 && !self.is_grown() {
+            self.slab = SPARE_SLAB.take();
+        }
+    }
+
+    /// Leaves the slab to the thread, unless it is a long one or data in it has not been read. Data would keep alive what
+    /// other connections read next to it.
+    fn give_back(&mut self) {
+        if self.is_grown() || !self.unparsed.is_empty() || self.slab.capacity() > SMALLEST_READ {
+            return;
+        }
+        self.unparsed = Bytes::new();
+        if self.slab.is_empty() && self.slab.try_reclaim(SMALLEST_READ) {
+            SPARE_SLAB.set(mem::take(&mut self.slab));
+        }
+    }
+
     /// Whether reads have come back full.
     pub(super) fn is_grown(&self) -> bool {
         self.size > SMALLEST_READ
@@ -78,6 +105,7 @@ impl ReadBuffer {
         ends: impl Fn(&io::Error) -> bool,
     ) -> Poll<io::Result<bool>> {
         let mut end = false;
+        self.borrow();
         while self.slab.len() < self.size {
             if self.slab.capacity() == self.slab.len() {
                 if !self.slab.is_empty() {
@@ -89,7 +117,10 @@ impl ReadBuffer {
                 Poll::Ready(Ok(0)) => end = true,
                 Poll::Ready(Ok(_)) => continue,
                 Poll::Ready(Err(error)) if ends(&error) => end = true,
-                other if self.slab.is_empty() => return other.map_ok(|_| false),
+                other if self.slab.is_empty() => {
+                    self.give_back();
+                    return other.map_ok(|_| false);
+                }
                 // It comes again.
                 Poll::Ready(Err(_)) | Poll::Pending => {}
             }
@@ -166,6 +197,7 @@ where
             }
         });
         self.deliver_events(cx);
+        self.input.give_back();
     }
 
     /// The peer has ended its half of the transport: whether something is left to be sent to it. Requests that are complete are
@@ -218,5 +250,61 @@ where
             #[cfg(not(feature = "tls"))]
             _ => Error::io(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn read(buffer: &mut ReadBuffer, mut octets: &[u8]) -> *const u8 {
+        let mut cx = Context::from_waker(Waker::noop());
+        let filled = buffer.poll_fill(&mut octets, &mut cx, |_| false);
+        assert!(matches!(filled, Poll::Ready(Ok(true))), "{filled:?}");
+        buffer.unparsed.as_ptr()
+    }
+
+    #[test]
+    fn connections_of_a_thread_read_into_one_slab_unless_data_in_it_is_held() {
+        let (mut one, mut other) = (ReadBuffer::default(), ReadBuffer::default());
+        let slab = read(&mut one, b"first");
+        one.unparsed.clear();
+        one.give_back();
+        assert_eq!(one.slab.capacity(), 0);
+        assert_eq!(read(&mut other, b"second"), slab);
+        let held = other.unparsed.split_to(3);
+        other.unparsed.clear();
+        other.give_back();
+        assert_ne!(other.slab.capacity(), 0);
+        assert_ne!(read(&mut one, b"third"), slab);
+        assert_eq!(held, "sec");
+        // What comes next to it is read where it was read.
+        assert_eq!(read(&mut other, b"fourth"), slab.wrapping_add(6));
+    }
+
+    #[test]
+    fn what_has_not_been_parsed_stays_where_it_is() {
+        let (mut one, mut other) = (ReadBuffer::default(), ReadBuffer::default());
+        read(&mut one, b"first");
+        one.give_back();
+        read(&mut other, b"second");
+        assert_eq!(one.unparsed, "first");
+    }
+
+    #[test]
+    fn a_slab_that_has_grown_belongs_to_its_connection() {
+        let mut buffer = ReadBuffer {
+            size: SLAB,
+            ..ReadBuffer::default()
+        };
+        read(&mut buffer, b"much");
+        buffer.unparsed.clear();
+        buffer.give_back();
+        assert_ne!(buffer.slab.capacity(), 0);
+        buffer.size = SMALLEST_READ;
+        buffer.give_back();
+        assert_ne!(buffer.slab.capacity(), 0, "it is too long for the thread");
     }
 }
