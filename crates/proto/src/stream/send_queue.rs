@@ -80,6 +80,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_left_behind_a_queue_that_was_cleared() {
+        let mut queue = SendQueue::default();
+        for text in ["one", "two", "three"] {
+            queue.push(here(text));
+        }
+        queue.clear();
+        assert_eq!(queue.bytes(), 0);
+        queue.push(here("new"));
+        let mut left = Vec::new();
+        queue.take(3, |chunk| left.push(shown(&chunk)));
+        assert_eq!(left, ["new"]);
+        assert!(queue.first.is_empty() && queue.rest.is_empty());
+    }
+
+    #[test]
     fn bytes_leave_in_order_cut_where_asked() {
         let mut queue = SendQueue::default();
         queue.push(here("hello "));

@@ -175,3 +175,17 @@ fn a_window_that_is_to_shrink_to_a_larger_size_stays() {
     assert_eq!(faced.connection.receive_window_size(), before);
     assert!(faced.heard().is_empty());
 }
+
+#[test]
+fn the_window_of_a_stream_that_was_reset_is_not_refilled() {
+    let mut faced = Faced::server(fixed(|config| {
+        config.connection_window = WindowSize::new(1 << 20).unwrap();
+        config.stream_window = WindowSize::new(20_000).unwrap();
+    }));
+    faced.says(&frames::post(1));
+    faced.says(&frames::data(1, 0, &[0; 16_000]));
+    faced.says(&frames::reset(1, ErrorCode::CANCEL));
+    faced.heard();
+    assert_eq!(faced.reads(1).0.len(), 16_000);
+    assert!(!faced.connection.wants_transmit());
+}
