@@ -4,7 +4,7 @@
 //! they would take alone: no box, and nothing to wait for.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{self, Future};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -63,22 +63,22 @@ impl Service<Request<Incoming>> for Site {
                     Ok(response.map(|body| SiteBody::Counted(Box::new(body), metrics)))
                 }))
             }
-            Site::Redirect(redirect) => SiteFuture::Ready(Some(redirect.answer(&request))),
-            Site::Metrics(metrics) => SiteFuture::Ready(Some(metrics.answer(&request))),
+            Site::Redirect(redirect) => SiteFuture::of_text(redirect.answer(&request)),
+            Site::Metrics(metrics) => SiteFuture::of_text(metrics.answer(&request)),
         }
     }
 }
 
 /// The future of a [`Site`].
-#[allow(
-    clippy::large_enum_variant,
-    reason = "almost every request has the largest one"
-)]
 pub(super) enum SiteFuture {
     Files(ServeFuture<Chunk>),
     Boxed(Answer),
-    /// `None` once it was returned.
-    Ready(Option<Response<Bytes>>),
+}
+
+impl SiteFuture {
+    fn of_text(response: Response<Bytes>) -> Self {
+        SiteFuture::Boxed(Box::pin(future::ready(Ok(response.map(SiteBody::of_text)))))
+    }
 }
 
 impl Future for SiteFuture {
@@ -91,11 +91,6 @@ impl Future for SiteFuture {
                 Poll::Ready(Ok(response.map(SiteBody::Files)))
             }
             SiteFuture::Boxed(answer) => answer.as_mut().poll(cx),
-            SiteFuture::Ready(response) => match response.take() {
-                Some(response) => Poll::Ready(Ok(response.map(SiteBody::of_text))),
-                // Polled again after it was ready.
-                None => Poll::Pending,
-            },
         }
     }
 }
