@@ -280,8 +280,8 @@ where
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(());
         };
-        self.transport.begin_turn();
         if connection.as_mut().poll(cx).is_pending() {
+            self.transport.end_turn();
             return Poll::Pending;
         }
         self.connection = None;

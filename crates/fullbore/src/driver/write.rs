@@ -249,11 +249,25 @@ where
         if let Some(most) = most {
             let mut slices = [IoSlice::new(&[]); FIRST_SLICES];
             let count = self.out.first_chunks(most, &mut slices);
-            let written = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, &slices[..count]))?;
+            let io = Pin::new(&mut self.io);
+            let written = ready!(match &slices[..count] {
+                [one] => io.poll_write(cx, one),
+                slices => io.poll_write_vectored(cx, slices),
+            })?;
             self.out.advance(written);
             return Poll::Ready(Ok(written));
         }
-        let poll = poll_write_buf(Pin::new(&mut self.io), cx, &mut self.out);
+        let whole = self.out.chunk();
+        let poll = if whole.len() == self.out.remaining() {
+            // `send` costs the system less than `writev`.
+            let poll = Pin::new(&mut self.io).poll_write(cx, whole);
+            if let Poll::Ready(Ok(written)) = poll {
+                self.out.advance(written);
+            }
+            poll
+        } else {
+            poll_write_buf(Pin::new(&mut self.io), cx, &mut self.out)
+        };
         if fetches {
             self.adapt_fetch(&poll);
         }

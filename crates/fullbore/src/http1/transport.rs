@@ -23,6 +23,9 @@ const AHEAD: usize = 1_460;
 const READ_TURN: usize = 256 << 10;
 const WRITE_TURN: usize = 512 << 10;
 
+/// Slices that together have at most so many bytes are written as one.
+const SHORT_WRITE: usize = 512;
+
 /// A note with more capacity than this is freed.
 const KEPT_NOTE: usize = 2 << 10;
 
@@ -50,6 +53,10 @@ struct Shared<T> {
     noted: Vec<u8>,
     most_noted: usize,
     notes: bool,
+    /// Whether the heads that hyper has parsed are forgotten when it reads more.
+    forgets: bool,
+    /// The end of the last empty line in `noted`.
+    parsed: usize,
     /// Something was not noted for lack of room.
     has_gap: bool,
     /// Woken when hyper's handle is dropped.
@@ -98,6 +105,8 @@ where
             noted: Vec::new(),
             most_noted,
             notes: true,
+            forgets: false,
+            parsed: 0,
             has_gap: false,
             owner: None,
             reader: None,
@@ -113,11 +122,17 @@ where
         lock(&self.shared).traffic
     }
 
-    /// A turn of the connection begins.
-    pub(crate) fn begin_turn(&self) {
+    /// Forgets what was noted of requests whenever hyper reads more: it has parsed all complete heads by then.
+    pub(crate) fn forget_parsed(&self) {
+        lock(&self.shared).forgets = true;
+    }
+
+    /// A turn of the connection ends, and the next one begins when it is polled.
+    pub(crate) fn end_turn(&self) -> Traffic {
         let mut shared = lock(&self.shared);
         shared.read_turn = READ_TURN;
         shared.write_turn = WRITE_TURN;
+        shared.traffic
     }
 
     /// The connection becomes a tunnel, whose reader and writer are other tasks.
@@ -179,14 +194,7 @@ impl<T> Transport<T> {
         let mut shared = lock(&self.shared);
         let (result, forget) = look(&shared.noted);
         shared.notes = goes_on;
-        let has_gap = std::mem::take(&mut shared.has_gap);
-        if forget < shared.noted.len() && !has_gap {
-            shared.noted.drain(..forget);
-        } else if shared.noted.capacity() > KEPT_NOTE {
-            shared.noted = Vec::new();
-        } else {
-            shared.noted.clear();
-        }
+        shared.forget(forget);
         result
     }
 
@@ -194,6 +202,26 @@ impl<T> Transport<T> {
     pub(crate) fn note_head(&self) {
         lock(&self.shared).notes = true;
     }
+}
+
+/// The bytes of all slices in `memory`, if it has the room.
+fn gather<'a>(slices: &[IoSlice<'_>], memory: &'a mut [u8]) -> Option<&'a [u8]> {
+    let mut length = 0;
+    for slice in slices {
+        memory
+            .get_mut(length..)?
+            .get_mut(..slice.len())?
+            .copy_from_slice(slice);
+        length += slice.len();
+    }
+    memory.get(..length)
+}
+
+/// The end of the last empty line in `noted`, which has none that ends in its first `before` bytes.
+fn end_of_heads(noted: &[u8], before: usize) -> usize {
+    let is_end = |end: usize| noted[..end].ends_with(b"\n\r\n") || noted[..end].ends_with(b"\n\n");
+    let ends = before + 1..=noted.len();
+    ends.rev().find(|end| is_end(*end)).unwrap_or_default()
 }
 
 fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
@@ -207,9 +235,32 @@ impl<T> Shared<T> {
     }
 
     fn note(&mut self, read: &[u8]) {
-        let room = self.most_noted.saturating_sub(self.noted.len());
+        if self.forgets && (self.parsed > 0 || self.has_gap) {
+            self.forget(self.parsed);
+        }
+        let before = self.noted.len();
+        let room = self.most_noted.saturating_sub(before);
         self.has_gap |= read.len() > room;
         self.noted.extend_from_slice(&read[..read.len().min(room)]);
+        if self.forgets {
+            self.parsed = end_of_heads(&self.noted, before);
+        }
+    }
+
+    /// Forgets the beginning of what was noted, and all of it if it has a gap.
+    fn forget(&mut self, count: usize) {
+        self.parsed = self.parsed.saturating_sub(count);
+        let has_gap = std::mem::take(&mut self.has_gap);
+        if count < self.noted.len() && !has_gap {
+            self.noted.drain(..count);
+            return;
+        }
+        self.parsed = 0;
+        if self.noted.capacity() > KEPT_NOTE {
+            self.noted = Vec::new();
+        } else {
+            self.noted.clear();
+        }
     }
 
     /// Notes what a call for a writing task returned.
@@ -295,7 +346,13 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
             wake_after_sockets(cx);
             return Poll::Pending;
         }
-        let written = Pin::new(shared.io()?).poll_write_vectored(cx, slices);
+        let io = Pin::new(shared.io()?);
+        // `send` costs the system less than `writev`, by more than such a copy.
+        let mut short = [0; SHORT_WRITE];
+        let written = match gather(slices, &mut short) {
+            Some(octets) => io.poll_write(cx, octets),
+            None => io.poll_write_vectored(cx, slices),
+        };
         shared.wrote(cx, written)
     }
 
@@ -325,5 +382,123 @@ impl<T> Drop for HyperIo<T> {
         if let Some(owner) = owner {
             owner.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::*;
+
+    /// What is noted after each of these reads.
+    async fn notes(reads: &[&[u8]]) -> Vec<Vec<u8>> {
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let (transport, mut io) = Transport::new(near, Bytes::new(), 32);
+        transport.forget_parsed();
+        let mut notes = Vec::new();
+        for octets in reads {
+            far.write_all(octets).await.expect("room in the pipe");
+            let mut read = vec![0; octets.len()];
+            io.read_exact(&mut read).await.expect("what was written");
+            assert_eq!(read, *octets);
+            notes.push(lock(&transport.shared).noted.clone());
+        }
+        notes
+    }
+
+    #[tokio::test]
+    async fn heads_are_forgotten_when_more_is_read() {
+        for end in ["\r\n\r\n", "\n\n", "\r\n\n"] {
+            let heads = [format!("a{end}"), format!("b{end}c"), format!("d{end}")];
+            let reads: Vec<_> = heads.iter().map(String::as_bytes).collect();
+            let together = format!("cd{end}").into_bytes();
+            let expected = vec![reads[0].to_vec(), reads[1].to_vec(), together];
+            assert_eq!(notes(&reads).await, expected, "{end:?}");
+        }
+        let split: [&[u8]; 4] = [b"a\r", b"\n\r", b"\nb", b"c"];
+        let expected: [&[u8]; 4] = [b"a\r", b"a\r\n\r", b"a\r\n\r\nb", b"bc"];
+        assert_eq!(notes(&split).await, expected);
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_is_forgotten_with_what_was_before_it() {
+        let long = [b'x'; 40];
+        let notes = notes(&[b"ab", &long, b"c\n\n", b"d"]).await;
+        assert_eq!(notes[1].len(), 32);
+        assert_eq!(notes[2..], [b"c\n\n".to_vec(), b"d".to_vec()]);
+    }
+
+    /// Counts the calls of each kind.
+    struct Calls {
+        io: DuplexStream,
+        plain: u32,
+        vectored: u32,
+    }
+
+    impl AsyncRead for Calls {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.io).poll_read(cx, into)
+        }
+    }
+
+    impl AsyncWrite for Calls {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.plain += 1;
+            Pin::new(&mut self.io).poll_write(cx, bytes)
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            self.vectored += 1;
+            Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            true
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.io).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.io).poll_shutdown(cx)
+        }
+    }
+
+    #[tokio::test]
+    async fn short_slices_are_written_as_one() {
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let calls = Calls {
+            io: near,
+            plain: 0,
+            vectored: 0,
+        };
+        let (transport, mut io) = Transport::new(calls, Bytes::new(), 0);
+        for (length, plain, vectored) in [(12, 1, 0), (SHORT_WRITE - 4, 2, 0), (SHORT_WRITE, 2, 1)] {
+            let body = vec![b'b'; length];
+            let slices = [IoSlice::new(b"head"), IoSlice::new(&body)];
+            let written = io.write_vectored(&slices).await.expect("room in the pipe");
+            assert_eq!(written, 4 + length);
+            let mut read = vec![0; written];
+            far.read_exact(&mut read).await.expect("what was written");
+            assert!(read.starts_with(b"headb") && read.ends_with(b"b"));
+            let calls = lock(&transport.shared);
+            let calls = calls.io.as_ref().expect("nobody took it");
+            assert_eq!((calls.plain, calls.vectored), (plain, vectored));
+        }
+        assert_eq!(transport.traffic().sent, 12 + 2 * SHORT_WRITE as u64 + 8);
     }
 }

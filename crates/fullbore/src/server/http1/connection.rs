@@ -70,6 +70,7 @@ where
 {
     let head = usize::try_from(config.max_header_list_size).unwrap_or(usize::MAX);
     let (transport, io) = Transport::new(io, read, head.min(NOTED));
+    transport.forget_parsed();
     let progress = Arc::new(Progress::default());
     let service = Http1Service {
         service,
@@ -213,18 +214,16 @@ where
         let Some(hyper) = &mut self.hyper else {
             return Poll::Ready(End::Failed);
         };
-        self.transport.begin_turn();
-        self.progress.begin_turn();
         if let Poll::Ready(result) = Pin::new(hyper).poll(cx) {
             self.look();
             return Poll::Ready(End::Hyper(result));
         }
-        let now = self.progress.now();
+        self.request = self.progress.end_turn();
         // While there is a body, hyper reads, in longer pieces.
-        if now.answers && !now.receives {
+        if self.request.answers && !self.request.receives {
             self.transport.poll_ahead(cx);
         }
-        self.look();
+        self.traffic = self.transport.end_turn();
         if self.traffic.failed {
             return Poll::Ready(End::Failed);
         }

@@ -69,6 +69,8 @@ pub(super) struct Limits {
     idle_received: u64,
     /// Since when a head is arriving.
     head: Option<Instant>,
+    /// Whether one of the following waited at the last poll.
+    waits: bool,
     body: Waiting,
     send: Waiting,
     half_closed: Waiting,
@@ -86,6 +88,7 @@ impl Limits {
             idle: Instant::now(),
             idle_received: 0,
             head: None,
+            waits: false,
             body: Waiting::new(),
             send: Waiting::new(),
             half_closed: Waiting::new(),
@@ -149,15 +152,20 @@ impl Limits {
         } else if traffic.received > self.idle_received && self.head.is_none() {
             self.head = Some(now);
         }
-        let least = self.least_body_bytes();
         let awaits_body = request.receives && traffic.awaits_read;
+        let half_closed = request.is_busy() && traffic.ended;
+        let waits = awaits_body || traffic.awaits_write || half_closed;
+        let waited = std::mem::replace(&mut self.waits, waits);
+        if !waits && !waited {
+            return;
+        }
+        let least = self.least_body_bytes();
         self.body.update(awaits_body, traffic.received, least, now);
-        if !traffic.awaits_write {
+        if !traffic.awaits_write || !waited {
             self.send.restart(traffic.sent);
         }
         self.send
             .update(traffic.awaits_write, traffic.sent, LEAST_PROGRESS, now);
-        let half_closed = request.is_busy() && traffic.ended;
         self.half_closed
             .update(half_closed, traffic.sent, LEAST_PROGRESS, now);
     }

@@ -47,25 +47,32 @@ impl Now {
     }
 }
 
+impl State {
+    fn takes_turn(&mut self) -> bool {
+        self.turn += 1;
+        self.turn <= REQUESTS_OF_TURN
+    }
+}
+
 impl Progress {
     pub(super) fn now(&self) -> Now {
         self.lock().now
     }
 
-    /// A turn of the connection begins.
-    pub(super) fn begin_turn(&self) {
-        self.lock().turn = 0;
+    /// A turn of the connection ends, and the next one begins when it is polled.
+    pub(super) fn end_turn(&self) -> Now {
+        let mut state = self.lock();
+        state.turn = 0;
+        state.now
     }
 
     /// Whether another request may be answered in this turn.
     pub(super) fn takes_turn(&self) -> bool {
-        let mut state = self.lock();
-        state.turn += 1;
-        state.turn <= REQUESTS_OF_TURN
+        self.lock().takes_turn()
     }
 
-    /// A request begins. Returns its number.
-    pub(super) fn begin(&self, receives: bool) -> u64 {
+    /// A request begins. Returns its number, and whether it may be answered in this turn.
+    pub(super) fn begin(&self, receives: bool) -> (u64, bool) {
         let mut state = self.lock();
         let requests = state.now.requests + 1;
         state.now = Now {
@@ -74,7 +81,7 @@ impl Progress {
             receives,
             ..Now::default()
         };
-        requests
+        (requests, state.takes_turn())
     }
 
     /// The head of the response has been made. Returns how far the request is.

@@ -45,31 +45,34 @@ where
 
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
         let receives = !request.body().is_end_stream();
-        let number = self.progress.begin(receives);
+        let (number, takes_turn) = self.progress.begin(receives);
         #[cfg(feature = "tracing")]
         super::trace::request(&request);
         let asked = Asked::of(&request);
-        let checked = self.transport.with_noted(!receives, |noted| {
-            // The end of a chunked body is not known.
-            let body = request.body().size_hint().exact();
-            let end = body.map_or(usize::MAX, |body| message_end(noted, body));
-            (check(&request, noted), end)
-        });
-        let waits_for_turn = !self.progress.takes_turn();
+        // What was read is needed only for a request with a body.
+        let checked = match receives {
+            false => check(&request, b""),
+            true => self.transport.with_noted(false, |noted| {
+                // The end of a chunked body is not known.
+                let body = request.body().size_hint().exact();
+                let end = body.map_or(usize::MAX, |body| message_end(noted, body));
+                (check(&request, noted), end)
+            }),
+        };
         let stage = match checked {
             Err(status) => Stage::Refused { status },
             Ok(()) => {
                 let (service, request) = (self.service.clone(), request.map(|body| self.watch(body, number)));
-                match waits_for_turn {
-                    true => Stage::waiting(service, request),
-                    false => Stage::begin(service, request),
+                match takes_turn {
+                    false => Stage::waiting(service, request),
+                    true => Stage::begin(service, request),
                 }
             }
         };
         Answer {
             progress: Arc::clone(&self.progress),
             asked,
-            waits_for_turn,
+            waits_for_turn: !takes_turn,
             stage,
         }
     }
