@@ -1,5 +1,6 @@
 //! TLS by rustls: configurations for common cases. ALPN offers `h2`, and `http/1.1` of servers.
 
+mod below;
 mod failure;
 mod pem;
 mod verifier;
@@ -19,6 +20,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use self::verifier::{AcceptAny, Given};
 use crate::error::{Error, ErrorKind};
 
+pub(crate) use self::below::BelowTls;
 pub(crate) use self::failure::{connection_error, handshake_error};
 
 /// The most plaintext of a record (RFC 8446 section 5.1).

@@ -16,6 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
+#[cfg(feature = "tls")]
+use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
@@ -30,6 +32,8 @@ use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 use crate::settings::{HttpVersions, keep_alive};
+#[cfg(feature = "tls")]
+use crate::tls::BelowTls;
 
 /// How often the server checks whether memory or streams are scarce.
 const SCARCITY_CHECK: Duration = Duration::from_secs(1);
@@ -300,7 +304,7 @@ impl<L: Listener> Server<L> {
         let end = hook.map(|hook| Box::new((hook, arrival.added.address)));
         #[cfg(feature = "tls")]
         if let Some(tls) = self.settings.tls.clone() {
-            let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(io);
+            let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(BelowTls(io));
             let handshake = InTurn::new(handshake);
             let handshake = tokio::time::timeout(self.settings.handshake_timeout, handshake);
             let arriving = Box::pin(async move {
@@ -323,8 +327,10 @@ impl<L: Listener> Server<L> {
                     let versions = negotiated(tls.alpn_protocol(), versions);
                     let prepare = Prepare {
                         http2: |connection| connection.leaving_sealed(),
-                        http1: |stream, config| probe::<L>(stream.get_ref().0, config),
-                        tcp: |stream| L::tcp(stream.get_ref().0),
+                        http1: |stream: &TlsStream<BelowTls<L::Io>>, config| {
+                            probe::<L>(&stream.get_ref().0.0, config)
+                        },
+                        tcp: |stream: &TlsStream<BelowTls<L::Io>>| L::tcp(&stream.get_ref().0.0),
                         unsent,
                     };
                     serve(stream, service, versions, prepare, permit, stopped, end).await;
