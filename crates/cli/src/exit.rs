@@ -146,6 +146,10 @@ impl Failure {
                 Exit::LocalIo,
                 "a part of the path is a file, not a folder; check the path",
             ),
+            io::ErrorKind::AlreadyExists => (
+                Exit::LocalIo,
+                "something else has this name; remove it, or use another name",
+            ),
             io::ErrorKind::ReadOnlyFilesystem => {
                 (Exit::LocalIo, "the file system is read-only; use another folder")
             }

@@ -38,7 +38,7 @@ impl FromStr for ListenAddress {
         }
         if text.parse::<u16>().is_ok() {
             return Err(Failure::usage(format!(
-                "the address is missing; type --port {text}, or --listen 0.0.0.0:{text} for other machines"
+                "the address is missing; type 127.0.0.1:{text} for this machine only, or [::]:{text} for all"
             )));
         }
         let Some((host, port)) = text

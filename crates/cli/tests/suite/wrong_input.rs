@@ -249,7 +249,7 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
         (
             &["get", "--dir", "file", url],
             17,
-            "cannot create the folder file",
+            "cannot create the folder file: something else has this name",
         ),
         (
             &["get", "--cacert", "none", url],

@@ -95,7 +95,11 @@ fn each_wrong_option_is_one_sentence_that_says_what_to_type() -> TestResult {
             &["--plaintext", "--self-signed"],
         ),
         (vec!["--cert", "cert.pem"], 2, &["--key"]),
-        (plain(&["--listen", "8080"]), 2, &["--listen", "--port 8080"]),
+        (
+            plain(&["--listen", "8080"]),
+            2,
+            &["--listen", "127.0.0.1:8080", "[::]:8080"],
+        ),
         (plain(&["--listen", ":8080"]), 2, &["127.0.0.1:8080", "[::]:8080"]),
         (
             plain(&["--listen", "localhost"]),
@@ -226,11 +230,7 @@ fn each_wrong_option_is_one_sentence_that_says_what_to_type() -> TestResult {
             2,
             &["text, combined, json"],
         ),
-        (
-            plain(&["--metrics", "9100"]),
-            2,
-            &["--metrics", "the address is missing"],
-        ),
+        (plain(&["--metrics", "9100"]), 2, &["--metrics", "127.0.0.1:9100"]),
     ];
     for (args, code, parts) in &cases {
         refused(&serve(folder.path(), args)?, args, *code, parts);
