@@ -67,10 +67,9 @@ impl Bucket {
         }
     }
 
-    /// Adds tokens that another event has earned, never beyond the burst.
+    /// Adds tokens that another event has earned. [`Self::take`] keeps no more of them than the burst.
     pub(crate) fn earn(&mut self, tokens: usize) {
-        let most = u128::from(self.limit.burst) * TOKEN;
-        self.tokens = (self.tokens + tokens as u128 * TOKEN).min(most);
+        self.tokens += tokens as u128 * TOKEN;
     }
 
     /// Takes tokens. Returns false, and takes none, if there are too few.

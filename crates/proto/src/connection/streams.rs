@@ -601,7 +601,8 @@ impl Entry<'_> {
         self.key
     }
 
-    /// Updates the lists after the send queue, the send window or the state of the stream changed.
+    /// Updates the lists after the send queue, the send window or the state of the stream changed. A waiting stream
+    /// sends nothing yet, and a closed one nothing more.
     pub(super) fn reschedule(&mut self, ledgers: &Ledgers, now: Time) {
         if self.stream.is_waiting() || self.stream.state.is_closed() {
             return;

@@ -309,6 +309,18 @@ mod tests {
     }
 
     #[test]
+    fn every_name_is_found_however_the_buckets_collide() {
+        let mut table = EncoderTable::new(8_192);
+        let names: Vec<[u8; 2]> = (0..2 * BUCKETS as u16).map(u16::to_be_bytes).collect();
+        for name in &names {
+            insert(&mut table, name, b"1");
+        }
+        for (age, name) in names.iter().rev().enumerate() {
+            assert_eq!(find(&table, name, b"2"), Some(Match::Name(62 + age)));
+        }
+    }
+
+    #[test]
     fn a_table_that_was_at_rest_finds_what_it_found_before() {
         let mut table = EncoderTable::new(400);
         table.inserted = u32::MAX - 5;

@@ -71,8 +71,9 @@ impl Refills {
         self.largest = self.largest.max(size);
     }
 
+    /// The connection has failed, and writes no WINDOW_UPDATE: none is due. Streams may still be listed; a lookup of these
+    /// fails.
     pub(super) fn clear(&mut self) {
-        self.listed.clear();
         self.due = 0;
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::id::Key;
 use crate::priority::Priority;
 use crate::schedule::{Schedule, Scheduling};
-use crate::stream::{Stream, StreamState};
+use crate::stream::Stream;
 use crate::time::Time;
 
 #[derive(Debug)]
@@ -64,11 +64,8 @@ impl Sending {
         core::mem::take(&mut self.ends)
     }
 
-    /// Updates the lists after the queue, the window or the state of a stream changed.
+    /// Updates the lists after the queue, the window or the state of an open stream changed.
     pub(super) fn reschedule(&mut self, key: Key, stream: &mut Stream) {
-        if stream.state == StreamState::Waiting || stream.state.is_closed() {
-            return;
-        }
         let half = &mut stream.send;
         let ready = !half.queue.is_empty() && half.credit.usable() > 0;
         let blocked = !half.queue.is_empty() && !ready;

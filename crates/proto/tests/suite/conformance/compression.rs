@@ -1,10 +1,10 @@
 //! RFC 9113 section 4.3 and RFC 7541: header blocks that cannot be decoded end the connection.
 
-use fullbore_proto::{Config, ErrorCode, Event};
+use fullbore_proto::{Config, ErrorCode, Event, FrameType};
 
 use crate::support::config;
 use crate::support::frames::{self, END_HEADERS, END_STREAM};
-use crate::support::peer::Faced;
+use crate::support::peer::{Faced, id};
 
 #[track_caller]
 fn is_compression_error(suffix: &[u8]) {
@@ -103,6 +103,24 @@ fn every_representation_of_a_field_is_understood() {
     assert_eq!(request.uri(), "http://h/");
     assert_eq!(request.headers()["user-agent"], "me");
     assert_eq!(request.headers().get_all("x").iter().count(), 5);
+}
+
+#[test]
+fn the_next_block_behind_settings_begins_with_the_size_update_whatever_block_it_is() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::get(1));
+    let response = http::Response::new(());
+    faced.connection.send_response(id(1), &response, false).unwrap();
+    faced.heard();
+    // SETTINGS_HEADER_TABLE_SIZE = 0.
+    faced.says(&frames::settings(&[(1, 0)]));
+    faced.heard();
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("x", "y".parse().unwrap());
+    faced.connection.send_trailers(id(1), trailers).unwrap();
+    let heard = faced.heard_of(FrameType::HEADERS);
+    assert_eq!(heard.len(), 1);
+    assert!(heard[0].payload.starts_with(&[0x20]), "{heard:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fullbore_proto::{Config, Connection, MemoryBudget, Time, WindowSize};
+use fullbore_proto::{Config, Connection, FrameType, MemoryBudget, Time, WindowSize};
 
 use crate::support::app::Pace;
 use crate::support::config;
@@ -67,6 +67,21 @@ fn a_window_whose_reader_is_slow_does_not_grow() {
     pair.run_for(Duration::from_secs(5));
     let window = pair.client.connection.stream_receive_window_size(stream).unwrap();
     assert_eq!(window, WindowSize::from_mebibytes(1));
+}
+
+#[test]
+fn the_round_trip_is_measured_again_every_ten_seconds_of_a_transfer() {
+    // 1 MB/s.
+    let path = PathConfig {
+        nanos_per_byte: 1_000,
+        ..PathConfig::delay_millis(50)
+    };
+    let mut pair = Pair::new(small(), Config::default(), path).with_apps();
+    pair.run();
+    pair.get(1 << 50);
+    pair.run_for(Duration::from_secs(35));
+    let pings = pair.client.tap.of(FrameType::PING).count();
+    assert_eq!(pings, 3);
 }
 
 #[test]

@@ -152,6 +152,20 @@ fn a_list_ends_with_the_record_at_which_a_body_pauses_though_another_one_goes_on
 }
 
 #[test]
+fn a_full_list_ends_with_a_frame_of_one_octet_if_its_record_has_room_for_no_more() {
+    let mut config = Config::default();
+    config.write_size = RECORD;
+    let mut server = asked_by(config, RECORD, 2);
+    // The first frame leaves room for a frame header and one octet.
+    for (stream, bytes) in [(1, RECORD - 9 - 10), (3, 100_000)] {
+        let body = Bytes::from(vec![7; bytes]);
+        server.send_data(id(stream), body, true).unwrap();
+    }
+    assert_eq!(written(&mut server).len(), RECORD);
+    assert!(server.wants_transmit());
+}
+
+#[test]
 fn a_body_whose_end_is_that_of_a_full_list_is_over() {
     let mut server = asked_with(5 * RECORD);
     // Five frame headers are in the list too.
