@@ -403,6 +403,17 @@ mod tests {
         assert_eq!(names, [&all, &v4]);
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_address_of_one_runtime_is_shared_with_no_other_program() {
+        let places = open_alone(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
+        let other = listen_on(places[0].address().unwrap(), false, true);
+        assert_eq!(
+            other.err().map(|error| error.kind()),
+            Some(io::ErrorKind::AddrInUse)
+        );
+    }
+
     #[test]
     fn an_address_that_the_machine_does_not_have_is_told_from_a_port_that_is_taken() {
         let opening = Opening {

@@ -224,6 +224,30 @@ mod tests {
     }
 
     #[test]
+    fn of_several_servers_that_start_at_once_one_makes_the_certificate() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("self-signed");
+        let names = names(&["localhost"]);
+        let start = std::sync::Barrier::new(8);
+        let certificates: Vec<Vec<u8>> = std::thread::scope(|scope| {
+            let server = || {
+                start.wait();
+                Kept::in_folder(&folder, &names)
+                    .load_or_make(&names)
+                    .unwrap()
+                    .cert
+            };
+            let servers: Vec<_> = (0..8).map(|_| scope.spawn(server)).collect();
+            servers.into_iter().map(|server| server.join().unwrap()).collect()
+        });
+        assert!(
+            certificates
+                .iter()
+                .all(|certificate| *certificate == certificates[0])
+        );
+    }
+
+    #[test]
     fn a_key_that_others_can_read_and_a_pair_that_is_damaged_are_replaced() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("self-signed");

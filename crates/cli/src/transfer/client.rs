@@ -299,6 +299,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_status_of_400_or_above_is_a_failure() {
+        for (status, fails) in [(200, false), (399, false), (400, true), (599, true), (999, true)] {
+            let status = http::StatusCode::from_u16(status).unwrap();
+            assert_eq!(check_status("http://h/", status).is_err(), fails, "{status}");
+        }
+    }
+
+    #[test]
     fn only_absolute_http_urls_are_requested() {
         for text in [
             "",

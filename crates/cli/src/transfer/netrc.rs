@@ -190,6 +190,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_a_mebibyte_at_most() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("netrc");
+        std::fs::write(&path, "#".repeat(1 << 20)).unwrap();
+        assert!(Netrc::read(&path).is_ok());
+        std::fs::write(&path, "#".repeat((1 << 20) + 1)).unwrap();
+        let failure = Netrc::read(&path).err().unwrap();
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(failure.message.contains("larger than 1048576 bytes"), "{failure}");
+    }
+
+    #[test]
     fn what_is_not_understood_is_an_error_with_its_line() {
         for (text, line) in [
             ("login a", 1),

@@ -471,7 +471,10 @@ mod tests {
             "it is being written again"
         );
         second.append(&[Bytes::from_static(b"and ")])?;
-        second.finish(&[Bytes::from_static(b"half")])?;
+        assert!(second.leave(), "it is interrupted again");
+        let mut third = file(&path, false, 1);
+        assert_eq!(third.find(vec![7]), Some(9));
+        third.finish(&[Bytes::from_static(b"half")])?;
         assert_eq!(fs::read(&path)?, b"half and half");
         assert_eq!(names(folder.path())?, ["a"]);
         Ok(())

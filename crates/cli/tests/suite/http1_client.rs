@@ -182,6 +182,16 @@ fn json_has_what_connections_of_http_1_waited_for_without_windows() -> TestResul
     let waited = &document["totals"]["waited"];
     assert_eq!(waited["http1_1"]["direction"], "receiving");
     assert_eq!(waited["http1_1"]["connections"], 1);
+    let (http1, seconds) = (&waited["http1_1"], &waited["http1_1"]["seconds"]);
+    let held_by = http1["held_by"].as_str().ok_or("no state")?;
+    let states = seconds.as_object().ok_or("no seconds")?.values();
+    let busy: f64 = states.filter_map(serde_json::Value::as_f64).sum();
+    let share = seconds[held_by].as_f64().ok_or("no share")? / busy * 100.0;
+    let percent = http1["percent"].as_f64().ok_or("no percent")?;
+    assert!(
+        (percent - share).abs() < 0.001,
+        "{percent} is not {share}: {waited}"
+    );
     assert!(waited["stream_window"].is_null(), "{waited}");
     Ok(())
 }

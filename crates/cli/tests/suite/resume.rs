@@ -218,6 +218,34 @@ fn a_body_that_lacks_nothing_but_its_end_is_had_again() -> TestResult {
     holds(folder.path(), &body(1))
 }
 
+#[cfg(unix)]
+#[test]
+fn a_run_that_finds_all_of_the_body_gives_it_its_name_and_receives_nothing() -> TestResult {
+    let server = Server::start(|number, asked| {
+        let size = SIZE.to_string();
+        let fields = [(":status", "200"), ("etag", "\"v1\""), ("content-length", &size)];
+        let mut out = head(asked.stream, 0, &fields);
+        match number {
+            // All of it, and no END_STREAM.
+            1 => {
+                out.extend(data(asked.stream, &body(1), false));
+                (out, Then::Close)
+            }
+            _ => (out, Then::Go),
+        }
+    })?;
+    let folder = tempfile::tempdir()?;
+    run(folder.path(), ["get", "-o", "out", &server.url()])?.failed_with(10);
+    let ended = run(folder.path(), ["get", "--json", "-o", "out", &server.url()])?;
+    ended.succeeded();
+    let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
+    for field in ["bytes", "resumed"] {
+        assert_eq!(document["results"][0][field], SIZE, "{field} in {document}");
+    }
+    assert_eq!(server.asked(), 2);
+    holds(folder.path(), &body(1))
+}
+
 /// `fullbore serve` on a port that it has had before.
 #[cfg(unix)]
 fn serve_again(folder: &Path, port: &str) -> TestResult<(std::process::Child, String)> {

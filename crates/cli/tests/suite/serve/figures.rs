@@ -1,7 +1,12 @@
 //! `--metrics`.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
+
+use fullbore_testing::frames;
 
 use super::{Site, ask_over_tcp, status, until, values};
 use crate::support::{TestResult, run};
@@ -75,5 +80,36 @@ fn the_figures_are_on_an_address_of_their_own_and_count_what_was_served() -> Tes
     );
     assert_eq!(status(&ask_over_tcp(&figures, "GET /healthz", "")?), "200");
     assert_eq!(status(&ask_over_tcp(&figures, "GET /a.txt", "")?), "404");
+    Ok(())
+}
+
+#[test]
+fn what_ended_a_connection_of_a_hostile_peer_is_counted_by_its_reason() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let listen = [
+        "--plaintext",
+        "--listen",
+        "127.0.0.1:0",
+        "--metrics",
+        "127.0.0.1:0",
+    ];
+    let mut site = Site::start(folder.path(), &listen)?;
+    let origin = site.after("listening on ")?;
+    let figures = site.after("metrics on ")?;
+    let address = origin.strip_prefix("http://").ok_or("no origin in cleartext")?;
+    // Far more PINGs than a connection may send in a second, and DATA on stream 0.
+    let pings = frames::ping(0, b"ping5678").repeat(5_000);
+    for (octets, reason) in [(pings, "limit"), (frames::data(0, 0, b"1"), "protocol")] {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        // The server may close the connection before it has read everything.
+        let _ = stream.write_all(&[frames::PREFACE, &frames::settings(&[]), &octets].concat());
+        let _ = stream.read_to_end(&mut Vec::new());
+        let metric = format!("fullbore_connections_ended_total{{version=\"2\",reason=\"{reason}\"}}");
+        until(reason, || {
+            let text = ask_over_tcp(&figures, "GET /metrics", "")?;
+            Ok(value(&text, &metric) == Some(1.0))
+        })?;
+    }
     Ok(())
 }
