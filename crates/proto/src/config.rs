@@ -56,6 +56,13 @@ pub struct Config {
     pub connection_refill: Refill,
     /// The streams that the peer may have open (SETTINGS_MAX_CONCURRENT_STREAMS). Default: 10,000.
     pub max_concurrent_streams: u32,
+    /// The streams that this endpoint has reset and remembers: frames on them are ignored, because they may have crossed the
+    /// reset. Default: none; the last 1,024 are remembered, and frames on older streams are ignored too. With a value,
+    /// frames on streams that it does not cover reset these with STREAM_CLOSED, and HEADERS end the connection of a server.
+    pub reset_memory: Option<ResetMemory>,
+    /// Whether HEADERS on a stream that has ended, or that a client has skipped ([`Self::first_stream`]), reset the stream
+    /// with STREAM_CLOSED. Default: off; they end the connection, as RFC 9113 section 5.1 allows. Servers ignore it.
+    pub reset_ended_streams: bool,
     /// How far open streams and reset streams that are not released may together exceed
     /// [`Self::max_concurrent_streams`]. Default: 100. RFC 9113 section 5.1.2 does not count closed streams, so a
     /// client may cancel requests and send others at once, while the handlers take a moment to end. Beyond the limit
@@ -73,6 +80,9 @@ pub struct Config {
     /// The most fields in a field section, cookie crumbs included. Default: 1,000. A request with more is answered
     /// with 431.
     pub max_header_fields: u32,
+    /// A field section that is more than so many times as large as [`Self::max_header_list_size`] ends the connection with
+    /// ENHANCE_YOUR_CALM. Default: none; each time counts against [`Self::provoked_resets`].
+    pub max_header_excess: Option<u32>,
     /// The largest encoded header block that is accepted, in bytes. Default: 128 KiB. A larger one ends the
     /// connection.
     pub max_header_block: usize,
@@ -106,6 +116,11 @@ pub struct Config {
     /// Whether DATA payloads of less than 2 KiB that wait to be read are copied together. Default: on. If off, each is a
     /// chunk of its own, which costs memory for each frame.
     pub gather_small_data: bool,
+    /// Whether a DATA frame may carry data of several calls of [`Connection::send_data`](crate::Connection::send_data), and an
+    /// end that was said without data. Default: on, for fewer frames.
+    pub join_data: bool,
+    /// Whether field strings are Huffman-coded that are as long without it. Default: off, which costs less.
+    pub huffman_if_equal: bool,
     /// How streams share the connection by default. Default: in order.
     pub scheduling: Scheduling,
     /// The low-water mark of a stream's send queue, in bytes: see
@@ -189,7 +204,7 @@ pub struct Config {
     pub early_response_wait: Duration,
     /// RST_STREAM from the peer. Default: 10,000 at once, 1,000 per second (CVE-2023-44487).
     pub peer_resets: Limit,
-    /// Refused requests: beyond `max_concurrent_streams` or the memory budget, after our GOAWAY, or header blocks on
+    /// Refused requests: beyond `max_concurrent_streams` or the memory budget, after our GOAWAY, or late frames on
     /// closed streams. Default: 10,000 at once, 1,000 per second. A client may open as many before it knows the
     /// limits.
     pub refused_streams: Limit,
@@ -220,6 +235,15 @@ pub struct FirstWindows {
     pub stream: WindowSize,
     /// That of the connection. Values below 65,535 count as 65,535.
     pub connection: WindowSize,
+}
+
+/// Which of the streams that this endpoint has reset it remembers: see [`Config::reset_memory`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResetMemory {
+    /// The most streams; values above 65,536 count as 65,536. While there are as many, later ones are not remembered.
+    pub streams: usize,
+    /// How long each is remembered.
+    pub duration: Duration,
 }
 
 /// When a peer that has said nothing is asked by PING whether it is still there.
@@ -275,11 +299,14 @@ impl Default for Config {
             stream_refill: Refill::default(),
             connection_refill: Refill::default(),
             max_concurrent_streams: 10_000,
+            reset_memory: None,
+            reset_ended_streams: false,
             reset_stream_grace: 100,
             max_frame_size: 16_384,
             send_frame_size: 16_384,
             max_header_list_size: 64 << 10,
             max_header_fields: 1_000,
+            max_header_excess: None,
             max_header_block: 128 << 10,
             max_continuations: 32,
             header_table_size: 4_096,
@@ -292,6 +319,8 @@ impl Default for Config {
             late_heads: false,
             relative_requests: false,
             gather_small_data: true,
+            join_data: true,
+            huffman_if_equal: false,
             scheduling: Scheduling::InOrder,
             send_low_water: 128 << 10,
             record_size: 0,

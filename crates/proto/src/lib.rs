@@ -90,7 +90,7 @@ mod time;
 mod transmit;
 mod verdict;
 
-pub use self::config::{Config, FirstWindows, KeepAlive};
+pub use self::config::{Config, FirstWindows, KeepAlive, ResetMemory};
 pub use self::connection::Connection;
 pub use self::error::{
     ConnectionError, ConnectionErrorKind, ErrorCode, PeerLimit, Side, StreamError, StreamErrorKind,

@@ -171,7 +171,7 @@ impl FlowControl {
         initial: WindowSize,
         round_trip: Option<Duration>,
     ) -> Option<WindowSize> {
-        if self.base == 0 {
+        if self.base == 0 || initial == WindowSize::CLOSED {
             return None;
         }
         let fills = |trip: Duration| {

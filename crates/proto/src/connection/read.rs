@@ -113,6 +113,7 @@ impl Connection {
     ///
     /// An adaptive window ([`crate::Config::adaptive`]) may grow again.
     pub fn shrink_receive_window(&mut self, size: WindowSize) {
+        let size = WindowSize::new(size.bytes().max(1)).unwrap_or(size);
         if size < self.flow.window().size() && !self.shutdown.has_failed() {
             self.flow.shrink(size);
         }

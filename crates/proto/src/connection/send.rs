@@ -208,10 +208,12 @@ impl Connection {
     /// response, [`UsageError::SendFinished`] after the end.
     pub fn send_data(&mut self, id: StreamId, data: impl Into<Payload>, end: bool) -> Result<(), UsageError> {
         let mut stream = sendable(self.streams.by_id(id))?;
-        stream.send.queue.push(data.into());
+        let data = data.into();
         if end {
             stream.send.phase = Phase::Done;
+            stream.send.end_apart = data.is_empty() && !self.config.join_data;
         }
+        stream.send.queue.push(data);
         stream.reschedule(&self.ledgers, self.now);
         Ok(())
     }

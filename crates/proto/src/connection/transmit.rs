@@ -9,7 +9,6 @@ use super::streams::{AfterEnd, Entry};
 use super::writer::Writer;
 use crate::config::Config;
 use crate::event::Event;
-use crate::flow::WindowSize;
 use crate::frame::FRAME_HEADER_LENGTH;
 use crate::stream::{Phase, RefillListing, SendHalf};
 use crate::time::Time;
@@ -152,9 +151,9 @@ impl Connection {
                     .set_limiting(outgrown.unwrap_or(half.window.is_limiting()));
             } else if outgrown == Some(true) {
                 let most = largest_stream_window(&self.config, self.flow.window().size());
-                let doubled = WindowSize::new(size.bytes().saturating_mul(2)).unwrap_or(WindowSize::MAX);
-                if doubled.min(most) > size {
-                    stream.resize_window(doubled.min(most));
+                let larger = size.doubled().min(most);
+                if larger > size {
+                    stream.resize_window(larger);
                 }
             }
             stream.refill(&mut self.writer, self.now, round_trip);
@@ -191,7 +190,11 @@ impl Connection {
         }
         let half = &mut stream.send;
         let stream_window = half.credit.usable();
-        let wanted = half.queue.bytes().min(largest);
+        let queued = match self.config.join_data {
+            true => half.queue.bytes(),
+            false => half.queue.first_bytes(),
+        };
+        let wanted = queued.min(largest);
         let length = wanted.min(stream_window).min(connection_window);
         if length < wanted && length < TINY_FRAME {
             let by_stream = stream_window < wanted;
@@ -216,7 +219,7 @@ impl Connection {
         };
         half.held_since = None;
         let last = length == half.queue.bytes() && half.phase == Phase::Done;
-        let end = last && half.trailers.is_none();
+        let end = last && half.trailers.is_none() && !half.end_apart;
         self.writer.data_header(out, stream.id, length, end);
         let half = &mut stream.send;
         half.queue.take(length, |chunk| out.put_payload(chunk));

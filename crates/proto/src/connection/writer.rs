@@ -54,9 +54,11 @@ struct LateHead {
 }
 
 impl Writer {
-    pub(super) fn new(encoder_table_size: u32) -> Self {
+    pub(super) fn new(encoder_table_size: u32, huffman_if_equal: bool) -> Self {
+        let mut encoder = Encoder::new(encoder_table_size as usize);
+        encoder.set_huffman_if_equal(huffman_if_equal);
         Writer {
-            encoder: Encoder::new(encoder_table_size as usize),
+            encoder,
             date: None,
             control: Vec::new(),
             late: None,

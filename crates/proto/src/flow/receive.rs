@@ -136,7 +136,10 @@ impl ReceiveWindow {
     }
 
     pub(crate) fn size(&self) -> WindowSize {
-        WindowSize::new(self.size).unwrap_or(WindowSize::MAX)
+        match self.size {
+            0 => WindowSize::CLOSED,
+            size => WindowSize::new(size).unwrap_or(WindowSize::MAX),
+        }
     }
 
     /// The peer's credit, in bytes.
@@ -187,7 +190,7 @@ impl ReceiveWindow {
     /// section 6.9.2). The window may become negative.
     pub(crate) fn shift(&mut self, delta: i64) {
         let size = i64::from(self.size) + delta;
-        let size = size.clamp(1, i64::from(WindowSize::MAX.bytes()));
+        let size = size.clamp(0, i64::from(WindowSize::MAX.bytes()));
         self.size = u32::try_from(size).unwrap_or(self.size);
         self.limit = u64::from(self.size);
         self.advertised = self.advertised.saturating_add_signed(delta);

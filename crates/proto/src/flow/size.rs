@@ -3,7 +3,7 @@
 /// The window that every stream and connection starts with (RFC 9113 section 6.9.2).
 pub const DEFAULT_WINDOW: WindowSize = WindowSize(65_535);
 
-/// The size of a flow-control window: 1..=2^31-1 octets (RFC 9113 section 6.9.1).
+/// The size of a flow-control window: 1..=2^31-1 octets (RFC 9113 section 6.9.1), or [`WindowSize::CLOSED`].
 ///
 /// ```
 /// use fullbore_proto::WindowSize;
@@ -16,6 +16,9 @@ pub const DEFAULT_WINDOW: WindowSize = WindowSize(65_535);
 pub struct WindowSize(u32);
 
 impl WindowSize {
+    /// The window of streams that receive nothing until another size is set. That of a connection has at least an octet.
+    pub const CLOSED: WindowSize = WindowSize(0);
+
     /// The largest window.
     pub const MAX: WindowSize = WindowSize((1 << 31) - 1);
 
@@ -37,8 +40,30 @@ impl WindowSize {
         }
     }
 
+    /// A window of twice as many octets, or the largest one.
+    pub(crate) const fn doubled(self) -> WindowSize {
+        match self.0 > Self::MAX.0 / 2 {
+            true => Self::MAX,
+            false => WindowSize(2 * self.0),
+        }
+    }
+
     /// Its size in octets.
     pub const fn bytes(self) -> u32 {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_doubles_up_to_the_largest_and_a_closed_one_stays_closed() {
+        let window = |bytes| WindowSize::new(bytes).unwrap();
+        assert_eq!(WindowSize::CLOSED.doubled(), WindowSize::CLOSED);
+        assert_eq!(window(1).doubled(), window(2));
+        assert_eq!(window((1 << 30) - 1).doubled(), window((1 << 31) - 2));
+        assert_eq!(window(1 << 30).doubled(), WindowSize::MAX);
     }
 }

@@ -1,6 +1,7 @@
 //! What the first SETTINGS carry, the limit before the peer's arrive, and other choices of the owner at the start.
 
 use bytes::Bytes;
+use fullbore_proto::frame::Flags;
 use fullbore_proto::{
     Config, Connection, ErrorCode, FrameType, Refill, StreamId, Time, UsageError, WindowSize,
 };
@@ -271,4 +272,49 @@ fn small_data_frames_are_read_as_they_came_when_asked() {
             false => assert_eq!(chunks, ["one", "two", "three"]),
         }
     }
+}
+
+#[test]
+fn the_data_of_each_call_has_frames_of_its_own_when_asked() {
+    for (joins, expected) in [
+        (true, &[("onetwo", END_STREAM)][..]),
+        (false, &[("one", 0), ("two", 0), ("", END_STREAM)][..]),
+    ] {
+        let mut faced = Faced::server(config(|config| config.join_data = joins));
+        faced.says(&frames::get(1));
+        let response = http::Response::new(());
+        faced.connection.send_response(id(1), &response, false).unwrap();
+        faced
+            .connection
+            .send_data(id(1), Bytes::from("one"), false)
+            .unwrap();
+        faced
+            .connection
+            .send_data(id(1), Bytes::from("two"), false)
+            .unwrap();
+        faced.connection.send_data(id(1), Bytes::new(), true).unwrap();
+        let heard = faced.heard_of(FrameType::DATA);
+        let frames: Vec<_> = heard
+            .iter()
+            .map(|frame| (&frame.payload[..], frame.header.flags.has(Flags::END_STREAM)))
+            .collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|&(data, flags)| (data.as_bytes(), flags == END_STREAM))
+            .collect();
+        assert_eq!(frames, expected);
+        assert!(!faced.connection.has_unfinished_streams());
+    }
+    // The end may be said with the data.
+    let mut faced = Faced::server(config(|config| config.join_data = false));
+    faced.says(&frames::get(1));
+    let response = http::Response::new(());
+    faced.connection.send_response(id(1), &response, false).unwrap();
+    faced
+        .connection
+        .send_data(id(1), Bytes::from("all"), true)
+        .unwrap();
+    let heard = faced.heard_of(FrameType::DATA);
+    assert_eq!(heard.len(), 1);
+    assert!(heard[0].header.flags.has(Flags::END_STREAM));
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::{Config, ErrorCode, Event, FrameType, UsageError, WindowSize};
+use fullbore_proto::{
+    Config, DEFAULT_WINDOW, ErrorCode, Event, FirstWindows, FrameType, UsageError, WindowSize,
+};
 
 use crate::support::frames::{self, END_HEADERS, END_STREAM};
 use crate::support::pair::Pair;
@@ -207,4 +209,56 @@ fn a_clients_window_changes_for_responses_on_the_way() {
     faced.says(&frames::data(1, END_STREAM, b"the end"));
     assert_eq!(faced.reads(1).0, b"the end");
     faced.lives();
+}
+
+#[test]
+fn a_closed_window_takes_nothing_until_it_is_opened_again() {
+    let mut faced = Faced::server(small(30_000));
+    for stream in [1, 3] {
+        faced.says(&frames::post(stream));
+    }
+    faced.says(&frames::data(1, 0, &[0; 10_000]));
+    let closed = WindowSize::CLOSED;
+    faced.connection.change_stream_window(closed).unwrap();
+    assert_eq!(entries(&mut faced), [(4, 0)]);
+    assert_eq!(faced.connection.stream_receive_window_size(id(1)), Some(closed));
+    faced.says(&frames::settings_ack());
+    faced.says(&frames::data(3, 0, b"."));
+    faced.reset_with(3, ErrorCode::FLOW_CONTROL_ERROR);
+    // What is read comes back, and that makes it 0.
+    assert_eq!(faced.reads(1).0.len(), 10_000);
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
+    assert_eq!(updates.len(), 1);
+    assert_eq!((updates[0].stream(), updates[0].word(0)), (1, 10_000));
+    faced.connection.change_stream_window(window(5_000)).unwrap();
+    faced.says(&frames::settings_ack());
+    faced.heard();
+    faced.says(&frames::data(1, 0, &[0; 5_000]));
+    faced.lives();
+    faced.says(&frames::data(1, 0, b"."));
+    faced.reset_with(1, ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn a_window_that_begins_closed_does_not_grow_by_itself() {
+    let mut config = Config::default();
+    config.first_windows = Some(FirstWindows {
+        stream: WindowSize::CLOSED,
+        connection: DEFAULT_WINDOW,
+    });
+    let mut faced = Faced::server(config);
+    faced.says(&frames::post(1));
+    let window = faced.connection.stream_receive_window_size(id(1));
+    assert_eq!(window, Some(WindowSize::CLOSED));
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
+    assert!(updates.iter().all(|update| update.stream() == 0), "{updates:?}");
+    faced.says(&frames::data(1, 0, b"."));
+    faced.reset_with(1, ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn the_window_of_a_connection_is_at_least_an_octet() {
+    let mut faced = Faced::server(small(30_000));
+    faced.connection.shrink_receive_window(WindowSize::CLOSED);
+    assert_eq!(Some(faced.connection.receive_window_size()), WindowSize::new(1));
 }
