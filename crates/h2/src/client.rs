@@ -471,15 +471,18 @@ impl Builder {
         self
     }
 
-    /// Accepted without effect: streams that were reset are remembered at a fixed cost.
+    /// The streams that this side has reset and remembers, for a second unless [`Self::reset_stream_duration`] says otherwise:
+    /// frames on them are ignored. Frames on others that are closed reset these with STREAM_CLOSED. Default: 1,024, for as
+    /// long as there are no later ones.
     pub fn max_concurrent_reset_streams(&mut self, max: usize) -> &mut Self {
-        let _ = max;
+        self.settings.max_reset_streams = Some(max);
         self
     }
 
-    /// Accepted without effect: see [`Self::max_concurrent_reset_streams`].
+    /// How long streams that this side has reset are remembered: see [`Self::max_concurrent_reset_streams`], which is 50 then
+    /// unless it is set.
     pub fn reset_stream_duration(&mut self, dur: Duration) -> &mut Self {
-        let _ = dur;
+        self.settings.reset_duration = Some(dur);
         self
     }
 

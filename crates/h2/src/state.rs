@@ -20,7 +20,7 @@ use crate::message::{self, user_error};
 use crate::pings::{self, Pings};
 use crate::reason::{self, Reason};
 use crate::report;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::stream::{Head, Sending, Stream};
 
 /// The most bytes of one buffer: no window could ever take more.
@@ -267,7 +267,7 @@ impl State {
     }
 
     pub(crate) fn set_connection_window(&mut self, bytes: u32) {
-        self.next_window = Some(WindowSize::new(bytes.max(1)).unwrap_or(WindowSize::MAX));
+        self.next_window = Some(settings::connection_window(bytes));
         self.wake();
     }
 
@@ -289,9 +289,8 @@ impl State {
     }
 
     pub(crate) fn set_stream_window(&mut self, bytes: u32) -> Result<(), Error> {
-        let size = WindowSize::new(bytes.max(1)).unwrap_or(WindowSize::MAX);
         self.engine
-            .change_stream_window(size)
+            .change_stream_window(settings::stream_window(bytes))
             .map_err(|error| user_error(&error))?;
         self.wake();
         Ok(())
@@ -380,7 +379,10 @@ impl State {
         let engine = &mut self.engine;
         let (state, _) = stream.receive_chunks(|chunks| engine.read(id, chunks));
         match state {
-            Ok(ReadState::End) => stream.receive_end(None),
+            Ok(ReadState::End) => {
+                stream.receive_empty_body();
+                stream.receive_end(None);
+            }
             Ok(ReadState::Trailers(trailers)) => stream.receive_end(Some(trailers)),
             _ => {}
         }

@@ -58,6 +58,8 @@ pub(crate) struct Stream {
     received_all: bool,
     /// Whether the handle that reads the body is gone.
     pub(crate) discards: bool,
+    /// Whether there was a chunk.
+    has_body: bool,
     /// Bytes that were received and not released.
     in_flight: u64,
     receiver: Option<Waker>,
@@ -79,6 +81,7 @@ impl Stream {
             trailers: None,
             received_all: false,
             discards: false,
+            has_body: false,
             in_flight: 0,
             receiver: None,
             sending,
@@ -109,6 +112,7 @@ impl Stream {
         let result = read(&mut self.chunks);
         let bytes = self.chunks.range(before..).map(|chunk| chunk.len() as u64).sum();
         self.in_flight += bytes;
+        self.has_body |= bytes > 0;
         if self.chunks.len() > MANY_CHUNKS {
             self.gather(before.max(MANY_CHUNKS));
         }
@@ -131,6 +135,13 @@ impl Stream {
                 .unwrap_or_else(|last| BytesMut::from(&last[..]));
             gathered.extend_from_slice(&chunk);
             self.chunks.push_back(gathered.freeze());
+        }
+    }
+
+    /// A message that ended in DATA without a byte has an empty chunk, unlike one that ended in its head.
+    pub(crate) fn receive_empty_body(&mut self) {
+        if !self.has_body && !self.received_all && !self.discards {
+            self.chunks.push_back(Bytes::new());
         }
     }
 

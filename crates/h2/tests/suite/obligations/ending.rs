@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::{Ping, Reason, client, server};
@@ -11,7 +12,7 @@ use tokio::io::duplex;
 
 use crate::support::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, PING, Peer, RST_STREAM, SETTINGS,
-    client_before_peer, drive, get, pair, post, request_block, server_before_peer, soon,
+    block, client_before_peer, drive, get, pair, post, request_block, server_before_peer, soon,
 };
 
 #[tokio::test]
@@ -475,4 +476,102 @@ where
         body.poll_data(cx)
     })
     .await
+}
+
+#[tokio::test]
+async fn streams_that_were_reset_are_remembered_as_is_set() {
+    let builder = |set: fn(&mut client::Builder)| {
+        let mut builder = client::Builder::new();
+        set(&mut builder);
+        builder
+    };
+    for (builder, forgets) in [
+        (builder(|_| {}), &[][..]),
+        (
+            builder(|builder| {
+                builder.max_concurrent_reset_streams(1);
+            }),
+            &[3][..],
+        ),
+        (
+            builder(|builder| {
+                builder.reset_stream_duration(Duration::ZERO);
+            }),
+            &[1, 3][..],
+        ),
+    ] {
+        let (mut requests, _connection, mut peer) = client_before_peer(&builder, &[]).await;
+        for stream in [1, 3] {
+            drop(requests.send_request(get("/"), true).unwrap());
+            assert_eq!(peer.hears_of(RST_STREAM).await.stream, stream);
+        }
+        for stream in [1, 3] {
+            peer.says(DATA, 0, stream, b"late").await;
+            if forgets.contains(&stream) {
+                let reset = peer.hears_of(RST_STREAM).await;
+                assert_eq!(
+                    (reset.stream, reset.word(0)),
+                    (stream, Reason::STREAM_CLOSED.into())
+                );
+            }
+            assert!(peer.is_content().await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn headers_on_a_stream_that_has_ended_reset_it_alone() {
+    let (mut requests, _connection, mut peer) = client_before_peer(&client::Builder::new(), &[]).await;
+    let (response, _) = requests.send_request(get("/"), true).unwrap();
+    peer.says(HEADERS, END_HEADERS | END_STREAM, 1, OK).await;
+    soon(response).await.unwrap();
+    peer.says(HEADERS, END_HEADERS, 1, OK).await;
+    let reset = peer.hears_of(RST_STREAM).await;
+    assert_eq!((reset.stream, reset.word(0)), (1, Reason::STREAM_CLOSED.into()));
+    assert!(peer.is_content().await);
+}
+
+#[tokio::test]
+async fn a_header_list_of_many_times_the_limit_ends_the_connection() {
+    let mut builder = server::Builder::new();
+    builder.max_header_list_size(64);
+    let fields = |length: usize| {
+        let mut fields = request_block("GET");
+        fields.extend(block(&[("x", &"a".repeat(length))]));
+        fields
+    };
+    let (mut served, mut peer) = server_before_peer(&builder, &[]).await;
+    peer.says(HEADERS, END_HEADERS | END_STREAM, 1, &fields(20)).await;
+    // 431, and no more than that.
+    assert!(drive(&mut served, peer.is_content()).await);
+    peer.says(HEADERS, END_HEADERS | END_STREAM, 3, &fields(100))
+        .await;
+    let error = soon(served.accept()).await.unwrap().unwrap_err();
+    assert!(error.is_go_away() && error.is_library());
+    assert_eq!(error.reason(), Some(Reason::ENHANCE_YOUR_CALM));
+    let goodbye = peer.hears_of(GOAWAY).await;
+    assert_eq!(
+        (goodbye.word(0), &goodbye.payload[8..]),
+        (1, &b"header_list_way_too_large"[..])
+    );
+}
+
+#[tokio::test]
+async fn a_window_of_streams_may_be_closed() {
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    assert!(drive(&mut served, peer.is_content()).await);
+    served.set_initial_window_size(0).unwrap();
+    let closed = async {
+        let settings = peer.hears_of(SETTINGS).await;
+        assert_eq!(settings.payload, [0, 4, 0, 0, 0, 0]);
+        peer.says(SETTINGS, ACK, 0, b"").await;
+        peer.says(HEADERS, END_HEADERS, 1, &request_block("POST")).await;
+        peer.says(DATA, 0, 1, b".").await;
+        let reset = peer.hears_of(RST_STREAM).await;
+        assert_eq!(
+            (reset.stream, reset.word(0)),
+            (1, Reason::FLOW_CONTROL_ERROR.into())
+        );
+    };
+    drive(&mut served, closed).await;
 }

@@ -8,7 +8,7 @@ use h2::{RecvStream, client, server};
 use http::Response;
 
 use crate::support::{
-    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, Peer, RST_STREAM, Served, WINDOW_UPDATE,
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, Peer, RST_STREAM, Served, WINDOW_UPDATE, block,
     client_before_peer, drive, get, pattern, post, request_block, server_before_peer, soon,
 };
 
@@ -190,4 +190,32 @@ async fn the_end_of_the_transport_fails_what_is_incomplete_after_what_came() {
     let error = part.data().await.unwrap().unwrap_err();
     assert!(error.is_io());
     assert_eq!(error.to_string(), "stream closed because of a broken pipe");
+}
+
+#[tokio::test]
+async fn a_body_that_is_there_and_has_no_byte_is_an_empty_chunk() {
+    let (mut requests, _connection, mut peer) = client_before_peer(&client::Builder::new(), &[]).await;
+    let mut responses = Vec::new();
+    for stream in [1, 3, 5] {
+        responses.push(requests.send_request(get("/"), true).unwrap().0);
+        let end = if stream == 1 { END_STREAM } else { 0 };
+        peer.says(HEADERS, END_HEADERS | end, stream, OK).await;
+    }
+    peer.says(DATA, END_STREAM, 3, b"").await;
+    peer.says(DATA, 0, 5, b"").await;
+    peer.says(HEADERS, END_HEADERS | END_STREAM, 5, &block(&[("x", "1")]))
+        .await;
+    assert!(peer.is_content().await);
+    let mut bodies = Vec::new();
+    for response in responses {
+        bodies.push(soon(response).await.unwrap().into_body());
+    }
+    let ends: Vec<bool> = bodies.iter().map(RecvStream::is_end_stream).collect();
+    assert_eq!(ends, [true, false, false]);
+    assert!(bodies[0].data().await.is_none());
+    assert_eq!(bodies[1].data().await.unwrap().unwrap(), "");
+    assert!(bodies[1].is_end_stream() && bodies[1].data().await.is_none());
+    // Trailers end a message without a body.
+    assert!(bodies[2].data().await.is_none());
+    assert_eq!(bodies[2].trailers().await.unwrap().unwrap()["x"], "1");
 }
