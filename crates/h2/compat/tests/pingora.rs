@@ -1,0 +1,152 @@
+//! pingora's proxy on `crates/h2`, with HTTP/2 on both sides, between hyper and hyper.
+
+mod support;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use pingora_core::apps::{HttpServerOptions, ServerApp};
+use pingora_core::protocols::ALPN;
+use pingora_core::protocols::l4::stream::Stream;
+use pingora_core::server::configuration::ServerConf;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_proxy::{ProxyHttp, Session, http_proxy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use support::{Body, hyper_server, pattern, soon};
+
+/// Forwards everything to one server, over HTTP/2 with prior knowledge.
+struct Forward {
+    to: SocketAddr,
+}
+
+#[async_trait]
+impl ProxyHttp for Forward {
+    type CTX = ();
+
+    fn new_ctx(&self) {}
+
+    async fn upstream_peer(&self, _: &mut Session, (): &mut ()) -> pingora_core::Result<Box<HttpPeer>> {
+        let mut peer = HttpPeer::new(self.to, false, String::new());
+        peer.options.alpn = ALPN::H2;
+        peer.options.max_h2_streams = 100;
+        Ok(Box::new(peer))
+    }
+}
+
+/// A proxy before this server; the task accepts connections until it is aborted.
+async fn pingora(to: SocketAddr) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut proxy = http_proxy(&Arc::new(ServerConf::default()), Forward { to });
+    let mut options = HttpServerOptions::default();
+    options.h2c = true;
+    proxy.server_options = Some(options);
+    let proxy = Arc::new(proxy);
+    let task = tokio::spawn(async move {
+        let (_stop, shutdown) = watch::channel(false);
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (proxy, shutdown) = (Arc::clone(&proxy), shutdown.clone());
+            tokio::spawn(async move {
+                let stream = Box::new(Stream::from(stream));
+                proxy.process_new(stream, &shutdown).await;
+            });
+        }
+    });
+    (address, task)
+}
+
+/// Answers with what was sent, and with its length in the trailers. pingora does not forward the trailers of a request.
+async fn measure(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let received = request.into_body().collect().await.unwrap().to_bytes();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-length", received.len().into());
+    let body = Full::new(received).with_trailers(std::future::ready(Some(Ok(trailers))));
+    Ok(Response::new(body.map_err(|never| match never {}).boxed()))
+}
+
+/// A server of hyper that measures; the task accepts connections until it is aborted.
+async fn measuring_server() -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                let served = builder.serve_connection(TokioIo::new(stream), service_fn(measure));
+                let _ = served.await;
+            });
+        }
+    });
+    (address, task)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pingora_forwards_between_hyper_and_hyper() {
+    let (origin, server) = measuring_server().await;
+    let (address, proxy) = pingora(origin).await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let (requests, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut tasks = Vec::new();
+    for length in [0, 1, 1_000, 65_535, 65_536, 3_000_000] {
+        let mut requests = requests.clone();
+        tasks.push(tokio::spawn(async move {
+            let sent = pattern(length);
+            let pieces = (0..length).step_by(10_000);
+            let pieces = pieces.map(|at| Frame::data(sent.slice(at..length.min(at + 10_000))));
+            let pieces: Vec<_> = pieces.map(Ok::<_, Infallible>).collect();
+            let body = StreamBody::new(tokio_stream::iter(pieces));
+            let request = Request::post(format!("http://{address}/")).body(body).unwrap();
+            let response = requests.send_request(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK);
+            let received = response.into_body().collect().await.unwrap();
+            assert_eq!(received.trailers().unwrap()["x-length"], length.to_string());
+            assert!(received.to_bytes() == sent, "{length}");
+        }));
+    }
+    for task in tasks {
+        soon(task).await.unwrap();
+    }
+    drop(requests);
+    soon(connection).await.unwrap().unwrap();
+    proxy.abort();
+    server.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_cancelled_before_pingora_leave_room_for_others() {
+    let (origin, server) = hyper_server().await;
+    let (address, proxy) = pingora(origin).await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let (mut requests, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let get = |length: usize| {
+        let request = Request::get(format!("http://{address}/{length}"));
+        request.body(Full::<Bytes>::default()).unwrap()
+    };
+    for _ in 0..50 {
+        let response = soon(requests.send_request(get(2_000_000))).await.unwrap();
+        let mut body = response.into_body();
+        assert!(soon(body.frame()).await.unwrap().is_ok());
+    }
+    let response = soon(requests.send_request(get(1_000_000))).await.unwrap();
+    let received = soon(response.into_body().collect()).await.unwrap().to_bytes();
+    assert!(received == pattern(1_000_000));
+    proxy.abort();
+    server.abort();
+}
