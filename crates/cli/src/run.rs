@@ -52,7 +52,8 @@ impl Leftovers {
         self.kept.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn interrupt(&self) {
+    /// From now on, incomplete files are kept.
+    pub(crate) fn interrupt(&self) {
         self.interrupted.store(true, Ordering::Release);
     }
 

@@ -526,6 +526,20 @@ mod tests {
         Ok(())
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn what_has_another_checksum_is_not_left_for_a_later_run_even_by_an_interrupt() -> Result {
+        let folder = tempfile::tempdir()?;
+        let mut file = file(&folder.path().join("a"), false, 1);
+        file.shared.leftovers.interrupt();
+        file.set_version_key(vec![7]);
+        file.expect(format!("sha256:{}", "0".repeat(64)).parse()?);
+        file.append(&[Bytes::from_static(b"wrong")])?;
+        assert!(file.finish(&[]).is_err());
+        assert!(names(folder.path())?.is_empty());
+        Ok(())
+    }
+
     #[test]
     fn a_draft_that_is_begun_anew_forgets_what_it_had() -> Result {
         let folder = tempfile::tempdir()?;

@@ -161,7 +161,10 @@ fn the_next_run_goes_on_where_one_broke_off() -> TestResult {
         std::fs::metadata(folder.path().join(&left[0]))?.len(),
         HALF as u64
     );
-    run(folder.path(), ["get", "-o", "out", &server.url()])?.succeeded();
+    let ended = run(folder.path(), ["get", "--json", "-o", "out", &server.url()])?;
+    ended.succeeded();
+    let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
+    assert_eq!(document["results"][0]["resumed"], HALF, "{document}");
     // It asked for all first, to see the version, and then for the rest.
     assert_eq!(server.asked(), 3);
     holds(folder.path(), &body(1))

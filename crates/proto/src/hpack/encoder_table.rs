@@ -321,6 +321,22 @@ mod tests {
     }
 
     #[test]
+    fn names_and_values_are_told_apart_where_their_hashes_are_equal() {
+        let mut table = EncoderTable::new(4_096);
+        let hashes = Hashes { name: 1, field: 2 };
+        table.insert(hashes, name(b"a"), b"1");
+        table.insert(hashes, name(b"b"), b"2");
+        for (key, value, found) in [
+            (b"a", b"1", Some(Match::Field(63))),
+            (b"a", b"2", Some(Match::Name(63))),
+            (b"b", b"1", Some(Match::Name(62))),
+            (b"c", b"1", None),
+        ] {
+            assert_eq!(table.find(hashes, name(key), value), found);
+        }
+    }
+
+    #[test]
     fn a_table_that_was_at_rest_finds_what_it_found_before() {
         let mut table = EncoderTable::new(400);
         table.inserted = u32::MAX - 5;

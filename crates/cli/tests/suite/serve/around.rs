@@ -85,6 +85,10 @@ fn scripts_of_other_origins_may_read_what_the_option_says() -> TestResult {
         ["authorization"]
     );
     assert_eq!(values(&response, "access-control-allow-methods"), ["GET,HEAD"]);
+    let (_folder, _site, origin) = site(&["--cors", "--uploads", "discard"])?;
+    let response = ask_over_tcp(&origin, "OPTIONS /a.txt", preflight)?;
+    let methods = values(&response, "access-control-allow-methods");
+    assert_eq!(methods, ["GET,HEAD,PUT,POST"]);
 
     let ann = entry("ann", "secret")?;
     let (_folder, _site, origin) = site(&["--cors=https://a.example", "--auth", &ann])?;

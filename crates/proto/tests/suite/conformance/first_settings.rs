@@ -176,6 +176,17 @@ fn a_late_head_follows_the_replies_and_precedes_all_else_of_its_stream() {
 }
 
 #[test]
+fn a_late_head_has_the_fields_of_one_that_is_encoded_at_once() {
+    let heads = [true, false].map(|late| {
+        let mut faced = Faced::client(config(|config| config.late_heads = late));
+        get(&mut faced).unwrap();
+        faced.heard_of(FrameType::HEADERS)
+    });
+    assert_eq!(heads[0].len(), 1);
+    assert_eq!(heads[0], heads[1]);
+}
+
+#[test]
 fn late_heads_wait_again_when_settings_allow_fewer_streams() {
     let mut faced = Faced::client(config(|config| config.late_heads = true));
     let streams: Vec<StreamId> = (0..4).map(|_| get(&mut faced).unwrap()).collect();
