@@ -20,11 +20,6 @@ use super::{Failure, print_line, tls};
 const BULK: &str = "u=7, i";
 const URGENT: &str = "u=0";
 
-/// No urgent request begins after this, but for the first few: over a slow path a server without a limit answers some in ten
-/// seconds each.
-const LONGEST: Duration = Duration::from_secs(20);
-const LEAST: usize = 3;
-
 /// What a bulk upload hands over at once.
 const PIECE: Bytes = Bytes::from_static(&[b'x'; 64 << 10]);
 
@@ -44,6 +39,9 @@ pub(crate) struct Urgent {
     /// How many urgent requests there are, one after the other
     #[arg(long)]
     requests: u32,
+    /// No urgent request begins later than so many seconds after the first one
+    #[arg(long)]
+    longest: u64,
     /// How long the bulk alone moves before, in milliseconds
     #[arg(long)]
     fill_ms: u64,
@@ -59,7 +57,8 @@ pub(crate) struct Urgent {
 }
 
 impl Urgent {
-    /// Prints the median and the worst time of an urgent request, in seconds, the bytes a second of the bulk, and all its bytes.
+    /// Prints the median and the worst time of an urgent request, in seconds, how many there were, the bytes a second of the
+    /// bulk, and all its bytes.
     pub(super) fn run(&self) -> Result<(), Failure> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.measure())
@@ -86,7 +85,7 @@ impl Urgent {
         let (begun, before) = (Instant::now(), moved.load(Relaxed));
         let mut took = Vec::new();
         for _ in 0..self.requests {
-            if begun.elapsed() >= LONGEST && took.len() >= LEAST {
+            if begun.elapsed() > Duration::from_secs(self.longest) {
                 break;
             }
             let asked = Instant::now();
@@ -98,7 +97,8 @@ impl Urgent {
         took.sort_by(f64::total_cmp);
         let worst = took.last().copied().unwrap_or_default();
         let median = took.get(took.len() / 2).copied().unwrap_or_default();
-        print_line(&format!("{median} {worst} {rate} {}", moved.load(Relaxed)))
+        let (count, moved) = (took.len(), moved.load(Relaxed));
+        print_line(&format!("{median} {worst} {count} {rate} {moved}"))
     }
 
     async fn urgent(&self, client: &Client) -> Result<(), Failure> {
