@@ -10,7 +10,7 @@ use super::writer::Writer;
 use crate::config::Config;
 use crate::event::Event;
 use crate::frame::FRAME_HEADER_LENGTH;
-use crate::stream::{Phase, RefillListing, SendHalf};
+use crate::stream::{Phase, RefillListing, SendHalf, Stream};
 use crate::time::Time;
 use crate::transmit::Transmit;
 
@@ -40,8 +40,31 @@ enum Served {
     Held,
     /// The list ends before the frame: with the record, or because the connection's window is closed.
     Full,
+    /// The list ends before the frame, which is less urgent.
+    LessUrgent,
     /// No stream has both data and window.
     None,
+}
+
+/// A list while DATA is added to it.
+struct List {
+    /// About how many bytes it may have.
+    most: usize,
+    /// Whether it ends before what is less urgent.
+    cuts: bool,
+    /// The urgency of its last DATA.
+    urgency: Option<u8>,
+}
+
+impl List {
+    /// Whether it ends before DATA of this stream: because the DATA is less urgent than that before it, or continues a
+    /// body that began before the frames which the list has.
+    fn ends_before(&self, stream: &Stream, out: &Transmit) -> bool {
+        match self.urgency {
+            Some(urgency) => stream.priority.urgency() > urgency,
+            None => out.has_remaining() && stream.send.credit.sent() > 0,
+        }
+    }
 }
 
 impl Connection {
@@ -74,7 +97,8 @@ impl Connection {
 
     /// As [`Self::transmit`], up to about `most` bytes if that is less: what is on a list is past all scheduling
     /// (law 9). Frames other than DATA are not limited by it. A list exceeds it by less than a frame, and over TLS
-    /// ([`Config::record_size`]) by less than a record.
+    /// ([`Config::record_size`]) by less than a record. There, a list that begins with something more urgent ends
+    /// before the bulk DATA that follows: a record is of no use to the peer until its end has arrived.
     pub fn transmit_within(&mut self, out: &mut Transmit, most: usize, now: Time) {
         self.advance_time(now);
         // The previous list has been written.
@@ -87,11 +111,19 @@ impl Connection {
         self.lease_overhead();
         self.writer.drain_into(out);
         self.write_ends(out);
-        let most = self.config.write_size.min(most).max(1);
+        // Never twice in a row, so that what is less urgent continues whatever else is to be sent.
+        let was_cut = self.writer.take_cut();
+        let cuts = most < usize::MAX && self.config.record_size > 0 && !was_cut;
+        let mut list = List {
+            most: self.config.write_size.min(most).max(1),
+            cuts,
+            urgency: None,
+        };
+        let most = list.most;
         let mut turns = 0;
         while out.slices() < MAX_SLICES && out.remaining() < most && turns < MAX_TURNS {
             turns += 1;
-            match self.write_data(out, most) {
+            match self.write_data(out, &mut list) {
                 Served::Framed(after) => {
                     self.follow_up(after);
                     // The end of a stream may have opened a waiting request. Its HEADERS must precede its DATA.
@@ -102,6 +134,10 @@ impl Connection {
                     break;
                 }
                 Served::Held => {}
+                Served::LessUrgent => {
+                    self.writer.cut();
+                    break;
+                }
                 Served::Full | Served::None => break,
             }
         }
@@ -177,8 +213,8 @@ impl Connection {
         }
     }
 
-    /// Builds one DATA frame of the stream whose turn it is, for a list of `most` bytes.
-    fn write_data(&mut self, out: &mut Transmit, most: usize) -> Served {
+    /// Builds one DATA frame of the stream whose turn it is.
+    fn write_data(&mut self, out: &mut Transmit, list: &mut List) -> Served {
         let connection_window = self.flow.credit().usable();
         let max_frame_size = self.writer.max_frame_size();
         let largest = self.config.send_frame_size.min(max_frame_size) as usize;
@@ -187,6 +223,12 @@ impl Connection {
         };
         if connection_window == 0 {
             return Served::Full;
+        }
+        if list.cuts {
+            if list.ends_before(&stream, out) {
+                return Served::LessUrgent;
+            }
+            list.urgency = Some(stream.priority.urgency());
         }
         let half = &mut stream.send;
         let stream_window = half.credit.usable();
@@ -212,7 +254,7 @@ impl Connection {
                 return Served::Held;
             }
         }
-        let (length, is_full) = match within_record(out, length, half, most, &self.config) {
+        let (length, is_full) = match within_record(out, length, half, list.most, &self.config) {
             Some(0) => return Served::Full,
             Some(whole) => (whole, true),
             None => (length, false),

@@ -36,6 +36,8 @@ pub(super) struct Writer {
     max_frame_size: u32,
     /// How many bytes of `control` are replies to the peer.
     owed: usize,
+    /// The last list ended before what is less urgent.
+    cut: bool,
     sent_frames: FrameCounts,
     sent_bytes: u64,
 }
@@ -64,6 +66,7 @@ impl Writer {
             late: None,
             max_frame_size: DEFAULT_MAX_FRAME_SIZE,
             owed: 0,
+            cut: false,
             sent_frames: FrameCounts::default(),
             sent_bytes: 0,
         }
@@ -249,6 +252,16 @@ impl Writer {
     /// The next RST_STREAM counts as a reply to the peer.
     pub(super) fn owe_reset(&mut self) {
         self.owed += RESET_LENGTH;
+    }
+
+    /// The list ends before what is less urgent.
+    pub(super) fn cut(&mut self) {
+        self.cut = true;
+    }
+
+    /// Whether the list before did.
+    pub(super) fn take_cut(&mut self) -> bool {
+        std::mem::take(&mut self.cut)
     }
 
     /// Counts bytes that were put on a write list, DATA included.

@@ -165,6 +165,49 @@ fn short_lists_are_whole_records() {
     }
 }
 
+/// A record is of no use to the peer until its end has arrived.
+#[test]
+fn over_a_transport_that_seals_records_nothing_less_urgent_shares_the_record_of_the_urgent() {
+    let mut config = Config::default();
+    config.record_size = FRAME;
+    let mut sender = Sender::of(config);
+    let bulk = sender.get(7, true, 1 << 20);
+    assert_eq!(sender.frames(2), [bulk; 2]);
+    let urgent = sender.get(0, false, 9);
+    let (octets, data) = sender.send(FRAME);
+    assert!(octets < 200, "{octets}");
+    assert_eq!(data, [urgent]);
+    assert_eq!(sender.send(FRAME), (FRAME, vec![bulk]));
+    // A response without a body, too.
+    let request = Request::head("http://a/").header("priority", "u=0").body(());
+    let id = sender.client.open(request.unwrap(), true).unwrap();
+    sender.ask();
+    sender.server.send_response(id, &Response::new(()), true).unwrap();
+    let (octets, data) = sender.send(FRAME);
+    assert!(octets < 200, "{octets}");
+    assert_eq!(data, []);
+    assert_eq!(sender.frames(1), [bulk]);
+    // What begins together leaves together.
+    let both = [0; 2].map(|_| sender.get(3, true, 100));
+    assert_eq!(sender.send(FRAME).1, both);
+}
+
+/// Otherwise requests without an end would starve it.
+#[test]
+fn no_two_lists_in_a_row_end_before_what_is_less_urgent() {
+    let mut config = Config::default();
+    config.record_size = FRAME;
+    let mut sender = Sender::of(config);
+    let bulk = sender.get(7, true, 1 << 20);
+    assert_eq!(sender.frames(1), [bulk]);
+    for _ in 0..10 {
+        let urgent = sender.get(0, false, 9);
+        assert_eq!(sender.send(FRAME).1, [urgent]);
+        let urgent = sender.get(0, false, 9);
+        assert_eq!(sender.send(FRAME).1, [urgent, bulk]);
+    }
+}
+
 /// Nothing of it waits for the data that follows.
 #[test]
 fn a_body_that_pauses_leaves_in_a_short_list() {
