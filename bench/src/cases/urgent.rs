@@ -29,6 +29,10 @@ const AT_ONCE: u32 = 150;
 /// A measurement over a path of more than this many Mbit/s has the machine for itself.
 const ALONE: u32 = 50;
 
+/// The speed of uploads is that at which the client takes the bodies. Below this rate, in Mbit/s, what it takes ahead is most
+/// of them.
+const TOLD_UP: u32 = 20;
+
 const BULK: u64 = 1 << 30;
 const REQUESTS: u32 = 30;
 /// Of a peer: without a limit each may take seconds.
@@ -158,7 +162,8 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
          is a round trip, 30 ms and 32 KiB at the rate. `path` is what waits in the path itself at the most, which nobody can \
          schedule: 4 ms of its rate in the link (at least 16 KiB), and twice as much in the link's socket (at least 64 KiB). \
          `no limit` is fullbore with `--tcp-unsent 0`. `bulk` is the speed of the bulk by default, in per cent of that without \
-         a limit. Uploads are those of fullbore's client to `fullbore serve`; there, the limit is the client's. Paths of up to \
+         a limit. Uploads are those of fullbore's client to `fullbore serve`; there, the limit is the client's, and the speed is not told \
+         below {TOLD_UP} Mbit/s: the client takes some MB of the bodies ahead. Paths of up to \
          {ALONE} Mbit/s are measured at the same time, up to {AT_ONCE} Mbit/s together."
     ));
     for up in [false, true] {
@@ -320,6 +325,7 @@ fn row(shape: Shape, path: Narrow, all: &[Series<Sample>], table: &mut Option<Ta
     ];
     row.extend(all.iter().map(times));
     row.push(match all {
+        _ if shape.up && path.megabits < TOLD_UP => "-".to_owned(),
         [limited, unlimited, ..] => ratio_of(limited, unlimited, |sample| sample.rate)
             .map_or("-".to_owned(), |spread| (spread * 100.0).text(1)),
         _ => "-".to_owned(),
