@@ -166,7 +166,7 @@ impl Settings {
         if cfg!(feature = "unstable") {
             config.stream_refill = Refill::HalfRest;
             config.connection_refill = Refill::HalfRest;
-            config.write_size = 1;
+            config.write_size = 256;
             config.join_data = false;
             config.huffman_if_equal = true;
         }
