@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn what_is_no_address_is_refused_with_what_to_type() {
         for (text, part) in [
-            ("8080", "--port 8080"),
+            ("8080", "type 127.0.0.1:8080"),
             (":8080", "127.0.0.1:8080"),
             ("::1", "[::1]:8080"),
             ("::1:8080", "[::1]:8080"),
