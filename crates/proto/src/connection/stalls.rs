@@ -99,15 +99,19 @@ impl Connection {
         if self.lacks_streams() {
             return Stall::StreamCount;
         }
-        let unfinished = |stream: &&Stream| stream.state.can_send() && stream.send.phase != Phase::Done;
-        let sample = || self.streams.iter().take(SAMPLE).filter(unfinished);
-        if sample().any(|stream| stream.send.wants_credit == WantsCredit::OfBoth) {
-            return Stall::ConnectionWindow;
+        let (mut unfinished, mut blocked) = (false, false);
+        for stream in self.streams.iter().take(SAMPLE) {
+            if !stream.state.can_send() || stream.send.phase == Phase::Done {
+                continue;
+            }
+            if stream.send.wants_credit == WantsCredit::OfBoth {
+                return Stall::ConnectionWindow;
+            }
+            unfinished = true;
+            blocked |= stream.waits_for_credit();
         }
-        if sample().any(Stream::waits_for_credit) {
-            return Stall::StreamWindow;
-        }
-        match sample().next().is_some() {
+        match unfinished {
+            true if blocked => Stall::StreamWindow,
             true => Stall::Application,
             // The requests are complete: the server has to answer.
             false if self.role == Role::Client && !self.streams.is_empty() => Stall::Peer,
