@@ -53,6 +53,7 @@ mod observer;
 mod sender;
 pub mod server;
 mod settings;
+mod slices;
 mod sync;
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -13,6 +13,7 @@ use tokio_util::io::poll_write_buf;
 use super::{Accept, Driver};
 use crate::error::Error;
 use crate::file;
+use crate::slices::poll_write_slices;
 
 /// How many bytes are read from files for one write: at first, and over TLS always, where as many are sealed at a time, in
 /// whole records.
@@ -249,17 +250,13 @@ where
         if let Some(most) = most {
             let mut slices = [IoSlice::new(&[]); FIRST_SLICES];
             let count = self.out.first_chunks(most, &mut slices);
-            let io = Pin::new(&mut self.io);
-            let written = ready!(match &slices[..count] {
-                [one] => io.poll_write(cx, one),
-                slices => io.poll_write_vectored(cx, slices),
-            })?;
+            let written = ready!(poll_write_slices(Pin::new(&mut self.io), cx, &slices[..count]))?;
             self.out.advance(written);
             return Poll::Ready(Ok(written));
         }
         let whole = self.out.chunk();
         let poll = if whole.len() == self.out.remaining() {
-            // `send` costs the system less than `writev`.
+            // As `poll_write_slices` writes one slice.
             let poll = Pin::new(&mut self.io).poll_write(cx, whole);
             if let Poll::Ready(Ok(written)) = poll {
                 self.out.advance(written);

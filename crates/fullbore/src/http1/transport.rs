@@ -14,6 +14,7 @@ use tokio_util::io::poll_read_buf;
 
 use crate::cell::register;
 use crate::linger::wake_after_sockets;
+use crate::slices::poll_write_slices;
 
 /// How much is read ahead while hyper does not read: whatever a client says during its request's response, one packet.
 const AHEAD: usize = 1_460;
@@ -189,11 +190,11 @@ impl<T> Transport<T> {
     }
 
     /// Passes to `look` what hyper was given of the head that it has parsed, and perhaps of what follows. `look` also returns
-    /// how much of it to forget. `goes_on` says whether the bytes that follow belong to a head.
-    pub(crate) fn with_noted<R>(&self, goes_on: bool, look: impl FnOnce(&[u8]) -> (R, usize)) -> R {
+    /// how much of it to forget. Nothing more is noted until [`Self::note_head`].
+    pub(crate) fn with_noted<R>(&self, look: impl FnOnce(&[u8]) -> (R, usize)) -> R {
         let mut shared = lock(&self.shared);
         let (result, forget) = look(&shared.noted);
-        shared.notes = goes_on;
+        shared.notes = false;
         shared.forget(forget);
         result
     }
@@ -347,11 +348,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
             return Poll::Pending;
         }
         let io = Pin::new(shared.io()?);
-        // `send` costs the system less than `writev`, by more than such a copy.
+        // `send` costs the operating system less than `writev`, by more than such a copy.
         let mut short = [0; SHORT_WRITE];
         let written = match gather(slices, &mut short) {
             Some(octets) => io.poll_write(cx, octets),
-            None => io.poll_write_vectored(cx, slices),
+            None => poll_write_slices(io, cx, slices),
         };
         shared.wrote(cx, written)
     }
@@ -387,9 +388,10 @@ impl<T> Drop for HyperIo<T> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::slices::Calls;
 
     /// What is noted after each of these reads.
     async fn notes(reads: &[&[u8]]) -> Vec<Vec<u8>> {
@@ -429,64 +431,10 @@ mod tests {
         assert_eq!(notes[2..], [b"c\n\n".to_vec(), b"d".to_vec()]);
     }
 
-    /// Counts the calls of each kind.
-    struct Calls {
-        io: DuplexStream,
-        plain: u32,
-        vectored: u32,
-    }
-
-    impl AsyncRead for Calls {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            into: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.io).poll_read(cx, into)
-        }
-    }
-
-    impl AsyncWrite for Calls {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.plain += 1;
-            Pin::new(&mut self.io).poll_write(cx, bytes)
-        }
-
-        fn poll_write_vectored(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            slices: &[IoSlice<'_>],
-        ) -> Poll<io::Result<usize>> {
-            self.vectored += 1;
-            Pin::new(&mut self.io).poll_write_vectored(cx, slices)
-        }
-
-        fn is_write_vectored(&self) -> bool {
-            true
-        }
-
-        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.io).poll_flush(cx)
-        }
-
-        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.io).poll_shutdown(cx)
-        }
-    }
-
     #[tokio::test]
     async fn short_slices_are_written_as_one() {
         let (near, mut far) = tokio::io::duplex(1 << 16);
-        let calls = Calls {
-            io: near,
-            plain: 0,
-            vectored: 0,
-        };
-        let (transport, mut io) = Transport::new(calls, Bytes::new(), 0);
+        let (transport, mut io) = Transport::new(Calls::of(near), Bytes::new(), 0);
         for (length, plain, vectored) in [(12, 1, 0), (SHORT_WRITE - 4, 2, 0), (SHORT_WRITE, 2, 1)] {
             let body = vec![b'b'; length];
             let slices = [IoSlice::new(b"head"), IoSlice::new(&body)];

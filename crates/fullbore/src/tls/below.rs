@@ -6,8 +6,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A transport to which rustls writes its records, as slices even if there is one. One slice goes by a plain write: `send`
-/// costs the system less than `writev`.
+use crate::slices::poll_write_slices;
+
+/// A transport to which rustls writes its records, as slices even if there is one.
 #[derive(Debug)]
 pub(crate) struct BelowTls<T>(pub(crate) T);
 
@@ -31,11 +32,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for BelowTls<T> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let io = Pin::new(&mut self.0);
-        match slices {
-            [one] => io.poll_write(cx, one),
-            slices => io.poll_write_vectored(cx, slices),
-        }
+        poll_write_slices(Pin::new(&mut self.0), cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -52,7 +52,7 @@ where
         // What was read is needed only for a request with a body.
         let checked = match receives {
             false => check(&request, b""),
-            true => self.transport.with_noted(false, |noted| {
+            true => self.transport.with_noted(|noted| {
                 // The end of a chunked body is not known.
                 let body = request.body().size_hint().exact();
                 let end = body.map_or(usize::MAX, |body| message_end(noted, body));
