@@ -11,7 +11,6 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use pingora_core::apps::{HttpServerOptions, ServerApp};
 use pingora_core::protocols::ALPN;
@@ -23,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use support::{Body, hyper_server, pattern, soon};
+use support::{Body, hyper_server, hyper_server_of, pattern, soon};
 
 /// Forwards everything to one server, over HTTP/2 with prior knowledge.
 struct Forward {
@@ -76,26 +75,9 @@ async fn measure(request: Request<Incoming>) -> Result<Response<Body>, Infallibl
     Ok(Response::new(body.map_err(|never| match never {}).boxed()))
 }
 
-/// A server of hyper that measures; the task accepts connections until it is aborted.
-async fn measuring_server() -> (SocketAddr, JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let task = tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            tokio::spawn(async move {
-                let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                let served = builder.serve_connection(TokioIo::new(stream), service_fn(measure));
-                let _ = served.await;
-            });
-        }
-    });
-    (address, task)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pingora_forwards_between_hyper_and_hyper() {
-    let (origin, server) = measuring_server().await;
+    let (origin, server) = hyper_server_of(measure).await;
     let (address, proxy) = pingora(origin).await;
     let stream = TcpStream::connect(address).await.unwrap();
     let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());

@@ -34,18 +34,27 @@ pub(crate) async fn answer(request: Request<Incoming>) -> Result<Response<Body>,
     Ok(Response::new(body.boxed()))
 }
 
-/// A server of hyper; the task accepts connections until it is aborted.
+/// A server of hyper that answers with [`answer`]; the task accepts connections until it is aborted.
 pub(crate) async fn hyper_server() -> (SocketAddr, JoinHandle<()>) {
+    hyper_server_of(answer).await
+}
+
+/// The same with another handler.
+pub(crate) async fn hyper_server_of<H, F>(handler: H) -> (SocketAddr, JoinHandle<()>)
+where
+    H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    F: Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let task = tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
+            let handler = handler.clone();
             tokio::spawn(async move {
                 let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                let _ = builder
-                    .serve_connection(TokioIo::new(stream), service_fn(answer))
-                    .await;
+                let served = builder.serve_connection(TokioIo::new(stream), service_fn(handler));
+                let _ = served.await;
             });
         }
     });
