@@ -404,9 +404,10 @@ impl Builder {
         self
     }
 
-    /// The streams that this side has reset and remembers, for a second unless [`Self::reset_stream_duration`] says otherwise:
-    /// frames on them are ignored. Frames on others that are closed reset these with STREAM_CLOSED, and HEADERS end the connection. Default: 1,024, for as
-    /// long as there are no later ones.
+    /// How many streams that this side has reset are remembered, each for a second unless [`Self::reset_stream_duration`] says
+    /// otherwise. Frames on them are ignored. Frames on other closed streams are answered with RST_STREAM (STREAM_CLOSED),
+    /// and HEADERS on them end the connection. Default, while neither is set: the last 1,024 of any age, and frames on older
+    /// ones are ignored too.
     pub fn max_concurrent_reset_streams(&mut self, max: usize) -> &mut Self {
         self.settings.max_reset_streams = Some(max);
         self

@@ -57,8 +57,9 @@ pub struct Config {
     /// The streams that the peer may have open (SETTINGS_MAX_CONCURRENT_STREAMS). Default: 10,000.
     pub max_concurrent_streams: u32,
     /// The streams that this endpoint has reset and remembers: frames on them are ignored, because they may have crossed the
-    /// reset. Default: none; the last 1,024 are remembered, and frames on older streams are ignored too. With a value,
-    /// frames on streams that it does not cover reset these with STREAM_CLOSED, and HEADERS end the connection of a server.
+    /// reset. Default: none; the last 1,024 are remembered, and frames on older streams are ignored too. With a value, a frame
+    /// on a stream that it does not cover is answered with RST_STREAM (STREAM_CLOSED), and HEADERS end the connection of a
+    /// server.
     pub reset_memory: Option<ResetMemory>,
     /// Whether HEADERS on a stream that has ended, or that a client has skipped ([`Self::first_stream`]), reset the stream
     /// with STREAM_CLOSED. Default: off; they end the connection, as RFC 9113 section 5.1 allows. Servers ignore it.
