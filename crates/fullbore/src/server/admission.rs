@@ -518,6 +518,11 @@ mod tests {
     }
 
     #[test]
+    fn an_address_without_connections_has_none_to_evict() {
+        assert!(Group::default().least_active(16).is_none());
+    }
+
+    #[test]
     fn an_ipv6_prefix_of_64_bits_is_one_group_and_mapped_addresses_are_ipv4() {
         let group = |text| address_group(address(text));
         assert_eq!(group("2001:db8:1:2:3:4:5:6"), address("2001:db8:1:2::"));

@@ -155,6 +155,17 @@ mod tests {
     }
 
     #[test]
+    fn no_request_expires_while_streams_are_allowed() {
+        let now = Instant::now();
+        let (mut clock, _, until) = denied(now);
+        assert!(!clock.is_due(LIMIT, now + LIMIT - MS) && clock.is_due(LIMIT, now + LIMIT));
+        clock.set_running(false, now + LIMIT);
+        assert!(clock.is_over(until, LIMIT, now + LIMIT), "its time is over");
+        assert!(!clock.is_due(LIMIT, now + LIMIT));
+        assert_eq!(clock.next_deadline(LIMIT), None);
+    }
+
+    #[test]
     fn a_repeated_request_keeps_its_time_and_its_pauses_count_once() {
         let now = Instant::now();
         let (mut clock, mut wait, _) = denied(now);

@@ -132,3 +132,55 @@ impl<T: Send> BodyWatch for RequestWatch<T> {
         self.progress.lock().cause.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_requests_are_answered_in_a_turn() {
+        let progress = Progress::default();
+        let in_one_turn = || (0..20).filter(|_| progress.begin(false).1).count();
+        assert_eq!(in_one_turn(), 16);
+        assert!(!progress.takes_turn(), "a request that waits takes none either");
+        assert_eq!(progress.end_turn().requests, 20);
+        assert!(progress.takes_turn());
+        assert_eq!(in_one_turn(), 15, "it has taken one of the next");
+    }
+
+    #[test]
+    fn the_connection_is_busy_until_the_response_has_left() {
+        let progress = Progress::default();
+        assert!(!progress.now().is_busy());
+        let (first, _) = progress.begin(false);
+        assert!(progress.now().is_busy());
+        assert!(!progress.now().responded && progress.respond(false).responded);
+        let (second, _) = progress.begin(false);
+        assert!(!progress.now().responded, "the second one is not");
+        progress.answered(first);
+        assert!(
+            progress.now().is_busy(),
+            "the first response tells nothing of the second"
+        );
+        progress.answered(second);
+        assert!(!progress.now().is_busy());
+    }
+
+    #[test]
+    fn a_tunnel_is_busy_after_its_response() {
+        let progress = Progress::default();
+        let (request, _) = progress.begin(false);
+        assert!(progress.respond(true).tunnel);
+        progress.answered(request);
+        assert!(progress.now().is_busy());
+    }
+
+    #[test]
+    fn readers_learn_what_ended_the_connection_first() {
+        let progress = Progress::default();
+        progress.fail(Error::new(crate::ErrorKind::Timeout, "the body took too long"));
+        progress.fail(Error::incomplete(None, None));
+        let cause = progress.lock().cause.clone().expect("a cause");
+        assert_eq!(cause.kind(), crate::ErrorKind::Timeout);
+    }
+}

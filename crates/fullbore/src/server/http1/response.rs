@@ -199,3 +199,105 @@ fn wrong_length(how: &str) -> Error {
         format!("the body of the response is {how} than its content-length, so that the connection ends");
     Error::new(ErrorKind::BodyLength, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt, stream};
+    use http_body_util::{BodyExt, Empty, Full, StreamBody};
+
+    use super::*;
+
+    /// What a client gets of a body in `pieces`, whose head declares a length, or the kind of its error.
+    fn sent(declared: Option<&str>, pieces: &[&'static str]) -> Result<Bytes, ErrorKind> {
+        let frames: Vec<_> = pieces
+            .iter()
+            .map(|piece| Ok::<_, BoxError>(Frame::data(Bytes::from_static(piece.as_bytes()))))
+            .collect();
+        let mut response = Response::new(StreamBody::new(stream::iter(frames)));
+        if let Some(length) = declared {
+            let length = HeaderValue::from_str(length).expect("a value");
+            response.headers_mut().insert(CONTENT_LENGTH, length);
+        }
+        let asked = Asked::of(&Request::new(Empty::<Bytes>::new()));
+        let response = asked.response(response, Now::default(), Arc::default());
+        let collected = response.into_body().collect().now_or_never().expect("all of it");
+        match collected {
+            Ok(body) => Ok(body.to_bytes()),
+            Err(error) => Err(error.downcast_ref::<Error>().expect("our error").kind()),
+        }
+    }
+
+    #[test]
+    fn a_body_has_the_length_that_its_head_declares() {
+        for declared in [None, Some("6")] {
+            assert_eq!(
+                sent(declared, &["abc", "", "def"]),
+                Ok(Bytes::from_static(b"abcdef"))
+            );
+        }
+        assert_eq!(sent(Some("0"), &[]), Ok(Bytes::new()));
+        for declared in ["5", "7", "0"] {
+            assert_eq!(
+                sent(Some(declared), &["abc", "def"]),
+                Err(ErrorKind::BodyLength),
+                "{declared}"
+            );
+        }
+    }
+
+    /// Whether the response to an unread body closes the connection.
+    fn closes(bytes: usize, expect: bool, unread: bool) -> bool {
+        let mut request = Request::new(Full::new(Bytes::from(vec![0; bytes])));
+        if expect {
+            let value = HeaderValue::from_static("100-continue");
+            request.headers_mut().insert(http::header::EXPECT, value);
+        }
+        let now = Now {
+            unread,
+            ..Now::default()
+        };
+        let response = Response::new(Empty::<Bytes>::new());
+        let response = Asked::of(&request).response(response, now, Arc::default());
+        response
+            .headers()
+            .get(CONNECTION)
+            .is_some_and(|value| value == "close")
+    }
+
+    #[test]
+    fn the_connection_closes_behind_a_long_body_that_nobody_read() {
+        assert!(closes((64 << 10) + 1, false, true));
+        assert!(!closes((64 << 10) + 1, false, false), "it was read");
+        assert!(!closes(64 << 10, false, true), "the rest is waited for");
+        assert!(closes(1, true, true), "the client may not send it");
+        assert!(!closes(0, true, true), "there is none");
+    }
+
+    #[test]
+    fn only_101_and_a_success_of_connect_begin_a_tunnel() {
+        for (method, status, tunnel) in [
+            (Method::GET, 101, true),
+            (Method::GET, 200, false),
+            (Method::CONNECT, 200, true),
+            (Method::CONNECT, 299, true),
+            (Method::CONNECT, 407, false),
+        ] {
+            let mut request = Request::new(Empty::<Bytes>::new());
+            *request.method_mut() = method;
+            let status = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(Asked::of(&request).begins_tunnel(status), tunnel, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_answered_when_the_body_of_its_response_is_dropped() {
+        let progress = Arc::new(Progress::default());
+        progress.begin(false);
+        let now = progress.respond(false);
+        let response = refusal::<Empty<Bytes>>(StatusCode::BAD_REQUEST, now, Arc::clone(&progress));
+        assert_eq!(response.headers()[CONNECTION], "close");
+        assert!(progress.now().answers);
+        drop(response);
+        assert!(!progress.now().answers);
+    }
+}

@@ -216,3 +216,101 @@ where
         stage.set(Stage::Answering { future });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use bytes::Bytes;
+    use http_body_util::Empty;
+
+    use super::*;
+
+    type Reply = Result<Response<Empty<Bytes>>, BoxError>;
+
+    /// A service that is ready or not, and whose responses take two polls.
+    #[derive(Clone)]
+    struct Script {
+        ready: Result<(), &'static str>,
+        calls: Arc<AtomicU32>,
+    }
+
+    impl Script {
+        fn new(ready: Result<(), &'static str>) -> Self {
+            Script {
+                ready,
+                calls: Arc::default(),
+            }
+        }
+    }
+
+    impl Service<Request<Incoming>> for Script {
+        type Response = Response<Empty<Bytes>>;
+        type Error = BoxError;
+        type Future = Pin<Box<dyn Future<Output = Reply> + Send>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+            Poll::Ready(self.ready.map_err(Into::into))
+        }
+
+        fn call(&mut self, _: Request<Incoming>) -> Self::Future {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async {
+                tokio::task::yield_now().await;
+                Ok(Response::new(Empty::new()))
+            })
+        }
+    }
+
+    type Answering = Pin<Box<Answer<Script, <Script as Service<Request<Incoming>>>::Future>>>;
+
+    /// A request that waits for its turn.
+    fn waiting(service: &Script, progress: &Arc<Progress>) -> Answering {
+        let request = Request::new(Incoming::empty());
+        Box::pin(Answer {
+            progress: Arc::clone(progress),
+            asked: Asked::of(&request),
+            waits_for_turn: true,
+            stage: Stage::waiting(service.clone(), request),
+        })
+    }
+
+    /// Polls it once. The status of its response.
+    async fn poll(answer: &mut Answering) -> Poll<StatusCode> {
+        std::future::poll_fn(|cx| {
+            let polled = answer.as_mut().poll(cx);
+            Poll::Ready(polled.map(|answered| match answered {
+                Ok(response) => response.status(),
+                Err(never) => match never {},
+            }))
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_request_beyond_those_of_a_turn_reaches_its_service_in_the_next_one() {
+        let (service, progress) = (Script::new(Ok(())), Arc::default());
+        let mut answer = waiting(&service, &progress);
+        while progress.takes_turn() {}
+        assert!(poll(&mut answer).await.is_pending());
+        assert_eq!(service.calls.load(Ordering::Relaxed), 0);
+        progress.end_turn();
+        assert!(poll(&mut answer).await.is_pending());
+        assert_eq!(service.calls.load(Ordering::Relaxed), 1);
+        // A request takes one turn, however often its response is asked for.
+        while progress.takes_turn() {}
+        assert_eq!(poll(&mut answer).await, Poll::Ready(StatusCode::OK));
+        assert!(progress.now().responded);
+    }
+
+    #[tokio::test]
+    async fn a_service_that_fails_before_the_request_answers_500() {
+        let (service, progress) = (Script::new(Err("no room")), Arc::default());
+        let mut answer = waiting(&service, &progress);
+        assert_eq!(
+            poll(&mut answer).await,
+            Poll::Ready(StatusCode::INTERNAL_SERVER_ERROR)
+        );
+        assert_eq!(service.calls.load(Ordering::Relaxed), 0);
+    }
+}
