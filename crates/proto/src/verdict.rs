@@ -216,6 +216,7 @@ fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Config, Connection, Time};
 
     fn verdict(direction: Direction, cause: Stall) -> Verdict {
         Verdict {
@@ -322,6 +323,34 @@ mod tests {
             assert!(!has_room(1 << 30, None) && !has_room(1 << 30, Some(0)));
         }
         assert!(!verdict(Direction::Receiving, Stall::Peer).has_room(1, second));
+    }
+
+    #[test]
+    fn what_took_most_of_the_busy_time_is_blamed_with_its_share() {
+        let mut report = Connection::client(Config::default(), Time::ZERO).report(Time::ZERO);
+        let after = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);
+        // Idle for five seconds, then busy for four.
+        for (state, until) in [(Stall::Idle, 5), (Stall::Peer, 6), (Stall::Application, 9)] {
+            report.receiving.settle(state, after(until));
+            report.sending.settle(Stall::Idle, after(until));
+        }
+        let of = |direction, reports: &[Report]| Verdict::of(Role::Client, direction, reports);
+        let verdict = of(Direction::Receiving, &[report]).expect("it was busy");
+        assert_eq!(verdict.cause, Stall::Application);
+        assert!((verdict.percent - 75.0).abs() < 1e-9, "{}", verdict.percent);
+        assert_eq!(verdict.round_trip, None);
+        assert!(of(Direction::Sending, &[report]).is_none(), "it sent nothing");
+        assert!(of(Direction::Receiving, &[]).is_none());
+        // Two connections are judged together.
+        let mut other = report;
+        other.receiving.settle(Stall::Peer, after(14));
+        let verdict = of(Direction::Receiving, &[report, other]).expect("both were busy");
+        assert_eq!(verdict.cause, Stall::Peer);
+        assert!(
+            (verdict.percent - 700.0 / 13.0).abs() < 1e-9,
+            "{}",
+            verdict.percent
+        );
     }
 
     #[test]

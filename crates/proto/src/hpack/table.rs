@@ -127,4 +127,14 @@ mod tests {
         insert(&mut table, "a", "1");
         assert_eq!(table.len(), 0);
     }
+
+    #[test]
+    fn a_table_that_was_emptied_holds_no_memory() {
+        let mut table = Table::new(4096);
+        insert(&mut table, "a", "1");
+        table.set_max_size(34);
+        assert!(table.entries.capacity() > 0, "its entry still fits");
+        table.set_max_size(0);
+        assert_eq!(table.entries.capacity(), 0);
+    }
 }
