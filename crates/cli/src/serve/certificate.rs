@@ -382,4 +382,20 @@ mod tests {
         assert!(said.contains("cannot read"), "{said}");
         assert!(certificate.is_valid_for("a.example"));
     }
+
+    #[test]
+    fn a_self_signed_certificate_is_checked_for_its_age_once_an_hour() {
+        let names = vec!["a.example".to_owned()];
+        let (certificate, _) = Certificate::load(Source::SelfSigned { names, kept: None }, None).unwrap();
+        let mut watch = Watch::new(certificate.source.stamp());
+        assert_eq!(watch.look(&certificate, false), None, "it is new");
+        certificate.used.write().unwrap().expiry = Some(SystemTime::UNIX_EPOCH);
+        // There is a look every two seconds.
+        let mut looks = 1..;
+        let said = looks.find_map(|look| watch.look(&certificate, false).map(|said| (look, said)));
+        let (look, said) = said.unwrap();
+        assert_eq!(look, 1_801);
+        assert!(said.ends_with("was read anew"), "{said}");
+        assert!(!certificate.is_due());
+    }
 }

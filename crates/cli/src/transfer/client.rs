@@ -296,7 +296,10 @@ pub(crate) fn check_status(url: &str, status: http::StatusCode) -> Result<(), Fa
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{Args, Command};
 
     #[test]
     fn every_status_of_400_or_above_is_a_failure() {
@@ -304,6 +307,31 @@ mod tests {
             let status = http::StatusCode::from_u16(status).unwrap();
             assert_eq!(check_status("http://h/", status).is_err(), fails, "{status}");
         }
+    }
+
+    #[test]
+    fn each_wait_for_the_server_ends_after_the_speed_time() {
+        let limits = |args: &[&str]| {
+            let parsed = Args::try_parse_from([&["fullbore", "get", "http://a/"], args].concat());
+            let Command::Get(get) = parsed.unwrap().command else {
+                panic!("another command");
+            };
+            let mut config = Config::default();
+            limit_silence(&get.connection, &mut config);
+            let times = [
+                config.response_timeout,
+                config.stream_wait_timeout,
+                config.body_timeout,
+                config.send_timeout,
+            ];
+            (times, config.body_rate)
+        };
+        let after = |seconds| [Some(std::time::Duration::from_secs(seconds)); 4];
+        assert_eq!(
+            limits(&["--speed-time", "7", "--speed-limit", "9"]),
+            (after(7), 9)
+        );
+        assert_eq!(limits(&["--speed-time", "0"]).0, [None; 4]);
     }
 
     #[test]
