@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod frames;
+pub mod nobody;
 pub mod pattern;
 pub mod peer;
 pub mod process;

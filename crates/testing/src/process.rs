@@ -275,8 +275,9 @@ pub fn spawn_on_free_port(mut command: impl FnMut(u16) -> Outcome<Command>) -> O
     Err(last)
 }
 
-/// A port of 127.0.0.1 that nobody listens on, from below the range from which the kernel takes clients' ports.
-fn free_port() -> Outcome<u16> {
+/// A port of 127.0.0.1 that nobody listens on, from below the range from which the kernel takes ports: nobody else is given
+/// it before it is used, or between two uses.
+pub fn free_port() -> Outcome<u16> {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);

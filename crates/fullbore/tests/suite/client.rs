@@ -122,6 +122,8 @@ async fn a_connector_gets_the_url_of_the_origin_with_its_port_once_for_each_conn
 #[tokio::test]
 async fn a_connector_opens_unix_sockets() {
     let folder = std::env::temp_dir().join(format!("fullbore-unix-{}", std::process::id()));
+    // Of an earlier process of this number.
+    let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("socket");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
@@ -204,8 +206,10 @@ async fn a_client_connects_before_its_first_request() {
     assert_eq!(client.connections(&url), 1);
     soon(client.connect(&url)).await.unwrap();
     assert_eq!(client.connections(&url), 1);
-    drop(listener);
-    let error = soon(Client::new().unwrap().connect(&url)).await.unwrap_err();
+    let nobody = fullbore_testing::nobody::Nobody::bind();
+    let error = soon(Client::new().unwrap().connect(&format!("http://{nobody}/")))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
     let error = soon(client.connect("/path")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{error}");

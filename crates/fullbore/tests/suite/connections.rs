@@ -185,6 +185,8 @@ mod unix {
     impl Socket {
         fn new(name: &str) -> Self {
             let folder = std::env::temp_dir().join(format!("fullbore-{name}-{}", std::process::id()));
+            // Of an earlier process of this number.
+            let _ = std::fs::remove_dir_all(&folder);
             std::fs::create_dir_all(&folder).unwrap();
             Socket(folder)
         }

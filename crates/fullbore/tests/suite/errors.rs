@@ -67,8 +67,8 @@ async fn a_client_of_http_1_is_told_that_this_is_not_its_protocol() {
 
 #[tokio::test]
 async fn a_closed_port_cannot_be_connected_to() {
-    let (listener, url) = listen().await;
-    drop(listener);
+    let nobody = fullbore_testing::nobody::Nobody::bind();
+    let url = format!("http://{nobody}/");
     let error = soon(Client::new().unwrap().get(&url)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
 }

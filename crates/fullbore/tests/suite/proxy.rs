@@ -151,11 +151,7 @@ async fn a_tunnel_through_a_proxy_over_tls_carries_http2_and_the_certificate_is_
 
 #[tokio::test]
 async fn a_proxy_that_is_not_there_is_the_cause_and_http2_alone_asks_it_for_a_tunnel() {
-    let nobody = TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let nobody = fullbore_testing::nobody::Nobody::bind();
     let proxies = Proxies::all(&nobody.to_string()).unwrap();
     let client = Client::builder().proxies(proxies).build().unwrap();
     for url in ["http://127.0.0.1:1/", "https://127.0.0.1:1/"] {

@@ -165,11 +165,10 @@ fn a_reset_passes_a_link_that_is_full() -> io::Result<()> {
 
 #[test]
 fn a_server_that_is_not_there_is_a_reset_for_the_client() -> io::Result<()> {
-    let (listener, address) = listen()?;
-    drop(listener);
+    let nobody = fullbore_testing::nobody::Nobody::bind();
     for handshake in [false, true] {
         let (builder, reports) = reported(Link::builder().rtt(Duration::from_millis(2)).handshake(handshake));
-        let link = builder.start(address)?;
+        let link = builder.start(nobody.address())?;
         let client = TcpStream::connect(link.local_addr())?;
         assert_eq!(read_error(&client), Some(io::ErrorKind::ConnectionReset));
         assert_eq!(end(&reports), End::Unreachable(io::ErrorKind::ConnectionRefused));
@@ -202,9 +201,11 @@ fn a_place_is_used_again_after_every_kind_of_end() -> io::Result<()> {
 
 #[test]
 fn dropping_the_link_closes_everything() -> io::Result<()> {
-    let (builder, reports) = reported(Link::builder().rtt(Duration::from_secs(3600)));
+    // Nobody else is given this port once it is free again.
+    let port = fullbore_testing::process::free_port().map_err(io::Error::other)?;
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let (builder, reports) = reported(Link::builder().rtt(Duration::from_secs(3600)).listen(address));
     let (link, client, server) = pair(builder)?;
-    let address: SocketAddr = link.local_addr();
     (&client).write_all(b"an hour away")?;
     wait_until(|| link.stats().to_server.received_bytes == 12);
     drop(link);

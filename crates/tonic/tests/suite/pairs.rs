@@ -181,11 +181,8 @@ async fn a_channel_connects_at_once_or_when_it_is_needed() {
 
 #[tokio::test]
 async fn a_channel_that_cannot_connect_says_so_and_tries_again_later() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a port");
-    let address = listener.local_addr().expect("an address");
-    drop(listener);
+    let nobody = fullbore_testing::nobody::Nobody::bind();
+    let address = nobody.address();
     let builder = || Channel::builder(format!("http://{address}").parse().expect("a URL"));
     let status = soon(builder().connect()).await.expect_err("no server");
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
