@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore::{Client, Error, ErrorKind, Report, Stall};
+use fullbore_testing::nobody::Nobody;
 use fullbore_testing::random::Random;
 use http::{Request, Response};
 use http_body::Body as _;
@@ -19,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use raw::Raw;
-use relay::Relay;
+use relay::{Relay, URL};
 use site::{Plan, Site, serve_plainly};
 
 /// A test that has not ended by then hangs; how long it takes is not what is tested.
@@ -150,15 +151,14 @@ fn ten_thousand_requests_over_a_short_path_take_one_connection() {
     });
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_long_path_with_free_streams_takes_one_connection() {
     let site = Site::start(Plan::streams(1_000)).await;
-    let relay = Relay::to(site.address).await;
-    let client = Client::new().unwrap();
+    let (relay, client) = Relay::to(&site, Client::builder());
     // Before the peer's SETTINGS come a client dares 100.
-    all_succeed(fetch_all(&client, &relay.url(), 100), 1_000).await;
+    all_succeed(fetch_all(&client, URL, 100), 1_000).await;
     for _ in 0..5 {
-        all_succeed(fetch_all(&client, &relay.url(), 900), 1_000).await;
+        all_succeed(fetch_all(&client, URL, 900), 1_000).await;
     }
     assert_eq!(relay.accepted(), 1);
     assert_eq!(held_by_streams(&client).await, Duration::ZERO);
@@ -172,12 +172,11 @@ async fn held_by_streams(client: &Client) -> Duration {
     reports.iter().map(held).sum()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_ledger_knows_of_requests_that_the_pool_keeps_back() {
     let site = Site::start(Plan::streams(10)).await;
-    let relay = Relay::to(site.address).await;
-    let client = Client::builder().max_connections(1).build().unwrap();
-    all_succeed(fetch_all(&client, &relay.url(), 300), 1_000).await;
+    let (_relay, client) = Relay::to(&site, Client::builder().max_connections(1));
+    all_succeed(fetch_all(&client, URL, 300), 1_000).await;
     let reports = client.reports().await;
     let largest = Stall::ALL
         .into_iter()
@@ -185,61 +184,54 @@ async fn the_ledger_knows_of_requests_that_the_pool_keeps_back() {
     assert_eq!(largest, Some(Stall::StreamCount));
     let held = held_by_streams(&client).await;
     // Nobody waits any more.
-    all_succeed(fetch_all(&client, &relay.url(), 10), 1_000).await;
+    all_succeed(fetch_all(&client, URL, 10), 1_000).await;
     assert_eq!(held_by_streams(&client).await, held);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_long_path_with_few_streams_takes_several_connections_up_to_the_limit() {
     let site = Site::start(Plan::streams(10)).await;
-    let relay = Relay::to(site.address).await;
-    let client = Client::new().unwrap();
-    keep_fetching(&client, &relay.url(), 200, || site.used_connections() == 8).await;
-    all_succeed(fetch_all(&client, &relay.url(), 1_000), 1_000).await;
+    let (relay, client) = Relay::to(&site, Client::builder());
+    keep_fetching(&client, URL, 200, || site.used_connections() == 8).await;
+    all_succeed(fetch_all(&client, URL, 1_000), 1_000).await;
     assert_eq!(relay.accepted(), 8);
-    assert_eq!(client.connections(&relay.url()), 8);
+    assert_eq!(client.connections(URL), 8);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_limit_on_connections_is_the_callers() {
     let site = Site::start(Plan::streams(10)).await;
-    let relay = Relay::to(site.address).await;
-    let client = Client::builder().max_connections(2).build().unwrap();
-    keep_fetching(&client, &relay.url(), 100, || site.used_connections() == 2).await;
-    all_succeed(fetch_all(&client, &relay.url(), 500), 1_000).await;
+    let (relay, client) = Relay::to(&site, Client::builder().max_connections(2));
+    keep_fetching(&client, URL, 100, || site.used_connections() == 2).await;
+    all_succeed(fetch_all(&client, URL, 500), 1_000).await;
     assert_eq!(relay.accepted(), 2);
 
-    let relay = Relay::to(site.address).await;
-    let client = Client::builder().max_connections(1).build().unwrap();
-    all_succeed(fetch_all(&client, &relay.url(), 300), 1_000).await;
+    let (relay, client) = Relay::to(&site, Client::builder().max_connections(1));
+    all_succeed(fetch_all(&client, URL, 300), 1_000).await;
     assert_eq!(relay.accepted(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_queue_opens_no_more_connections_than_it_fills() {
     let site = Site::start(Plan::streams(10)).await;
-    let relay = Relay::to(site.address).await;
-    let client = Client::new().unwrap();
+    let (relay, client) = Relay::to(&site, Client::builder());
     // Twenty at once are two connections of ten.
-    keep_fetching(&client, &relay.url(), 20, || site.used_connections() == 2).await;
+    keep_fetching(&client, URL, 20, || site.used_connections() == 2).await;
     let served = site.requests();
-    keep_fetching(&client, &relay.url(), 20, || site.requests() >= served + 500).await;
+    keep_fetching(&client, URL, 20, || site.requests() >= served + 500).await;
     assert_eq!(relay.accepted(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn connections_that_are_not_needed_any_more_are_closed_but_for_one() {
     let site = Site::start(Plan::streams(10)).await;
-    let relay = Relay::to(site.address).await;
-    let client = Client::builder()
-        .pool_idle_timeout(Duration::from_millis(20))
-        .build()
-        .unwrap();
-    let seen = || client.connections(&relay.url()) > 1 && site.used_connections() > 1;
-    keep_fetching(&client, &relay.url(), 100, seen).await;
-    until(|| client.connections(&relay.url()) == 1).await;
-    assert_eq!(fetch(&client, &relay.url()).await.unwrap(), 1_000);
-    assert_eq!(client.connections(&relay.url()), 1);
+    let builder = Client::builder().pool_idle_timeout(Duration::from_millis(20));
+    let (_relay, client) = Relay::to(&site, builder);
+    let seen = || client.connections(URL) > 1 && site.used_connections() > 1;
+    keep_fetching(&client, URL, 100, seen).await;
+    until(|| client.connections(URL) == 1).await;
+    assert_eq!(fetch(&client, URL).await.unwrap(), 1_000);
+    assert_eq!(client.connections(URL), 1);
 }
 
 #[tokio::test]
@@ -392,9 +384,8 @@ async fn a_request_that_is_given_up_in_the_queue_leaves_it_and_is_never_sent() {
 
 #[tokio::test]
 async fn everybody_is_told_when_the_only_connection_cannot_be_opened() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    drop(listener);
+    let nobody = Nobody::bind();
+    let url = format!("http://{nobody}/");
     let client = Client::new().unwrap();
     for _ in 0..2 {
         for result in in_time(fetch_all(&client, &url, 100).join_all()).await {
@@ -418,15 +409,14 @@ async fn everybody_is_told_when_the_only_peer_speaks_no_http2() {
     assert_eq!((in_flight(&client), waiting(&client)), (0, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_further_connection_that_cannot_be_opened_costs_no_request() {
     let site = Site::start(Plan::streams(10)).await;
-    let relay = Relay::for_the_first(1, site.address).await;
-    let client = Client::new().unwrap();
-    keep_fetching(&client, &relay.url(), 200, || relay.accepted() > 1).await;
-    all_succeed(fetch_all(&client, &relay.url(), 300), 1_000).await;
+    let (relay, client) = Relay::for_the_first(1, &site, Client::builder());
+    keep_fetching(&client, URL, 200, || relay.accepted() > 1).await;
+    all_succeed(fetch_all(&client, URL, 300), 1_000).await;
     assert_eq!(site.connections(), 1);
-    assert_eq!(client.connections(&relay.url()), 1);
+    assert_eq!(client.connections(URL), 1);
 }
 
 #[tokio::test]
@@ -597,11 +587,10 @@ async fn a_crowd_is_served_over_a_long_path() {
         ..Plan::streams(20)
     };
     let site = Site::start(plan).await;
-    let relay = Relay::to(site.address).await;
-    let client = Client::builder().max_connections(4).build().unwrap();
-    all_succeed(fetch_all(&client, &relay.url(), 4_000), 1_000).await;
+    let (_relay, client) = Relay::to(&site, Client::builder().max_connections(4));
+    all_succeed(fetch_all(&client, URL, 4_000), 1_000).await;
     assert_eq!(site.requests(), 4_000);
-    assert!(client.connections(&relay.url()) <= 4);
+    assert!(client.connections(URL) <= 4);
     until(|| in_flight(&client) == 0 && waiting(&client) == 0).await;
 }
 

@@ -1,6 +1,7 @@
 //! A server that counts what reaches it, holds its answers back when told to, and may retire its connections.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +13,7 @@ use axum::extract::Request;
 use fullbore::Config;
 use fullbore::server::serve_connection;
 use http_body_util::BodyExt;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
@@ -42,7 +44,7 @@ impl Plan {
 
 /// A server on a port of its own; it ends when dropped.
 pub(crate) struct Site {
-    pub(crate) address: SocketAddr,
+    address: SocketAddr,
     book: Arc<Book>,
     _task: JoinSet<()>,
 }
@@ -81,6 +83,11 @@ impl Site {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}/", self.address)
+    }
+
+    /// A way in for other transports than TCP.
+    pub(crate) fn door(&self) -> Door {
+        Door(Arc::clone(&self.book))
     }
 
     /// Lets so many answers go.
@@ -127,8 +134,23 @@ async fn accept(listener: TcpListener, book: Arc<Book>) {
     let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        let number = book.connections.fetch_add(1, Ordering::SeqCst);
-        connections.spawn(serve(stream, number, Arc::clone(&book)));
+        stream.set_nodelay(true).unwrap();
+        connections.spawn(Door(Arc::clone(&book)).serve(stream));
+    }
+}
+
+/// Where connections come in.
+#[derive(Clone)]
+pub(crate) struct Door(Arc<Book>);
+
+impl Door {
+    /// Serves one connection.
+    pub(crate) fn serve<T>(&self, io: T) -> impl Future<Output = ()> + Send + use<T>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let number = self.0.connections.fetch_add(1, Ordering::SeqCst);
+        serve(io, number, Arc::clone(&self.0))
     }
 }
 
@@ -138,8 +160,10 @@ pub(crate) async fn serve_plainly(stream: TcpStream) {
     let _ = serve_connection(stream, app, Config::default()).await;
 }
 
-async fn serve(stream: TcpStream, number: usize, book: Arc<Book>) {
-    stream.set_nodelay(true).unwrap();
+async fn serve<T>(stream: T, number: usize, book: Arc<Book>)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut config = Config::default();
     config.max_concurrent_streams = book.plan.streams;
     let retire = Arc::new(Notify::new());

@@ -105,7 +105,8 @@ impl OriginPool {
                 return self.update(state, Instant::now());
             }
             _ => {
-                if may_change && error.is_unanswered() {
+                // While another connection is open, the peer closes this one for another reason.
+                if may_change && error.is_unanswered() && state.members.is_empty() {
                     state.version = Version::Unknown;
                 }
                 return self.not_opened(state, error);
