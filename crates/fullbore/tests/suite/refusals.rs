@@ -16,13 +16,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::pool::raw::Raw;
-use crate::support::service;
+use crate::support::{patiently, service};
 
 /// A test that has not ended by then hangs; how long it takes is not what is tested.
 const HANG: Duration = Duration::from_secs(120);
-
-/// A limit on time that a test waits for.
-const SHORT: Option<Duration> = Some(Duration::from_millis(40));
 
 /// A list of URLs.
 const LIST: usize = 20;
@@ -128,37 +125,45 @@ async fn errors_of_list(client: &Client, url: &str) -> Vec<Error> {
 
 #[tokio::test]
 async fn a_list_of_requests_shares_four_connections_at_a_server_that_goes_away() {
-    let site = Site::going_away(100, ErrorCode::ENHANCE_YOUR_CALM, b"slow down").await;
-    let client = Client::new().unwrap();
-    let errors = errors_of_list(&client, &site.url).await;
-    let (connections, requests) = (site.seen.connections(), site.seen.requests());
-    println!("{connections} connections, {requests} requests: {}", errors[0]);
-    for error in errors {
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-        assert_eq!(error.code(), Some(ErrorCode::ENHANCE_YOUR_CALM), "{error}");
-        assert!(
-            error.to_string().contains("ENHANCE_YOUR_CALM and \"slow down\""),
-            "{error}"
-        );
-    }
-    assert_eq!(connections, 4);
-    // All of the list may have left before the first was refused, and then one at a time.
-    assert!(requests <= LIST + 3, "{requests} requests");
+    patiently(|short| async move {
+        let site = Site::going_away(100, ErrorCode::ENHANCE_YOUR_CALM, b"slow down").await;
+        // A pause that ends before the refusal of the last attempt is seen lets another one go.
+        let client = Client::builder().repeat_pause(short / 4).build().unwrap();
+        let errors = errors_of_list(&client, &site.url).await;
+        let (connections, requests) = (site.seen.connections(), site.seen.requests());
+        println!("{connections} connections, {requests} requests: {}", errors[0]);
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+            assert_eq!(error.code(), Some(ErrorCode::ENHANCE_YOUR_CALM), "{error}");
+            assert!(
+                error.to_string().contains("ENHANCE_YOUR_CALM and \"slow down\""),
+                "{error}"
+            );
+        }
+        assert_eq!(connections, 4);
+        // All of the list may have left before the first was refused, and then one at a time.
+        assert!(requests <= LIST + 3, "{requests} requests");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_list_of_requests_shares_three_repeats_at_a_server_that_refuses_each_stream() {
-    let site = Site::refusing(100).await;
-    let client = Client::new().unwrap();
-    let errors = errors_of_list(&client, &site.url).await;
-    let (connections, requests) = (site.seen.connections(), site.seen.requests());
-    println!("{connections} connections, {requests} requests: {}", errors[0]);
-    for error in errors {
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-        assert_eq!(error.code(), Some(ErrorCode::REFUSED_STREAM), "{error}");
-    }
-    assert_eq!(connections, 1);
-    assert!(requests <= LIST + 3, "{requests} requests");
+    patiently(|short| async move {
+        let site = Site::refusing(100).await;
+        // A pause that ends before the refusal of the last attempt is seen lets another one go.
+        let client = Client::builder().repeat_pause(short / 4).build().unwrap();
+        let errors = errors_of_list(&client, &site.url).await;
+        let (connections, requests) = (site.seen.connections(), site.seen.requests());
+        println!("{connections} connections, {requests} requests: {}", errors[0]);
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+            assert_eq!(error.code(), Some(ErrorCode::REFUSED_STREAM), "{error}");
+        }
+        assert_eq!(connections, 1);
+        assert!(requests <= LIST + 3, "{requests} requests");
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -271,72 +276,81 @@ async fn an_origin_that_answers_again_has_all_of_its_queue_served() {
 
 #[tokio::test]
 async fn a_server_that_allows_no_stream_is_not_waited_for_for_ever() {
-    let site = Site::start(|_, stream, seen| async move {
-        let mut raw = Raw::accept(stream, 0).await;
-        while seen.next_request(&mut raw).await.is_some() {}
+    patiently(|short| async move {
+        let site = Site::start(|_, stream, seen| async move {
+            let mut raw = Raw::accept(stream, 0).await;
+            while seen.next_request(&mut raw).await.is_some() {}
+        })
+        .await;
+        // The second time it is known before the first request leaves.
+        let client = Client::builder()
+            .stream_wait_timeout(Some(short))
+            .response_timeout(Some(short))
+            .build()
+            .unwrap();
+        for _ in 0..2 {
+            for error in errors_of_list(&client, &site.url).await {
+                assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+            }
+            assert_eq!(client.stats()[0].waiting, 0);
+        }
     })
     .await;
-    // The second time it is known before the first request leaves.
-    let client = Client::builder()
-        .stream_wait_timeout(SHORT)
-        .response_timeout(SHORT)
-        .build()
-        .unwrap();
-    for _ in 0..2 {
-        for error in errors_of_list(&client, &site.url).await {
-            assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-        }
-        assert_eq!(client.stats()[0].waiting, 0);
-    }
 }
 
 #[tokio::test]
 async fn a_server_that_stops_before_the_head_or_in_the_body_is_not_waited_for_for_ever() {
-    let site = Site::start(|_, stream, seen| async move {
-        let mut raw = Raw::accept(stream, 100).await;
-        while let Some(stream) = seen.next_request(&mut raw).await {
-            match seen.requests() {
-                1 => {}
-                2 => raw.begin_answer(stream, b"half").await,
-                _ => raw.answer(stream).await,
+    patiently(|short| async move {
+        let site = Site::start(|_, stream, seen| async move {
+            let mut raw = Raw::accept(stream, 100).await;
+            while let Some(stream) = seen.next_request(&mut raw).await {
+                match seen.requests() {
+                    1 => {}
+                    2 => raw.begin_answer(stream, b"half").await,
+                    _ => raw.answer(stream).await,
+                }
             }
-        }
+        })
+        .await;
+        let client = Client::builder()
+            .response_timeout(Some(short))
+            .body_timeout(Some(short))
+            .build()
+            .unwrap();
+        let error = in_time(client.get(&site.url)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        let response = in_time(client.get(&site.url)).await.unwrap();
+        let error = in_time(response.into_body().collect()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        in_time(client.get(&site.url))
+            .await
+            .expect("the connection goes on");
+        assert_eq!(site.seen.connections(), 1);
     })
     .await;
-    let client = Client::builder()
-        .response_timeout(SHORT)
-        .body_timeout(SHORT)
-        .build()
-        .unwrap();
-    let error = in_time(client.get(&site.url)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    let response = in_time(client.get(&site.url)).await.unwrap();
-    let error = in_time(response.into_body().collect()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    in_time(client.get(&site.url))
-        .await
-        .expect("the connection goes on");
-    assert_eq!(site.seen.connections(), 1);
 }
 
 #[tokio::test]
 async fn a_peer_that_is_gone_is_noticed() {
-    let site = Site::start(|_, stream, _| async move {
-        let mut raw = Raw::accept(stream, 100).await;
-        let stream = raw.next_request().await.unwrap();
-        raw.begin_answer(stream, b"half").await;
-        // It reads no more, so that it answers no PING.
-        std::future::pending::<()>().await;
+    patiently(|short| async move {
+        let site = Site::start(|_, stream, _| async move {
+            let mut raw = Raw::accept(stream, 100).await;
+            let stream = raw.next_request().await.unwrap();
+            raw.begin_answer(stream, b"half").await;
+            // It reads no more, so that it answers no PING.
+            std::future::pending::<()>().await;
+        })
+        .await;
+        let client = Client::builder()
+            .config(|config| config.keep_alive_timeout = short)
+            .keep_alive(KeepAlive::WithStreams(short))
+            .build()
+            .unwrap();
+        let response = in_time(client.get(&site.url)).await.unwrap();
+        let error = in_time(response.into_body().collect()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     })
     .await;
-    let client = Client::builder()
-        .config(|config| config.keep_alive_timeout = Duration::from_millis(40))
-        .keep_alive(KeepAlive::WithStreams(Duration::from_millis(40)))
-        .build()
-        .unwrap();
-    let response = in_time(client.get(&site.url)).await.unwrap();
-    let error = in_time(response.into_body().collect()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }
 
 #[tokio::test]

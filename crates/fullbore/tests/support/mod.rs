@@ -16,6 +16,8 @@ mod service;
 
 pub(crate) use self::body::{Chunks, Guarded, Produced, Taken, empty, full, pattern, take};
 pub(crate) use self::faulty::{Breaks, Choppy, Counter};
-pub(crate) use self::pair::{Pair, Reply, config, get, pair, pair_over, post, refused, soon, windows};
+pub(crate) use self::pair::{
+    Pair, Reply, config, get, pair, pair_over, patiently, post, refused, soon, windows,
+};
 pub(crate) use self::scripted::{Counts, End, Observer, Polls, Script, link};
 pub(crate) use self::service::{Local, service};

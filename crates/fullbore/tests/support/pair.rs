@@ -33,6 +33,20 @@ pub(crate) fn soon<F: Future>(future: F) -> impl Future<Output = F::Output> {
     }
 }
 
+/// Tries with short limits on time, and with longer ones if that fails: on a busy machine the other side may take longer than a
+/// short limit for its part.
+pub(crate) async fn patiently<F>(trial: impl Fn(Duration) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    for limit in [Duration::from_millis(300), Duration::from_secs(3)] {
+        if tokio::spawn(trial(limit)).await.is_ok() {
+            return;
+        }
+    }
+    trial(Duration::from_secs(20)).await;
+}
+
 /// Both ends, at work.
 pub(crate) struct Pair {
     pub(crate) client: SendRequest,

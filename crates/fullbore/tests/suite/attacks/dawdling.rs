@@ -3,7 +3,6 @@
 //! bounded whatever the time.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use fullbore::{Config, ErrorCode, KeepAlive, Limit, TcpBuffers};
 use tokio::io::AsyncReadExt;
@@ -14,10 +13,7 @@ use crate::attacks::attacker::{
     post,
 };
 use crate::attacks::site::Site;
-use crate::support::soon;
-
-/// A limit that a test can wait for.
-const SHORT: Duration = Duration::from_millis(300);
+use crate::support::{patiently, soon};
 
 fn config(change: impl FnOnce(&mut Config)) -> Config {
     let mut config = Config::default();
@@ -27,196 +23,232 @@ fn config(change: impl FnOnce(&mut Config)) -> Config {
 
 #[tokio::test]
 async fn a_preface_that_dribbles() {
-    for tls in [false, true] {
-        let site = Site::start(tls, config(|config| config.preface_timeout = SHORT)).await;
-        let mut attacker = Attacker::new(site.transport().await);
-        attacker.say(&PREFACE[..5]).await;
-        assert_eq!(attacker.ended().await.code(), ErrorCode::PROTOCOL_ERROR);
-        site.answers().await;
-    }
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let site = Site::start(tls, config(|config| config.preface_timeout = short)).await;
+            let mut attacker = Attacker::new(site.transport().await);
+            attacker.say(&PREFACE[..5]).await;
+            assert_eq!(attacker.ended().await.code(), ErrorCode::PROTOCOL_ERROR);
+            site.answers().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_handshake_that_never_begins() {
-    let site = Site::start_with(true, |server| server.handshake_timeout(SHORT)).await;
-    let mut silent = TcpStream::connect(site.address).await.expect("a connection");
-    let mut some = [0; 1];
-    assert_eq!(soon(silent.read(&mut some)).await.expect("an end"), 0);
-    site.answers().await;
+    patiently(|short| async move {
+        let site = Site::start_with(true, |server| server.handshake_timeout(short)).await;
+        let mut silent = TcpStream::connect(site.address).await.expect("a connection");
+        let mut some = [0; 1];
+        assert_eq!(soon(silent.read(&mut some)).await.expect("an end"), 0);
+        site.answers().await;
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_header_block_that_dribbles() {
-    for tls in [false, true] {
-        let site = Site::start(tls, config(|config| config.header_timeout = SHORT)).await;
-        let mut attacker = site.attacker().await;
-        attacker.say(&frame(HEADERS, 1, 1, &[0x82])).await;
-        assert_eq!(attacker.ended().await.code(), ErrorCode::ENHANCE_YOUR_CALM);
-        let mut attacker = site.attacker().await;
-        attacker.say(&get(1, "/")[..20]).await;
-        assert_eq!(attacker.ended().await.code(), ErrorCode::ENHANCE_YOUR_CALM);
-        site.answers().await;
-    }
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let site = Site::start(tls, config(|config| config.header_timeout = short)).await;
+            let mut attacker = site.attacker().await;
+            attacker.say(&frame(HEADERS, 1, 1, &[0x82])).await;
+            assert_eq!(attacker.ended().await.code(), ErrorCode::ENHANCE_YOUR_CALM);
+            let mut attacker = site.attacker().await;
+            attacker.say(&get(1, "/")[..20]).await;
+            assert_eq!(attacker.ended().await.code(), ErrorCode::ENHANCE_YOUR_CALM);
+            site.answers().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn settings_that_are_never_acknowledged() {
-    for tls in [false, true] {
-        let site = Site::start(tls, config(|config| config.settings_timeout = SHORT)).await;
-        let mut attacker = Attacker::new(site.transport().await);
-        attacker.say(PREFACE).await;
-        attacker.say(&frame(SETTINGS, 0, 0, &[])).await;
-        attacker.say(&post(1, "/hang")).await;
-        assert_eq!(attacker.ended().await.code(), ErrorCode::SETTINGS_TIMEOUT);
-        site.answers().await;
-        site.is_free().await;
-    }
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let site = Site::start(tls, config(|config| config.settings_timeout = short)).await;
+            let mut attacker = Attacker::new(site.transport().await);
+            attacker.say(PREFACE).await;
+            attacker.say(&frame(SETTINGS, 0, 0, &[])).await;
+            attacker.say(&post(1, "/hang")).await;
+            assert_eq!(attacker.ended().await.code(), ErrorCode::SETTINGS_TIMEOUT);
+            site.answers().await;
+            site.is_free().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_body_that_never_comes() {
-    for tls in [false, true] {
-        let site = Site::start_with(tls, |server| server.body_timeout(Some(SHORT))).await;
-        let mut attacker = site.attacker().await;
-        attacker.say(&post(1, "/")).await;
-        let reset = attacker.expect(RST_STREAM).await;
-        assert_eq!((reset.stream, ErrorCode(reset.code())), (1, ErrorCode::CANCEL));
-        attacker.lives().await;
-        site.answers().await;
-        site.is_free().await;
-    }
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let site = Site::start_with(tls, |server| server.body_timeout(Some(short))).await;
+            let mut attacker = site.attacker().await;
+            attacker.say(&post(1, "/")).await;
+            let reset = attacker.expect(RST_STREAM).await;
+            assert_eq!((reset.stream, ErrorCode(reset.code())), (1, ErrorCode::CANCEL));
+            attacker.lives().await;
+            site.answers().await;
+            site.is_free().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_body_that_crawls() {
-    for tls in [false, true] {
-        let site = Site::start_with(tls, |server| {
-            server.body_timeout(Some(SHORT)).body_rate(1_000_000)
-        })
-        .await;
-        let mut attacker = site.attacker().await;
-        attacker.say(&post(1, "/")).await;
-        let reset = loop {
-            attacker.say(&frame(DATA, 0, 1, b"x")).await;
-            attacker.say(&frame(PING, 0, 0, b"answered")).await;
-            let heard = soon(attacker.next()).await.expect("the connection lives");
-            if heard.kind == RST_STREAM {
-                break heard;
-            }
-            tokio::time::sleep(SHORT / 30).await;
-        };
-        assert_eq!((reset.stream, ErrorCode(reset.code())), (1, ErrorCode::CANCEL));
-        site.answers().await;
-        site.is_free().await;
-    }
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let site = Site::start_with(tls, |server| {
+                server.body_timeout(Some(short)).body_rate(1_000_000)
+            })
+            .await;
+            let mut attacker = site.attacker().await;
+            attacker.say(&post(1, "/")).await;
+            let reset = loop {
+                attacker.say(&frame(DATA, 0, 1, b"x")).await;
+                attacker.say(&frame(PING, 0, 0, b"answered")).await;
+                let heard = soon(attacker.next()).await.expect("the connection lives");
+                if heard.kind == RST_STREAM {
+                    break heard;
+                }
+                tokio::time::sleep(short / 30).await;
+            };
+            assert_eq!((reset.stream, ErrorCode(reset.code())), (1, ErrorCode::CANCEL));
+            site.answers().await;
+            site.is_free().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_connection_that_nobody_uses() {
-    for tls in [false, true] {
-        let site = Site::start_with(tls, |server| server.idle_timeout(Some(SHORT))).await;
-        let mut attacker = site.attacker().await;
-        assert_eq!(attacker.expect(GOAWAY).await.word(4), 0);
-        let ended = attacker.ended().await;
-        assert_eq!(ended.code(), ErrorCode::NO_ERROR);
-    }
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let site = Site::start_with(tls, |server| server.idle_timeout(Some(short))).await;
+            let mut attacker = site.attacker().await;
+            assert_eq!(attacker.expect(GOAWAY).await.word(4), 0);
+            let ended = attacker.ended().await;
+            assert_eq!(ended.code(), ErrorCode::NO_ERROR);
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_peer_that_answers_no_ping() {
-    for tls in [false, true] {
-        let change = |config: &mut Config| {
-            config.keep_alive = KeepAlive::WithStreams(SHORT);
-            config.keep_alive_timeout = SHORT;
-        };
-        let site = Site::start(tls, config(change)).await;
-        let mut attacker = site.attacker().await;
-        attacker.say(&post(1, "/hang")).await;
-        attacker.expect(PING).await;
-        assert_eq!(attacker.ended().await.code(), ErrorCode::NO_ERROR);
-        site.is_free().await;
-        site.answers().await;
-    }
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let change = |config: &mut Config| {
+                config.keep_alive = KeepAlive::WithStreams(short);
+                config.keep_alive_timeout = short;
+            };
+            let site = Site::start(tls, config(change)).await;
+            let mut attacker = site.attacker().await;
+            attacker.say(&post(1, "/hang")).await;
+            attacker.expect(PING).await;
+            assert_eq!(attacker.ended().await.code(), ErrorCode::NO_ERROR);
+            site.is_free().await;
+            site.answers().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_peer_that_holds_up_the_end_of_the_server() {
-    for tls in [false, true] {
-        let mut site = Site::start_with(tls, |server| server.drain_timeout(SHORT)).await;
-        let mut attacker = site.attacker().await;
-        attacker.say(&post(1, "/hang")).await;
-        attacker.lives().await;
-        site.stop();
-        attacker.expect(GOAWAY).await;
-        let ended = attacker.ended().await;
-        assert_eq!(ended.count(RST_STREAM), 0);
-        site.is_free().await;
-    }
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let mut site = Site::start_with(tls, |server| server.drain_timeout(short)).await;
+            let mut attacker = site.attacker().await;
+            attacker.say(&post(1, "/hang")).await;
+            attacker.lives().await;
+            site.stop();
+            attacker.expect(GOAWAY).await;
+            let ended = attacker.ended().await;
+            assert_eq!(ended.count(RST_STREAM), 0);
+            site.is_free().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn windows_that_stay_closed() {
-    for tls in [false, true] {
-        let site = Site::start_with(tls, |server| server.send_timeout(Some(SHORT))).await;
-        // SETTINGS_INITIAL_WINDOW_SIZE 0: no stream may send anything.
-        let mut attacker = Attacker::new(site.transport().await);
-        attacker.greet(&[0, 4, 0, 0, 0, 0]).await;
-        for round in 0..20 {
-            attacker.say(&get(nth(round), "/long")).await;
-        }
-        for _ in 0..20 {
-            assert_eq!(
-                ErrorCode(attacker.expect(RST_STREAM).await.code()),
-                ErrorCode::CANCEL
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let site = Site::start_with(tls, |server| server.send_timeout(Some(short))).await;
+            // SETTINGS_INITIAL_WINDOW_SIZE 0: no stream may send anything.
+            let mut attacker = Attacker::new(site.transport().await);
+            attacker.greet(&[0, 4, 0, 0, 0, 0]).await;
+            for round in 0..20 {
+                attacker.say(&get(nth(round), "/long")).await;
+            }
+            for _ in 0..20 {
+                assert_eq!(
+                    ErrorCode(attacker.expect(RST_STREAM).await.code()),
+                    ErrorCode::CANCEL
+                );
+            }
+            attacker.lives().await;
+            site.is_free().await;
+            let produced = site.seen.produced.load(Ordering::SeqCst);
+            assert!(
+                produced <= 20 * (257 << 10),
+                "{produced} octets wait for closed windows"
             );
+            site.answers().await;
         }
-        attacker.lives().await;
-        site.is_free().await;
-        let produced = site.seen.produced.load(Ordering::SeqCst);
-        assert!(
-            produced <= 20 * (257 << 10),
-            "{produced} octets wait for closed windows"
-        );
-        site.answers().await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_connections_window_that_stays_closed() {
-    for tls in [false, true] {
-        let site = Site::start_with(tls, |server| server.send_timeout(Some(SHORT))).await;
-        let mut attacker = Attacker::new(site.transport().await);
-        attacker.greet(&[0, 4, 0x40, 0, 0, 0]).await;
-        attacker.say(&get(1, "/long")).await;
-        let ended = attacker.ended().await;
-        assert_eq!(ended.code(), ErrorCode::ENHANCE_YOUR_CALM);
-        let data = ended.frames.iter().filter(|frame| frame.kind == DATA);
-        assert_eq!(data.map(|frame| frame.payload.len()).sum::<usize>(), 65_535);
-        site.answers().await;
-        site.is_free().await;
-    }
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let site = Site::start_with(tls, |server| server.send_timeout(Some(short))).await;
+            let mut attacker = Attacker::new(site.transport().await);
+            attacker.greet(&[0, 4, 0x40, 0, 0, 0]).await;
+            attacker.say(&get(1, "/long")).await;
+            let ended = attacker.ended().await;
+            assert_eq!(ended.code(), ErrorCode::ENHANCE_YOUR_CALM);
+            let data = ended.frames.iter().filter(|frame| frame.kind == DATA);
+            assert_eq!(data.map(|frame| frame.payload.len()).sum::<usize>(), 65_535);
+            site.answers().await;
+            site.is_free().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn responses_that_are_never_read() {
-    for tls in [false, true] {
-        let site = Site::start_with(tls, |server| server.send_timeout(Some(SHORT))).await;
-        let mut attacker = Attacker::new(site.transport().await);
-        attacker.greet(&[0, 4, 0x40, 0, 0, 0]).await;
-        let window = (1_u32 << 30).to_be_bytes();
-        attacker.say(&frame(WINDOW_UPDATE, 0, 0, &window)).await;
-        for round in 0..10 {
-            attacker.say(&get(nth(round), "/long")).await;
-        }
-        soon(async {
-            while site.seen.begun.load(Ordering::SeqCst) < 3 + 10 {
-                tokio::task::yield_now().await;
+    patiently(|short| async move {
+        for tls in [false, true] {
+            let site = Site::start_with(tls, |server| server.send_timeout(Some(short))).await;
+            let mut attacker = Attacker::new(site.transport().await);
+            attacker.greet(&[0, 4, 0x40, 0, 0, 0]).await;
+            let window = (1_u32 << 30).to_be_bytes();
+            attacker.say(&frame(WINDOW_UPDATE, 0, 0, &window)).await;
+            for round in 0..10 {
+                attacker.say(&get(nth(round), "/long")).await;
             }
-        })
-        .await;
-        site.is_free().await;
-        site.answers().await;
-    }
+            soon(async {
+                while site.seen.begun.load(Ordering::SeqCst) < 3 + 10 {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+            site.is_free().await;
+            site.answers().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
