@@ -1,12 +1,12 @@
 //! For everything that can go wrong with a download: its exit code, one sentence, and nothing left in the folder.
 
 use std::fs;
-use std::net::TcpListener;
 use std::process::Command;
 
 use crate::support::frames::{self, END_STREAM};
 use crate::support::peer::{self, Then};
-use crate::support::{Ended, Serving, TestResult, names, program, run};
+use crate::support::{Ended, Serving, TestResult, names, program, run, until};
+use fullbore_testing::nobody::Nobody;
 
 /// Downloads `url` to `out` in an empty folder; asserts that a failure leaves the folder empty.
 fn get(url: &str, more: &[&str]) -> TestResult<Ended> {
@@ -48,8 +48,8 @@ fn a_name_that_does_not_resolve_exits_with_4() -> TestResult {
 
 #[test]
 fn nobody_listening_exits_with_5() -> TestResult {
-    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    get(&url(&address.to_string()), &[])?.failed_with(5);
+    let nobody = Nobody::bind();
+    get(&url(&nobody.to_string()), &[])?.failed_with(5);
     Ok(())
 }
 
@@ -281,7 +281,6 @@ fn a_wrong_command_line_exits_with_2() -> TestResult {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_mid_body_exits_with_130_and_removes_the_file() -> TestResult {
-    use std::time::{Duration, Instant};
     for told in [
         crate::support::Signal::Terminate,
         crate::support::Signal::Interrupt,
@@ -301,11 +300,9 @@ fn an_interrupt_mid_body_exits_with_130_and_removes_the_file() -> TestResult {
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped())
             .spawn()?;
-        // Not a limit on speed: the signal is sent once there is a half file to be removed.
-        let begun = Instant::now();
-        while names(folder.path())?.is_empty() && begun.elapsed() < Duration::from_secs(60) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("there is a half file to be removed", || {
+            Ok(!names(folder.path())?.is_empty())
+        })?;
         let before = names(folder.path())?;
         crate::support::signal(&child, told)?;
         let output = child.wait_with_output()?;

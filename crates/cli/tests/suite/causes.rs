@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Ended, Linked, Serving, TestResult, program, run};
+use crate::support::{Ended, Linked, OtherCause, Serving, TestResult, measured, program, run};
 use bytes::Bytes;
 use fullbore::{Incoming, Server};
 use http::{Request, Response};
@@ -97,90 +97,105 @@ fn says(text: &str, clause: &str) -> bool {
     })
 }
 
-#[track_caller]
-fn assert_named(text: &str, document: &[u8], state: &str, clause: &str) {
-    let waited = waited(document).unwrap();
-    assert_eq!(waited["held_by"], state, "{waited}");
-    assert!(says(text, clause), "{clause:?} is not in {text:?}: {waited}");
+fn named(text: &str, document: &[u8], states: &[&str], clause: &str) -> TestResult {
+    let waited = waited(document)?;
+    let is_held = states.iter().any(|state| waited["held_by"] == *state);
+    match is_held && says(text, clause) {
+        true => Ok(()),
+        false => Err(OtherCause(format!("not {states:?} and {clause:?}, but {text:?}: {waited}")).into()),
+    }
 }
 
 #[track_caller]
-fn assert_get_names(ended: &Ended, state: &str, clause: &str) {
+fn get_names(ended: &Ended, state: &str, clause: &str) -> TestResult {
     ended.succeeded();
-    assert_named(ended.summary(), &ended.stdout, state, clause);
+    named(ended.summary(), &ended.stdout, &[state], clause)
 }
 
 #[track_caller]
-fn assert_put_names(ended: &[Ended; 2], state: &str, clause: &str) {
+fn put_names(ended: &[Ended; 2], state: &str, clause: &str) -> TestResult {
+    put_names_one_of(ended, &[state], clause)
+}
+
+#[track_caller]
+fn put_names_one_of(ended: &[Ended; 2], states: &[&str], clause: &str) -> TestResult {
     ended.iter().for_each(Ended::succeeded);
-    assert_named(ended[0].summary(), &ended[1].stdout, state, clause);
+    named(ended[0].summary(), &ended[1].stdout, states, clause)
 }
 
 #[test]
 fn a_download_held_by_the_stream_window_says_so() -> TestResult {
-    let stage = Stage::new(2 << 20, &[], LONG)?;
-    let ended = stage.get(&["--stream-window", "65535"])?;
-    assert_get_names(
-        &ended,
-        "stream_window",
-        "limited by the stream window (65,535 B at 50+ ms",
-    );
-    assert!(ended.summary().contains("try --stream-window 16MiB"), "{ended:?}");
-    let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
-    let of_file = &document["results"][0]["waited"];
-    assert_eq!(of_file["held_by"], "stream_window", "{of_file}");
-    assert_eq!(of_file["received_bytes"], 2 << 20);
-    assert_eq!(of_file["stream_window"], 65_535);
-    Ok(())
+    measured(|| {
+        let stage = Stage::new(2 << 20, &[], LONG)?;
+        let ended = stage.get(&["--stream-window", "65535"])?;
+        get_names(
+            &ended,
+            "stream_window",
+            "limited by the stream window (65,535 B at 50+ ms",
+        )?;
+        assert!(ended.summary().contains("try --stream-window 16MiB"), "{ended:?}");
+        let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
+        let of_file = &document["results"][0]["waited"];
+        assert_eq!(of_file["held_by"], "stream_window", "{of_file}");
+        assert_eq!(of_file["received_bytes"], 2 << 20);
+        assert_eq!(of_file["stream_window"], 65_535);
+        Ok(())
+    })
 }
 
 #[test]
 fn a_download_held_by_the_connection_window_says_so() -> TestResult {
-    let stage = Stage::new(2 << 20, &[], LONG)?;
-    let ended = stage.get(&["--stream-window", "4MiB", "--connection-window", "65535"])?;
-    assert_get_names(
-        &ended,
-        "connection_window",
-        "limited by the connection window (65,535 B at 50+ ms",
-    );
-    assert!(
-        ended.summary().contains("try --connection-window 16MiB"),
-        "{ended:?}"
-    );
-    Ok(())
+    measured(|| {
+        let stage = Stage::new(2 << 20, &[], LONG)?;
+        let ended = stage.get(&["--stream-window", "4MiB", "--connection-window", "65535"])?;
+        get_names(
+            &ended,
+            "connection_window",
+            "limited by the connection window (65,535 B at 50+ ms",
+        )?;
+        assert!(
+            ended.summary().contains("try --connection-window 16MiB"),
+            "{ended:?}"
+        );
+        Ok(())
+    })
 }
 
 #[test]
 fn downloads_held_by_the_number_of_streams_say_so() -> TestResult {
-    // A hundred requests leave before the server's SETTINGS arrive. The others wait for more than two seconds.
-    let stage = Stage::new(6_000, &["--max-streams", "2"], LONG)?;
-    let list: String = (0..200).map(|_| format!("{}\n", stage.url("file"))).collect();
-    fs::write(stage.root.path().join("list"), list)?;
-    let args = [
-        "-v",
-        "get",
-        "--discard",
-        "--json",
-        "--connections",
-        "1",
-        "-i",
-        "list",
-    ];
-    let ended = run(stage.root.path(), args)?;
-    assert_get_names(
-        &ended,
-        "stream_count",
-        "limited by the number of streams (the server allows 2 at a time",
-    );
-    Ok(())
+    measured(|| {
+        // A hundred requests leave before the server's SETTINGS arrive. The others wait for more than two seconds.
+        let stage = Stage::new(6_000, &["--max-streams", "2"], LONG)?;
+        let list: String = (0..200).map(|_| format!("{}\n", stage.url("file"))).collect();
+        fs::write(stage.root.path().join("list"), list)?;
+        let args = [
+            "-v",
+            "get",
+            "--discard",
+            "--json",
+            "--connections",
+            "1",
+            "-i",
+            "list",
+        ];
+        let ended = run(stage.root.path(), args)?;
+        get_names(
+            &ended,
+            "stream_count",
+            "limited by the number of streams (the server allows 2 at a time",
+        )?;
+        Ok(())
+    })
 }
 
 #[test]
 fn a_download_whose_path_sets_the_speed_says_so() -> TestResult {
-    let stage = Stage::new(4 << 20, &[], &["--rtt", "20ms", "--rate", "25Mbit"])?;
-    let ended = stage.get(&[])?;
-    assert_get_names(&ended, "moving", "limited by the path");
-    Ok(())
+    measured(|| {
+        let stage = Stage::new(4 << 20, &[], &["--rtt", "20ms", "--rate", "25Mbit"])?;
+        let ended = stage.get(&[])?;
+        get_names(&ended, "moving", "limited by the path")?;
+        Ok(())
+    })
 }
 
 /// Reads `from` to its end, a little at a time.
@@ -214,14 +229,16 @@ fn read_through_a_slow_pipe(stage: &Stage, options: &[&str]) -> TestResult<Strin
 
 #[test]
 fn a_download_whose_reader_is_slow_says_so() -> TestResult {
-    let stage = Stage::new(5 << 20, &[], &["--rtt", "10ms"])?;
-    for options in [&[][..], &["--stream-window", "256KiB"]] {
-        let text = read_through_a_slow_pipe(&stage, &[options, &["-v"]].concat())?;
-        let document = read_through_a_slow_pipe(&stage, &[options, &["--json"]].concat())?;
-        let clause = "limited by this side: the disk or reader is slower than the path";
-        assert_named(&text, document.as_bytes(), "application", clause);
-    }
-    Ok(())
+    measured(|| {
+        let stage = Stage::new(5 << 20, &[], &["--rtt", "10ms"])?;
+        for options in [&[][..], &["--stream-window", "256KiB"]] {
+            let text = read_through_a_slow_pipe(&stage, &[options, &["-v"]].concat())?;
+            let document = read_through_a_slow_pipe(&stage, &[options, &["--json"]].concat())?;
+            let clause = "limited by this side: the disk or reader is slower than the path";
+            named(&text, document.as_bytes(), &["application"], clause)?;
+        }
+        Ok(())
+    })
 }
 
 /// Answers with a body that comes in small pieces; takes a request's body in, and thinks about it.
@@ -295,70 +312,71 @@ fn slow_server() -> TestResult<(tokio::runtime::Runtime, String)> {
 
 #[test]
 fn a_download_whose_server_dribbles_says_so() -> TestResult {
-    let (_runtime, origin) = slow_server()?;
-    let linked = Linked::start(&origin, &["--rtt", "10ms"])?;
-    let url = format!("{}/dribble", linked.origin);
-    let ended = run(Path::new("."), ["-v", "get", "--discard", "--json", &url])?;
-    assert_get_names(&ended, "peer", "waiting for the server, the round trip is 10+ ms");
-    Ok(())
+    measured(|| {
+        let (_runtime, origin) = slow_server()?;
+        let linked = Linked::start(&origin, &["--rtt", "10ms"])?;
+        let url = format!("{}/dribble", linked.origin);
+        let ended = run(Path::new("."), ["-v", "get", "--discard", "--json", &url])?;
+        get_names(&ended, "peer", "waiting for the server, the round trip is 10+ ms")?;
+        Ok(())
+    })
 }
 
 #[test]
 fn an_upload_held_by_the_stream_window_says_so() -> TestResult {
-    let serve = ["--uploads", "discard", "--stream-window", "65535"];
-    let stage = Stage::new(2 << 20, &serve, LONG)?;
-    let clause = "limited by the stream window (65,535 B at 50+ ms";
-    assert_put_names(&stage.put(&[])?, "stream_window", clause);
-    Ok(())
+    measured(|| {
+        let serve = ["--uploads", "discard", "--stream-window", "65535"];
+        let stage = Stage::new(2 << 20, &serve, LONG)?;
+        let clause = "limited by the stream window (65,535 B at 50+ ms";
+        put_names(&stage.put(&[])?, "stream_window", clause)?;
+        Ok(())
+    })
 }
 
 #[test]
 fn an_upload_held_by_the_connection_window_says_so() -> TestResult {
-    let serve = [
-        "--uploads",
-        "discard",
-        "--stream-window",
-        "4MiB",
-        "--connection-window",
-        "65535",
-    ];
-    let stage = Stage::new(2 << 20, &serve, LONG)?;
-    assert_put_names(
-        &stage.put(&[])?,
-        "connection_window",
-        "limited by the connection window; only the server can enlarge it",
-    );
-    Ok(())
+    measured(|| {
+        let serve = [
+            "--uploads",
+            "discard",
+            "--stream-window",
+            "4MiB",
+            "--connection-window",
+            "65535",
+        ];
+        let stage = Stage::new(2 << 20, &serve, LONG)?;
+        put_names(
+            &stage.put(&[])?,
+            "connection_window",
+            "limited by the connection window; only the server can enlarge it",
+        )?;
+        Ok(())
+    })
 }
 
 #[test]
 fn an_upload_whose_path_sets_the_speed_says_so() -> TestResult {
-    let link = ["--rtt", "10ms", "--rate", "50Mbit", "--buffer", "64KiB"];
-    let stage = Stage::new(10 << 20, &["--uploads", "discard"], &link)?;
-    let ended = stage.put(&["--tcp-send-buffer", "64KiB"])?;
-    ended.iter().for_each(Ended::succeeded);
-    let waited = waited(&ended[1].stdout)?;
-    assert!(
-        ["moving", "socket"]
-            .iter()
-            .any(|state| waited["held_by"] == *state),
-        "{waited}"
-    );
-    let clause = "limited by the path";
-    assert!(ended[0].summary().contains(clause), "{ended:?}");
-    Ok(())
+    measured(|| {
+        let link = ["--rtt", "10ms", "--rate", "50Mbit", "--buffer", "64KiB"];
+        let stage = Stage::new(10 << 20, &["--uploads", "discard"], &link)?;
+        let ended = stage.put(&["--tcp-send-buffer", "64KiB"])?;
+        put_names_one_of(&ended, &["moving", "socket"], "limited by the path")?;
+        Ok(())
+    })
 }
 
 #[test]
 fn an_upload_whose_server_thinks_about_it_says_so() -> TestResult {
-    let (_runtime, origin) = slow_server()?;
-    let root = folder(1_100_000)?;
-    let url = format!("{origin}/up");
-    let text = run(root.path(), ["-v", "put", "file", &url])?;
-    let document = run(root.path(), ["put", "file", &url, "--json", "-o", "answer"])?;
-    let clause = "waiting for the server to read and respond";
-    assert_put_names(&[text, document], "peer", clause);
-    Ok(())
+    measured(|| {
+        let (_runtime, origin) = slow_server()?;
+        let root = folder(1_100_000)?;
+        let url = format!("{origin}/up");
+        let text = run(root.path(), ["-v", "put", "file", &url])?;
+        let document = run(root.path(), ["put", "file", &url, "--json", "-o", "answer"])?;
+        let clause = "waiting for the server to read and respond";
+        put_names(&[text, document], "peer", clause)?;
+        Ok(())
+    })
 }
 
 /// Uploads from a pipe into which little comes at a time.
@@ -386,12 +404,14 @@ fn put_through_a_slow_pipe(stage: &Stage, options: &[&str]) -> TestResult<Ended>
 
 #[test]
 fn an_upload_whose_source_is_slow_says_so() -> TestResult {
-    let stage = Stage::new(0, &["--uploads", "discard"], &["--rtt", "10ms"])?;
-    let ended = [
-        put_through_a_slow_pipe(&stage, &["-v"])?,
-        put_through_a_slow_pipe(&stage, &["--json", "-o", "answer"])?,
-    ];
-    let clause = "limited by this side: the source is slower than the path";
-    assert_put_names(&ended, "application", clause);
-    Ok(())
+    measured(|| {
+        let stage = Stage::new(0, &["--uploads", "discard"], &["--rtt", "10ms"])?;
+        let ended = [
+            put_through_a_slow_pipe(&stage, &["-v"])?,
+            put_through_a_slow_pipe(&stage, &["--json", "-o", "answer"])?,
+        ];
+        let clause = "limited by this side: the source is slower than the path";
+        put_names(&ended, "application", clause)?;
+        Ok(())
+    })
 }

@@ -1,11 +1,11 @@
 //! Many URLs of a server that cannot be reached: one sentence, a count, and few attempts.
 
 use std::fmt::Write as _;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{TestResult, peer, program, run};
+use fullbore_testing::nobody::Nobody;
 
 const URLS: usize = 50_000;
 
@@ -20,8 +20,8 @@ fn list(folder: &std::path::Path, origin: &str) -> TestResult {
 #[test]
 fn fifty_thousand_urls_of_a_dead_server_print_one_sentence_and_a_count() -> TestResult {
     let folder = tempfile::tempdir()?;
-    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    list(folder.path(), &format!("http://{address}"))?;
+    let nobody = Nobody::bind();
+    list(folder.path(), &format!("http://{nobody}"))?;
     let ended = run(folder.path(), ["get", "-i", "list", "--dir", "out"])?;
     assert_eq!(ended.code, Some(5), "{ended:?}");
     let said: Vec<&str> = ended
@@ -67,7 +67,7 @@ fn a_server_that_ends_every_connection_before_tls_is_asked_a_few_times_for_all_u
 #[test]
 fn urls_of_other_origins_are_downloaded_all_the_same() -> TestResult {
     let folder = tempfile::tempdir()?;
-    let dead = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let dead = Nobody::bind();
     std::fs::write(folder.path().join("file"), "content")?;
     let serving = crate::support::Serving::start(folder.path(), &[".", "--plaintext"])?;
     let urls = [

@@ -3,15 +3,11 @@
 use std::io::Read;
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
 
 use fullbore_testing::peer::BlockingPeer;
 
 use crate::support::frames::{self, END_STREAM};
-use crate::support::{Ended, Serving, Signal, TestResult, names, signal};
-
-/// Nothing that a test waits for takes so long.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::{Ended, PATIENCE, Serving, Signal, TestResult, names, signal, until};
 
 /// A server that takes uploads into the folder it serves, and an upload of which `first` has come.
 struct Upload {
@@ -117,13 +113,7 @@ fn a_server_that_is_killed_leaves_nothing_of_an_upload() -> TestResult {
             }
             Ok(false)
         };
-        for round in 0.. {
-            if is_open()? {
-                break;
-            }
-            assert!(round < 3_000, "the upload never began");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until("the upload begins", is_open)?;
         assert_eq!(names(root.path())?, before);
         signal(&upload.serving.child, Signal::Kill)?;
         upload.ended()?;

@@ -3,12 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
 
-use crate::support::{Serving, TestResult, run};
-
-/// Nothing that a test waits for takes so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::support::{PATIENCE, Serving, TestResult, run};
 
 fn serve(root: &Path, args: &[&str]) -> TestResult<Serving> {
     Serving::start(root, &[&["--plaintext"], args].concat())

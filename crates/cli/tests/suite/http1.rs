@@ -4,12 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
-use crate::support::{Serving, Signal, TestResult, names, program, signal};
-
-/// Nothing that a test waits for takes so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::support::{PATIENCE, Serving, Signal, TestResult, names, patiently, program, signal, until};
 
 /// The octets of the file that is served.
 fn content() -> Vec<u8> {
@@ -197,18 +193,16 @@ fn more_uploads_than_are_allowed_are_answered_with_503() -> TestResult {
         Ok(first)
     };
     let other = || ask(&serving, "PUT /b", "Content-Length: 1\r\n", b"x");
-    let mut first = begin()?;
-    let mut said = other()?;
-    for attempt in 1..1_000 {
-        if said.status == 503 {
-            break;
-        }
+    let (mut first, mut said) = (begin()?, other()?);
+    let mut attempt = 0;
+    until("an upload is refused", || {
+        attempt += 1;
         if attempt % 100 == 0 {
             first = begin()?;
         }
-        std::thread::sleep(Duration::from_millis(10));
         said = other()?;
-    }
+        Ok(said.status == 503)
+    })?;
     assert!(
         said.status == 503 && said.head.contains("retry-after: "),
         "{}",
@@ -221,31 +215,26 @@ fn more_uploads_than_are_allowed_are_answered_with_503() -> TestResult {
 
 /// A job removes what an upload had stored. It may run after the response, and after the connection has ended.
 fn assert_left(folder: &Path, files: &[&str]) -> TestResult {
-    for _ in 0..1_000 {
-        if names(folder)? == files {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(names(folder)?, files);
-    Ok(())
+    until(&format!("{files:?} are left"), || Ok(names(folder)? == files))
 }
 
 #[test]
 fn slow_heads_and_bodies_are_answered_with_408() -> TestResult {
-    let root = tempfile::tempdir()?;
-    let limits = ["--client-header-timeout", "1", "--client-body-timeout", "1"];
-    let serving = with_file(root.path(), &[&["--uploads", "incoming"], &limits[..]].concat())?;
-    for begun in [
-        "GET /file HT",
-        "PUT /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhello",
-    ] {
-        let mut stream = connect(&serving)?;
-        stream.write_all(begun.as_bytes())?;
-        assert_eq!(read(&mut stream)?.status, 408, "{begun:?}");
-    }
-    assert_left(&root.path().join("incoming"), &[])?;
-    Ok(())
+    patiently(|seconds| {
+        let root = tempfile::tempdir()?;
+        let limit = seconds.to_string();
+        let limits = ["--client-header-timeout", &limit, "--client-body-timeout", &limit];
+        let serving = with_file(root.path(), &[&["--uploads", "incoming"], &limits[..]].concat())?;
+        for begun in [
+            "GET /file HT",
+            "PUT /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhello",
+        ] {
+            let mut stream = connect(&serving)?;
+            stream.write_all(begun.as_bytes())?;
+            assert_eq!(read(&mut stream)?.status, 408, "{begun:?}");
+        }
+        assert_left(&root.path().join("incoming"), &[])
+    })
 }
 
 #[test]

@@ -88,8 +88,9 @@ impl Server {
             let mut reader = BufReader::new(stream.try_clone()?);
             while let Some(asked) = Asked::read(&mut reader) {
                 if asked.line.starts_with("PRI ") {
-                    return stream
-                        .write_all(b"HTTP/1.1 505 HTTP Version Not Supported\r\ncontent-length: 0\r\n\r\n");
+                    stream
+                        .write_all(b"HTTP/1.1 505 HTTP Version Not Supported\r\ncontent-length: 0\r\n\r\n")?;
+                    return peer::close(stream);
                 }
                 let body = asked.body(&mut reader)?;
                 // Before the response: with it, the program may end and the test look at the count.

@@ -1,15 +1,15 @@
 //! The log that `-v` and RUST_LOG write to standard error.
 
-use std::process::Command;
+use std::path::Path;
 
-use crate::support::{Serving, TestResult};
+use crate::support::{Serving, TestResult, program};
 
 /// How the targets of the library begin.
 const LIBRARY: &str = "fullbore::";
 
 /// What `fullbore get` of the server's file prints on standard error, with these options and RUST_LOG.
 fn log(serving: &Serving, options: &[&str], rust_log: &str) -> TestResult<String> {
-    let ended = Command::new(env!("CARGO_BIN_EXE_fullbore"))
+    let ended = program(Path::new("."))
         .arg("get")
         .args(options)
         .arg(format!("{}/a.txt", serving.origin))

@@ -2,10 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::support::scripted::{Server, Then, data, head};
-use crate::support::{Ended, Serving, TestResult, ended, peer, program, run};
+use crate::support::{Ended, Serving, TestResult, ended, patiently, peer, program, run};
+use fullbore_testing::nobody::Nobody;
 
 /// The heads that came, one for each connection.
 type Heads = Arc<Mutex<Vec<String>>>;
@@ -36,11 +38,6 @@ fn read_head(stream: &mut TcpStream) -> io::Result<String> {
 
 fn seen(heads: &Heads) -> Vec<String> {
     heads.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-/// An address at which nobody listens.
-fn dead() -> io::Result<String> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
 fn get(environment: &[(&str, &str)], args: &[&str]) -> TestResult<Ended> {
@@ -128,7 +125,7 @@ fn a_proxy_that_opens_no_tunnel_is_blamed_in_a_sentence() -> TestResult {
 #[test]
 fn what_is_no_socks_proxy_and_what_cannot_be_reached_is_said_and_the_exit_code_is_20() -> TestResult {
     let no_socks = peer::says(b"HTTP/1.1 400 Bad Request\r\n\r\n")?;
-    let dead = dead()?;
+    let dead = Nobody::bind();
     for (proxy, part) in [
         (
             format!("socks5h://{no_socks}"),
@@ -150,7 +147,8 @@ fn hosts_of_no_proxy_are_reached_directly() -> TestResult {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("file"), "content")?;
     let serving = Serving::start(folder.path(), &[".", "--plaintext"])?;
-    let (url, dead) = (format!("{}/file", serving.origin), dead()?);
+    let nobody = Nobody::bind();
+    let (url, dead) = (format!("{}/file", serving.origin), nobody.to_string());
     let named = ("http_proxy", dead.as_str());
     get(&[named], &[&url])?.failed_with(20);
     for (environment, args) in [
@@ -236,36 +234,41 @@ fn a_limit_on_the_rate_holds_for_downloads_and_uploads_in_both_versions() -> Tes
     std::fs::write(folder.path().join("file"), vec![7; LENGTH])?;
     let serving = Serving::start(folder.path(), &[".", "--plaintext", "--uploads", "discard"])?;
     let url = format!("{}/file", serving.origin);
-    let limited = ["--limit-rate", "1MB", "--max-time", "2", "--json"];
-    for version in ["--http2", "--http1.1"] {
-        let ended = run(
-            folder.path(),
-            [&["get", "--discard", version, &url, &url][..], &limited].concat(),
-        )?;
-        assert_eq!(ended.code, Some(13), "{ended:?}");
-        let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
-        let bytes = document["totals"]["bytes"].as_u64().unwrap_or_default();
-        // About 2 MB, where without the limit it is all.
-        assert!((1..16 << 20).contains(&bytes), "{version}: {bytes}");
-        for result in document["results"].as_array().into_iter().flatten() {
-            assert!(result["bytes"].as_u64() > Some(0), "one had no turn: {document}");
-        }
-
-        let ended = run(
-            folder.path(),
-            [&["put", "file", version, &url][..], &limited].concat(),
-        )?;
-        assert_eq!(ended.code, Some(13), "{ended:?}");
-        let document: serde_json::Value = serde_json::from_str(&ended.stderr)?;
-        let bytes = document["sent"].as_u64().unwrap_or_default();
-        assert!((1..16 << 20).contains(&bytes), "{version}: {bytes}");
-    }
+    patiently(|seconds| limited_in(folder.path(), &url, 2 * seconds))?;
     std::fs::write(folder.path().join("small"), vec![7; 100_000])?;
     let url = format!("{}/small", serving.origin);
     let ended = run(folder.path(), ["get", "--limit-rate", "10MB", &url])?;
     ended.succeeded();
     assert_eq!(ended.stdout, vec![7; 100_000]);
     run(folder.path(), ["put", "--limit-rate", "10MB", "small", &url])?.succeeded();
+    Ok(())
+}
+
+/// Transfers of the file at a limited rate, for so long.
+fn limited_in(folder: &Path, url: &str, seconds: u32) -> TestResult {
+    let limit = seconds.to_string();
+    let limited = ["--limit-rate", "1MB", "--max-time", &limit, "--json"];
+    for version in ["--http2", "--http1.1"] {
+        let ended = run(
+            folder,
+            [&["get", "--discard", version, url, url][..], &limited].concat(),
+        )?;
+        assert_eq!(ended.code, Some(13), "{ended:?}");
+        let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
+        let bytes = document["totals"]["bytes"].as_u64().unwrap_or_default();
+        // About a megabyte in a second, where without the limit it is all.
+        let most = (u64::from(seconds) * 8) << 20;
+        assert!((1..most).contains(&bytes), "{version}: {bytes}");
+        for result in document["results"].as_array().into_iter().flatten() {
+            assert!(result["bytes"].as_u64() > Some(0), "one had no turn: {document}");
+        }
+
+        let ended = run(folder, [&["put", "file", version, url][..], &limited].concat())?;
+        assert_eq!(ended.code, Some(13), "{ended:?}");
+        let document: serde_json::Value = serde_json::from_str(&ended.stderr)?;
+        let bytes = document["sent"].as_u64().unwrap_or_default();
+        assert!((1..most).contains(&bytes), "{version}: {bytes}");
+    }
     Ok(())
 }
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::frames::END_STREAM;
 use crate::support::scripted::{HALF, SIZE, Server, Then, V1, body, data, half, head, holds, rest, whole};
-use crate::support::{TestResult, names, program, run};
+use crate::support::{TestResult, names, program, run, until};
 
 #[test]
 fn a_download_that_breaks_off_goes_on_where_it_was() -> TestResult {
@@ -179,17 +179,12 @@ fn the_next_run_goes_on_where_one_was_killed() -> TestResult {
         .args(["get", "-o", "out", &server.url()])
         .stderr(Stdio::null())
         .spawn()?;
-    let begun = Instant::now();
-    let written = || -> TestResult<u64> {
-        match names(folder.path())?.as_slice() {
-            [name] => Ok(std::fs::metadata(folder.path().join(name))?.len()),
-            _ => Ok(0),
-        }
-    };
-    while written()? == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is written");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("something is written", || {
+        Ok(match names(folder.path())?.as_slice() {
+            [name] => std::fs::metadata(folder.path().join(name))?.len() > 0,
+            _ => false,
+        })
+    })?;
     child.kill()?;
     child.wait()?;
     assert!(!names(folder.path())?.contains(&"out".to_owned()));
@@ -249,9 +244,9 @@ fn a_run_that_finds_all_of_the_body_gives_it_its_name_and_receives_nothing() -> 
     holds(folder.path(), &body(1))
 }
 
-/// `fullbore serve` on a port that it has had before.
+/// `fullbore serve` on a port that nobody else is given.
 #[cfg(unix)]
-fn serve_again(folder: &Path, port: &str) -> TestResult<(std::process::Child, String)> {
+fn serve_at(folder: &Path, port: u16) -> TestResult<std::process::Child> {
     use std::io::{BufRead, BufReader};
     let mut child = program(folder)
         .args(["serve", "--plaintext", "--listen"])
@@ -263,8 +258,8 @@ fn serve_again(folder: &Path, port: &str) -> TestResult<(std::process::Child, St
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line)?;
     }
-    let port = line.trim().rsplit(':').next().unwrap_or_default().to_owned();
-    Ok((child, port))
+    assert_eq!(line.trim(), format!("listening on http://127.0.0.1:{port}"));
+    Ok(child)
 }
 
 #[cfg(unix)]
@@ -276,7 +271,8 @@ fn whoever_is_killed_in_the_middle_nothing_is_lost_and_no_name_stands_for_a_part
     for number in 0..FILES {
         std::fs::write(source.path().join(format!("{number}.bin")), body(number as u32))?;
     }
-    let (mut server, port) = serve_again(source.path(), "0")?;
+    let port = fullbore_testing::process::free_port()?;
+    let mut server = serve_at(source.path(), port)?;
     let urls: String = (0..FILES)
         .map(|number| format!("http://127.0.0.1:{port}/{number}.bin\n"))
         .collect();
@@ -312,7 +308,7 @@ fn whoever_is_killed_in_the_middle_nothing_is_lost_and_no_name_stands_for_a_part
             server.kill()?;
             server.wait()?;
             child.wait()?;
-            server = serve_again(source.path(), &port)?.0;
+            server = serve_at(source.path(), port)?;
         } else {
             child.kill()?;
             child.wait()?;

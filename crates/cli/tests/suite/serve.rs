@@ -10,9 +10,8 @@ mod wrong;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
-use crate::support::{TestResult, program};
+use crate::support::{PATIENCE, TestResult, program};
 
 /// A server whose output is read; ended when it is dropped.
 struct Site {
@@ -80,7 +79,7 @@ fn ask(mut stream: impl Read + Write, line: &str, fields: &str) -> TestResult<St
 fn ask_over_tcp(origin: &str, line: &str, fields: &str) -> TestResult<String> {
     let address = origin.strip_prefix("http://").ok_or("no origin in cleartext")?;
     let stream = std::net::TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     ask(stream, line, fields)
 }
 
@@ -97,15 +96,4 @@ fn values<'a>(response: &'a str, name: &str) -> Vec<&'a str> {
 /// The status of a response.
 fn status(response: &str) -> &str {
     response.split(' ').nth(1).unwrap_or_default()
-}
-
-/// Waits for something that another process does.
-fn until(what: &str, mut done: impl FnMut() -> TestResult<bool>) -> TestResult {
-    for _ in 0..600 {
-        if done()? {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Err(format!("never: {what}").into())
 }

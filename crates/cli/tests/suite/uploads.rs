@@ -3,15 +3,11 @@
 
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
 
 use fullbore_testing::peer::BlockingPeer;
 
 use crate::support::frames::{self, END_HEADERS, END_STREAM};
-use crate::support::{Serving, TestResult, names, run};
-
-/// Nothing that a test waits for takes so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::support::{PATIENCE, Serving, TestResult, names, run, until};
 
 /// A connection to a server, greeted.
 struct Peer(BlockingPeer<TcpStream>);
@@ -81,15 +77,11 @@ fn newcomers_are_answered_while_one_client_uploads_all_that_it_can() -> TestResu
         for _ in 0..200 - most {
             attacker.hear(frames::HEADERS)?;
         }
-        for round in 0.. {
+        until("as many files are open as there may be", || {
             let open = files_open(&serving, root.path())?;
             assert!(open <= most, "{open} files are open");
-            if open == most {
-                break;
-            }
-            assert!(round < 2_000, "{open} files are open");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            Ok(open == most)
+        })?;
         let mut newcomers = Vec::new();
         for _ in 0..8 {
             let mut newcomer = Peer::connect(&serving)?;
@@ -104,13 +96,7 @@ fn newcomers_are_answered_while_one_client_uploads_all_that_it_can() -> TestResu
             assert_eq!(newcomer.hear(frames::HEADERS)?, 3);
             Ok(())
         };
-        for round in 0.. {
-            if files_open(&serving, root.path())? == 0 {
-                break;
-            }
-            assert!(round < 2_000, "files stay open");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until("no file is open", || Ok(files_open(&serving, root.path())? == 0))?;
         put(&mut newcomers[0])?;
         assert_eq!(names(root.path())?, ["index.html", "new"]);
     }

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 
 use crate::support::http1::{ok, serve};
 use crate::support::{TestResult, run};
+use fullbore_testing::nobody::Nobody;
 
 /// What no user should read: names of Rust's types and traits, and a number instead of a reason.
 const NEVER: [&str; 10] = [
@@ -42,6 +43,7 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
     fs::write(path("twice"), format!("{url}\n{url}\n"))?;
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let taken = taken.local_addr()?.to_string();
+    let nobody = Nobody::bind();
     let cases: &[(&[&str], i32, &str)] = &[
         // Numbers with units.
         (&["get", "-m", "5x", url], 2, "such as 5, 500ms, 1.5s or 2m"),
@@ -285,10 +287,7 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
             "use another address with --listen",
         ),
         (
-            &[
-                "get",
-                &format!("http://{}/", TcpListener::bind("127.0.0.1:0")?.local_addr()?),
-            ],
+            &["get", &format!("http://{nobody}/")],
             5,
             "check the port and that the server runs",
         ),

@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::fs;
 use std::future::{Ready, ready};
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,6 +15,7 @@ use fullbore::rustls::pki_types::pem::PemObject;
 use fullbore::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use fullbore::rustls::server::WebPkiClientVerifier;
 use fullbore::rustls::{RootCertStore, ServerConfig};
+use fullbore_testing::nobody::Nobody;
 use http::{Request, Response};
 use http_body_util::Full;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -85,7 +85,8 @@ fn check(folder: &Path, cases: &[Case<'_>]) -> TestResult {
 #[test]
 fn wrong_proxies_and_addresses_are_explained() -> TestResult {
     let folder = tempfile::tempdir()?;
-    let dead = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+    let nobody = Nobody::bind();
+    let dead = nobody.to_string();
     let dead_url = format!("http://{dead}/");
     let no_tls = peer::says(b"HTTP/1.1 400 Bad Request\r\n\r\n")?;
     let tls_proxy = format!("https://{no_tls}");

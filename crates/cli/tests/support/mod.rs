@@ -14,8 +14,59 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// Nothing that a test waits for takes so long, on a busy machine either.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits for something that another process or thread does.
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> TestResult<bool>) -> TestResult {
+    let begun = Instant::now();
+    while !done()? {
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("never: {what}").into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Tries with limits on time of a second, and with longer ones if that fails: on a busy machine the other side may take longer
+/// than a short limit for its part.
+pub(crate) fn patiently(trial: impl Fn(u32) -> TestResult) -> TestResult {
+    for seconds in [1, 6] {
+        let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trial(seconds)));
+        if matches!(tried, Ok(Ok(()))) {
+            return Ok(());
+        }
+    }
+    trial(30)
+}
+
+/// Another cause was named than the one that was staged.
+#[derive(Debug)]
+pub(crate) struct OtherCause(pub(crate) String);
+
+impl std::fmt::Display for OtherCause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OtherCause {}
+
+/// Tries again, for a while, after [`OtherCause`]: a transfer on a busy machine waits for the machine, and rightly says so.
+pub(crate) fn measured(trial: impl Fn() -> TestResult) -> TestResult {
+    let begun = Instant::now();
+    loop {
+        match trial() {
+            Err(error) if error.is::<OtherCause>() && begun.elapsed() < PATIENCE => {}
+            ended => return ended,
+        }
+    }
+}
 
 /// How one run of the program ended.
 pub(crate) struct Ended {
@@ -62,13 +113,15 @@ impl Ended {
     }
 }
 
-/// The program, to be run in `folder`. It keeps its state in the build's folder, and not in the user's.
+/// The program, to be run in `folder`. It keeps its state in the build's folder, and not in the user's, and obeys no variable
+/// of the one who runs the tests.
 pub(crate) fn program(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullbore"));
     command
         .current_dir(folder)
         .stdin(Stdio::null())
-        .env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+        .env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"))
+        .env_remove("RUST_LOG");
     without_proxies(&mut command);
     command
 }

@@ -5,13 +5,11 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
-use std::time::Duration;
 
 use fullbore_testing::frames::HEADERS;
 use fullbore_testing::peer::BlockingPeer;
 
-/// A peer waits no longer than this for anything, so that no test leaves a thread behind.
-const PATIENCE: Duration = Duration::from_secs(30);
+use super::PATIENCE;
 
 /// Listens on a free port and hands each connection to `talk`. Returns the address.
 pub(crate) fn listen(
@@ -24,6 +22,7 @@ pub(crate) fn listen(
             let Ok(mut stream) = stream else { return };
             let talk = talk.clone();
             thread::spawn(move || {
+                // So that no test leaves a thread behind.
                 let _ = stream.set_read_timeout(Some(PATIENCE));
                 let _ = stream.set_write_timeout(Some(PATIENCE));
                 let _ = talk(&mut stream);
@@ -78,7 +77,7 @@ pub(crate) fn http2(
 }
 
 /// Ends this side, and reads on: a socket closed with octets unread resets the connection, and with it what was sent.
-fn close(stream: &mut TcpStream) -> io::Result<()> {
+pub(crate) fn close(stream: &mut TcpStream) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)?;
     drain(stream)
 }

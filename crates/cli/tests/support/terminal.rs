@@ -11,7 +11,16 @@ use super::TestResult;
 
 /// Runs a command with standard error, and perhaps standard output, on a terminal; how it ended, and all that the terminal
 /// got.
-pub(crate) fn on_terminal(mut command: Command, stdout_too: bool) -> TestResult<(ExitStatus, String)> {
+pub(crate) fn on_terminal(command: Command, stdout_too: bool) -> TestResult<(ExitStatus, String)> {
+    on_watched_terminal(command, stdout_too, |_| ())
+}
+
+/// The same, where `watch` is shown all that the terminal has, whenever there is more.
+pub(crate) fn on_watched_terminal(
+    mut command: Command,
+    stdout_too: bool,
+    mut watch: impl FnMut(&str),
+) -> TestResult<(ExitStatus, String)> {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     grantpt(&master)?;
     unlockpt(&master)?;
@@ -41,6 +50,7 @@ pub(crate) fn on_terminal(mut command: Command, stdout_too: bool) -> TestResult<
     // Linux reports the end as EIO.
     while let Ok(count @ 1..) = master.read(&mut some) {
         text.extend_from_slice(&some[..count]);
+        watch(&String::from_utf8_lossy(&text));
     }
     Ok((child.wait()?, String::from_utf8_lossy(&text).into_owned()))
 }

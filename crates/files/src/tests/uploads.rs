@@ -591,7 +591,7 @@ impl Body for Gated {
 
 /// Waits for what a blocking job does in its own time. Gives up, and fails, after a while no run should need.
 pub(super) async fn until(condition: impl Fn() -> bool) {
-    for _ in 0..3000 {
+    for _ in 0..12_000 {
         if condition() {
             return;
         }

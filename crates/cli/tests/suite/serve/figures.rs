@@ -4,12 +4,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
 
 use fullbore_testing::frames;
 
-use super::{Site, ask_over_tcp, status, until, values};
-use crate::support::{TestResult, run};
+use super::{Site, ask_over_tcp, status, values};
+use crate::support::{PATIENCE, TestResult, run, until};
 
 /// The value of a metric with its labels.
 fn value(text: &str, metric: &str) -> Option<f64> {
@@ -101,7 +100,7 @@ fn what_ended_a_connection_of_a_hostile_peer_is_counted_by_its_reason() -> TestR
     let pings = frames::ping(0, b"ping5678").repeat(5_000);
     for (octets, reason) in [(pings, "limit"), (frames::data(0, 0, b"1"), "protocol")] {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         // The server may close the connection before it has read everything.
         let _ = stream.write_all(&[frames::PREFACE, &frames::settings(&[]), &octets].concat());
         let _ = stream.read_to_end(&mut Vec::new());

@@ -12,8 +12,8 @@ use fullbore::rustls::{ClientConfig, RootCertStore};
 use fullbore::tls;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-use super::{Site, ask_over_tcp, status, until, values};
-use crate::support::{Ended, Signal, TestResult, program, run, signal};
+use super::{Site, ask_over_tcp, status, values};
+use crate::support::{Ended, Signal, TestResult, program, run, signal, until};
 
 /// A folder with a file, and a certificate with its key.
 fn folder(names: &[&str]) -> TestResult<tempfile::TempDir> {

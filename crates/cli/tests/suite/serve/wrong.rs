@@ -8,8 +8,7 @@ use std::process::Stdio;
 
 use fullbore::tls;
 
-use super::until;
-use crate::support::{Ended, TestResult, program};
+use crate::support::{Ended, TestResult, program, until};
 
 /// Files that the cases name.
 fn folder() -> TestResult<tempfile::TempDir> {
