@@ -144,6 +144,12 @@ impl Site {
         }
     }
 
+    /// Whether a call of this method has reached its handler.
+    pub(crate) fn has_begun(&mut self, method: &str) -> bool {
+        std::iter::from_fn(|| self.events.try_recv().ok())
+            .any(|event| matches!(event, Event::Began(begun, _) if begun == method))
+    }
+
     /// Waits until a handler was dropped before its end.
     pub(crate) async fn dropped(&mut self) {
         while soon(self.events.recv()).await.expect("the site serves") != Event::Dropped {}

@@ -393,7 +393,7 @@ func callCanceled(channel *grpc.ClientConn) error {
 	if err := stream.RecvMsg(&answer); status.Code(err) != codes.Canceled {
 		return fmt.Errorf("not canceled: %v", err)
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var message []byte
 	if err := channel.Invoke(ctx, "/test.Echo/Wait", &message, &answer); status.Code(err) != codes.DeadlineExceeded {

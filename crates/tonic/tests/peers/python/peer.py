@@ -176,7 +176,7 @@ def call_canceled(channel):
     answers.cancel()
     check(answers.code(), grpc.StatusCode.CANCELLED)
     try:
-        check(channel.unary_unary("/test.Echo/Wait")(b"", timeout=1), "the deadline")
+        check(channel.unary_unary("/test.Echo/Wait")(b"", timeout=5), "the deadline")
     except grpc.RpcError as error:
         check(error.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
 
