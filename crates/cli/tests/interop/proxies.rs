@@ -2,6 +2,7 @@
 //! without credentials. HTTP/2 is inside each tunnel.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 
@@ -139,10 +140,18 @@ fn through(peer: Peer, scheme: &str, has_credentials: bool, transport: Transport
         payload.check_file(&stored.join(&payload.name), "fullbore serve")?;
     }
     // The proxy names where it connected to.
-    let (log, target) = (proxy.log(), format!("127.0.0.1:{}", server.port()?));
-    ensure(log.contains(&target), || {
-        format!("nothing went to {target} through the proxy:\n{log}")
-    })
+    let target = format!("127.0.0.1:{}", server.port()?);
+    let (begun, mut log) = (Instant::now(), String::new());
+    loop {
+        log += &proxy.log();
+        if log.contains(&target) {
+            return Ok(());
+        }
+        ensure(begun.elapsed() < DEADLINE, || {
+            format!("nothing went to {target} through the proxy:\n{log}")
+        })?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn refused(peer: Peer) -> Outcome {

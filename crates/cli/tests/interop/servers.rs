@@ -298,7 +298,8 @@ fn h2o(place: &Place<'_>) -> Outcome<Started> {
             ),
         };
         let text = format!(
-            "num-threads: 1\nlimit-request-body: 4294967296\n{user}listen:\n  host: 127.0.0.1\n  port: {port}\n{tls}\
+            "num-threads: 1\nhandshake-timeout: 600\nhttp1-request-timeout: 600\n\
+             http2-idle-timeout: 600\nlimit-request-body: 4294967296\n{user}listen:\n  host: 127.0.0.1\n  port: {port}\n{tls}\
              hosts:\n  default:\n    paths:\n      /:\n        file.dir: {root}\n\
              \x20     /upload:\n        proxy.reverse.url: {behind}/\n        proxy.timeout.io: 120000\n",
             user = run_as(),

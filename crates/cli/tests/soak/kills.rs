@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use fullbore_testing::pattern;
-use fullbore_testing::process::Daemon;
+use fullbore_testing::process::{Daemon, free_port};
 use fullbore_testing::random::Random;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -75,7 +75,9 @@ impl Run {
         let folder = tempfile::tempdir()?;
         std::fs::create_dir_all(folder.path().join("source/uploads"))?;
         let files = make_files(&folder.path().join("source"), files, &mut random)?;
-        let (server, port) = serve(folder.path(), 0)?;
+        // A port that nobody is given while the server is down.
+        let port = free_port()?;
+        let server = serve(folder.path(), port)?;
         let (gets_killed, servers_killed, resumed) = (0, 0, 0);
         Ok(Self {
             folder,
@@ -97,7 +99,7 @@ impl Run {
     fn restart_server(&mut self) -> Outcome {
         self.server.kill();
         self.count_resumed();
-        (self.server, _) = serve(self.folder.path(), self.port)?;
+        self.server = serve(self.folder.path(), self.port)?;
         Ok(())
     }
 
@@ -238,7 +240,7 @@ impl Run {
     }
 }
 
-fn serve(folder: &Path, port: u16) -> Outcome<(Daemon, u16)> {
+fn serve(folder: &Path, port: u16) -> Outcome<Daemon> {
     let mut command = program(folder);
     command.args([
         "serve",
@@ -251,14 +253,8 @@ fn serve(folder: &Path, port: u16) -> Outcome<(Daemon, u16)> {
         "--listen",
     ]);
     let mut daemon = Daemon::spawn(command.arg(format!("127.0.0.1:{port}")))?;
-    let origin = daemon.wait_line("listening on ")?;
-    let port = origin
-        .trim_end_matches('/')
-        .rsplit(':')
-        .next()
-        .ok_or("no port")?
-        .parse()?;
-    Ok((daemon, port))
+    daemon.wait_line("listening on ")?;
+    Ok(daemon)
 }
 
 /// Waits until `more` bytes were added to the folder, or the program has ended: how it did then.

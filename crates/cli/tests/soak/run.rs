@@ -25,9 +25,9 @@ use crate::watch::Watched;
 use crate::{Outcome, service, variable};
 
 /// The most that one operation may take: a hundred times what it takes on an idle machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 /// How long after the end everything may take to close.
-const SETTLE: Duration = Duration::from_secs(30);
+const SETTLE: Duration = Duration::from_secs(120);
 /// What a thread of `serve` keeps after it has sent a file by reference: a pipe, and the sink that empties it.
 const PIPE_DESCRIPTORS: usize = 3;
 const WORKERS: usize = 8;
