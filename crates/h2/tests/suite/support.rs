@@ -17,7 +17,7 @@ pub(crate) type Served = server::Connection<DuplexStream, Bytes>;
 
 /// Fails a test that hangs.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
-    let limit = Duration::from_secs(30);
+    let limit = Duration::from_secs(120);
     tokio::time::timeout(limit, future).await.expect("it hangs")
 }
 
