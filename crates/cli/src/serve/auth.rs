@@ -441,6 +441,8 @@ mod tests {
             let wrong = fields("ann", &number.to_string());
             assert_eq!(status(&gate, &wrong, "192.0.2.1:1").await, 401);
         }
+        // On a busy machine one of them may have returned.
+        while status(&gate, &fields("ann", "wrong"), "192.0.2.1:1").await == 401 {}
         let right = fields("ann", "secret");
         let Verdict::Unknown(credentials) = gate.look(&right) else {
             panic!("it was not verified");

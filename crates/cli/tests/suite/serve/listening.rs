@@ -146,7 +146,7 @@ fn passed(folder: &std::path::Path, descriptors: [i32; 2]) -> Command {
         .env("LISTEN_FDS", "2")
         .arg("-c")
         .arg(format!(
-            "exec 8<&{} 9<&{} 3<&8 4<&9; LISTEN_PID=$$ exec \"$@\"",
+            "exec {{tcp}}<&{} {{unix}}<&{}; exec 3<&$tcp 4<&$unix; LISTEN_PID=$$ exec \"$@\"",
             descriptors[0], descriptors[1]
         ))
         .arg0("bash")
