@@ -162,9 +162,9 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
          is a round trip, 30 ms and 32 KiB at the rate. `path` is what waits in the path itself at the most, which nobody can \
          schedule: 4 ms of its rate in the link (at least 16 KiB), and twice as much in the link's socket (at least 64 KiB). \
          `no limit` is fullbore with `--tcp-unsent 0`. `bulk` is the speed of the bulk by default, in per cent of that without \
-         a limit. Uploads are those of fullbore's client to `fullbore serve`; there, the limit is the client's, and the speed is not told \
-         below {TOLD_UP} Mbit/s: the client takes some MB of the bodies ahead. Paths of up to \
-         {ALONE} Mbit/s are measured at the same time, up to {AT_ONCE} Mbit/s together."
+         a limit. Uploads are those of fullbore's client to `fullbore serve`; there, the limit is the client's, and the speed \
+         is not told below {TOLD_UP} Mbit/s: the client takes some MB of the bodies ahead. Paths of up to {ALONE} Mbit/s are \
+         measured at the same time, up to {AT_ONCE} Mbit/s together."
     ));
     for up in [false, true] {
         for secure in [false, true] {

@@ -44,9 +44,9 @@ pub(super) fn measure(bed: &Testbed<'_>, report: &mut Report) -> Result<(), Erro
     let cx = bed.cx;
     write_site(&bed.folder)?;
     report.paragraph(&format!(
-        "A page in Chromium without a window, over TLS: its image of 192 MiB (`fetchpriority`: low) loads, and 2 s later a script of the page asks for \
-         other scripts (high), {SCRIPTS} one after the other, 100 ms apart, none of them after {LONGEST} s: the \
-         time from the request until the script has run, median and worst, in ms."
+        "A page in Chromium without a window, over TLS: its image of 192 MiB (`fetchpriority`: low) loads, and 2 s later a \
+         script of the page asks for other scripts (high), {SCRIPTS} one after the other, 100 ms apart, none of them after \
+         {LONGEST} s: the time from the request until the script has run, median and worst, in ms."
     ));
     let mut table = None;
     for (megabits, rtt_ms) in PATHS {
@@ -129,7 +129,8 @@ fn write_site(folder: &Path) -> Result<(), Error> {
         fs::write(&file, bytes).map_err(|error| Error::File(file.clone(), error))
     };
     let page = format!(
-        "<!doctype html><title>urgent</title><body><img src=\"image.bmp\" fetchpriority=\"low\" width=\"64\" height=\"64\">\n<script>\n\
+        "<!doctype html><title>urgent</title><body>\
+         <img src=\"image.bmp\" fetchpriority=\"low\" width=\"64\" height=\"64\">\n<script>\n\
          const took = [];\n\
          function ask() {{\n\
            const began = performance.now();\n\
