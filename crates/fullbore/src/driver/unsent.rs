@@ -15,7 +15,7 @@ use fullbore_proto::Time;
 use tokio::net::TcpStream;
 
 /// The unit of limits: two TLS records, or two DATA frames.
-pub(super) const LEAST: usize = 32 << 10;
+const LEAST: usize = 32 << 10;
 
 /// A new connection may write this much before its limit applies, and has this limit until the pace of its path is known.
 /// Most connections never write more, so that they need no system call for this.
@@ -126,8 +126,13 @@ impl<T> Unsent<T> {
     }
 
     /// Nothing is left to be written.
-    pub(super) fn rest(&mut self) {
-        self.pace.rest();
+    pub(super) fn rest(&mut self, now: Time) {
+        self.pace.rest(now);
+    }
+
+    /// There is something to write.
+    pub(super) fn resume(&mut self, now: Time) {
+        self.pace.resume(now);
     }
 
     /// Tells the kernel the limit.
@@ -197,8 +202,12 @@ struct Pace {
     began_full: bool,
     /// It has been full since.
     full: bool,
-    /// At times there was nothing to write since: the path may take more than it was given.
-    rested: bool,
+    /// How long there was nothing to write since: the path may take more than it was given.
+    rested: Duration,
+    /// Since when there is nothing to write.
+    resting: Option<Time>,
+    /// The limit was lowered, and the kernel holds more than that.
+    overfull: bool,
 }
 
 impl Pace {
@@ -213,18 +222,31 @@ impl Pace {
             taken: 0,
             began_full: false,
             full: false,
-            rested: false,
+            rested: Duration::ZERO,
+            resting: None,
+            overfull: false,
         }
     }
 
     /// Nothing is left to be written.
-    fn rest(&mut self) {
-        self.rested = true;
+    fn rest(&mut self, now: Time) {
+        self.resting.get_or_insert(now);
     }
 
-    /// Sets the limit by the pace; the transport may be `full`. A limit that is less than twice or more than half of what it
-    /// should be stays.
+    /// There is something to write.
+    fn resume(&mut self, now: Time) {
+        if let Some(since) = self.resting.take() {
+            self.rested += now.since(since);
+        }
+    }
+
+    /// Sets the limit by the pace; the transport may be `full`. A limit stays that is between 2/3 and 3/2 of what it should
+    /// be.
     fn judge(&mut self, now: Time, full: bool) {
+        self.overfull &= full;
+        if self.overfull {
+            return;
+        }
         let Some(since) = self.since else {
             return self.begin(now, full);
         };
@@ -234,7 +256,7 @@ impl Pace {
         let limits = if self.full { LIMITS_IF_FULL } else { LIMITS };
         let little = self.taken < limits * limit && !(full && span >= LONGEST);
         if little || (self.full && span < SHORTEST) {
-            if self.rested && span >= LONGEST {
+            if span >= LONGEST && self.rested > span / 2 {
                 self.begin(now, full);
             }
             return;
@@ -242,13 +264,23 @@ impl Pace {
         // The kernel held less or more than half of the limit at each end, as it was full or not.
         let half = limit / 2;
         let more = if full && !self.began_full { limit } else { half };
-        let less = if full { half } else { limit };
         let least = self.within_time(self.taken.saturating_sub(more), span);
-        let most = self.within_time(self.taken.saturating_add(less), span);
+        // Without a limit a full socket holds the same at both ends. While there was nothing to write, it may have run dry.
+        let less = match self.limit {
+            None => 0,
+            Some(_) if full => half,
+            Some(_) => limit,
+        };
+        let most = self.within_time(self.taken.saturating_add(less), span.saturating_sub(self.rested));
+        let lower = limit_for(most);
         if least > limit + half {
-            self.set(least.min(limit * STEP));
-        } else if self.began_full && !self.rested && most < limit - limit / 3 {
-            self.set(most);
+            self.limit = limit_for(least.min(limit * STEP));
+        } else if self.began_full && most < limit - limit / 3 && lower != self.limit {
+            self.limit = lower;
+            // What leaves until the kernel holds less than the limit is not counted: nobody knows how much it is.
+            self.overfull = true;
+            self.since = None;
+            return;
         }
         self.begin(now, full);
     }
@@ -258,7 +290,7 @@ impl Pace {
         self.taken = 0;
         self.began_full = full;
         self.full = full;
-        self.rested = false;
+        self.rested = Duration::ZERO;
     }
 
     /// What is taken within the time that data may wait, if `bytes` take `span`.
@@ -266,11 +298,12 @@ impl Pace {
         let bytes = bytes as u128 * self.time.as_nanos() / span.as_nanos().max(1);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
+}
 
-    fn set(&mut self, bytes: usize) {
-        let whole = bytes.clamp(LEAST, MOST).next_multiple_of(LEAST);
-        self.limit = Some(whole).filter(|bytes| *bytes < MOST);
-    }
+/// The limit where the path takes so many bytes within the time.
+fn limit_for(bytes: usize) -> Option<usize> {
+    let limit = bytes.clamp(LEAST, MOST).next_multiple_of(LEAST);
+    Some(limit).filter(|limit| *limit < MOST)
 }
 
 #[cfg(test)]

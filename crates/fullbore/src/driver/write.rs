@@ -170,7 +170,7 @@ where
         if all {
             let now = self.now();
             if let Some(unsent) = &mut self.unsent {
-                unsent.rest();
+                unsent.rest(now);
             }
             self.connection.socket_idle(now);
             self.connection.socket_holds(0, now);
@@ -190,6 +190,7 @@ where
         let Some(unsent) = &mut self.unsent else {
             return Poll::Ready(Ok(usize::MAX));
         };
+        unsent.resume(now);
         if unsent.asks() {
             if self.turn.is_write_blocked() {
                 // Its waker is registered.

@@ -19,6 +19,11 @@ impl Path {
         }
     }
 
+    /// Nothing is left to be written.
+    fn rest(&mut self) {
+        self.pace.rest(Time::from_nanos(self.now));
+    }
+
     fn wait_until(&mut self, held: usize) {
         let left = self.held.saturating_sub(held);
         self.now += left as u64 * 1_000_000_000 / self.rate;
@@ -27,6 +32,7 @@ impl Path {
 
     /// Writes so many bytes as the driver does, with nothing but the path in the way.
     fn write(&mut self, bytes: usize) {
+        self.pace.resume(Time::from_nanos(self.now));
         let mut left = bytes;
         while left > 0 {
             let (mark, list) = match self.pace.limit {
@@ -35,12 +41,18 @@ impl Path {
                 None => (4 << 20, 512 << 10),
             };
             let full = self.held >= mark;
-            self.pace.judge(Time::from_nanos(self.now), full);
+            // Without a limit nobody asks: writes are tried until one fails.
+            if full || self.pace.limit.is_some() {
+                self.pace.judge(Time::from_nanos(self.now), full);
+            }
             if full {
                 self.wait_until(match self.pace.limit {
                     Some(_) => mark - 1,
                     None => (8 << 20) / 3,
                 });
+                if self.pace.limit.is_some() {
+                    self.pace.judge(Time::from_nanos(self.now), false);
+                }
             }
             let list = list.min(left);
             self.pace.taken += list;
@@ -97,9 +109,9 @@ fn a_path_that_is_given_little_keeps_its_limit() {
     let mut path = Path::new(1_000_000_000);
     for _ in 0..1_000 {
         path.write(40 << 10);
+        path.rest();
         path.wait_until(0);
         path.now += 10_000_000;
-        path.pace.rest();
     }
     assert_eq!(path.pace.limit, Some(FIRST));
 }
@@ -110,10 +122,90 @@ fn short_responses_one_after_the_other_end_the_limit_of_a_fast_path_and_not_of_a
         let mut path = Path::new(rate);
         for _ in 0..200 {
             path.write(64 << 10);
+            path.rest();
             path.wait_until(0);
-            path.pace.rest();
         }
         assert_eq!(path.pace.limit.is_none(), ends, "{rate}");
         assert!(ends || path.pace.limit <= Some(FIRST));
     }
+}
+
+/// Writes as one stream of a file does, which at the end of each list has nothing to write for a moment.
+fn write_with_rests(path: &mut Path, bytes: usize, rest: Duration) {
+    for _ in 0..bytes / (256 << 10) {
+        path.write(256 << 10);
+        path.rest();
+        let until = path.now + rest.as_nanos() as u64;
+        let sent = rest.as_nanos() * u128::from(path.rate) / 1_000_000_000;
+        path.wait_until(path.held.saturating_sub(sent as usize));
+        path.now = until;
+    }
+}
+
+#[test]
+fn a_limit_that_ended_with_the_first_bytes_comes_back_at_a_gigabit() {
+    for rest in [Duration::ZERO, Duration::from_micros(20)] {
+        // The queues of the path take the first bytes at the pace of the memory.
+        let mut path = Path::new(2_000_000_000);
+        path.write(8 << 20);
+        assert_eq!(path.pace.limit, None);
+        path.rate = 125_000_000;
+        write_with_rests(&mut path, 32 << 20, rest);
+        let limit = path.pace.limit.expect("a limit");
+        assert!((1 << 20..=1_440 << 10).contains(&limit), "{rest:?}: {limit}");
+    }
+}
+
+/// A pace without a limit that has been counted since `at(0)`, when the transport was full.
+fn unlimited() -> Pace {
+    let mut pace = Pace::new(Duration::from_millis(10));
+    pace.limit = None;
+    pace.judge(at(0), true);
+    pace
+}
+
+fn at(milliseconds: u64) -> Time {
+    Time::from_nanos((1 + milliseconds) * 1_000_000)
+}
+
+#[test]
+fn pauses_are_not_counted_when_a_limit_is_lowered() {
+    for (pause, limited) in [(0, true), (10, true), (60, false)] {
+        let mut pace = unlimited();
+        pace.rest(at(10));
+        pace.rest(at(10 + pause / 2));
+        pace.resume(at(10 + pause));
+        pace.taken = 4 * MOST;
+        pace.judge(at(100), true);
+        assert_eq!(pace.limit.is_some(), limited, "{pause} ms of 100");
+    }
+}
+
+#[test]
+fn a_span_of_pauses_ends_so_that_what_follows_is_judged_by_itself() {
+    let mut pace = Pace::new(Duration::from_millis(10));
+    pace.judge(at(0), false);
+    pace.rest(at(0));
+    pace.resume(at(10_000));
+    pace.judge(at(10_000), false);
+    pace.taken = LIMITS * FIRST;
+    pace.judge(at(10_001), false);
+    assert_eq!(pace.limit, Some(STEP * FIRST));
+}
+
+#[test]
+fn what_leaves_while_the_kernel_holds_more_than_a_lowered_limit_is_not_counted() {
+    let mut pace = unlimited();
+    pace.taken = 4 * MOST;
+    pace.judge(at(100), true);
+    let lowered = pace.limit.unwrap();
+    // Nothing is taken meanwhile.
+    for time in [101, 250, 400] {
+        pace.judge(at(time), true);
+        assert_eq!(pace.limit, Some(lowered));
+    }
+    pace.judge(at(401), false);
+    pace.taken = LIMITS_IF_FULL * lowered;
+    pace.judge(at(441), true);
+    assert_eq!(pace.limit, Some(lowered));
 }
