@@ -4,6 +4,7 @@
 //! Both handles are used by the same task, so the lock is free, until an upgraded connection gives hyper's to another task.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
@@ -206,16 +207,15 @@ impl<T> Transport<T> {
 }
 
 /// The bytes of all slices in `memory`, if it has the room.
-fn gather<'a>(slices: &[IoSlice<'_>], memory: &'a mut [u8]) -> Option<&'a [u8]> {
-    let mut length = 0;
+fn gather<'a>(slices: &[IoSlice<'_>], memory: &'a mut [MaybeUninit<u8>]) -> Option<ReadBuf<'a>> {
+    let mut gathered = ReadBuf::uninit(memory);
     for slice in slices {
-        memory
-            .get_mut(length..)?
-            .get_mut(..slice.len())?
-            .copy_from_slice(slice);
-        length += slice.len();
+        if slice.len() > gathered.remaining() {
+            return None;
+        }
+        gathered.put_slice(slice);
     }
-    memory.get(..length)
+    Some(gathered)
 }
 
 /// The end of the last empty line in `noted`, which has none that ends in its first `before` bytes.
@@ -349,9 +349,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
         }
         let io = Pin::new(shared.io()?);
         // `send` costs the operating system less than `writev`, by more than such a copy.
-        let mut short = [0; SHORT_WRITE];
+        let mut short = [MaybeUninit::uninit(); SHORT_WRITE];
         let written = match gather(slices, &mut short) {
-            Some(octets) => io.poll_write(cx, octets),
+            Some(gathered) => io.poll_write(cx, gathered.filled()),
             None => poll_write_slices(io, cx, slices),
         };
         shared.wrote(cx, written)

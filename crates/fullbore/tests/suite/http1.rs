@@ -14,7 +14,7 @@ use bytes::Bytes;
 use fullbore::server::serve_connection_auto;
 use fullbore::{BoxError, Config, Error, Incoming};
 use http::{Request, Response, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, StreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 
@@ -64,6 +64,14 @@ async fn answer(seen: Arc<Seen>, request: Request<Incoming>) -> Result<Reply, Bo
             response(StatusCode::OK, full("slow"))
         }
         "/panic" => panic!("a handler"),
+        "/late-panic" => {
+            let body = futures_util::stream::once(async {
+                // The head of the response is sent before.
+                tokio::task::yield_now().await;
+                panic!("a body")
+            });
+            response(StatusCode::OK, StreamBody::new(body).boxed_unsync())
+        }
         "/fail" => Err("a handler".into()),
         "/refuse" => response(StatusCode::PAYLOAD_TOO_LARGE, full("no")),
         "/trailers" => {

@@ -1,6 +1,7 @@
 //! The connection's future: runs hyper within the limits, and closes the transport so that the peer can read the last response.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -31,6 +32,7 @@ const NOTED: usize = 16 << 10;
 
 /// Responses that the connection itself sends when there is no other.
 const TIMED_OUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+const FAILED: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 const UNAVAILABLE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
 
@@ -135,6 +137,8 @@ enum Stage<T> {
 enum End {
     /// hyper is done with it.
     Hyper(hyper::Result<()>),
+    /// A handler, or the body of a response.
+    Panicked,
     Expired(Expired),
     Evicted,
     /// The transport has failed.
@@ -214,9 +218,19 @@ where
         let Some(hyper) = &mut self.hyper else {
             return Poll::Ready(End::Failed);
         };
-        if let Poll::Ready(result) = Pin::new(hyper).poll(cx) {
+        // A service that panics ends its own connection only. Caught here, it costs the requests nothing.
+        let end = match catch_unwind(AssertUnwindSafe(|| Pin::new(hyper).poll(cx))) {
+            Ok(Poll::Ready(result)) => Some(End::Hyper(result)),
+            Ok(Poll::Pending) => None,
+            Err(_) => {
+                #[cfg(feature = "tracing")]
+                super::trace::panicked();
+                Some(End::Panicked)
+            }
+        };
+        if let Some(end) = end {
             self.look();
-            return Poll::Ready(End::Hyper(result));
+            return Poll::Ready(end);
         }
         self.request = self.progress.end_turn();
         // While there is a body, hyper reads, in longer pieces.
@@ -262,6 +276,8 @@ where
             End::Hyper(Err(error)) if error.is_parse() => (Err(Error::from_hyper(error)), b"", false),
             // The response is not complete. Over TLS the peer must not see a clean end.
             End::Hyper(Err(error)) => (Err(Error::from_hyper(error)), b"", true),
+            End::Panicked if !self.request.responded && !self.traffic.awaits_write => (Ok(()), FAILED, false),
+            End::Panicked => (Err(Error::incomplete(None, None)), b"", true),
             End::Expired(expired) => {
                 let error = expired.error(self.limits.config());
                 let (response, abrupt) = match expired {

@@ -1,6 +1,5 @@
 //! The response, as hyper takes it: fields that fit the body, and a body of bytes.
 
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -50,24 +49,22 @@ impl Asked {
         now: Now,
         progress: Arc<Progress>,
     ) -> Response<ResponseBody<B>> {
-        let (mut parts, body) = response.into_parts();
-        // hyper sets that of the request, and has no text for some others.
-        parts.version = Version::HTTP_11;
-        // hyper closes the connection when the rest of a body does not come at once. A client is told before.
-        if now.unread && self.large {
-            parts
-                .headers
-                .insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        let declared = declared_length(&parts.headers);
-        let body = ResponseBody {
+        let declared = declared_length(response.headers());
+        let mut response = response.map(|body| ResponseBody {
             body: Some(body),
             range: None,
             declared,
             progress,
             request: now.requests,
-        };
-        Response::from_parts(parts, body)
+        });
+        // hyper sets that of the request, and has no text for some others.
+        *response.version_mut() = Version::HTTP_11;
+        // hyper closes the connection when the rest of a body does not come at once. A client is told before.
+        if now.unread && self.large {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        response
     }
 }
 
@@ -132,10 +129,7 @@ where
             let Some(body) = this.body.as_mut().as_pin_mut() else {
                 return Poll::Ready(None);
             };
-            let Ok(polled) = std::panic::catch_unwind(AssertUnwindSafe(|| body.poll_frame(cx))) else {
-                return Poll::Ready(Some(Err("the body of the response panicked".into())));
-            };
-            let frame = match ready!(polled) {
+            let frame = match ready!(body.poll_frame(cx)) {
                 Some(frame) => frame.map_err(Into::into)?,
                 None if this.declared.is_some_and(|left| left > 0) => {
                     return Poll::Ready(Some(Err(wrong_length("shorter").into())));

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -21,7 +20,7 @@ use crate::file::Chunk;
 use crate::http1::Transport;
 use crate::linger::wake_after_sockets;
 
-/// The answer for a service that panics or fails.
+/// The answer for a service that fails.
 const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 
 pub(super) struct Http1Service<T, S> {
@@ -59,21 +58,34 @@ where
                 (check(&request, noted), end)
             }),
         };
-        let stage = match checked {
-            Err(status) => Stage::Refused { status },
-            Ok(()) => {
-                let (service, request) = (self.service.clone(), request.map(|body| self.watch(body, number)));
-                match takes_turn {
-                    false => Stage::waiting(service, request),
-                    true => Stage::begin(service, request),
-                }
-            }
-        };
-        Answer {
-            progress: Arc::clone(&self.progress),
+        let progress = Arc::clone(&self.progress);
+        let answer = |progress, waits_for_turn, stage| Answer {
+            progress,
             asked,
-            waits_for_turn: !takes_turn,
+            waits_for_turn,
             stage,
+        };
+        if let Err(status) = checked {
+            return answer(progress, false, Stage::Refused { status });
+        }
+        let request = request.map(|body| self.watch(body, number));
+        let mut service = self.service.clone();
+        if !takes_turn {
+            return answer(progress, true, Stage::waiting(service, request));
+        }
+        // A service that is ready is called at once, so that the request is not moved once more. One that is not ready is
+        // asked again when hyper polls the answer: here hyper passes no waker.
+        match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => Answer {
+                progress,
+                asked,
+                waits_for_turn: false,
+                stage: Stage::Answering {
+                    future: service.call(request),
+                },
+            },
+            Poll::Ready(Err(_)) => answer(progress, false, Stage::Refused { status: FAILED }),
+            Poll::Pending => answer(progress, false, Stage::waiting(service, request)),
         }
     }
 }
@@ -123,24 +135,7 @@ pin_project! {
     }
 }
 
-impl<S: Service<Request<Incoming>>> Stage<S, S::Future> {
-    /// Calls a service that is ready, so that the request is not moved once more. A service that is not ready is asked again
-    /// when hyper polls the answer: here hyper passes no waker.
-    #[inline(always)]
-    fn begin(mut service: S, request: Request<Incoming>) -> Self {
-        let mut cx = Context::from_waker(Waker::noop());
-        match std::panic::catch_unwind(AssertUnwindSafe(|| service.poll_ready(&mut cx))) {
-            Ok(Poll::Ready(Ok(()))) => {}
-            Ok(Poll::Pending) => return Stage::waiting(service, request),
-            Ok(Poll::Ready(Err(_))) | Err(_) => return Stage::Refused { status: FAILED },
-        }
-        match std::panic::catch_unwind(AssertUnwindSafe(|| service.call(request))) {
-            Ok(future) => Stage::Answering { future },
-            Err(_) => Stage::Refused { status: FAILED },
-        }
-    }
-
-    #[inline(always)]
+impl<S, F> Stage<S, F> {
     fn waiting(service: S, request: Request<Incoming>) -> Self {
         Stage::Called {
             service,
@@ -166,12 +161,7 @@ where
             }
             *this.waits_for_turn = false;
         }
-        // A service that panics or fails ends its own connection only.
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| poll_stage(this.stage.as_mut(), cx)));
-        let answered = match polled {
-            Ok(polled) => ready!(polled),
-            Err(_) => Err(FAILED),
-        };
+        let answered = ready!(poll_stage(this.stage.as_mut(), cx));
         // If it holds the body of the request, nobody else will read that.
         this.stage.set(Stage::Answered);
         #[cfg(feature = "tracing")]
@@ -208,7 +198,7 @@ where
                 }
                 match request.take() {
                     Some(request) => service.call(request),
-                    // Polled again after a panic.
+                    // It was called, and panicked.
                     None => return Poll::Ready(Err(FAILED)),
                 }
             }

@@ -16,6 +16,11 @@ pub(super) fn response(status: StatusCode) {
     trace!(target: "fullbore::stream", status = status.as_u16(), "response over HTTP/1.1");
 }
 
+/// A handler, or the body of a response, has panicked.
+pub(super) fn panicked() {
+    debug!(target: "fullbore::stream", "a handler panicked: the HTTP/1.1 connection ends");
+}
+
 /// The connection has ended.
 pub(super) fn ended(result: &Result<(), Error>) {
     match result {

@@ -138,6 +138,29 @@ async fn a_handler_that_panics_or_fails_is_a_500_and_ends_its_connection() {
 }
 
 #[tokio::test]
+async fn a_panic_loses_nothing_of_the_responses_before_it() {
+    for path in ["/panic", "/fail"] {
+        let mut raw = Raw::new();
+        raw.say([get("/chunks"), get("/empty"), get(path), get("/")].concat())
+            .await;
+        let said = raw.rest().await;
+        assert_eq!(statuses(&said), [200, 204, 500], "{said}");
+        assert_eq!(raw.seen.begun(), 3);
+        raw.served().await.expect("a clean end");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_panics_ends_its_connection_with_an_error() {
+    let mut raw = Raw::new();
+    raw.say([get("/empty"), get("/late-panic")].concat()).await;
+    let said = raw.rest().await;
+    assert_eq!(statuses(&said), [204, 200], "{said}");
+    assert!(!said.ends_with("0\r\n\r\n"), "not as if it were complete: {said}");
+    raw.served().await.expect_err("a response without its end");
+}
+
+#[tokio::test]
 async fn a_request_in_the_absolute_form_is_answered() {
     let said = Raw::new()
         .ask("GET http://example.com/empty HTTP/1.1\r\nHost: example.com\r\n\r\n")
