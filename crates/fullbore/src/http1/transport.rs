@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
 use tokio_util::io::poll_read_buf;
 
 use crate::cell::register;
@@ -44,7 +44,9 @@ pub(crate) struct HyperIo<T> {
 
 struct Shared<T> {
     /// None once the connection has taken it back.
-    io: Option<T>,
+    io: Option<Take<T>>,
+    /// How much is read at once.
+    read_most: u64,
     /// What was read and not passed on to hyper.
     ahead: Bytes,
     traffic: Traffic,
@@ -99,7 +101,8 @@ where
             ..Traffic::default()
         };
         let shared = Arc::new(Mutex::new(Shared {
-            io: Some(io),
+            io: Some(io.take(u64::MAX)),
+            read_most: u64::MAX,
             ahead: read,
             traffic,
             read_turn: READ_TURN,
@@ -129,6 +132,11 @@ where
         lock(&self.shared).forgets = true;
     }
 
+    /// Reads at most so many bytes at once. hyper's buffer grows until reads do not fill it.
+    pub(crate) fn limit_reads(&self, bytes: u64) {
+        lock(&self.shared).read_most = bytes;
+    }
+
     /// A turn of the connection ends, and the next one begins when it is polled.
     pub(crate) fn end_turn(&self) -> Traffic {
         let mut shared = lock(&self.shared);
@@ -153,7 +161,7 @@ where
             return;
         }
         let mut read = BytesMut::with_capacity(AHEAD);
-        match poll_read_buf(Pin::new(io), cx, &mut read) {
+        match poll_read_buf(Pin::new(io.get_mut()), cx, &mut read) {
             Poll::Ready(Ok(0)) => shared.traffic.ended = true,
             Poll::Ready(Err(_)) => shared.traffic.failed = true,
             Poll::Ready(Ok(count)) => {
@@ -178,7 +186,7 @@ where
         for user in users.into_iter().flatten() {
             user.wake();
         }
-        io
+        io.map(Take::into_inner)
     }
 }
 
@@ -218,6 +226,18 @@ fn gather<'a>(slices: &[IoSlice<'_>], memory: &'a mut [MaybeUninit<u8>]) -> Opti
     Some(gathered)
 }
 
+/// The slices up to the one that ends the turn.
+fn of_turn<'a>(slices: &'a [IoSlice<'a>], turn: usize) -> &'a [IoSlice<'a>] {
+    let mut left = turn;
+    let begins_in_turn = |slice: &&IoSlice<'_>| {
+        let begins = left > 0;
+        left = left.saturating_sub(slice.len());
+        begins
+    };
+    let count = slices.iter().take_while(begins_in_turn).count();
+    &slices[..count]
+}
+
 /// The end of the last empty line in `noted`, which has none that ends in its first `before` bytes.
 fn end_of_heads(noted: &[u8], before: usize) -> usize {
     let is_end = |end: usize| noted[..end].ends_with(b"\n\r\n") || noted[..end].ends_with(b"\n\n");
@@ -230,11 +250,14 @@ fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<T> Shared<T> {
+impl<T: AsyncRead> Shared<T> {
     fn io(&mut self) -> io::Result<&mut T> {
-        self.io.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let io = self.io.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        Ok(io.get_mut())
     }
+}
 
+impl<T> Shared<T> {
     fn note(&mut self, read: &[u8]) {
         if self.forgets && (self.parsed > 0 || self.has_gap) {
             self.forget(self.parsed);
@@ -299,7 +322,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for HyperIo<T> {
             }
             let read = match shared.traffic.ended {
                 true => Poll::Ready(Ok(())),
-                false => Pin::new(shared.io()?).poll_read(cx, buffer),
+                false => {
+                    let io = shared.io.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+                    io.set_limit(shared.read_most);
+                    Pin::new(io).poll_read(cx, buffer)
+                }
             };
             shared.traffic.awaits_read = read.is_pending();
             if read.is_pending() {
@@ -326,7 +353,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for HyperIo<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut shared = lock(&self.shared);
         if shared.write_turn == 0 {
@@ -347,6 +374,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
             wake_after_sockets(cx);
             return Poll::Pending;
         }
+        let slices = of_turn(slices, shared.write_turn);
         let io = Pin::new(shared.io()?);
         // `send` costs the operating system less than `writev`, by more than such a copy.
         let mut short = [MaybeUninit::uninit(); SHORT_WRITE];
@@ -432,6 +460,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn reads_are_no_longer_than_their_limit() {
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let (transport, mut io) = Transport::new(near, Bytes::new(), 0);
+        far.write_all(&[b'a'; 3_000]).await.expect("room in the pipe");
+        let mut memory = [0; 4_096];
+        for (limit, bytes) in [(1_000, 1_000), (1_500, 1_500), (1_000, 500)] {
+            transport.limit_reads(limit);
+            assert_eq!(io.read(&mut memory).await.expect("what was written"), bytes);
+        }
+    }
+
+    #[tokio::test]
     async fn short_slices_are_written_as_one() {
         let (near, mut far) = tokio::io::duplex(1 << 16);
         let (transport, mut io) = Transport::new(Calls::of(near), Bytes::new(), 0);
@@ -444,7 +484,7 @@ mod tests {
             far.read_exact(&mut read).await.expect("what was written");
             assert!(read.starts_with(b"headb") && read.ends_with(b"b"));
             let calls = lock(&transport.shared);
-            let calls = calls.io.as_ref().expect("nobody took it");
+            let calls = calls.io.as_ref().expect("nobody took it").get_ref();
             assert_eq!((calls.plain, calls.vectored), (plain, vectored));
         }
         assert_eq!(transport.traffic().sent, 12 + 2 * SHORT_WRITE as u64 + 8);

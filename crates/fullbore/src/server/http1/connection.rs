@@ -24,8 +24,11 @@ use crate::file::Chunk;
 use crate::http1::{HyperIo, Traffic, Transport};
 use crate::linger::Linger;
 
-/// The read buffer of a connection, and hyper's limit on what waits to be written; a chunk is accepted whole.
-const BUFFER: usize = 64 << 10;
+/// What is read at once.
+const READ: usize = 64 << 10;
+
+/// The least limit on its buffers that hyper takes.
+const LEAST_BUFFER: usize = 8 << 10;
 
 /// How much of a head is kept until it is checked.
 const NOTED: usize = 16 << 10;
@@ -73,6 +76,7 @@ where
     let head = usize::try_from(config.max_header_list_size).unwrap_or(usize::MAX);
     let (transport, io) = Transport::new(io, read, head.min(NOTED));
     transport.forget_parsed();
+    transport.limit_reads(READ.max(head) as u64);
     let progress = Arc::new(Progress::default());
     let service = Http1Service {
         service,
@@ -84,7 +88,7 @@ where
         .half_close(true)
         .header_read_timeout(None)
         .max_header_size(head)
-        .max_buf_size(BUFFER.max(head));
+        .max_buf_size(config.send_buffer.max(head).max(LEAST_BUFFER));
     // hyper has room for 100 fields without an allocation.
     if config.max_header_fields != Config::default().max_header_fields {
         builder.max_headers(config.max_header_fields as usize);

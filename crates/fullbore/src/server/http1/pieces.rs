@@ -4,10 +4,12 @@
 
 use std::cell::Cell;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
+use super::progress::Progress;
 use crate::file::FileRange;
 
 /// The length of a piece, which one system call writes: pieces of 128 KiB cost a tenth more CPU on loopback.
@@ -29,67 +31,88 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Reads the next piece off a range.
+/// Reads the next piece off a range. The connection holds it until it is dropped.
 ///
 /// # Errors
 /// The file ends before the range, or another error of the system.
-pub(super) fn read_piece(range: &mut FileRange) -> io::Result<Bytes> {
-    let long = (range.len() > SHORT_PIECE).then(LongPiece::new).flatten();
-    let Some(mut piece) = long else {
-        let range = range.split_to(SHORT_PIECE);
-        let mut memory = vec![0; range.len()];
-        range.read_into(&mut memory)?;
-        return Ok(memory.into());
-    };
-    let range = range.split_to(PIECE);
+pub(super) fn read_piece(range: &mut FileRange, progress: &Arc<Progress>) -> io::Result<Bytes> {
+    let mut piece = Piece::new(range.len(), progress);
+    let range = range.split_to(if piece.long { PIECE } else { SHORT_PIECE });
     piece.length = range.len();
-    range.read_into(&mut piece.memory[START..START + piece.length])?;
+    let end = piece.start + piece.length;
+    range.read_into(&mut piece.memory[piece.start..end])?;
     Ok(Bytes::from_owner(piece))
 }
 
-struct LongPiece {
+struct Piece {
     memory: Vec<u8>,
+    start: usize,
     length: usize,
+    /// Counted in [`HELD`].
+    long: bool,
+    progress: Arc<Progress>,
 }
 
-impl LongPiece {
-    /// `None` if long pieces take all that they may.
-    fn new() -> Option<Self> {
-        if HELD.fetch_add(PIECE, Ordering::Relaxed) > ALL_PIECES - PIECE {
-            HELD.fetch_sub(PIECE, Ordering::Relaxed);
-            return None;
+impl Piece {
+    /// Memory for a piece of `length` bytes or less.
+    fn new(length: usize, progress: &Arc<Progress>) -> Self {
+        progress.hold_piece();
+        let long = length > SHORT_PIECE && is_room_for_long();
+        let (start, memory) = if long {
+            let mut memory = SPARE.try_with(Cell::take).unwrap_or_default();
+            memory.resize(START + PIECE, 0);
+            (START, memory)
+        } else {
+            (0, vec![0; length.min(SHORT_PIECE)])
+        };
+        Piece {
+            memory,
+            start,
+            length: 0,
+            long,
+            progress: Arc::clone(progress),
         }
-        let mut memory = SPARE.try_with(Cell::take).unwrap_or_default();
-        memory.resize(START + PIECE, 0);
-        Some(LongPiece { memory, length: 0 })
     }
 }
 
-impl AsRef<[u8]> for LongPiece {
-    fn as_ref(&self) -> &[u8] {
-        &self.memory[START..START + self.length]
-    }
-}
-
-impl Drop for LongPiece {
-    fn drop(&mut self) {
+/// Counts a long piece, unless long pieces take all that they may.
+fn is_room_for_long() -> bool {
+    let is_room = HELD.fetch_add(PIECE, Ordering::Relaxed) <= ALL_PIECES - PIECE;
+    if !is_room {
         HELD.fetch_sub(PIECE, Ordering::Relaxed);
-        // A thread that is ending keeps none.
-        let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.memory)));
+    }
+    is_room
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.length]
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.progress.drop_piece();
+        if self.long {
+            HELD.fetch_sub(PIECE, Ordering::Relaxed);
+            // A thread that is ending keeps none.
+            let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.memory)));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::sync::Arc;
+    use std::task::{Context, Wake, Waker};
 
     use super::*;
     use crate::file::OpenFile;
 
     /// A file without a name of so many zeros.
     fn zeros(length: u64) -> Arc<OpenFile> {
-        let path = std::env::temp_dir().join(format!("fullbore-pieces-{}", std::process::id()));
+        let name = format!("fullbore-pieces-{}-{length}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let mut options = File::options();
         let file = options
             .read(true)
@@ -102,11 +125,26 @@ mod tests {
         OpenFile::new(file)
     }
 
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wakes {
+        fn count(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     #[test]
     fn pieces_are_short_while_others_hold_all_that_they_may() {
         const LENGTH: usize = 2 * ALL_PIECES;
         let mut range = FileRange::new(zeros(LENGTH as u64), 0, LENGTH);
-        let mut read = || read_piece(&mut range).unwrap();
+        let mut read = || read_piece(&mut range, &Arc::default()).unwrap();
         let mut held: Vec<_> = (0..ALL_PIECES / PIECE).map(|_| read()).collect();
         assert!(held.iter().all(|piece| piece.len() == PIECE));
         assert_eq!(read().len(), SHORT_PIECE);
@@ -115,5 +153,26 @@ mod tests {
         drop(held);
         assert_eq!(HELD.load(Ordering::Relaxed), 0);
         assert_eq!(LENGTH - range.len(), ALL_PIECES + SHORT_PIECE + PIECE);
+    }
+    #[test]
+    fn a_connection_reads_the_next_piece_when_the_last_one_is_dropped() {
+        let progress = Arc::new(Progress::default());
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let cx = Context::from_waker(&waker);
+        let file = zeros(SHORT_PIECE as u64);
+        for _ in 0..3 {
+            let mut range = FileRange::new(Arc::clone(&file), 0, SHORT_PIECE);
+            assert!(progress.poll_piece(&cx).is_ready());
+            let piece = read_piece(&mut range, &progress).unwrap();
+            assert_eq!((piece.len(), range.len()), (SHORT_PIECE, 0));
+            assert!(progress.poll_piece(&cx).is_pending());
+            let before = wakes.count();
+            drop(piece);
+            assert_eq!(wakes.count(), before + 1);
+        }
+        let mut beyond = FileRange::new(file, 5, SHORT_PIECE);
+        assert!(read_piece(&mut beyond, &progress).is_err());
+        assert!(progress.poll_piece(&cx).is_ready());
     }
 }

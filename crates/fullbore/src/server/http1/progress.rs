@@ -1,7 +1,9 @@
 //! How far the request of a connection is. Its service, both bodies and the connection itself share this.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
+use crate::cell::register;
 use crate::error::Error;
 use crate::http1::{BodyWatch, Transport};
 
@@ -21,6 +23,10 @@ struct State {
     turn: u32,
     /// Why the connection was ended.
     cause: Option<Error>,
+    /// The transport has not taken the last piece of a file.
+    holds_piece: bool,
+    /// Woken when it has.
+    reader: Option<Waker>,
 }
 
 /// How far the request is.
@@ -97,6 +103,32 @@ impl Progress {
         let mut state = self.lock();
         if state.now.requests == request {
             state.now.answers = false;
+        }
+    }
+
+    /// Ready when the transport has taken the last piece of a file, and the next one may be read: [`Self::hold_piece`].
+    pub(super) fn poll_piece(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.holds_piece {
+            register(&mut state.reader, cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// A piece of a file is read.
+    pub(super) fn hold_piece(&self) {
+        self.lock().holds_piece = true;
+    }
+
+    /// The piece is not needed any more.
+    pub(super) fn drop_piece(&self) {
+        let mut state = self.lock();
+        state.holds_piece = false;
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
         }
     }
 

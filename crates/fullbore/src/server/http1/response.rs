@@ -122,9 +122,14 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut this = self.project();
-        let chunk = loop {
-            if let Some(range) = this.range.take() {
-                break Chunk::File(range);
+        let bytes = loop {
+            if let Some(range) = this.range {
+                ready!(this.progress.poll_piece(cx));
+                let piece = read_piece(range, this.progress)?;
+                if range.is_empty() {
+                    *this.range = None;
+                }
+                break piece;
             }
             let Some(body) = this.body.as_mut().as_pin_mut() else {
                 return Poll::Ready(None);
@@ -136,34 +141,27 @@ where
                 }
                 None => return Poll::Ready(None),
             };
-            match frame.into_data() {
-                Ok(data) => {
-                    let chunk: Chunk = data.into();
-                    if !chunk.is_empty() {
-                        break chunk;
-                    }
-                    if this
-                        .body
-                        .as_ref()
-                        .as_pin_ref()
-                        .is_none_or(|body| body.is_end_stream())
-                    {
-                        return Poll::Ready(None);
-                    }
-                }
+            let chunk = match frame.into_data() {
+                Ok(data) => data.into(),
                 Err(frame) => {
                     if let Ok(trailers) = frame.into_trailers() {
                         return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
                     }
+                    continue;
                 }
-            }
-        };
-        let bytes = match chunk {
-            Chunk::Bytes(bytes) => bytes,
-            Chunk::File(mut range) => {
-                let piece = read_piece(&mut range)?;
-                *this.range = Some(range).filter(|range| !range.is_empty());
-                piece
+            };
+            match chunk {
+                Chunk::Bytes(bytes) if !bytes.is_empty() => break bytes,
+                Chunk::File(range) if !range.is_empty() => *this.range = Some(range),
+                _ if this
+                    .body
+                    .as_ref()
+                    .as_pin_ref()
+                    .is_none_or(|body| body.is_end_stream()) =>
+                {
+                    return Poll::Ready(None);
+                }
+                _ => {}
             }
         };
         if let Some(left) = this.declared {

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use fullbore::tls::{self, Roots};
 use fullbore::{Chunk, ErrorKind, FileRange, OpenFile};
 use http_body::{Body, Frame};
+use http_body_util::StreamBody;
 
 use super::*;
 
@@ -259,6 +260,46 @@ async fn ranges_of_files_are_sent_between_octets() {
     let (said, served) = said_of(chunks, Some(LENGTH as u64)).await;
     served.expect("a clean end");
     assert!(said.ends_with(&pattern(0, LENGTH)), "{} octets", said.len());
+}
+
+/// How many chunks the server takes of a body without an end, while the peer reads nothing.
+async fn taken(chunk: impl Fn() -> Chunk + Clone + Send + Sync + 'static, config: Config) -> usize {
+    let (mut near, far) = tokio::io::duplex(64 << 10);
+    let taken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&taken);
+    let service = service(move |_: Request<Incoming>| {
+        let (count, chunk) = (Arc::clone(&count), chunk.clone());
+        let chunks = std::iter::repeat_with(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, Infallible>(Frame::data(chunk()))
+        });
+        let body = StreamBody::new(futures_util::stream::iter(chunks));
+        async { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let _served = tokio::spawn(serve_connection_auto(far, service, config));
+    near.write_all(get("/").as_bytes())
+        .await
+        .expect("the pipe has room");
+    // The clock is paused: it goes on when no task has anything to do.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    taken.load(Ordering::SeqCst)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_reads_nothing_holds_a_send_buffer_and_one_piece_of_files() {
+    const CHUNK: usize = 12_000;
+    let octets = || Chunk::from(pattern(0, CHUNK));
+    // The pipe takes five and a half. hyper queues 16 at most.
+    for (send_buffer, expected) in [(64 << 10, 5..=11), (Config::default().send_buffer, 16..=22)] {
+        let mut config = Config::default();
+        config.send_buffer = send_buffer;
+        let taken = taken(octets, config).await;
+        assert!(expected.contains(&taken), "{taken} of {send_buffer}");
+    }
+    let (_kept, open) = file(CHUNK);
+    let range = move || Chunk::from(FileRange::new(Arc::clone(&open), 0, CHUNK));
+    let taken = taken(range, Config::default()).await;
+    assert!((5..=7).contains(&taken), "{taken} ranges");
 }
 
 #[tokio::test]
