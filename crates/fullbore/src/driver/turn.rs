@@ -173,3 +173,163 @@ impl Turn {
         self.lists = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    const ONE: StreamId = StreamId::FIRST_CLIENT;
+
+    fn other() -> StreamId {
+        ONE.next().expect("there are more")
+    }
+
+    fn waker() -> Option<Waker> {
+        Some(Waker::noop().clone())
+    }
+
+    /// Whether the driver yields, and how often it is woken for that.
+    fn yields(turn: &mut Turn, has_write: bool) -> (bool, usize) {
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let yields = turn.yields(&mut Context::from_waker(&waker), || has_write);
+        (yields, wakes.0.load(Ordering::SeqCst))
+    }
+
+    const YES: (bool, usize) = (true, 1);
+    const NO: (bool, usize) = (false, 0);
+
+    #[test]
+    fn the_write_precedes_the_read_after_a_yield_and_never_twice_in_a_row() {
+        let mut turn = Turn::default();
+        let mut reads = Vec::new();
+        for wakes in [true, true, true, false, true, false, false] {
+            reads.push(turn.begin());
+            turn.set_read(false, true);
+            turn.wake_handle(waker().filter(|_| wakes));
+            assert_eq!(yields(&mut turn, false), if wakes { YES } else { NO });
+        }
+        assert_eq!(reads, [true, false, true, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_single_reader_is_waited_for_unless_it_has_its_whole_message_and_there_is_no_write() {
+        for (complete, has_write, waits) in [
+            (true, false, NO),
+            (true, true, YES),
+            (false, false, YES),
+            (false, true, YES),
+        ] {
+            let mut turn = Turn::default();
+            turn.wake_reader(ONE, waker(), complete);
+            assert_eq!(yields(&mut turn, has_write), waits);
+            assert!(turn.begin() != waits.0, "a yield postpones the read");
+            assert_eq!(yields(&mut turn, has_write), NO, "once");
+        }
+    }
+
+    #[test]
+    fn what_follows_for_a_reader_that_was_woken_may_complete_its_message() {
+        let mut turn = Turn::default();
+        turn.wake_reader(ONE, waker(), false);
+        turn.wake_reader(ONE, None, true);
+        assert_eq!(yields(&mut turn, false), NO);
+        turn.wake_reader(ONE, waker(), false);
+        turn.wake_reader(other(), None, true);
+        assert_eq!(yields(&mut turn, false), YES, "that is another stream's");
+        let mut turn = Turn::default();
+        turn.wake_reader(ONE, None, false);
+        assert_eq!(yields(&mut turn, true), NO, "nobody was woken");
+    }
+
+    #[test]
+    fn several_readers_are_waited_for_unless_they_live_in_the_driver_and_have_run() {
+        let mut turn = Turn::default();
+        for ran in [false, true] {
+            turn.wake_reader(ONE, waker(), true);
+            turn.wake_reader(other(), waker(), true);
+            if ran {
+                turn.handlers_ran();
+            }
+            assert_eq!(yields(&mut turn, false), if ran { NO } else { YES });
+            turn.begin();
+        }
+    }
+
+    #[test]
+    fn the_driver_sleeps_when_nothing_was_done_or_nothing_is_left() {
+        // Something was read, the transport has no more; something was done, nothing is left.
+        for (read, blocked, done, all, last) in [
+            (false, false, false, false, true),
+            (false, true, false, true, true),
+            (true, false, false, true, false),
+            (false, false, true, true, false),
+            (false, true, true, false, false),
+            (false, true, true, true, true),
+            (true, true, false, true, true),
+        ] {
+            let mut turn = Turn::default();
+            turn.wake();
+            turn.begin();
+            turn.set_read(read, blocked);
+            turn.set_done(done, all);
+            assert_eq!(turn.is_settled(), blocked && all);
+            assert_eq!(turn.is_last(), last, "{read} {blocked} {done} {all}");
+            turn.unsettle();
+            assert!(!turn.is_settled());
+            // The next turn knows nothing of this one.
+            turn.begin();
+            assert!(turn.is_last());
+        }
+    }
+
+    #[test]
+    fn a_yield_counts_as_progress() {
+        let mut turn = Turn::default();
+        turn.begin();
+        turn.yield_to_tasks();
+        turn.begin();
+        assert!(!turn.is_last());
+        turn.begin();
+        assert!(turn.is_last());
+    }
+
+    #[test]
+    fn the_transport_is_blocked_until_the_task_is_woken() {
+        let mut turn = Turn::default();
+        assert!(!turn.is_write_blocked());
+        turn.block_write();
+        turn.begin();
+        assert!(turn.is_write_blocked());
+        turn.set_read(false, true);
+        turn.set_done(false, true);
+        turn.wake();
+        assert!(!turn.is_write_blocked() && !turn.is_settled());
+    }
+
+    #[test]
+    fn as_many_lists_leave_as_the_read_allows_and_otherwise_one() {
+        let mut turn = Turn::default();
+        assert!(!turn.continues_writing());
+        turn.yield_to_sockets(3);
+        turn.yield_to_sockets(0);
+        assert_eq!([(); 3].map(|()| turn.continues_writing()), [true, true, false]);
+        turn.yield_to_sockets(3);
+        turn.end_writing();
+        assert!(!turn.continues_writing());
+    }
+}
