@@ -149,6 +149,10 @@ async fn reads_grow_when_they_come_back_full_and_are_small_again_behind_many_fra
 #[derive(Default)]
 pub(super) struct Noting {
     pub(super) input: Bytes,
+    /// The error with which it ends behind the input.
+    end: Option<std::io::ErrorKind>,
+    /// Whether it holds back what was written.
+    holds: bool,
     calls: String,
     pub(super) shut: usize,
 }
@@ -160,7 +164,10 @@ impl AsyncRead for Noting {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         if self.input.is_empty() {
-            return Poll::Pending;
+            return match self.end {
+                Some(end) => Poll::Ready(Err(end.into())),
+                None => Poll::Pending,
+            };
         }
         let count = self.input.len().min(buffer.remaining());
         buffer.put_slice(&self.input.split_to(count));
@@ -193,7 +200,10 @@ impl AsyncWrite for Noting {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
+        match self.holds {
+            true => Poll::Pending,
+            false => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
@@ -254,4 +264,106 @@ async fn the_time_for_which_the_transport_takes_nothing_is_accounted_for() {
     let _ = timeout(Duration::from_secs(5), poll_fn(|cx| driver.poll(cx))).await;
     let report = driver.connection.report(driver.now());
     assert_eq!(report.sending.spent(Stall::Socket), Duration::from_secs(5));
+}
+
+/// What TLS says of a peer that ends its half without close_notify.
+const UNSEALED_END: Option<std::io::ErrorKind> = Some(std::io::ErrorKind::UnexpectedEof);
+
+#[tokio::test(start_paused = true)]
+async fn a_server_answers_what_came_before_an_end_without_close_notify() {
+    let request = frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']);
+    for requests in [&[][..], &request] {
+        let io = Noting {
+            input: [BEGINNING, requests].concat().into(),
+            end: UNSEALED_END,
+            ..Noting::default()
+        };
+        let mut driver = Driver::server(io, Arc::new(Config::default()), Mailbox::new(), Answer);
+        let ended = timeout(Duration::from_secs(5), poll_fn(|cx| driver.poll(cx))).await;
+        ended.expect("it ends").expect("it ends well");
+        assert!(driver.io.calls.contains('w'));
+        let sent = driver
+            .connection
+            .stats()
+            .sent_frames
+            .of(fullbore_proto::FrameType::HEADERS);
+        assert_eq!(sent, u64::from(!requests.is_empty()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_without_close_notify_is_an_error_for_a_client() {
+    // SETTINGS, and the acknowledgement of the client's.
+    let io = Noting {
+        input: Bytes::from_static(b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0"),
+        end: UNSEALED_END,
+        ..Noting::default()
+    };
+    let mailbox = Mailbox::new();
+    mailbox.add_opener();
+    let mut driver = Driver::client(io, Arc::new(Config::default()), mailbox, NoAccept);
+    let ended = timeout(Duration::from_secs(5), poll_fn(|cx| driver.poll(cx))).await;
+    let error = ended.expect("it ends").expect_err("anybody could have ended it");
+    assert!(error.is_closed(), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_what_comes_behind_an_error() {
+    let mut octets = BEGINNING.to_vec();
+    // The increment overflows the window.
+    octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
+    octets.extend(frame(6, 0, 0, b"too late").repeat(10));
+    let io = Noting {
+        input: octets.into(),
+        ..Noting::default()
+    };
+    let mut driver = Driver::server(io, Arc::new(Config::default()), Mailbox::new(), NoAccept);
+    let read = poll_fn(|cx| Poll::Ready(driver.poll_read(cx))).await;
+    assert!(matches!(read, Poll::Ready(Ok(Read::Some))));
+    assert!(driver.connection.error().is_some());
+    assert!(driver.input.unparsed.is_empty());
+    assert_eq!(driver.input.slab.capacity(), 0, "it serves the next connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_message_leaves_in_two_writes_only_on_a_transport_that_holds_nothing_back() {
+    for (holds, writes) in [(false, 2), (true, 1)] {
+        let io = Noting {
+            input: Bytes::from_static(BEGINNING),
+            holds,
+            ..Noting::default()
+        };
+        let mut driver = Driver::server(io, Arc::new(Config::default()), Mailbox::new(), Answer);
+        let _ = timeout(Duration::from_millis(1), poll_fn(|cx| driver.poll(cx))).await;
+        driver.io.calls.clear();
+        driver.io.input = frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']).into();
+        let _ = timeout(Duration::from_millis(1), poll_fn(|cx| driver.poll(cx))).await;
+        let calls = &driver.io.calls;
+        assert_eq!(calls.matches('w').count(), writes, "{calls}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_that_a_dropped_connection_has_not_told_learn_of_its_end() {
+    let (near, mut far) = tokio::io::duplex(1 << 20);
+    let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+    let mut octets = BEGINNING.to_vec();
+    for index in 0..200 {
+        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+    }
+    octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
+    far.write_all(&octets).await.expect("the pipe has room");
+    drop(far);
+    let run = poll_fn(|cx| match (driver.poll(cx), &driver.stage) {
+        (Poll::Pending, Stage::Closing(closing)) if !closing.untold.is_empty() => Poll::Ready(()),
+        _ => Poll::Pending,
+    });
+    timeout(Duration::from_secs(5), run).await.expect("it closes");
+    let kept = std::mem::take(&mut driver.accept);
+    drop(driver);
+    assert_eq!(kept.0.len(), 200);
+    for (_, sender) in &kept.0 {
+        let told = poll_fn(|cx| Poll::Ready(sender.poll_failed(cx))).await;
+        assert!(told.is_ready());
+    }
 }
