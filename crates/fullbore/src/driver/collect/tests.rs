@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proto::Config;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
@@ -107,6 +107,48 @@ fn a_cell_that_serves_again_keeps_lists_with_room_for_16_and_no_longer_ones() {
     }
 }
 
+#[test]
+fn a_cell_that_serves_again_keeps_nothing_of_the_stream_before() {
+    let mailbox = Mailbox::new();
+    let mut cell = Cell::new(Arc::clone(&mailbox), CellState::default());
+    {
+        let mut state = cell.lock();
+        state.id = Some(StreamId::FIRST_CLIENT);
+        state.error = Some(Error::connection_gone());
+        let inbound = &mut state.inbound;
+        inbound.head = Some(Response::new(()));
+        inbound.chunks.push_back(Bytes::from_static(b"read"));
+        inbound.trailers = Some(HeaderMap::new());
+        inbound.reader = Some(Waker::noop().clone());
+        (inbound.ended, inbound.abandoned, inbound.discarded) = (true, true, true);
+        (inbound.consumed, inbound.release_at) = (1, Some(1));
+        let outbound = &mut state.outbound;
+        outbound.request = Some((Arc::new(Request::new(())), true));
+        let data = Bytes::from_static(b"sent").into();
+        outbound.commands.push_back(StreamCommand::Data(data, true));
+        outbound.writer = Some(Waker::noop().clone());
+        (outbound.full, outbound.finished) = (true, true);
+        outbound.queued = 4;
+        outbound.set_share(1);
+    }
+    cell.hold();
+    let state = cell.reuse().expect("nobody else has it");
+    assert!(state.id.is_none() && state.error.is_none());
+    let inbound = &state.inbound;
+    assert!(inbound.head.is_none() && inbound.trailers.is_none() && inbound.reader.is_none());
+    assert!(inbound.chunks.is_empty());
+    assert!(!inbound.ended && !inbound.abandoned && !inbound.discarded);
+    assert_eq!((inbound.consumed, inbound.release_at), (0, None));
+    let outbound = &mut state.outbound;
+    assert!(outbound.request.is_none() && outbound.commands.is_empty() && outbound.writer.is_none());
+    assert!(!outbound.full && !outbound.finished);
+    assert_eq!(outbound.queued, 0);
+    outbound.queued = 1;
+    assert!(outbound.has_room(), "it has no share yet");
+    cell.post();
+    assert!(mailbox.take().is_some(), "it is on no list");
+}
+
 #[tokio::test(start_paused = true)]
 async fn few_streams_share_all_of_the_memory_for_what_waits_and_more_of_them_half() {
     let (mut driver, mut far) = server(&[]).await;
@@ -157,6 +199,10 @@ async fn a_writer_that_waits_for_room_is_woken_when_half_of_its_share_is_free() 
     }
     // 20, 16, 13 and 11 KiB are left.
     assert_eq!(woken, [false, false, false, true]);
+    assert!(
+        !cell.lock().outbound.full,
+        "the next one waits for the stream to fail"
+    );
 }
 
 #[tokio::test(start_paused = true)]
