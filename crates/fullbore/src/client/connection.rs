@@ -294,3 +294,6 @@ impl fmt::Debug for ResponseFuture {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
