@@ -328,3 +328,30 @@ fn without_tls() -> Error {
         "https:// needs the feature `tls` of the crate fullbore",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_without_a_port_has_that_of_its_scheme() {
+        let origin = |url: &str| {
+            let uri = url.parse::<Uri>().expect("a URL");
+            let origin = Origin::of(&uri).expect("an origin");
+            (origin.is_tls(), origin.to_string())
+        };
+        assert_eq!(
+            origin("https://example.com/"),
+            (true, "https://example.com:443".into())
+        );
+        assert_eq!(
+            origin("http://example.com/"),
+            (false, "http://example.com:80".into())
+        );
+        assert_eq!(
+            origin("http://example.com:443/"),
+            (false, "http://example.com:443".into())
+        );
+        assert_eq!(origin("https://[::1]/"), (true, "https://[::1]:443".into()));
+    }
+}

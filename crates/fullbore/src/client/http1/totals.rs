@@ -179,4 +179,23 @@ mod tests {
         drop(ledger);
         assert_eq!(ended(totals.report()), (1, 100, 50, Duration::from_secs(2)));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn receiving_waits_for_the_path_while_octets_are_awaited_and_otherwise_for_the_reader() {
+        let totals = Totals::default();
+        totals.add_connection();
+        let mut traffic = Traffic::default();
+        let mut ledger = Ledger::start(&totals, traffic);
+        let upload = Upload::new(None);
+        for (awaits_read, seconds) in [(true, 3), (false, 5), (true, 10)] {
+            traffic.awaits_read = awaits_read;
+            ledger.enter(&upload, traffic, true, Instant::now());
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+        }
+        drop(ledger);
+        let report = totals.report().expect("a connection was opened");
+        let spent = |state| report.receiving(state).as_secs();
+        assert_eq!((spent(Stall::Moving), spent(Stall::Application)), (13, 5));
+        assert_eq!((spent(Stall::Peer), spent(Stall::Socket)), (0, 0));
+    }
 }

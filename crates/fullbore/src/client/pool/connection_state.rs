@@ -257,4 +257,54 @@ mod tests {
             assert_eq!(connection.round_trip(), Some(Duration::from_millis(least)));
         }
     }
+
+    #[test]
+    fn a_version_is_proven_by_settings_by_an_agreement_or_by_being_http1() {
+        let connection = || ConnectionState::first(None);
+        let proven = |connection: &ConnectionState| (connection.is_version_proven(), connection.is_settled());
+        assert_eq!(proven(&connection()), (false, false));
+        let settled = connection();
+        settled.set_max_streams(1);
+        assert_eq!(proven(&settled), (true, true));
+        let agreed = connection();
+        agreed.set_agreed();
+        assert_eq!(proven(&agreed), (true, false));
+        let http1 = connection();
+        http1.set_http1();
+        assert_eq!(proven(&http1), (true, false));
+        assert!(
+            http1.settle_http1() && !http1.settle_http1(),
+            "the first response counts"
+        );
+        assert_eq!(proven(&http1), (true, true));
+        assert!(!settled.settle_http1());
+    }
+
+    #[test]
+    fn a_connection_fails_by_its_first_error_unless_its_version_was_proven() {
+        let error = |text: &'static str| Error::new(crate::error::ErrorKind::Closed, text);
+        let connection = ConnectionState::first(None);
+        assert!(connection.failure().is_none());
+        connection.end(&error("first"));
+        connection.end(&error("second"));
+        let failure = connection.failure().expect("it has ended").to_string();
+        assert!(failure.contains("first"), "{failure}");
+        let settled = ConnectionState::first(None);
+        settled.set_max_streams(1);
+        settled.end(&error("first"));
+        assert!(settled.failure().is_none());
+        assert!(settled.error().to_string().contains("first"));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_connection_that_ended_before_it_was_tracked() {
+        let tracker = tokio_util::task::TaskTracker::new();
+        let connection = ConnectionState::first(None);
+        connection.track(tracker.token());
+        assert_eq!(tracker.len(), 1);
+        connection.end(&Error::connection_gone());
+        assert_eq!(tracker.len(), 0);
+        connection.track(tracker.token());
+        assert_eq!(tracker.len(), 0);
+    }
 }

@@ -304,6 +304,25 @@ mod tests {
     }
 
     #[test]
+    fn streams_beyond_a_limit_that_was_lowered_justify_none_when_no_request_waits() {
+        let start = Instant::now();
+        let (growth, now) = seen(start, MS * 100, MS * 102, 2);
+        let beyond = Load {
+            in_flight: 300,
+            waiting: 0,
+            ..full(MS * 100)
+        };
+        assert_eq!(growth.target_connections(&beyond, now), 1);
+        let waits = Load { waiting: 1, ..beyond };
+        assert_eq!(growth.target_connections(&waits, now), 4);
+        let nowhere = Load {
+            connections: 0,
+            ..waits
+        };
+        assert_eq!(growth.target_connections(&nowhere, now), 0);
+    }
+
+    #[test]
     fn a_burst_that_the_slots_take_in_justifies_none() {
         let start = Instant::now();
         let (growth, now) = seen(start, MS * 100, MS * 102, 2);

@@ -714,3 +714,6 @@ fn shut_down() -> Error {
         "the client was shut down before the request was sent",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ mod scripted;
 
 use scripted::{End, Script, link};
 
-const MS: Duration = Duration::from_millis(1);
+pub(super) const MS: Duration = Duration::from_millis(1);
 
 /// SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113 section 6.5.2).
 const MAX_STREAMS: u16 = 3;
@@ -34,7 +34,7 @@ type Dial = Arc<
 
 /// How the peers of a test behave.
 #[derive(Clone, Copy)]
-struct Plan {
+pub(super) struct Plan {
     /// How long octets take, in each direction.
     delay: Duration,
     /// How many streams each connection allows.
@@ -45,7 +45,7 @@ struct Plan {
 
 /// What the peers of a test have seen.
 #[derive(Default)]
-struct Site {
+pub(super) struct Site {
     /// When each connection was asked for.
     dials: Mutex<Vec<Instant>>,
     /// Connections that have not ended.
@@ -61,7 +61,7 @@ struct Site {
 
 impl Site {
     /// A client to such peers.
-    fn start(plan: Plan, builder: ClientBuilder) -> (Arc<Site>, Client) {
+    pub(super) fn start(plan: Plan, builder: ClientBuilder) -> (Arc<Site>, Client) {
         Self::start_with(plan, builder, move |site, io| site.serve(io, plan.streams))
     }
 
@@ -132,7 +132,7 @@ fn client_by(dial: Dial, builder: ClientBuilder) -> Client {
 }
 
 /// So many requests at once, as tasks; those that have begun come first.
-async fn begin(client: &Client, count: usize) -> Vec<JoinHandle<()>> {
+pub(super) async fn begin(client: &Client, count: usize) -> Vec<JoinHandle<()>> {
     let requests = (0..count)
         .map(|_| {
             let client = client.clone();
@@ -146,7 +146,7 @@ async fn begin(client: &Client, count: usize) -> Vec<JoinHandle<()>> {
     requests
 }
 
-async fn all(requests: Vec<JoinHandle<()>>) {
+pub(super) async fn all(requests: Vec<JoinHandle<()>>) {
     for request in requests {
         request.await.expect("the request succeeded");
     }
@@ -175,7 +175,7 @@ async fn update() {
     }
 }
 
-fn plan(delay: Duration, streams: u32) -> Plan {
+pub(super) fn plan(delay: Duration, streams: u32) -> Plan {
     Plan {
         delay,
         streams,
@@ -183,7 +183,7 @@ fn plan(delay: Duration, streams: u32) -> Plan {
     }
 }
 
-fn stats(client: &Client) -> OriginStats {
+pub(super) fn stats(client: &Client) -> OriginStats {
     client.stats().pop().expect("one origin")
 }
 
@@ -423,4 +423,209 @@ async fn a_client_that_was_shut_down_begins_anew() {
     all(begin(&client, 1).await).await;
     assert_eq!((site.dials(), stats(&client).connections), (2, 1));
     assert_eq!(site.open.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_each_failure_the_next_connection_waits_twice_as_long_up_to_a_minute() {
+    let (site, client) = Site::start(plan(MS * 50, 2), Client::builder().max_connections(2));
+    all(begin(&client, 1).await).await;
+    site.refuses.store(true, Ordering::SeqCst);
+    keep_busy(&client, 5, MS * 250_000).await;
+    let dials = site.dials.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let pauses: Vec<Duration> = dials[1..].windows(2).map(|two| two[1] - two[0]).collect();
+    let expected = [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Duration::from_secs);
+    assert_eq!(pauses.len(), expected.len(), "{pauses:?}");
+    // The end of an exchange is what asks again.
+    for (pause, least) in pauses.iter().zip(expected) {
+        assert!((least..=least + MS * 100).contains(pause), "{pauses:?}");
+    }
+}
+
+/// A runtime with a clock of its own, which is paused.
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build();
+    runtime.expect("a runtime")
+}
+
+#[test]
+fn requests_fail_when_the_runtime_that_connects_for_them_is_shut_down() {
+    let (one, other) = (runtime(), runtime());
+    let slow = Plan {
+        opening: MS * 10_000,
+        ..plan(MS, 1)
+    };
+    let (site, client) = Site::start(slow, Client::builder());
+    one.block_on(async { drop(begin(&client, 1).await) });
+    let asking = client.clone();
+    let waiting = other.spawn(async move { asking.get("http://one.example/").await });
+    other.block_on(update());
+    assert_eq!((site.dials(), stats(&client).waiting), (1, 2));
+    drop(one);
+    assert_eq!((stats(&client).waiting, stats(&client).opening), (0, 0));
+    let ended = other.block_on(async { tokio::time::timeout(MS * 1_000, waiting).await });
+    let error = ended
+        .expect("it ends")
+        .expect("no panic")
+        .expect_err("no connection");
+    assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
+}
+
+#[test]
+fn further_connections_are_closed_by_another_runtime_when_the_one_that_opened_some_is_gone() {
+    let (site, client) = Site::start(plan(MS * 50, 2), Client::builder().max_connections(4));
+    for _ in 0..2 {
+        let runtime = runtime();
+        runtime.block_on(keep_busy(&client, 40, MS * 5_000));
+        assert_eq!(stats(&client).connections, 4);
+        drop(runtime);
+    }
+    assert_eq!((site.dials(), stats(&client).connections), (8, 0));
+    let last = runtime();
+    last.block_on(async {
+        keep_busy(&client, 40, MS * 5_000).await;
+        assert_eq!(stats(&client).connections, 4);
+        sleep(MS * 61_000).await;
+    });
+    assert_eq!(stats(&client).connections, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_shut_down_when_the_requests_in_progress_have_ended() {
+    let (site, client) = Site::start(plan(MS, 1), Client::builder());
+    all(begin(&client, 1).await).await;
+    site.held.store(true, Ordering::SeqCst);
+    let held = begin(&client, 1).await;
+    let shut = client.clone();
+    let shut = tokio::spawn(async move { shut.shutdown().await });
+    sleep(MS * 10_000).await;
+    assert!(!shut.is_finished());
+    site.held.store(false, Ordering::SeqCst);
+    site.release.notify_one();
+    all(held).await;
+    shut.await.expect("no panic");
+    update().await;
+    sleep(MS * 2).await;
+    assert_eq!(site.open.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_connections_stay_as_the_busiest_moment_of_a_period_needed() {
+    let (_, client) = Site::start(plan(MS * 50, 2), Client::builder().max_connections(4));
+    keep_busy(&client, 40, MS * 5_000).await;
+    assert_eq!(stats(&client).connections, 4);
+    // The period in which all were needed.
+    sleep(MS * 30_000).await;
+    for (requests, needed) in [(6, 3), (5, 3), (4, 2), (3, 2), (2, 1)] {
+        all(begin(&client, requests).await).await;
+        sleep(MS * 30_000).await;
+        assert_eq!(stats(&client).connections, needed, "for {requests} requests");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_preface_leaves_before_the_first_requests() {
+    let output = Arc::new(Mutex::new(None));
+    let noted = Arc::clone(&output);
+    let dial: Dial = Arc::new(move || {
+        let noted = Arc::clone(&noted);
+        Box::pin(async move {
+            let script = Script::delayed(MS * 50);
+            let (near, far) = link(script, script);
+            *noted.lock().expect("no panic") = Some(near.observer());
+            tokio::spawn(Arc::new(Site::default()).serve(far, 10));
+            Ok(Box::new(near) as Box<dyn Transport>)
+        })
+    });
+    let client = client_by(dial, Client::builder());
+    let requests = begin(&client, 3).await;
+    let counts = output
+        .lock()
+        .expect("no panic")
+        .as_ref()
+        .expect("it connects")
+        .counts();
+    assert_eq!(counts.writes, 2, "{counts:?}");
+    all(requests).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_runs_on_when_a_client_with_several_connections_is_dropped() {
+    let (site, client) = Site::start(plan(MS * 50, 2), Client::builder().max_connections(4));
+    keep_busy(&client, 40, MS * 5_000).await;
+    assert_eq!(site.open.load(Ordering::SeqCst), 4);
+    drop(client);
+    sleep(MS * 31_000).await;
+    assert_eq!(site.open.load(Ordering::SeqCst), 0);
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_opened_after_its_client_was_shut_down_is_closed() {
+    let slow = Plan {
+        opening: MS * 1_000,
+        ..plan(MS, 1)
+    };
+    let (site, client) = Site::start(slow, Client::builder());
+    let waiting = client.clone();
+    let waiting = tokio::spawn(async move { waiting.get("http://one.example/").await });
+    update().await;
+    tokio::time::timeout(MS * 10, client.shutdown())
+        .await
+        .expect("no connection is open");
+    let error = waiting.await.expect("no panic").expect_err("it is shut down");
+    assert_eq!(error.kind(), ErrorKind::Canceled, "{error}");
+    sleep(MS * 2_000).await;
+    assert_eq!((site.dials(), site.open.load(Ordering::SeqCst)), (1, 0));
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+/// Ready with its one frame when it is let go.
+struct Later(Arc<AtomicBool>);
+
+impl Body for Later {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Error>>> {
+        if self.0.load(Ordering::SeqCst) {
+            return std::task::Poll::Ready(None);
+        }
+        let waker = cx.waker().clone();
+        tokio::spawn(async move {
+            sleep(MS * 100).await;
+            waker.wake();
+        });
+        std::task::Poll::Pending
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_slot_of_an_upload_is_free_when_it_ends_though_its_response_was_complete_before() {
+    let (site, client) = Site::start(plan(MS, 1), Client::builder());
+    all(begin(&client, 1).await).await;
+    let ends = Arc::new(AtomicBool::new(false));
+    let upload = client.post("http://one.example/", Later(Arc::clone(&ends)));
+    let response = upload.await.expect("a response");
+    drop(response);
+    let next = begin(&client, 1).await;
+    sleep(MS * 1_000).await;
+    assert_eq!((stats(&client).in_flight, stats(&client).waiting), (1, 1));
+    ends.store(true, Ordering::SeqCst);
+    all(next).await;
+    assert_eq!(stats(&client).in_flight, 0);
+    assert_eq!(site.requests.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_origin_that_is_no_url_has_no_connections() {
+    let (_, client) = Site::start(plan(MS, 1), Client::builder());
+    all(begin(&client, 1).await).await;
+    assert_eq!(client.connections("http://one.example/"), 1);
+    assert_eq!(client.connections("http://other.example/"), 0);
+    assert_eq!(client.connections("one.example"), 0);
+    assert!(client.http1_report().is_none());
 }

@@ -213,6 +213,30 @@ async fn the_first_connection_is_alone_until_the_version_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_origin_that_closes_at_the_preface_gets_further_connections_once_it_has_answered_in_http1() {
+    let slow = Plan {
+        opening: MS * 100,
+        ..plan(MS, 0)
+    };
+    let (site, client) = Site::start_with(slow, Client::builder(), |site, mut io| async move {
+        let mut first = [0; 3];
+        if io.read_exact(&mut first).await.is_ok() && &first != b"PRI" {
+            answer(site, io).await;
+        }
+    });
+    let requests = begin(&client, 20).await;
+    sleep(MS * 101).await;
+    assert_eq!(site.dials(), 1);
+    sleep(MS * 100).await;
+    assert_eq!(site.dials(), 2);
+    all(requests).await;
+    // The first one carries all of them while seven others are opened.
+    let stats = stats(&client);
+    assert_eq!((site.dials(), stats.connections, stats.opening), (9, 1, 7));
+    assert_eq!(site.requests.load(Ordering::SeqCst), 20);
+}
+
+#[tokio::test(start_paused = true)]
 async fn connections_that_cannot_be_opened_are_few_and_fail_those_who_wait_together() {
     let (site, client) = Site::start_with(plan(MS, 0), http1(), answer);
     client.get("http://one.example/").await.expect("a response");
@@ -230,4 +254,232 @@ async fn connections_that_cannot_be_opened_are_few_and_fail_those_who_wait_toget
     }
     assert!(site.dials() <= 1 + 8, "{} attempts", site.dials());
     assert_eq!((stats(&client).waiting, stats(&client).opening), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_leaves_through_a_transport_that_keeps_what_is_not_flushed() {
+    let dial: Dial = Arc::new(|| {
+        Box::pin(async {
+            let (near, far) = link(Script::ideal(), Script::ideal());
+            tokio::spawn(answer(Arc::new(Site::default()), far));
+            Ok(Box::new(tokio::io::BufWriter::new(near)) as Box<dyn Transport>)
+        })
+    });
+    let client = client_by(dial, http1());
+    for _ in 0..2 {
+        let response = tokio::time::timeout(MS * 1_000, client.get("http://one.example/")).await;
+        response.expect("the request has left").expect("a response");
+    }
+    assert_eq!(stats(&client).connections, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_not_sent_goes_before_those_that_came_later() {
+    let order = Arc::new(Mutex::new(String::new()));
+    let noted = Arc::clone(&order);
+    let builder = http1().max_connections(1);
+    // The first connection closes behind its first response, and does not say so.
+    let (site, client) = Site::start_with(plan(Duration::ZERO, 0), builder, move |site, mut io| {
+        let noted = Arc::clone(&noted);
+        async move {
+            loop {
+                let mut read = Vec::new();
+                while !read.ends_with(b"\r\n\r\n") {
+                    match io.read_u8().await {
+                        Ok(octet) => read.push(octet),
+                        Err(_) => return,
+                    }
+                }
+                let path = *read
+                    .iter()
+                    .skip_while(|octet| **octet != b'/')
+                    .nth(1)
+                    .expect("a path");
+                noted.lock().expect("no panic").push(char::from(path));
+                if read.starts_with(b"POST") {
+                    let _ = io.read_exact(&mut [0; 4]).await;
+                }
+                let _ = io.write_all(OK).await;
+                if site.dials() == 1 {
+                    return site.release.notified().await;
+                }
+            }
+        }
+    });
+    client.get("http://one.example/0").await.expect("a response");
+    // The connection's task has not heard of the end when the next request takes it.
+    site.release.notify_one();
+    let send = |path: &'static str| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            let url = format!("http://one.example/{path}");
+            let body = http_body_util::Full::new(Bytes::from_static(b"body"));
+            client.post(&url, body).await.expect("a response");
+        })
+    };
+    let requests = vec![send("1"), send("2"), send("3")];
+    all(requests).await;
+    assert_eq!(
+        (order.lock().expect("no panic").as_str(), site.dials()),
+        ("0123", 2)
+    );
+}
+
+/// The last octet of the next request's path; none at the end.
+async fn path(io: &mut End) -> Option<u8> {
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\n") {
+        read.push(io.read_u8().await.ok()?);
+    }
+    let end = read.windows(6).position(|octets| octets == b" HTTP/")?;
+    read.get(end - 1).copied()
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connections_are_closed_when_the_server_has_closed_one_and_busy_ones_are_not() {
+    // A request for "c" closes its connection, the first time. One for "h" is answered when it is released.
+    let (site, client) = Site::start_with(plan(MS, 0), http1(), |site, mut io| async move {
+        site.open.fetch_add(1, Ordering::SeqCst);
+        while let Some(path) = path(&mut io).await {
+            site.requests.fetch_add(1, Ordering::SeqCst);
+            match path {
+                b'c' if !site.held.swap(true, Ordering::SeqCst) => break,
+                b'h' => site.release.notified().await,
+                _ => {}
+            }
+            let _ = io.write_all(OK).await;
+        }
+        site.open.fetch_sub(1, Ordering::SeqCst);
+    });
+    let get = |path: &'static str| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            let url = format!("http://one.example/{path}");
+            client.get(&url).await.expect("a response");
+        })
+    };
+    all((0..3).map(|_| get("x")).collect()).await;
+    let held = get("h");
+    update().await;
+    assert_eq!((stats(&client).connections, stats(&client).in_flight), (3, 1));
+    get("c").await.expect("it is sent again");
+    update().await;
+    sleep(MS * 10).await;
+    // The busy one, and a new one.
+    assert_eq!(
+        (stats(&client).connections, site.open.load(Ordering::SeqCst)),
+        (2, 2)
+    );
+    assert_eq!(site.dials(), 4);
+    site.release.notify_one();
+    held.await.expect("no panic");
+    assert_eq!((site.dials(), site.requests.load(Ordering::SeqCst)), (4, 6));
+    let report = client.http1_report().expect("connections were opened");
+    assert_eq!(report.connections, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_origin_that_spoke_http2_and_closes_at_the_preface_is_looked_at_anew() {
+    // It speaks HTTP/2 on its first connection, and HTTP/1.1 on all others.
+    let (site, client) = Site::start_with(plan(MS, 0), Client::builder(), |site, mut io| async move {
+        if site.dials() == 1 {
+            tokio::select! {
+                () = Arc::clone(&site).serve(io, 10) => {}
+                () = site.release.notified() => {}
+            }
+            return;
+        }
+        let mut first = [0; 3];
+        if io.read_exact(&mut first).await.is_ok() && &first != b"PRI" {
+            answer(site, io).await;
+        }
+    });
+    client.get("http://one.example/").await.expect("a response");
+    site.release.notify_one();
+    sleep(MS * 10).await;
+    assert_eq!(stats(&client).connections, 0);
+    client
+        .get("http://one.example/")
+        .await
+        .expect_err("it spoke HTTP/2 before");
+    assert_eq!(site.dials(), 2);
+    client.get("http://one.example/").await.expect("in HTTP/1.1");
+    assert_eq!(site.dials(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_a_connection_that_was_upgraded_learns_of_a_failed_write_at_once() {
+    const SWITCHED: &[u8] =
+        b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    let dial: Dial = Arc::new(|| {
+        Box::pin(async {
+            let breaks = Script {
+                breaks_after: Some(10_000),
+                ..Script::ideal()
+            };
+            let (near, mut far) = link(breaks, Script::ideal());
+            tokio::spawn(async move {
+                head(&mut far).await;
+                let _ = far.write_all(SWITCHED).await;
+                let _ = far.read_to_end(&mut Vec::new()).await;
+            });
+            Ok(Box::new(near) as Box<dyn Transport>)
+        })
+    });
+    let client = client_by(dial, http1());
+    let request = Request::get("http://one.example/")
+        .header("connection", "upgrade")
+        .header("upgrade", "echo")
+        .body(String::new())
+        .expect("a request");
+    let response = client.request(request).await.expect("a response");
+    assert_eq!(response.status(), 101);
+    let upgraded = hyper::upgrade::on(response).await.expect("the connection");
+    let mut io = hyper_util::rt::TokioIo::new(upgraded);
+    let begun = Instant::now();
+    let mut written = 0;
+    let writes = async {
+        while io.write_all(&[7; 1_000]).await.is_ok() {
+            written += 1;
+        }
+    };
+    let failed = tokio::time::timeout(MS * 10_000, writes).await;
+    failed.expect("the writer is told");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert!((1..10).contains(&written), "{written}");
+}
+
+/// A body of one frame that does not say how long it is.
+struct Unsized(Option<Bytes>);
+
+impl Body for Unsized {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Error>>> {
+        let frame = self.0.take().map(|data| Ok(http_body::Frame::data(data)));
+        std::task::Poll::Ready(frame)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_an_octet_shorter_or_longer_than_announced_fails_on_this_side() {
+    let (_, client) = Site::start_with(plan(MS, 0), http1(), answer);
+    for (announced, fits) in [(3, false), (4, true), (5, false)] {
+        let request = Request::post("http://one.example/")
+            .header("content-length", announced)
+            .body(Unsized(Some(Bytes::from_static(b"body"))))
+            .expect("a request");
+        let ended = tokio::time::timeout(MS * 1_000, client.request(request)).await;
+        match ended.expect("an end") {
+            Ok(_) => assert!(fits, "{announced} octets were announced"),
+            Err(error) => {
+                assert!(!fits, "{error}");
+                assert!(!error.is_closed(), "{error}");
+            }
+        }
+    }
 }

@@ -240,4 +240,142 @@ async fn requests_one_after_the_other_share_four_attempts_and_one_more_after_eac
     sleep(800 * MS).await;
     fail_twenty().await;
     assert_eq!(attempts(), (5, 5));
+    // Ten seconds after the last pause it is forgotten.
+    sleep(12_000 * MS).await;
+    fail_twenty().await;
+    assert_eq!(attempts(), (9, 9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_pauses_before_each_repeat_although_others_are_answered_meanwhile() {
+    let refused = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&refused);
+    let builder = Client::builder().http_versions(crate::settings::HttpVersions::Http2);
+    // Requests without a body are answered one by one, each just after a request with a body was refused.
+    let (_, client) = Site::start_with(plan(MS, 0), builder, move |_, io| {
+        let noted = Arc::clone(&noted);
+        async move {
+            let mut peer = Peer::server(io, &[(MAX_STREAMS, 100)]).await;
+            let mut held = Vec::new();
+            while let Some(frame) = peer.next().await {
+                match frame.kind {
+                    frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+                    frames::HEADERS if frame.flags & 1 == 1 => held.push(frame.stream),
+                    frames::HEADERS => {
+                        noted.lock().expect("no panic").push(Instant::now());
+                        let code = REFUSED_STREAM.to_be_bytes();
+                        peer.send(frames::RST_STREAM, 0, frame.stream, &code).await;
+                        sleep(5 * MS).await;
+                        peer.respond(held.pop().expect("one is left"), true, &[]).await;
+                    }
+                    _ => {}
+                }
+            }
+        }
+    });
+    let answered = begin(&client, 4).await;
+    let body = Full::new(Bytes::from_static(b"body"));
+    let request = Request::post(URL).body(body).expect("a request");
+    let error = client
+        .request_repeatable(request)
+        .await
+        .expect_err("it is refused");
+    assert!(error.is_refused(), "{error}");
+    all(answered).await;
+    let refused = refused.lock().expect("no panic");
+    let pauses: Vec<Duration> = refused.windows(2).map(|two| two[1] - two[0]).collect();
+    assert_eq!(pauses.len(), 3);
+    for (pause, longest) in pauses.into_iter().zip([100 * MS, 200 * MS, 400 * MS]) {
+        assert!(
+            (longest / 2..=longest + FEW).contains(&pause),
+            "{pause:?} of {longest:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_do_not_fail_while_another_one_is_under_way() {
+    let builder = Client::builder().http_versions(crate::settings::HttpVersions::Http2);
+    let builder = builder.max_repeats(1);
+    // The first request is answered at the end, the second and the third are refused.
+    let (site, client) = Site::start_with(plan(MS, 0), builder, |site, io| async move {
+        let mut peer = Peer::server(io, &[(MAX_STREAMS, 100)]).await;
+        loop {
+            let frame = tokio::select! {
+                frame = peer.next() => frame,
+                () = site.release.notified() => {
+                    peer.respond(1, true, &[]).await;
+                    continue;
+                }
+            };
+            let Some(frame) = frame else { return };
+            match frame.kind {
+                frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+                frames::HEADERS => match site.requests.fetch_add(1, Ordering::SeqCst) {
+                    0 => {}
+                    1 | 2 => {
+                        let code = REFUSED_STREAM.to_be_bytes();
+                        peer.send(frames::RST_STREAM, 0, frame.stream, &code).await;
+                    }
+                    _ => peer.respond(frame.stream, true, &[]).await,
+                },
+                _ => {}
+            }
+        }
+    });
+    let first = request(&client);
+    update().await;
+    let given_up = request(&client);
+    sleep(FEW).await;
+    given_up.abort();
+    let waiting: Vec<_> = (0..3).map(|_| request(&client)).collect();
+    update().await;
+    assert_eq!((stats(&client).waiting, stats(&client).in_flight), (3, 1));
+    for request in waiting {
+        request.await.expect("no panic").0.expect("an answer");
+    }
+    site.release.notify_one();
+    first.await.expect("no panic").0.expect("an answer");
+    // One of the three was sent twice.
+    assert_eq!((site.requests.load(Ordering::SeqCst), site.dials()), (6, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_task_looks_after_the_queue_however_many_requests_wait_in_it() {
+    let (site, client) = start(REFUSES);
+    // The first one leaves before the server has said that it allows no stream.
+    let first = request(&client);
+    sleep(FEW).await;
+    assert_eq!(site.requests.load(Ordering::SeqCst), 1);
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let one = request(&client);
+    update().await;
+    let before = tasks();
+    let others: Vec<_> = (0..100).map(|_| request(&client)).collect();
+    update().await;
+    assert_eq!(tasks() - before, 100);
+    for request in others.into_iter().chain([first, one]) {
+        request
+            .await
+            .expect("no panic")
+            .0
+            .expect_err("no stream is allowed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_connection_waits_when_the_server_throws_out_a_further_one() {
+    // The first connection answers. Each further one is ended at its first request.
+    let (site, client) = Site::start_with(plan(50 * MS, 2), Client::builder(), |site, io| async move {
+        match site.dials() {
+            1 => site.serve(io, 2).await,
+            _ => go_away(site, io).await,
+        }
+    });
+    keep_busy(&client, 3, 12_000 * MS).await;
+    let dials = site.dials.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let pauses: Vec<Duration> = dials[1..].windows(2).map(|two| two[1] - two[0]).collect();
+    // What it says before it throws the connection out ends the last pause.
+    assert!(pauses.len() >= 5, "{dials:?}");
+    assert!(pauses.iter().all(|pause| *pause >= 1_000 * MS), "{pauses:?}");
 }
