@@ -572,6 +572,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn of_addresses_with_as_many_connections_the_one_that_was_idle_longest_gives_one_up() {
+        let limits = ConnectionLimits::new(6, 100);
+        let mut permits = Vec::new();
+        for from in ["192.0.2.2", "192.0.2.1", "192.0.2.3"] {
+            permits.extend(admit(&limits, from, 2));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        permits.extend(admit(&limits, "192.0.2.4", 1));
+        assert_eq!(evicted(&permits).await.len(), 1);
+        assert!(evicted(&permits).await[0] < 2);
+        // Now that one has fewer. Of the other two, the first has not been used for longer.
+        permits.extend(admit(&limits, "192.0.2.5", 1));
+        assert!((2..4).contains(&evicted(&permits).await[1]));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_address_with_most_connections_is_evicted_from_and_gets_no_more_while_all_are_in_use() {
         let limits = ConnectionLimits::new(6, 100);
         let mut many = admit(&limits, "192.0.2.1", 5);

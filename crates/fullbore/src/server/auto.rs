@@ -363,3 +363,6 @@ impl<T, S> fmt::Debug for ServeConnectionAuto<T, S> {
         f.debug_struct("ServeConnectionAuto").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -181,3 +181,56 @@ impl ResponseRules {
         (Response::from_parts(parts, ()), (!end).then_some(body))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fullbore_testing::frames;
+    use fullbore_testing::peer::Peer;
+
+    use super::*;
+    use crate::server::{serve_connection, serve_connection_local};
+
+    /// A service that cannot take requests.
+    #[derive(Clone)]
+    struct Broken;
+
+    impl Service<Request<Incoming>> for Broken {
+        type Response = Response<String>;
+        type Error = BoxError;
+        type Future = std::future::Pending<Result<Response<String>, BoxError>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+            Poll::Ready(Err("it is broken".into()))
+        }
+
+        fn call(&mut self, _: Request<Incoming>) -> Self::Future {
+            std::future::pending()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_to_a_service_that_is_broken_are_reset_and_the_connection_goes_on() {
+        for local in [false, true] {
+            let (near, far) = tokio::io::duplex(64 << 10);
+            let config = fullbore_proto::Config::default();
+            let serving: Pin<Box<dyn Future<Output = _>>> = match local {
+                false => Box::pin(serve_connection(near, Broken, config)),
+                true => Box::pin(serve_connection_local(near, Broken, config)),
+            };
+            let asking = async {
+                let mut peer = Peer::client(far, &[]).await;
+                for stream in [1, 3] {
+                    peer.request(stream, true, &[]).await;
+                    let reset = peer.expect(frames::RST_STREAM).await;
+                    // INTERNAL_ERROR.
+                    assert_eq!((reset.stream, &reset.payload[..]), (stream, &[0, 0, 0, 2][..]));
+                }
+            };
+            let exchange = futures_util::future::join(serving, asking);
+            let (ended, ()) = tokio::time::timeout(Duration::from_secs(10), exchange)
+                .await
+                .expect("each request is reset");
+            ended.expect("the connection goes on until its client has gone");
+        }
+    }
+}

@@ -210,3 +210,6 @@ impl Limits {
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
     }
 }
+
+#[cfg(test)]
+mod tests;
