@@ -137,6 +137,24 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn less_than_the_smallest_read_in_a_tenth_of_a_second_is_little() {
+        use Activity::{Little, Nothing, Unchanged};
+
+        let mut idle = IdleTimer::default();
+        let mut seen = Vec::new();
+        for octets in [1, SMALLEST_READ - 1, SMALLEST_READ, SMALLEST_READ - 1, 0, 0] {
+            if octets > 0 {
+                idle.received(octets);
+            }
+            seen.push(poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx))).await);
+            // The first only sets the timer.
+            tokio::time::sleep(IDLE).await;
+        }
+        assert_eq!(seen, [Unchanged, Little, Unchanged, Little, Nothing, Unchanged]);
+        assert!(idle.is_idle());
+    }
+
     /// The preface, SETTINGS, and the acknowledgement of the server's.
     const BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
 }

@@ -209,3 +209,56 @@ fn what_leaves_while_the_kernel_holds_more_than_a_lowered_limit_is_not_counted()
     pace.judge(at(441), true);
     assert_eq!(pace.limit, Some(lowered));
 }
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn the_kernel_is_told_the_limit_when_the_transport_is_full_and_that_there_is_none() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let io = TcpStream::connect(address).await.expect("a connection");
+    let told = || {
+        socket2::SockRef::from(&io)
+            .tcp_notsent_lowat()
+            .expect("an option")
+    };
+    let mut unsent = Unsent::new(TcpStream::tcp, Duration::from_millis(10));
+    assert_ne!(told() as usize, FIRST);
+    unsent.fill(&io, Time::from_nanos(1));
+    assert_eq!(told() as usize, FIRST);
+    assert_eq!(
+        unsent.pace.since,
+        Some(Time::from_nanos(1)),
+        "it is counted from here"
+    );
+    assert!(unsent.pace.began_full);
+    unsent.pace.limit = None;
+    unsent.fill(&io, Time::from_nanos(2));
+    assert_eq!(told(), 0);
+}
+
+#[test]
+fn a_transport_without_tcp_below_has_no_limit() {
+    let mut unsent = Unsent::new(|_: &u8| None, Duration::from_millis(10));
+    unsent.take(FIRST);
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    assert!(unsent.poll_room(&0, &mut cx, Time::from_nanos(1)).is_ready());
+    assert!(!unsent.asks());
+    assert_eq!(unsent.longest_list(), usize::MAX);
+}
+
+#[test]
+fn the_first_lists_are_as_long_as_what_may_be_written_unasked() {
+    let mut unsent = Unsent::new(|_: &u8| None, Duration::from_millis(10));
+    if cfg!(not(target_os = "linux")) {
+        return;
+    }
+    assert_eq!((unsent.longest_list(), unsent.asks()), (FIRST, false));
+    unsent.take(FIRST - 2 * LEAST_LIST);
+    assert_eq!((unsent.longest_list(), unsent.asks()), (2 * LEAST_LIST, false));
+    unsent.take(1);
+    assert_eq!((unsent.longest_list(), unsent.asks()), (LEAST_LIST, false));
+    unsent.take(LEAST_LIST);
+    assert!(unsent.asks());
+}
