@@ -1,9 +1,12 @@
 //! HTTP/1.1 by hyper: what its server and its client share.
 
 mod body;
+mod meter;
+mod noted;
 mod transport;
 mod waiting;
 
 pub(crate) use self::body::{BodyWatch, Http1Body};
-pub(crate) use self::transport::{HyperIo, Traffic, Transport};
+pub(crate) use self::meter::{Meter, Traffic};
+pub(crate) use self::transport::{HyperIo, Transport};
 pub(crate) use self::waiting::Waiting;

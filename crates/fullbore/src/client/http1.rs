@@ -281,7 +281,7 @@ where
             return Poll::Ready(());
         };
         if connection.as_mut().poll(cx).is_pending() {
-            self.transport.end_turn();
+            self.transport.meter().end_turn();
             return Poll::Pending;
         }
         self.connection = None;
@@ -347,7 +347,7 @@ where
         }
     }
     // A peer that speaks HTTP/2 may send its SETTINGS before any request.
-    let is_http2 = !served && driven.transport.with_noted(message::is_http2);
+    let is_http2 = !served && driven.transport.meter().with_noted(message::is_http2);
     end.report(&match is_http2 {
         true => Error::other_version(ANSWERED_IN_HTTP2, Error::connection_gone()),
         false => Error::connection_gone(),
@@ -450,7 +450,7 @@ where
         let upgraded = status == StatusCode::SWITCHING_PROTOCOLS || (tunnels && status.is_success());
         if upgraded {
             self.tunnel.store(true, Ordering::Relaxed);
-            self.driven.transport.end_turns();
+            self.driven.transport.meter().end_turns();
         }
         upload.answered(status.is_client_error() || status.is_server_error());
         end.connection.observer.answered();
@@ -492,7 +492,7 @@ where
             return error;
         }
         let look = |octets: &[u8]| ((message::is_tls(octets), message::is_http2(octets).0), 0);
-        let (is_tls, is_http2) = self.driven.transport.with_noted(look);
+        let (is_tls, is_http2) = self.driven.transport.meter().with_noted(look);
         if is_tls && !reused {
             return Error::new(ErrorKind::NotHttp2, "it answered with an alert of TLS");
         }

@@ -1,7 +1,8 @@
-//! The transport of an HTTP/1.1 connection. hyper reads and writes through one handle, [`HyperIo`]; the connection's future
-//! has the other one, [`Transport`], which counts, reads ahead, and still has the transport when hyper is done with it.
+//! The transport of an HTTP/1.1 connection. hyper reads and writes through one handle, [`HyperIo`], which has the transport; the
+//! connection's future has the other one, [`Transport`], which gets the transport back when hyper is done with it.
 //!
-//! Both handles are used by the same task, so the lock is free, until an upgraded connection gives hyper's to another task.
+//! An upgraded connection gives hyper's handle to another task. The transport then lies between the two, behind a lock, so
+//! that the connection can still close it.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -9,10 +10,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
-use tokio_util::io::poll_read_buf;
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+use super::meter::{AWAITS_READ, AWAITS_WRITE, ENDED, ENDLESS, FAILED, Meter, RELEASED, TAKEABLE, Traffic};
 use crate::cell::register;
 use crate::linger::wake_after_sockets;
 use crate::slices::poll_write_slices;
@@ -28,41 +29,32 @@ const WRITE_TURN: usize = 512 << 10;
 /// Slices that together have at most so many bytes are written as one.
 const SHORT_WRITE: usize = 512;
 
-/// A note with more capacity than this is freed.
-const KEPT_NOTE: usize = 2 << 10;
-
 /// The connection's handle.
 pub(crate) struct Transport<T> {
-    shared: Arc<Mutex<Shared<T>>>,
+    meter: Arc<Meter>,
+    between: Arc<Mutex<Between<T>>>,
 }
 
 /// hyper's handle.
 pub(crate) struct HyperIo<T> {
-    shared: Arc<Mutex<Shared<T>>>,
+    /// None while the transport lies between the handles.
+    io: Option<T>,
     vectored: bool,
-}
-
-struct Shared<T> {
-    /// None once the connection has taken it back.
-    io: Option<Take<T>>,
     /// How much is read at once.
-    read_most: u64,
+    read_most: usize,
     /// What was read and not passed on to hyper.
     ahead: Bytes,
-    traffic: Traffic,
-    /// What may still be read and written in this turn.
+    /// The turn of the connection, and what may still be read and written in it.
+    turn: u64,
     read_turn: usize,
     write_turn: usize,
-    /// What hyper was given of the next head, up to `most_noted` bytes.
-    noted: Vec<u8>,
-    most_noted: usize,
-    notes: bool,
-    /// Whether the heads that hyper has parsed are forgotten when it reads more.
-    forgets: bool,
-    /// The end of the last empty line in `noted`.
-    parsed: usize,
-    /// Something was not noted for lack of room.
-    has_gap: bool,
+    meter: Arc<Meter>,
+    between: Arc<Mutex<Between<T>>>,
+}
+
+/// What lies between the two handles.
+struct Between<T> {
+    io: Option<T>,
     /// Woken when hyper's handle is dropped.
     owner: Option<Waker>,
     /// Woken when the connection takes the transport back.
@@ -70,147 +62,68 @@ struct Shared<T> {
     writer: Option<Waker>,
 }
 
-/// What has passed through a transport.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Traffic {
-    /// Bytes that were received.
-    pub(crate) received: u64,
-    /// Bytes that the transport has taken.
-    pub(crate) sent: u64,
-    /// hyper waits for bytes.
-    pub(crate) awaits_read: bool,
-    /// hyper waits until the transport takes more.
-    pub(crate) awaits_write: bool,
-    /// The peer has ended its half.
-    pub(crate) ended: bool,
-    /// The transport has failed while hyper did not read.
-    pub(crate) failed: bool,
-    /// hyper has dropped its handle.
-    pub(crate) released: bool,
+/// Who waits for the transport.
+#[derive(Clone, Copy)]
+enum User {
+    Reader,
+    Writer,
 }
 
 impl<T> Transport<T>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    /// Handles of a transport from which `read` was read before. [`Self::with_noted`] is given up to `most_noted` bytes.
+    /// Handles of a transport from which `read` was read before. [`Meter::with_noted`] is given up to `most_noted` bytes.
     pub(crate) fn new(io: T, read: Bytes, most_noted: usize) -> (Self, HyperIo<T>) {
-        let vectored = io.is_write_vectored();
-        let traffic = Traffic {
-            received: read.len() as u64,
-            ..Traffic::default()
-        };
-        let shared = Arc::new(Mutex::new(Shared {
-            io: Some(io.take(u64::MAX)),
-            read_most: u64::MAX,
-            ahead: read,
-            traffic,
-            read_turn: READ_TURN,
-            write_turn: WRITE_TURN,
-            noted: Vec::new(),
-            most_noted,
-            notes: true,
-            forgets: false,
-            parsed: 0,
-            has_gap: false,
+        let meter = Arc::new(Meter::new(read.len() as u64, most_noted));
+        let between = Arc::new(Mutex::new(Between {
+            io: None,
             owner: None,
             reader: None,
             writer: None,
         }));
         let transport = Transport {
-            shared: Arc::clone(&shared),
+            meter: Arc::clone(&meter),
+            between: Arc::clone(&between),
         };
-        (transport, HyperIo { shared, vectored })
+        let io = HyperIo {
+            vectored: io.is_write_vectored(),
+            io: Some(io),
+            read_most: usize::MAX,
+            ahead: read,
+            turn: meter.turn(),
+            read_turn: READ_TURN,
+            write_turn: WRITE_TURN,
+            meter,
+            between,
+        };
+        (transport, io)
+    }
+
+    /// What the connection shares with its service.
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     pub(crate) fn traffic(&self) -> Traffic {
-        lock(&self.shared).traffic
-    }
-
-    /// Forgets what was noted of requests whenever hyper reads more: it has parsed all complete heads by then.
-    pub(crate) fn forget_parsed(&self) {
-        lock(&self.shared).forgets = true;
-    }
-
-    /// Reads at most so many bytes at once. hyper's buffer grows until reads do not fill it.
-    pub(crate) fn limit_reads(&self, bytes: u64) {
-        lock(&self.shared).read_most = bytes;
-    }
-
-    /// A turn of the connection ends, and the next one begins when it is polled.
-    pub(crate) fn end_turn(&self) -> Traffic {
-        let mut shared = lock(&self.shared);
-        shared.read_turn = READ_TURN;
-        shared.write_turn = WRITE_TURN;
-        shared.traffic
-    }
-
-    /// The connection becomes a tunnel, whose reader and writer are other tasks.
-    pub(crate) fn end_turns(&self) {
-        let mut shared = lock(&self.shared);
-        shared.read_turn = usize::MAX;
-        shared.write_turn = usize::MAX;
-    }
-
-    /// Reads ahead, if hyper does not read: notices that the peer has ended its half.
-    pub(crate) fn poll_ahead(&self, cx: &mut Context<'_>) {
-        let mut shared = lock(&self.shared);
-        let shared = &mut *shared;
-        let Some(io) = &mut shared.io else { return };
-        if shared.traffic.ended || shared.traffic.awaits_read || !shared.ahead.is_empty() {
-            return;
-        }
-        let mut read = BytesMut::with_capacity(AHEAD);
-        match poll_read_buf(Pin::new(io.get_mut()), cx, &mut read) {
-            Poll::Ready(Ok(0)) => shared.traffic.ended = true,
-            Poll::Ready(Err(_)) => shared.traffic.failed = true,
-            Poll::Ready(Ok(count)) => {
-                shared.traffic.received += count as u64;
-                shared.ahead = read.freeze();
-            }
-            Poll::Pending => {}
-        }
+        self.meter.traffic()
     }
 
     /// Has the task woken when hyper's handle is dropped.
     pub(crate) fn register(&self, cx: &Context<'_>) {
-        register(&mut lock(&self.shared).owner, cx);
+        register(&mut lock(&self.between).owner, cx);
     }
 
-    /// Takes the transport back. For hyper's handle it has failed then.
+    /// Takes the transport back: when hyper's handle is dropped, or after [`Meter::let_take`]. For the handle it has failed then.
     pub(crate) fn take(&self) -> Option<T> {
-        let mut shared = lock(&self.shared);
-        let io = shared.io.take();
-        let users = [shared.reader.take(), shared.writer.take()];
-        drop(shared);
+        let mut between = lock(&self.between);
+        let io = between.io.take();
+        let users = [between.reader.take(), between.writer.take()];
+        drop(between);
         for user in users.into_iter().flatten() {
             user.wake();
         }
-        io.map(Take::into_inner)
-    }
-}
-
-impl<T> Transport<T> {
-    /// Another handle, for the service of the connection.
-    pub(crate) fn share(&self) -> Self {
-        Transport {
-            shared: Arc::clone(&self.shared),
-        }
-    }
-
-    /// Passes to `look` what hyper was given of the head that it has parsed, and perhaps of what follows. `look` also returns
-    /// how much of it to forget. Nothing more is noted until [`Self::note_head`].
-    pub(crate) fn with_noted<R>(&self, look: impl FnOnce(&[u8]) -> (R, usize)) -> R {
-        let mut shared = lock(&self.shared);
-        let (result, forget) = look(&shared.noted);
-        shared.notes = false;
-        shared.forget(forget);
-        result
-    }
-
-    /// What hyper is given from now on belongs to a head.
-    pub(crate) fn note_head(&self) {
-        lock(&self.shared).notes = true;
+        io
     }
 }
 
@@ -238,130 +151,177 @@ fn of_turn<'a>(slices: &'a [IoSlice<'a>], turn: usize) -> &'a [IoSlice<'a>] {
     &slices[..count]
 }
 
-/// The end of the last empty line in `noted`, which has none that ends in its first `before` bytes.
-fn end_of_heads(noted: &[u8], before: usize) -> usize {
-    let is_end = |end: usize| noted[..end].ends_with(b"\n\r\n") || noted[..end].ends_with(b"\n\n");
-    let ends = before + 1..=noted.len();
-    ends.rev().find(|end| is_end(*end)).unwrap_or_default()
-}
-
-fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
+fn lock<T>(between: &Mutex<Between<T>>) -> MutexGuard<'_, Between<T>> {
     // The transport's own code may panic within the lock. The rest of the state is sound between any two steps.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    between.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<T: AsyncRead> Shared<T> {
-    fn io(&mut self) -> io::Result<&mut T> {
-        let io = self.io.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        Ok(io.get_mut())
+impl<T> HyperIo<T> {
+    /// Forgets what was noted of requests whenever hyper reads more: it has parsed all complete heads by then.
+    pub(crate) fn forget_parsed(&self) {
+        self.meter.forget_parsed();
+    }
+
+    /// Reads at most so many bytes at once. hyper's buffer grows until reads do not fill it.
+    pub(crate) fn limit_reads(&mut self, bytes: usize) {
+        self.read_most = bytes;
+    }
+
+    /// Looks whether another turn has begun.
+    fn look_at_turn(&mut self) {
+        let turn = self.meter.turn();
+        if turn != self.turn {
+            self.begin_turn(turn);
+        }
+    }
+
+    fn begin_turn(&mut self, turn: u64) {
+        self.turn = turn;
+        (self.read_turn, self.write_turn) = match turn & ENDLESS {
+            0 => (READ_TURN, WRITE_TURN),
+            _ => (usize::MAX, usize::MAX),
+        };
+        if turn & TAKEABLE != 0 {
+            self.give_up();
+        }
+    }
+
+    /// Puts the transport between the handles.
+    fn give_up(&mut self) {
+        if let Some(io) = self.io.take() {
+            lock(&self.between).io = Some(io);
+        }
     }
 }
 
-impl<T> Shared<T> {
-    fn note(&mut self, read: &[u8]) {
-        if self.forgets && (self.parsed > 0 || self.has_gap) {
-            self.forget(self.parsed);
+impl<T: AsyncRead + AsyncWrite + Unpin> HyperIo<T> {
+    /// Calls the transport for its reader or its writer.
+    fn call<R>(
+        &mut self,
+        user: User,
+        cx: &mut Context<'_>,
+        call: impl FnOnce(Pin<&mut T>, &mut Context<'_>) -> Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        if let Some(io) = &mut self.io {
+            return call(Pin::new(io), cx);
         }
-        let before = self.noted.len();
-        let room = self.most_noted.saturating_sub(before);
-        self.has_gap |= read.len() > room;
-        self.noted.extend_from_slice(&read[..read.len().min(room)]);
-        if self.forgets {
-            self.parsed = end_of_heads(&self.noted, before);
-        }
-    }
-
-    /// Forgets the beginning of what was noted, and all of it if it has a gap.
-    fn forget(&mut self, count: usize) {
-        self.parsed = self.parsed.saturating_sub(count);
-        let has_gap = std::mem::take(&mut self.has_gap);
-        if count < self.noted.len() && !has_gap {
-            self.noted.drain(..count);
-            return;
-        }
-        self.parsed = 0;
-        if self.noted.capacity() > KEPT_NOTE {
-            self.noted = Vec::new();
-        } else {
-            self.noted.clear();
-        }
-    }
-
-    /// Notes what a call for a writing task returned.
-    fn waits<R>(&mut self, cx: &Context<'_>, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
-        self.traffic.awaits_write = polled.is_pending();
+        let mut between = lock(&self.between);
+        let io = between.io.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let polled = call(Pin::new(io), cx);
         if polled.is_pending() {
-            register(&mut self.writer, cx);
+            let waker = match user {
+                User::Reader => &mut between.reader,
+                User::Writer => &mut between.writer,
+            };
+            register(waker, cx);
         }
         polled
     }
 
-    /// Counts what a write returned.
-    fn wrote(&mut self, cx: &Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    /// Writes by `call` within the turn.
+    fn write(
+        &mut self,
+        cx: &mut Context<'_>,
+        call: impl FnOnce(Pin<&mut T>, &mut Context<'_>, usize) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.look_at_turn();
+        let turn = self.write_turn;
+        if turn == 0 {
+            self.read_ahead(cx);
+            wake_after_sockets(cx);
+            return Poll::Pending;
+        }
+        let written = self.call(User::Writer, cx, |io, cx| call(io, cx, turn));
         if let Poll::Ready(Ok(count)) = &written {
-            self.traffic.sent += *count as u64;
-            self.write_turn = self.write_turn.saturating_sub(*count);
+            self.meter.send(*count);
+            self.write_turn = turn.saturating_sub(*count);
         }
         self.waits(cx, written)
     }
+
+    /// Notes what a call for a writing task returned.
+    fn waits<R>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        self.meter.set(AWAITS_WRITE, polled.is_pending());
+        if polled.is_pending() {
+            self.read_ahead(cx);
+        }
+        polled
+    }
+
+    /// Reads ahead while a server answers and hyper does not read: notices that the peer has ended its half.
+    fn read_ahead(&mut self, cx: &mut Context<'_>) {
+        if !self.meter.is_only_answering() {
+            return;
+        }
+        if self.meter.bits() & (AWAITS_READ | ENDED | FAILED) != 0 || !self.ahead.is_empty() {
+            return;
+        }
+        let mut memory = [MaybeUninit::uninit(); AHEAD];
+        let mut read = ReadBuf::uninit(&mut memory);
+        match self.call(User::Reader, cx, |io, cx| io.poll_read(cx, &mut read)) {
+            Poll::Ready(Ok(())) if read.filled().is_empty() => self.meter.set(ENDED, true),
+            Poll::Ready(Ok(())) => {
+                self.meter.receive(read.filled().len());
+                self.ahead = Bytes::copy_from_slice(read.filled());
+            }
+            Poll::Ready(Err(_)) => self.meter.set(FAILED, true),
+            Poll::Pending => {}
+        }
+    }
+
+    /// Reads from the transport, no more than is read at once.
+    fn read_some(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let most = self.read_most;
+        self.call(User::Reader, cx, |io, cx| match buffer.remaining() > most {
+            false => io.poll_read(cx, buffer),
+            true => Pin::new(&mut io.get_mut().take(most as u64)).poll_read(cx, buffer),
+        })
+    }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for HyperIo<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for HyperIo<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut shared = lock(&self.shared);
-        let shared = &mut *shared;
+        let this = self.get_mut();
         let before = buffer.filled().len();
-        if shared.ahead.is_empty() {
-            if shared.read_turn == 0 {
+        if this.ahead.is_empty() {
+            this.look_at_turn();
+            if this.read_turn == 0 {
                 wake_after_sockets(cx);
                 return Poll::Pending;
             }
-            let read = match shared.traffic.ended {
-                true => Poll::Ready(Ok(())),
-                false => {
-                    let io = shared.io.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-                    io.set_limit(shared.read_most);
-                    Pin::new(io).poll_read(cx, buffer)
-                }
+            let read = match this.meter.bits() & ENDED {
+                0 => this.read_some(cx, buffer),
+                _ => Poll::Ready(Ok(())),
             };
-            shared.traffic.awaits_read = read.is_pending();
-            if read.is_pending() {
-                register(&mut shared.reader, cx);
-            }
+            this.meter.set(AWAITS_READ, read.is_pending());
             ready!(read)?;
             let count = buffer.filled().len() - before;
-            shared.read_turn = shared.read_turn.saturating_sub(count);
-            shared.traffic.received += count as u64;
-            shared.traffic.ended |= count == 0 && buffer.remaining() > 0;
+            this.read_turn = this.read_turn.saturating_sub(count);
+            this.meter.receive(count);
+            if count == 0 && buffer.remaining() > 0 {
+                this.meter.set(ENDED, true);
+            }
         } else {
-            let count = shared.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&shared.ahead[..count]);
-            shared.ahead.advance(count);
-            shared.traffic.awaits_read = false;
-            if shared.ahead.is_empty() {
-                shared.ahead = Bytes::new();
+            let count = this.ahead.len().min(buffer.remaining());
+            buffer.put_slice(&this.ahead[..count]);
+            this.ahead.advance(count);
+            this.meter.set(AWAITS_READ, false);
+            if this.ahead.is_empty() {
+                this.ahead = Bytes::new();
             }
         }
-        if shared.notes {
-            shared.note(&buffer.filled()[before..]);
-        }
+        this.meter.note(&buffer.filled()[before..]);
         Poll::Ready(Ok(()))
     }
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut shared = lock(&self.shared);
-        if shared.write_turn == 0 {
-            wake_after_sockets(cx);
-            return Poll::Pending;
-        }
-        let written = Pin::new(shared.io()?).poll_write(cx, bytes);
-        shared.wrote(cx, written)
+        self.get_mut().write(cx, |io, cx, _| io.poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -369,20 +329,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut shared = lock(&self.shared);
-        if shared.write_turn == 0 {
-            wake_after_sockets(cx);
-            return Poll::Pending;
-        }
-        let slices = of_turn(slices, shared.write_turn);
-        let io = Pin::new(shared.io()?);
-        // `send` costs the operating system less than `writev`, by more than such a copy.
-        let mut short = [MaybeUninit::uninit(); SHORT_WRITE];
-        let written = match gather(slices, &mut short) {
-            Some(gathered) => io.poll_write(cx, gathered.filled()),
-            None => poll_write_slices(io, cx, slices),
-        };
-        shared.wrote(cx, written)
+        self.get_mut().write(cx, |io, cx, turn| {
+            // `send` costs the operating system less than `writev`, by more than such a copy.
+            let mut short = [MaybeUninit::uninit(); SHORT_WRITE];
+            match gather(slices, &mut short) {
+                Some(gathered) => io.poll_write(cx, gathered.filled()),
+                None => poll_write_slices(io, cx, of_turn(slices, turn)),
+            }
+        })
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -390,24 +344,26 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut shared = lock(&self.shared);
-        let flushed = Pin::new(shared.io()?).poll_flush(cx);
-        shared.waits(cx, flushed)
+        let this = self.get_mut();
+        this.look_at_turn();
+        let flushed = this.call(User::Writer, cx, |io, cx| io.poll_flush(cx));
+        this.meter.set(AWAITS_WRITE, flushed.is_pending());
+        this.read_ahead(cx);
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut shared = lock(&self.shared);
-        let shut = Pin::new(shared.io()?).poll_shutdown(cx);
-        shared.waits(cx, shut)
+        let this = self.get_mut();
+        let shut = this.call(User::Writer, cx, |io, cx| io.poll_shutdown(cx));
+        this.waits(cx, shut)
     }
 }
 
 impl<T> Drop for HyperIo<T> {
     fn drop(&mut self) {
-        let mut shared = lock(&self.shared);
-        shared.traffic.released = true;
-        let owner = shared.owner.take();
-        drop(shared);
+        self.give_up();
+        self.meter.set(RELEASED, true);
+        let owner = lock(&self.between).owner.take();
         if let Some(owner) = owner {
             owner.wake();
         }
@@ -421,52 +377,14 @@ mod tests {
     use super::*;
     use crate::slices::Calls;
 
-    /// What is noted after each of these reads.
-    async fn notes(reads: &[&[u8]]) -> Vec<Vec<u8>> {
-        let (near, mut far) = tokio::io::duplex(1 << 16);
-        let (transport, mut io) = Transport::new(near, Bytes::new(), 32);
-        transport.forget_parsed();
-        let mut notes = Vec::new();
-        for octets in reads {
-            far.write_all(octets).await.expect("room in the pipe");
-            let mut read = vec![0; octets.len()];
-            io.read_exact(&mut read).await.expect("what was written");
-            assert_eq!(read, *octets);
-            notes.push(lock(&transport.shared).noted.clone());
-        }
-        notes
-    }
-
-    #[tokio::test]
-    async fn heads_are_forgotten_when_more_is_read() {
-        for end in ["\r\n\r\n", "\n\n", "\r\n\n"] {
-            let heads = [format!("a{end}"), format!("b{end}c"), format!("d{end}")];
-            let reads: Vec<_> = heads.iter().map(String::as_bytes).collect();
-            let together = format!("cd{end}").into_bytes();
-            let expected = vec![reads[0].to_vec(), reads[1].to_vec(), together];
-            assert_eq!(notes(&reads).await, expected, "{end:?}");
-        }
-        let split: [&[u8]; 4] = [b"a\r", b"\n\r", b"\nb", b"c"];
-        let expected: [&[u8]; 4] = [b"a\r", b"a\r\n\r", b"a\r\n\r\nb", b"bc"];
-        assert_eq!(notes(&split).await, expected);
-    }
-
-    #[tokio::test]
-    async fn what_does_not_fit_is_forgotten_with_what_was_before_it() {
-        let long = [b'x'; 40];
-        let notes = notes(&[b"ab", &long, b"c\n\n", b"d"]).await;
-        assert_eq!(notes[1].len(), 32);
-        assert_eq!(notes[2..], [b"c\n\n".to_vec(), b"d".to_vec()]);
-    }
-
     #[tokio::test]
     async fn reads_are_no_longer_than_their_limit() {
         let (near, mut far) = tokio::io::duplex(1 << 16);
-        let (transport, mut io) = Transport::new(near, Bytes::new(), 0);
+        let (_transport, mut io) = Transport::new(near, Bytes::new(), 0);
         far.write_all(&[b'a'; 3_000]).await.expect("room in the pipe");
         let mut memory = [0; 4_096];
         for (limit, bytes) in [(1_000, 1_000), (1_500, 1_500), (1_000, 500)] {
-            transport.limit_reads(limit);
+            io.limit_reads(limit);
             assert_eq!(io.read(&mut memory).await.expect("what was written"), bytes);
         }
     }
@@ -483,10 +401,60 @@ mod tests {
             let mut read = vec![0; written];
             far.read_exact(&mut read).await.expect("what was written");
             assert!(read.starts_with(b"headb") && read.ends_with(b"b"));
-            let calls = lock(&transport.shared);
-            let calls = calls.io.as_ref().expect("nobody took it").get_ref();
+            let calls = io.io.as_ref().expect("nobody took it");
             assert_eq!((calls.plain, calls.vectored), (plain, vectored));
         }
         assert_eq!(transport.traffic().sent, 12 + 2 * SHORT_WRITE as u64 + 8);
+    }
+
+    #[tokio::test]
+    async fn a_taken_transport_fails_for_the_reader_that_waits() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let (transport, mut io) = Transport::new(near, Bytes::new(), 0);
+        assert!(transport.take().is_none(), "hyper's handle has it");
+        transport.meter().let_take();
+        io.write_all(b"a").await.expect("room in the pipe");
+        let reader = tokio::spawn(async move { io.read_u8().await.map_err(|error| error.kind()) });
+        assert_eq!(far.read_u8().await.expect("what was written"), b'a');
+        tokio::task::yield_now().await;
+        drop(transport.take().expect("it lies between the handles"));
+        let read = reader.await.expect("no panic");
+        assert_eq!(read, Err(io::ErrorKind::NotConnected));
+        assert!(transport.traffic().released);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_handle_gives_the_transport_back() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let (transport, io) = Transport::new(near, Bytes::new(), 0);
+        drop(io);
+        let mut near = transport.take().expect("nobody else has it");
+        near.write_all(b"a").await.expect("room in the pipe");
+        assert_eq!(far.read_u8().await.expect("what was written"), b'a');
+    }
+
+    #[tokio::test]
+    async fn what_arrives_during_a_response_is_read_ahead_once() {
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let (transport, mut io) = Transport::new(near, Bytes::new(), 0);
+        far.write_all(&[b'a'; AHEAD + 10])
+            .await
+            .expect("room in the pipe");
+        io.flush().await.expect("nothing waits");
+        assert_eq!(transport.traffic().received, 0, "no request is in progress");
+        let receiving = transport.meter().begin(true);
+        io.flush().await.expect("nothing waits");
+        assert_eq!(transport.traffic().received, 0, "hyper reads its body");
+        transport.meter().received_body(receiving, true);
+        for _ in 0..2 {
+            io.flush().await.expect("nothing waits");
+            assert_eq!(transport.traffic().received, AHEAD as u64);
+        }
+        let mut all = vec![0; AHEAD + 10];
+        io.read_exact(&mut all).await.expect("what was written");
+        assert_eq!(transport.traffic().received, AHEAD as u64 + 10);
+        drop(far);
+        io.flush().await.expect("nothing waits");
+        assert!(transport.traffic().ended);
     }
 }

@@ -466,10 +466,15 @@ impl Permit {
     /// Ready once the connection is evicted.
     pub(super) fn poll_evicted(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.entry.waker.register(cx.waker());
-        match self.entry.evicted.load(Ordering::Acquire) {
+        match self.is_evicted() {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
+    }
+
+    /// Whether the connection is evicted.
+    pub(super) fn is_evicted(&self) -> bool {
+        self.entry.evicted.load(Ordering::Acquire)
     }
 
     /// Whether it had no request at the last record.

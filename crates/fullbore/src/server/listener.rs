@@ -569,14 +569,14 @@ where
         if let Poll::Ready(result) = polled {
             return Poll::Ready(Served::Ended(result));
         }
-        if permit.poll_evicted(cx).is_ready() {
-            return Poll::Ready(Served::Evicted);
-        }
-        // It wakes this task already. Polling it costs several times as much.
-        if told.will_wake(cx.waker()) && matches!(word.has_changed(), Ok(false)) {
+        // Both wake this task already. Polling them costs several times as much.
+        if told.will_wake(cx.waker()) && !permit.is_evicted() && matches!(word.has_changed(), Ok(false)) {
             return Poll::Pending;
         }
         told.clone_from(cx.waker());
+        if permit.poll_evicted(cx).is_ready() {
+            return Poll::Ready(Served::Evicted);
+        }
         other.as_mut().poll(cx).map(|()| Served::Other)
     })
     .await

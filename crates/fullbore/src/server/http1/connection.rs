@@ -74,15 +74,11 @@ where
     B::Error: Into<BoxError>,
 {
     let head = usize::try_from(config.max_header_list_size).unwrap_or(usize::MAX);
-    let (transport, io) = Transport::new(io, read, head.min(NOTED));
-    transport.forget_parsed();
-    transport.limit_reads(READ.max(head) as u64);
-    let progress = Arc::new(Progress::default());
-    let service = Http1Service {
-        service,
-        transport: transport.share(),
-        progress: Arc::clone(&progress),
-    };
+    let (transport, mut io) = Transport::new(io, read, head.min(NOTED));
+    io.forget_parsed();
+    io.limit_reads(READ.max(head));
+    let progress = Arc::new(Progress::new(transport.meter()));
+    let service = Http1Service::new(service, Arc::clone(&progress));
     let mut builder = Builder::new();
     builder
         .half_close(true)
@@ -110,7 +106,7 @@ where
 }
 
 /// hyper's connection.
-type Hyper<T, S> = UpgradeableConnection<TokioIo<HyperIo<T>>, Http1Service<T, S>>;
+type Hyper<T, S> = UpgradeableConnection<TokioIo<HyperIo<T>>, Http1Service<S>>;
 
 struct Http1Connection<T, H> {
     /// None once hyper is done.
@@ -237,11 +233,8 @@ where
             return Poll::Ready(end);
         }
         self.request = self.progress.end_turn();
-        // While there is a body, hyper reads, in longer pieces.
-        if self.request.answers && !self.request.receives {
-            self.transport.poll_ahead(cx);
-        }
-        self.traffic = self.transport.end_turn();
+        self.traffic = self.transport.traffic();
+        self.transport.meter().end_turn();
         if self.traffic.failed {
             return Poll::Ready(End::Failed);
         }
@@ -271,7 +264,7 @@ where
     fn end(&mut self, end: End, cx: &mut Context<'_>) -> Stage<T> {
         let (result, response, abrupt): (Result<(), Error>, &[u8], bool) = match end {
             End::Hyper(Ok(())) if self.request.tunnel => {
-                self.transport.end_turns();
+                self.transport.meter().end_turns();
                 self.hyper = None;
                 return Stage::Tunnel;
             }

@@ -75,6 +75,8 @@ pub(super) struct Limits {
     send: Waiting,
     half_closed: Waiting,
     timer: Option<Pin<Box<Sleep>>>,
+    /// When it wakes this task, if it then has not been idle for too long, whenever that began after the timer was set.
+    awake_for_idle: Option<Instant>,
     /// Whom the timer wakes.
     waker: Waker,
 }
@@ -93,6 +95,7 @@ impl Limits {
             send: Waiting::new(),
             half_closed: Waiting::new(),
             timer: None,
+            awake_for_idle: None,
             waker: Waker::noop().clone(),
         }
     }
@@ -103,8 +106,11 @@ impl Limits {
 
     /// Ready when a limit is exceeded. Call it whenever the connection was polled.
     pub(super) fn poll(&mut self, request: Now, traffic: Traffic, cx: &mut Context<'_>) -> Poll<Expired> {
+        let mut now = Instant::now();
+        if self.only_answered(request, traffic, now) && self.is_awake_in_time(now, cx) {
+            return Poll::Pending;
+        }
         loop {
-            let now = Instant::now();
             self.update(request, traffic, now);
             let Some((at, expired)) = self.next(request, traffic, now) else {
                 return Poll::Pending;
@@ -127,10 +133,33 @@ impl Limits {
                 None => self.timer.insert(Box::pin(tokio::time::sleep_until(at))),
             };
             if timer.as_mut().poll(cx).is_pending() {
+                let idle = self.config.idle_timeout.and_then(|limit| now.checked_add(limit));
+                let deadline = timer.deadline();
+                self.awake_for_idle = idle.filter(|idle| deadline <= *idle).map(|_| deadline);
                 self.waker.clone_from(cx.waker());
                 return Poll::Pending;
             }
+            now = Instant::now();
         }
+    }
+
+    /// Whether requests were answered since the last poll, and nothing else is to be measured: what most polls find.
+    fn only_answered(&mut self, request: Now, traffic: Traffic, now: Instant) -> bool {
+        if request.requests == self.requests || request.is_busy() || traffic.awaits_write || self.waits {
+            return false;
+        }
+        self.requests = request.requests;
+        self.busy = false;
+        self.body.restart(traffic.received);
+        self.idle = now;
+        self.idle_received = traffic.received;
+        self.head = None;
+        true
+    }
+
+    /// Whether the timer wakes this task before it has been idle for too long from now on, as it was told before.
+    fn is_awake_in_time(&self, now: Instant, cx: &Context<'_>) -> bool {
+        self.awake_for_idle.is_some_and(|at| now < at) && self.waker.will_wake(cx.waker())
     }
 
     /// Whether the timer wakes this task by then, as it was told before.

@@ -1,30 +1,34 @@
 //! How far the request of a connection is. Its service, both bodies and the connection itself share this.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::cell::register;
 use crate::error::Error;
-use crate::http1::{BodyWatch, Transport};
+use crate::http1::{BodyWatch, Meter};
 
-/// The state that is shared.
+/// The state that is shared. The connection's task writes all of it, but for the end of a request's body: see [`Meter`].
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    state: Mutex<State>,
+    meter: Arc<Meter>,
+    /// The requests that have begun in this turn.
+    turn: AtomicU32,
+    responded: AtomicBool,
+    tunnel: AtomicBool,
+    /// Why the connection was ended.
+    cause: Mutex<Option<Error>>,
+    piece: Mutex<Piece>,
 }
 
 /// The requests of one turn of the connection. Then every other connection has its turn.
 const REQUESTS_OF_TURN: u32 = 16;
 
+/// A piece of a file.
 #[derive(Debug, Default)]
-struct State {
-    now: Now,
-    /// The requests that have begun in this turn.
-    turn: u32,
-    /// Why the connection was ended.
-    cause: Option<Error>,
-    /// The transport has not taken the last piece of a file.
-    holds_piece: bool,
+struct Piece {
+    /// The transport has not taken the last one.
+    is_held: bool,
     /// Woken when it has.
     reader: Option<Waker>,
 }
@@ -53,64 +57,71 @@ impl Now {
     }
 }
 
-impl State {
-    fn takes_turn(&mut self) -> bool {
-        self.turn += 1;
-        self.turn <= REQUESTS_OF_TURN
-    }
-}
-
 impl Progress {
+    pub(super) fn new(meter: &Arc<Meter>) -> Self {
+        Progress {
+            meter: Arc::clone(meter),
+            ..Progress::default()
+        }
+    }
+
     pub(super) fn now(&self) -> Now {
-        self.lock().now
+        let exchange = self.meter.exchange();
+        Now {
+            requests: exchange.requests,
+            answers: exchange.answers,
+            receives: exchange.receives,
+            unread: exchange.unread,
+            responded: self.responded.load(Ordering::Relaxed),
+            tunnel: self.tunnel.load(Ordering::Relaxed),
+        }
     }
 
     /// A turn of the connection ends, and the next one begins when it is polled.
     pub(super) fn end_turn(&self) -> Now {
-        let mut state = self.lock();
-        state.turn = 0;
-        state.now
+        self.turn.store(0, Ordering::Relaxed);
+        self.now()
     }
 
     /// Whether another request may be answered in this turn.
     pub(super) fn takes_turn(&self) -> bool {
-        self.lock().takes_turn()
+        let turn = self.turn.load(Ordering::Relaxed).saturating_add(1);
+        self.turn.store(turn, Ordering::Relaxed);
+        turn <= REQUESTS_OF_TURN
     }
 
     /// A request begins. Returns its number, and whether it may be answered in this turn.
     pub(super) fn begin(&self, receives: bool) -> (u64, bool) {
-        let mut state = self.lock();
-        let requests = state.now.requests + 1;
-        state.now = Now {
-            requests,
-            answers: true,
-            receives,
-            ..Now::default()
-        };
-        (requests, state.takes_turn())
+        self.responded.store(false, Ordering::Relaxed);
+        self.tunnel.store(false, Ordering::Relaxed);
+        (self.meter.begin(receives), self.takes_turn())
     }
 
     /// The head of the response has been made. Returns how far the request is.
     pub(super) fn respond(&self, tunnel: bool) -> Now {
-        let mut state = self.lock();
-        state.now.responded = true;
-        state.now.tunnel = tunnel;
-        state.now
+        self.responded.store(true, Ordering::Relaxed);
+        if tunnel {
+            self.tunnel.store(true, Ordering::Relaxed);
+            self.meter.let_take();
+        }
+        self.now()
     }
 
     /// The response of a request has left hyper's queue of frames, or failed.
     pub(super) fn answered(&self, request: u64) {
-        let mut state = self.lock();
-        if state.now.requests == request {
-            state.now.answers = false;
-        }
+        self.meter.answered(request);
+    }
+
+    /// Passes what was noted of the request's head to `look`: [`Meter::with_noted`].
+    pub(super) fn with_noted<R>(&self, look: impl FnOnce(&[u8]) -> (R, usize)) -> R {
+        self.meter.with_noted(look)
     }
 
     /// Ready when the transport has taken the last piece of a file, and the next one may be read: [`Self::hold_piece`].
     pub(super) fn poll_piece(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
-        if state.holds_piece {
-            register(&mut state.reader, cx);
+        let mut piece = self.piece();
+        if piece.is_held {
+            register(&mut piece.reader, cx);
             return Poll::Pending;
         }
         Poll::Ready(())
@@ -118,15 +129,15 @@ impl Progress {
 
     /// A piece of a file is read.
     pub(super) fn hold_piece(&self) {
-        self.lock().holds_piece = true;
+        self.piece().is_held = true;
     }
 
     /// The piece is not needed any more.
     pub(super) fn drop_piece(&self) {
-        let mut state = self.lock();
-        state.holds_piece = false;
-        let reader = state.reader.take();
-        drop(state);
+        let mut piece = self.piece();
+        piece.is_held = false;
+        let reader = piece.reader.take();
+        drop(piece);
         if let Some(reader) = reader {
             reader.wake();
         }
@@ -134,34 +145,31 @@ impl Progress {
 
     /// Ends the connection for the reader of the request's body.
     pub(super) fn fail(&self, cause: Error) {
-        self.lock().cause.get_or_insert(cause);
+        self.lock_cause().get_or_insert(cause);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn piece(&self) -> MutexGuard<'_, Piece> {
+        self.piece.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_cause(&self) -> MutexGuard<'_, Option<Error>> {
+        self.cause.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Watches the body of a request.
-pub(super) struct RequestWatch<T> {
+pub(super) struct RequestWatch {
     pub(super) request: u64,
     pub(super) progress: Arc<Progress>,
-    pub(super) transport: Transport<T>,
 }
 
-impl<T: Send> BodyWatch for RequestWatch<T> {
+impl BodyWatch for RequestWatch {
     fn ended(self: Box<Self>, complete: bool) {
-        let mut state = self.progress.lock();
-        if state.now.requests == self.request {
-            state.now.receives = false;
-            state.now.unread = !complete;
-        }
-        drop(state);
-        self.transport.note_head();
+        self.progress.meter.received_body(self.request, complete);
     }
 
     fn cause(&self) -> Option<Error> {
-        self.progress.lock().cause.clone()
+        self.progress.lock_cause().clone()
     }
 }
 
@@ -212,7 +220,7 @@ mod tests {
         let progress = Progress::default();
         progress.fail(Error::new(crate::ErrorKind::Timeout, "the body took too long"));
         progress.fail(Error::incomplete(None, None));
-        let cause = progress.lock().cause.clone().expect("a cause");
+        let cause = progress.lock_cause().clone().expect("a cause");
         assert_eq!(cause.kind(), crate::ErrorKind::Timeout);
     }
 }

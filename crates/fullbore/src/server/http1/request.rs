@@ -40,23 +40,32 @@ fn check_target(method: &Method, uri: &Uri) -> Result<(), StatusCode> {
 
 /// One `host` field (RFC 9112 section 3.2), which does not contradict the target.
 fn check_host(headers: &HeaderMap, uri: &Uri, version: Version) -> Result<(), StatusCode> {
-    let mut values = headers.get_all(HOST).iter();
-    let valid = match (values.next(), values.next()) {
-        (None, _) => version != Version::HTTP_11,
-        (Some(host), None) => {
-            is_host(host)
+    // Most heads have no field twice, and this one first (RFC 9110 section 7.2), which saves the search for it.
+    let is_repeated = headers.len() != headers.keys_len() && headers.get_all(HOST).iter().nth(1).is_some();
+    let host = match headers.iter().next() {
+        Some((name, host)) if *name == HOST => Some(host),
+        _ => headers.get(HOST),
+    };
+    let valid = match host {
+        None => version != Version::HTTP_11,
+        Some(host) => {
+            !is_repeated
+                && is_host(host.as_bytes())
                 && uri
                     .authority()
                     .is_none_or(|named| agree(named.as_str(), host, uri))
         }
-        (Some(_), Some(_)) => false,
     };
     valid.then_some(()).ok_or(StatusCode::BAD_REQUEST)
 }
 
 /// Whether a value has only characters of a host and a port.
-fn is_host(value: &HeaderValue) -> bool {
-    value.as_bytes().iter().all(|byte| HOST_BYTES[usize::from(*byte)])
+fn is_host(value: &[u8]) -> bool {
+    let is_allowed = |byte: &u8| HOST_BYTES[usize::from(*byte)];
+    // Eight at once, without a branch for each.
+    let mut eights = value.chunks_exact(8);
+    eights.all(|eight| eight.iter().fold(true, |all, byte| all & is_allowed(byte)))
+        && eights.remainder().iter().all(is_allowed)
 }
 
 const HOST_BYTES: [bool; 256] = {

@@ -43,6 +43,7 @@ impl Asked {
     }
 
     /// The response of a service, for hyper.
+    #[inline]
     pub(super) fn response<B>(
         self,
         response: Response<B>,
@@ -93,8 +94,8 @@ pin_project! {
     pub(super) struct ResponseBody<B> {
         #[pin]
         body: Option<B>,
-        // What is left of a range of a file.
-        range: Option<FileRange>,
+        // What is left of a range of a file. Boxed: most bodies have none, and all of them are moved.
+        range: Option<Box<FileRange>>,
         // What is left of the length that the head declares. hyper takes the length from there.
         declared: Option<u64>,
         progress: Arc<Progress>,
@@ -152,7 +153,7 @@ where
             };
             match chunk {
                 Chunk::Bytes(bytes) if !bytes.is_empty() => break bytes,
-                Chunk::File(range) if !range.is_empty() => *this.range = Some(range),
+                Chunk::File(range) if !range.is_empty() => *this.range = Some(Box::new(range)),
                 _ if this
                     .body
                     .as_ref()

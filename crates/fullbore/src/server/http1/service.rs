@@ -1,5 +1,6 @@
 //! The service that hyper calls: checks a request, calls the caller's service, and turns its failures into responses.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +9,6 @@ use std::task::{Context, Poll, Waker, ready};
 
 use http::{Request, Response, StatusCode};
 use http_body::Body;
-use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::progress::{Progress, RequestWatch};
@@ -17,21 +17,20 @@ use super::response::{Asked, ResponseBody, refusal};
 use crate::body::Incoming;
 use crate::error::BoxError;
 use crate::file::Chunk;
-use crate::http1::Transport;
 use crate::linger::wake_after_sockets;
 
 /// The answer for a service that fails.
 const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 
-pub(super) struct Http1Service<T, S> {
-    pub(super) service: S,
-    pub(super) transport: Transport<T>,
-    pub(super) progress: Arc<Progress>,
+pub(super) struct Http1Service<S> {
+    service: S,
+    /// The clone of the service that requests are passed to, one after the other. None when it was not ready, or has failed.
+    current: RefCell<Option<S>>,
+    progress: Arc<Progress>,
 }
 
-impl<T, S, B> hyper::service::Service<Request<hyper::body::Incoming>> for Http1Service<T, S>
+impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for Http1Service<S>
 where
-    T: Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Clone,
     S::Error: Into<BoxError>,
     B: Body,
@@ -42,55 +41,81 @@ where
     type Error = Infallible;
     type Future = Answer<S, S::Future>;
 
+    // A request is long, and so is the future of a handler that has it: each is moved as rarely as possible. Boxed at once, the
+    // future is moved once, and not with each answer from here into hyper.
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
         let receives = !request.body().is_end_stream();
         let (number, takes_turn) = self.progress.begin(receives);
         #[cfg(feature = "tracing")]
         super::trace::request(&request);
         let asked = Asked::of(&request);
-        // What was read is needed only for a request with a body.
-        let checked = match receives {
-            false => check(&request, b""),
-            true => self.transport.with_noted(|noted| {
-                // The end of a chunked body is not known.
-                let body = request.body().size_hint().exact();
-                let end = body.map_or(usize::MAX, |body| message_end(noted, body));
-                (check(&request, noted), end)
-            }),
-        };
-        let progress = Arc::clone(&self.progress);
-        let answer = |progress, waits_for_turn, stage| Answer {
-            progress,
-            asked,
-            waits_for_turn,
-            stage,
-        };
-        if let Err(status) = checked {
-            return answer(progress, false, Stage::Refused { status });
+        if let Err(status) = self.check(&request, receives) {
+            return self.answer(asked, Stage::Refused(status));
         }
-        let request = request.map(|body| self.watch(body, number));
-        let mut service = self.service.clone();
-        if !takes_turn {
-            return answer(progress, true, Stage::waiting(service, request));
-        }
-        // A service that is ready is called at once, so that the request is not moved once more. One that is not ready is
-        // asked again when hyper polls the answer: here hyper passes no waker.
-        match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
+        let mut current = self.current.borrow_mut();
+        let service = current.get_or_insert_with(|| self.service.clone());
+        // A service that is ready is called at once. One that is not ready is asked again when hyper polls the answer: here
+        // hyper passes no waker.
+        let ready = match takes_turn {
+            true => service.poll_ready(&mut Context::from_waker(Waker::noop())),
+            false => Poll::Pending,
+        };
+        match ready {
             Poll::Ready(Ok(())) => Answer {
-                progress,
+                progress: Some(Arc::clone(&self.progress)),
                 asked,
-                waits_for_turn: false,
-                stage: Stage::Answering {
-                    future: service.call(request),
-                },
+                stage: Stage::Answering(self.begin(service, request, number)),
             },
-            Poll::Ready(Err(_)) => answer(progress, false, Stage::Refused { status: FAILED }),
-            Poll::Pending => answer(progress, false, Stage::waiting(service, request)),
+            Poll::Ready(Err(_)) => {
+                *current = None;
+                self.answer(asked, Stage::Refused(FAILED))
+            }
+            Poll::Pending => {
+                // It may have a place in a queue.
+                let service = current.take().unwrap_or_else(|| self.service.clone());
+                let request = request.map(|body| self.watch(body, number));
+                self.answer(asked, Stage::waiting(service, request, !takes_turn))
+            }
         }
     }
 }
 
-impl<T: Send + 'static, S> Http1Service<T, S> {
+impl<S> Http1Service<S> {
+    pub(super) fn new(service: S, progress: Arc<Progress>) -> Self {
+        Http1Service {
+            service,
+            current: RefCell::new(None),
+            progress,
+        }
+    }
+
+    /// Checks a request: [`check`].
+    fn check(&self, request: &Request<hyper::body::Incoming>, receives: bool) -> Result<(), StatusCode> {
+        // What was read is needed only for a request with a body.
+        if !receives {
+            return check(request, b"");
+        }
+        self.progress.with_noted(|noted| {
+            // The end of a chunked body is not known.
+            let body = request.body().size_hint().exact();
+            let end = body.map_or(usize::MAX, |body| message_end(noted, body));
+            (check(request, noted), end)
+        })
+    }
+
+    /// Passes a request to the service.
+    fn begin(
+        &self,
+        service: &mut S,
+        request: Request<hyper::body::Incoming>,
+        number: u64,
+    ) -> Pin<Box<S::Future>>
+    where
+        S: Service<Request<Incoming>>,
+    {
+        Box::pin(service.call(request.map(|body| self.watch(body, number))))
+    }
+
     fn watch(&self, body: hyper::body::Incoming, request: u64) -> Incoming {
         if body.is_end_stream() {
             return Incoming::empty();
@@ -98,49 +123,78 @@ impl<T: Send + 'static, S> Http1Service<T, S> {
         let watch = RequestWatch {
             request,
             progress: Arc::clone(&self.progress),
-            transport: self.transport.share(),
         };
         Incoming::http1(body, Box::new(watch))
     }
-}
 
-pin_project! {
-    /// The response to a request.
-    pub(super) struct Answer<S, F> {
-        progress: Arc<Progress>,
-        asked: Asked,
-        waits_for_turn: bool,
-        #[pin]
-        stage: Stage<S, F>,
+    #[cold]
+    fn answer<F>(&self, asked: Asked, stage: Stage<S, F>) -> Answer<S, F> {
+        Answer {
+            progress: Some(Arc::clone(&self.progress)),
+            asked,
+            stage,
+        }
     }
 }
 
-pin_project! {
-    #[project = StageNow]
-    enum Stage<S, F> {
-        Refused {
-            status: StatusCode,
-        },
-        // The service may not be ready.
-        Called {
-            service: S,
-            request: Option<Request<Incoming>>,
-        },
-        Answering {
-            #[pin]
-            future: F,
-        },
-        // The response was returned.
-        Answered,
-    }
+/// The response to a request.
+pub(super) struct Answer<S, F> {
+    /// None once the response was returned.
+    progress: Option<Arc<Progress>>,
+    asked: Asked,
+    stage: Stage<S, F>,
+}
+
+enum Stage<S, F> {
+    Answering(Pin<Box<F>>),
+    Waiting(Box<Waiting<S>>),
+    Refused(StatusCode),
+    /// The response was returned.
+    Answered,
+}
+
+/// A request that was not passed to its service.
+struct Waiting<S> {
+    service: S,
+    request: Option<Request<Incoming>>,
+    for_turn: bool,
 }
 
 impl<S, F> Stage<S, F> {
-    fn waiting(service: S, request: Request<Incoming>) -> Self {
-        Stage::Called {
+    fn waiting(service: S, request: Request<Incoming>, for_turn: bool) -> Self {
+        Stage::Waiting(Box::new(Waiting {
             service,
             request: Some(request),
+            for_turn,
+        }))
+    }
+}
+
+impl<S> Waiting<S>
+where
+    S: Service<Request<Incoming>>,
+{
+    /// The future of the service, once the request has its turn and the service is ready.
+    fn poll_call(
+        &mut self,
+        progress: &Progress,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<S::Future, StatusCode>> {
+        if self.for_turn {
+            if !progress.takes_turn() {
+                wake_after_sockets(cx);
+                return Poll::Pending;
+            }
+            self.for_turn = false;
         }
+        if ready!(self.service.poll_ready(cx)).is_err() {
+            return Poll::Ready(Err(FAILED));
+        }
+        Poll::Ready(match self.request.take() {
+            Some(request) => Ok(self.service.call(request)),
+            // It was called, and panicked.
+            None => Err(FAILED),
+        })
     }
 }
 
@@ -152,58 +206,43 @@ where
 {
     type Output = Result<Response<ResponseBody<B>>, Infallible>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        if *this.waits_for_turn {
-            if !this.progress.takes_turn() {
-                wake_after_sockets(cx);
-                return Poll::Pending;
-            }
-            *this.waits_for_turn = false;
-        }
-        let answered = ready!(poll_stage(this.stage.as_mut(), cx));
-        // If it holds the body of the request, nobody else will read that.
-        this.stage.set(Stage::Answered);
-        #[cfg(feature = "tracing")]
-        super::trace::response(answered.as_ref().map_or_else(|status| *status, Response::status));
-        let progress = Arc::clone(this.progress);
-        Poll::Ready(Ok(match answered {
-            Ok(response) => {
-                let now = progress.respond(this.asked.begins_tunnel(response.status()));
-                this.asked.response(response, now, progress)
-            }
-            Err(status) => {
-                let now = progress.respond(false);
-                refusal(status, now, progress)
-            }
-        }))
-    }
-}
-
-fn poll_stage<S, B>(
-    mut stage: Pin<&mut Stage<S, S::Future>>,
-    cx: &mut Context<'_>,
-) -> Poll<Result<Response<B>, StatusCode>>
-where
-    S: Service<Request<Incoming>, Response = Response<B>>,
-{
-    loop {
-        let future = match stage.as_mut().project() {
-            StageNow::Refused { status } => return Poll::Ready(Err(*status)),
-            StageNow::Answered => return Poll::Pending,
-            StageNow::Answering { future } => return future.poll(cx).map_err(|_| FAILED),
-            StageNow::Called { service, request } => {
-                if ready!(service.poll_ready(cx)).is_err() {
-                    return Poll::Ready(Err(FAILED));
-                }
-                match request.take() {
-                    Some(request) => service.call(request),
-                    // It was called, and panicked.
-                    None => return Poll::Ready(Err(FAILED)),
-                }
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let Some(progress) = &this.progress else {
+            return Poll::Pending;
+        };
+        let status = loop {
+            match &mut this.stage {
+                Stage::Answering(future) => match ready!(future.as_mut().poll(cx)) {
+                    Ok(response) => {
+                        // If it holds the body of the request, nobody else will read that.
+                        this.stage = Stage::Answered;
+                        let Some(progress) = this.progress.take() else {
+                            return Poll::Pending;
+                        };
+                        #[cfg(feature = "tracing")]
+                        super::trace::response(response.status());
+                        let now = progress.respond(this.asked.begins_tunnel(response.status()));
+                        return Poll::Ready(Ok(this.asked.response(response, now, progress)));
+                    }
+                    Err(_) => break FAILED,
+                },
+                Stage::Waiting(waiting) => match ready!(waiting.poll_call(progress, cx)) {
+                    Ok(future) => this.stage = Stage::Answering(Box::pin(future)),
+                    Err(status) => break status,
+                },
+                Stage::Refused(status) => break *status,
+                Stage::Answered => return Poll::Pending,
             }
         };
-        stage.set(Stage::Answering { future });
+        this.stage = Stage::Answered;
+        let Some(progress) = this.progress.take() else {
+            return Poll::Pending;
+        };
+        #[cfg(feature = "tracing")]
+        super::trace::response(status);
+        let now = progress.respond(false);
+        Poll::Ready(Ok(refusal(status, now, progress)))
     }
 }
 
@@ -258,10 +297,9 @@ mod tests {
     fn waiting(service: &Script, progress: &Arc<Progress>) -> Answering {
         let request = Request::new(Incoming::empty());
         Box::pin(Answer {
-            progress: Arc::clone(progress),
+            progress: Some(Arc::clone(progress)),
             asked: Asked::of(&request),
-            waits_for_turn: true,
-            stage: Stage::waiting(service.clone(), request),
+            stage: Stage::waiting(service.clone(), request, true),
         })
     }
 

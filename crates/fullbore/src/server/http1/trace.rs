@@ -7,8 +7,12 @@ use crate::error::Error;
 
 /// A request was received.
 pub(super) fn request<B>(request: &Request<B>) {
-    let (method, path) = (request.method(), request.uri().path());
-    trace!(target: "fullbore::stream", %method, path, "request over HTTP/1.1");
+    trace!(
+        target: "fullbore::stream",
+        method = %request.method(),
+        path = request.uri().path(),
+        "request over HTTP/1.1"
+    );
 }
 
 /// A response is sent.
