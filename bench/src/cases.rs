@@ -7,6 +7,7 @@ mod clients;
 mod engine;
 mod flood;
 mod frames;
+mod http1;
 mod many;
 mod memory;
 mod paths;
@@ -64,6 +65,8 @@ pub(crate) enum Case {
     Engine,
     /// Servers of one thread on one core under h2load, beside hyper, Go, nghttpd, h2o and nginx
     Servers,
+    /// HTTP/1.1 servers of one thread on one core under h2load, beside hyper-util's server of both versions
+    Http1,
     /// What eighteen attacks cost a server, and who else is using it
     Attacks,
     /// Urgent responses beside bulk ones on the same connection, over 2 Mbit/s to 1 Gbit/s and loopback
@@ -71,7 +74,7 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 15] = [
+    pub(crate) const ALL: [Case; 16] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
@@ -83,6 +86,7 @@ impl Case {
         Case::Stalled,
         Case::Engine,
         Case::Servers,
+        Case::Http1,
         Case::Clients,
         Case::Memory,
         Case::Attacks,
@@ -105,6 +109,7 @@ impl Case {
             Case::Clients => "clients",
             Case::Memory => "memory",
             Case::Servers => "servers",
+            Case::Http1 => "http1",
             Case::Attacks => "attacks",
             Case::Urgent => "urgent",
         }
@@ -134,6 +139,7 @@ pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
         Case::Clients => clients::run(cx),
         Case::Memory => memory::run(cx),
         Case::Servers => servers::run(cx),
+        Case::Http1 => http1::run(cx),
         Case::Attacks => attacks::run(cx),
         Case::Urgent => urgent::run(cx),
         Case::Budget => budget::run(cx),

@@ -23,15 +23,16 @@ const GIB: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_secs(120);
 /// How long a measurement should take, by and large.
 const MEASURE_SECONDS: f64 = 1.0;
-const QUICK_SECONDS: f64 = 0.1;
+/// Which part of that a quick one takes.
+const QUICK: f64 = 0.1;
 /// For what a server does when its client has gone.
 const SETTLE: Duration = Duration::from_millis(5);
 
 /// The load and how it is told of.
-struct Shape {
-    name: &'static str,
+pub(super) struct Shape {
+    pub(super) name: &'static str,
     /// As it is for warming up: its number of requests is scaled then.
-    load: Load,
+    pub(super) load: Load,
 }
 
 impl Shape {
@@ -58,7 +59,7 @@ impl Shape {
     }
 
     /// The same with HTTP/1.1.
-    const fn http1(name: &'static str, bytes: u64, connections: u32, first: u64) -> Self {
+    pub(super) const fn http1(name: &'static str, bytes: u64, connections: u32, first: u64) -> Self {
         let mut shape = Self::new(name, bytes, [connections, 1], first);
         shape.load.http1 = true;
         shape
@@ -85,10 +86,10 @@ const SHAPES: [Shape; 11] = [
 ];
 
 /// What a server did under one load.
-struct Sample {
+pub(super) struct Sample {
     a_second: f64,
     /// Seconds of the server's processor time a request.
-    cpu: f64,
+    pub(super) cpu: f64,
     peak_memory: f64,
 }
 
@@ -138,7 +139,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     )
 }
 
-fn transport(secure: bool) -> &'static str {
+pub(super) fn transport(secure: bool) -> &'static str {
     if secure { "TLS" } else { "cleartext" }
 }
 
@@ -207,13 +208,7 @@ fn measure_all(report: &mut Report, testbed: &Testbed<'_>, shape: &Shape, secure
         }
     }
     let candidates = kinds.iter().map(|&kind| {
-        let mut trial = Trial {
-            testbed,
-            kind,
-            secure,
-            load: shape.load,
-            server: None,
-        };
+        let mut trial = Trial::new(testbed, kind, secure, shape.load, MEASURE_SECONDS);
         Candidate::new(kind.name(), kind.ours(), move || trial.measure())
     });
     let all = compare(testbed.cx.options.runs, candidates.collect());
@@ -261,25 +256,37 @@ fn row(shape: &Shape, transport: &str, one: &Series<Sample>, all: &[Series<Sampl
 }
 
 /// One server under one load, which starts when it is measured first and then stays.
-struct Trial<'a> {
+pub(super) struct Trial<'a> {
     testbed: &'a Testbed<'a>,
     kind: Kind,
     secure: bool,
     load: Load,
+    /// How long a measurement should take.
+    seconds: f64,
     server: Option<Server<'a>>,
 }
 
-impl Trial<'_> {
-    fn measure(&mut self) -> Result<Sample, Error> {
+impl<'a> Trial<'a> {
+    pub(super) fn new(testbed: &'a Testbed<'a>, kind: Kind, secure: bool, load: Load, seconds: f64) -> Self {
+        Trial {
+            testbed,
+            kind,
+            secure,
+            load,
+            seconds,
+            server: None,
+        }
+    }
+
+    pub(super) fn measure(&mut self) -> Result<Sample, Error> {
         let server = match self.server.take() {
             Some(server) => server,
             None => {
                 let server = self.testbed.start(self.kind, self.secure)?;
                 let seconds = server.load(self.load, LIMIT)?;
-                let wanted = if self.testbed.cx.options.quick {
-                    QUICK_SECONDS
-                } else {
-                    MEASURE_SECONDS
+                let wanted = match self.testbed.cx.options.quick {
+                    true => self.seconds * QUICK,
+                    false => self.seconds,
                 };
                 self.load.requests = scaled(self.load, wanted / seconds);
                 thread::sleep(SETTLE);
