@@ -150,9 +150,6 @@ impl Connection {
 
     /// The window of the connection has grown.
     fn announce_credit(&mut self) {
-        if self.flow.credit().usable() == 0 {
-            return;
-        }
         for key in self.streams.take_credit_waits() {
             if let Some(mut stream) = self.streams.get(key) {
                 stream.announce_credit(&mut self.events);

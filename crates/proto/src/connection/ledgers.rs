@@ -155,7 +155,7 @@ impl Stream {
         if self.state == StreamState::Waiting {
             return Some(Stall::StreamCount);
         }
-        if half.ended || !self.state.can_send() {
+        if !self.state.can_send() {
             return Some(match is_client && receives(self) {
                 true => Stall::Peer,
                 false => Stall::Idle,

@@ -385,6 +385,22 @@ mod tests {
     }
 
     #[test]
+    fn each_octet_of_a_string_counts_in_its_hash() {
+        for length in 0..40 {
+            let octets = vec![7; length];
+            let mut hashes = vec![hash(0, &octets)];
+            for at in 0..length {
+                let mut other = octets.clone();
+                other[at] = 8;
+                hashes.push(hash(0, &other));
+            }
+            hashes.sort_unstable();
+            hashes.dedup();
+            assert_eq!(hashes.len(), length + 1);
+        }
+    }
+
+    #[test]
     fn a_count_that_wraps_breaks_nothing() {
         let mut table = EncoderTable::new(400);
         table.inserted = u32::MAX - 20;

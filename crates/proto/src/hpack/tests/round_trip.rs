@@ -86,6 +86,18 @@ fn an_encoder_that_was_trimmed_has_forgotten_which_fields_came_once() {
 }
 
 #[test]
+fn a_field_that_stands_where_it_stood_is_found_though_many_others_came_in_between() {
+    let mut encoder = Encoder::new(4096);
+    let fields = [("server", "fullbore"), ("etag", "a")];
+    encode(&mut encoder, &fields);
+    encode(&mut encoder, &fields);
+    let tags: Vec<String> = (0..1_000).map(|tag| tag.to_string()).collect();
+    let others: Vec<_> = tags.iter().map(|tag| ("etag", tag.as_str())).collect();
+    encode(&mut encoder, &[&fields, others.as_slice()].concat());
+    assert_eq!(encode(&mut encoder, &fields), [0xbf, 0xbe]);
+}
+
+#[test]
 fn a_field_is_found_where_it_stood_before_until_it_is_a_secret_or_gone() {
     let mut encoder = Encoder::new(4096);
     let fields = [("server", "fullbore"), ("x-a", "1"), ("x-b", "2")];

@@ -23,14 +23,19 @@ impl Sender {
 
     /// One with these settings of the server.
     fn of(config: Config) -> Self {
-        let mut sender = Sender {
-            client: Connection::client(Config::default(), Time::ZERO),
-            server: Connection::server(config, Time::ZERO),
-            tap: Tap::new(false),
-        };
+        let mut sender = Sender::silent(config);
         sender.ask();
         sender.send(usize::MAX);
         sender
+    }
+
+    /// One whose server has sent nothing yet.
+    fn silent(config: Config) -> Self {
+        Sender {
+            client: Connection::client(Config::default(), Time::ZERO),
+            server: Connection::server(config, Time::ZERO),
+            tap: Tap::new(false),
+        }
     }
 
     /// What the client has to say reaches the server.
@@ -190,6 +195,17 @@ fn over_a_transport_that_seals_records_nothing_less_urgent_shares_the_record_of_
     // What begins together leaves together.
     let both = [0; 2].map(|_| sender.get(3, true, 100));
     assert_eq!(sender.send(FRAME).1, both);
+}
+
+#[test]
+fn the_first_list_of_a_connection_ends_before_what_is_less_urgent_too() {
+    let mut config = Config::default();
+    config.record_size = FRAME;
+    let mut sender = Sender::silent(config);
+    let urgent = sender.get(0, false, 9);
+    let bulk = sender.get(7, true, 1 << 20);
+    assert_eq!(sender.send(FRAME).1, [urgent]);
+    assert_eq!(sender.send(FRAME).1, [bulk]);
 }
 
 /// Otherwise requests without an end would starve it.

@@ -174,3 +174,17 @@ fn a_body_whose_end_is_that_of_a_full_list_is_over() {
     assert_eq!(written(&mut server).len(), 5 * RECORD);
     assert_eq!((server.stream_count(), server.wants_transmit()), (0, false));
 }
+
+#[test]
+fn a_short_frame_that_reaches_into_another_record_is_in_the_full_list() {
+    let mut config = Config::default();
+    config.write_size = RECORD;
+    let mut server = asked_by(config, RECORD, 2);
+    // The first frame leaves room for no frame header.
+    for (stream, bytes) in [(1, RECORD - 9 - 5), (3, 100)] {
+        let body = Bytes::from(vec![7; bytes]);
+        server.send_data(id(stream), body, true).unwrap();
+    }
+    assert_eq!(written(&mut server).len(), RECORD - 5 + 9 + 100);
+    assert!(!server.wants_transmit());
+}

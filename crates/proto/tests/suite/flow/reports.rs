@@ -433,3 +433,27 @@ fn a_tiny_frame_that_is_held_back_waits_for_the_window_of_its_stream() {
     faced.heard();
     spent(&faced, 1_000_000);
 }
+
+#[test]
+fn a_connection_that_failed_waits_for_nothing() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::settings(&[(4, 0)]));
+    faced.says(&frames::get(1));
+    let response = http::Response::new(());
+    faced.connection.send_response(id(1), &response, false).unwrap();
+    faced
+        .connection
+        .send_data(id(1), Bytes::from_static(b"body"), true)
+        .unwrap();
+    faced.listen();
+    let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+    faced.now = at(1);
+    // WINDOW_UPDATE of nothing (RFC 9113 section 6.9).
+    faced.says(&frames::window_update(0, 0));
+    faced.ended_with(ErrorCode::PROTOCOL_ERROR);
+    let second = Duration::from_secs(1);
+    assert_spent(
+        &faced.connection.report(at(3)).sending,
+        &[(Stall::StreamWindow, second), (Stall::Idle, 2 * second)],
+    );
+}

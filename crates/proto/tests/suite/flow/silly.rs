@@ -261,3 +261,15 @@ fn a_frame_of_2048_octets_is_not_tiny_and_one_of_an_octet_less_is() {
     wait(&mut faced);
     assert_eq!(lengths(&mut faced), [2_047]);
 }
+
+#[test]
+fn a_frame_of_a_quarter_of_the_largest_window_is_not_tiny() {
+    for (window, quarter) in [(4_000, 1_000), (400, 100)] {
+        let mut faced = sending(window, 1 << 20, &[1]);
+        assert_eq!(lengths(&mut faced), [window as usize]);
+        faced.says(&frames::window_update(1, quarter - 1));
+        assert_eq!(lengths(&mut faced), [0usize; 0], "{window}");
+        faced.says(&frames::window_update(1, 1));
+        assert_eq!(lengths(&mut faced), [quarter as usize], "{window}");
+    }
+}
