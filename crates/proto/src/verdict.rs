@@ -354,6 +354,25 @@ mod tests {
     }
 
     #[test]
+    fn a_window_that_allows_far_more_than_what_was_sent_leaves_the_blame_to_the_path() {
+        let mut report = Connection::client(Config::default(), Time::ZERO).report(Time::ZERO);
+        let after = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        report.stats.round_trip.sample(Time::ZERO, after(100));
+        report.sending.settle(Stall::ConnectionWindow, after(1_000));
+        report.stats.sent_data_bytes = 1_000_000;
+        for (window, cause) in [
+            (150_000, Stall::ConnectionWindow),
+            (150_001, Stall::Moving),
+            (-1, Stall::ConnectionWindow),
+        ] {
+            report.send_window = window;
+            let verdict = Verdict::of(Role::Client, Direction::Sending, &[report]).expect("it was busy");
+            assert_eq!(verdict.cause, cause, "{window}");
+            assert_eq!(verdict.connection_window, window.max(0) as u64);
+        }
+    }
+
+    #[test]
     fn numbers_are_grouped_by_three_digits() {
         for (number, text) in [
             (0, "0"),

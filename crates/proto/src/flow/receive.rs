@@ -518,6 +518,15 @@ mod tests {
     }
 
     #[test]
+    fn a_window_of_four_octets_is_refilled_by_one() {
+        let mut window = window(4, Refill::default());
+        window.receive(1, 0).unwrap();
+        window.consume(1);
+        assert!(window.refill_due(false));
+        assert_eq!(window.refill(Time::ZERO, None), Some(1));
+    }
+
+    #[test]
     fn a_window_that_grows_is_advertised_by_the_next_refill() {
         let mut window = window(65_535, Refill::default());
         window.resize(WindowSize::from_mebibytes(1));
@@ -637,6 +646,11 @@ mod tests {
         assert!(!window.refill_due(false));
         window.consume(1);
         assert!(window.refill_due(false));
+        assert_eq!(
+            window.until_due(),
+            1,
+            "a report of the next octet is early enough"
+        );
     }
 
     #[test]

@@ -306,3 +306,14 @@ fn strings_as_long_with_huffman_coding_as_without_it_are_coded_if_so_set() {
     let coded = [0x40, 0x81, 0x1f, 0x81, 0x8f, 0x7e, 1, b'!'];
     assert_eq!(encode(&mut encoder, &field), coded);
 }
+
+#[test]
+fn a_secret_is_named_by_the_index_of_an_entry_that_has_its_name() {
+    let mut encoder = Encoder::new(4096);
+    encode(&mut encoder, &[("x-a", "1")]);
+    let mut block = Vec::new();
+    encoder.begin(&mut block);
+    encoder.field(&FieldName::parse(b"x-a"), b"~", true, &mut block);
+    // Index 62, and a string of an octet.
+    assert_eq!(block, [0x1f, 62 - 15, 0x01, b'~']);
+}

@@ -166,6 +166,17 @@ fn the_authority_must_not_hold_userinfo() {
     );
     let lines = [GET[0], GET[1], GET[3], ("host", "user@example.com")];
     assert_eq!(request(&lines).unwrap_err(), Malformed::UserInfo);
+    for (scheme, refused) in [("http", true), ("https", true), ("coap", false)] {
+        let scheme = (":scheme", scheme);
+        let authority = (":authority", "user@example.com");
+        let lines = GET.map(|line| {
+            [scheme, authority]
+                .into_iter()
+                .find(|new| new.0 == line.0)
+                .unwrap_or(line)
+        });
+        assert_eq!(request(&lines).is_err(), refused, "{scheme:?}");
+    }
 }
 
 #[test]

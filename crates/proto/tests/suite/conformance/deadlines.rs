@@ -738,3 +738,14 @@ fn the_time_for_answers_begins_when_the_client_ends_its_half_though_the_last_str
     faced.waits(seconds(1));
     faced.ended_with(ErrorCode::NO_ERROR);
 }
+
+#[test]
+fn the_transport_of_a_client_ends_once() {
+    let mut faced = server(Config::default());
+    faced.says(&frames::post(1));
+    assert!(
+        faced.connection.end_of_transport(faced.now),
+        "the request is incomplete"
+    );
+    assert!(!faced.connection.end_of_transport(faced.now));
+}

@@ -51,6 +51,28 @@ fn the_first_settings_carry_just_what_is_to_be_announced() {
 }
 
 #[test]
+fn what_is_announced_of_all_has_the_values_that_are_in_force() {
+    let settings = config(|config| {
+        config.announced_settings = Some(vec![2, 3, 8, 9]);
+        config.max_concurrent_streams = 7;
+    });
+    for connection in [
+        Connection::client(settings.clone(), Time::ZERO),
+        Connection::server(settings.clone(), Time::ZERO),
+    ] {
+        let mut faced = Faced::new(connection);
+        let heard = faced.heard_of(FrameType::SETTINGS);
+        let entries: Vec<_> = heard[0]
+            .payload
+            .chunks_exact(6)
+            .map(|entry| (entry[1], entry[5]))
+            .collect();
+        // No push, 7 streams, no RFC 7540 priorities, no extended CONNECT.
+        assert_eq!(entries, [(2, 0), (3, 7), (9, 1), (8, 0)]);
+    }
+}
+
+#[test]
 fn settings_that_are_left_out_have_the_values_of_the_rfc() {
     let connection = Connection::server(
         config(|config| {

@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 use fullbore_proto::FrameType;
-use fullbore_proto::{ErrorCode, Event, ReadState, UsageError};
+use fullbore_proto::{Config, ErrorCode, Event, ReadState, UsageError};
 use http::{HeaderMap, Request, Response, StatusCode};
 
 use crate::support::app::{Answer, App};
+use crate::support::frames;
 use crate::support::pair::Pair;
 use crate::support::path::PathConfig;
+use crate::support::peer::{Faced, id};
 
 fn trailers() -> HeaderMap {
     let mut trailers = HeaderMap::new();
@@ -99,6 +101,25 @@ fn a_body_whose_end_comes_after_its_data_is_ended_by_an_empty_frame() {
     pair.run();
     assert_eq!(pair.client.tap.data_lengths(1), [0]);
     assert!(pair.server.app().talk(stream).ended);
+}
+
+#[test]
+fn a_window_that_opens_before_the_end_leaves_does_not_send_it_twice() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    faced
+        .connection
+        .send_response(id(1), &Response::new(()), false)
+        .unwrap();
+    faced.heard();
+    faced.connection.send_data(id(1), Bytes::new(), true).unwrap();
+    faced.says(&frames::window_update(1, 10));
+    let heard = faced.heard_of(FrameType::DATA);
+    let ends: Vec<_> = heard
+        .iter()
+        .map(|frame| (frame.payload.len(), frame.header.flags.0))
+        .collect();
+    assert_eq!(ends, [(0, frames::END_STREAM)]);
 }
 
 #[test]

@@ -208,6 +208,18 @@ fn the_first_list_of_a_connection_ends_before_what_is_less_urgent_too() {
     assert_eq!(sender.send(FRAME).1, [bulk]);
 }
 
+#[test]
+fn lists_that_no_record_seals_or_nothing_limits_have_what_is_less_urgent_too() {
+    for (record_size, most) in [(0, FRAME), (FRAME, usize::MAX)] {
+        let mut config = Config::default();
+        config.record_size = record_size;
+        let mut sender = Sender::of(config);
+        let bulk = sender.get(7, true, 10_000);
+        let urgent = sender.get(0, false, 9);
+        assert_eq!(sender.send(most).1, [urgent, bulk], "{record_size}");
+    }
+}
+
 /// Otherwise requests without an end would starve it.
 #[test]
 fn no_two_lists_in_a_row_end_before_what_is_less_urgent() {

@@ -355,3 +355,29 @@ fn a_window_of_which_a_refill_s_share_is_left_to_others_waits_for_it() {
         .collect();
     assert_eq!(updates, [(0, 1 << 17)]);
 }
+
+#[test]
+fn how_much_is_to_be_released_before_an_update_of_the_connection_is_told() {
+    let mut faced = Faced::server(fixed(|config| {
+        config.connection_window = WindowSize::new(1 << 20).unwrap();
+        config.stream_window = WindowSize::new(1 << 22).unwrap();
+    }));
+    faced.says(&frames::post(1));
+    for _ in 0..32 {
+        faced.says(&frames::data(1, 0, &[0; 16_384]));
+    }
+    let mut chunks = Default::default();
+    faced.connection.read(id(1), &mut chunks).unwrap();
+    let due = faced.connection.connection_release_until_due();
+    assert_eq!(due, 1 << 18);
+    faced.connection.release_connection_credit(due - 1);
+    assert_eq!(faced.connection.connection_release_until_due(), 1);
+    assert!(!faced.connection.wants_transmit());
+    faced.connection.release_connection_credit(1);
+    let updates = faced.heard_of(FrameType::WINDOW_UPDATE);
+    let updates: Vec<_> = updates
+        .iter()
+        .map(|frame| (frame.stream(), frame.word(0)))
+        .collect();
+    assert_eq!(updates, [(0, 1 << 18)]);
+}

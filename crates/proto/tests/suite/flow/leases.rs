@@ -1,7 +1,7 @@
 //! Adaptive windows and their leases, as exact figures: how wide they open, what slow readers add, when they grow and shrink.
 
 use fullbore_proto::FrameType;
-use fullbore_proto::{Config, Connection, MemoryBudget, Time, WindowSize};
+use fullbore_proto::{Config, Connection, FirstWindows, MemoryBudget, Time, WindowSize};
 
 use crate::support::peer::{Faced, id};
 use crate::support::{config, fixed, frames};
@@ -105,6 +105,42 @@ fn what_readers_have_taken_is_given_back_an_eighth_of_the_window_at_a_time() {
     assert_eq!(after(131_072), most - 131_073);
     assert_eq!(after(1), most - 262_146);
     assert_eq!(after(700_000), u64::from(MIB));
+}
+
+#[test]
+fn a_window_that_was_set_lower_is_the_least_that_a_scarce_budget_leaves() {
+    let budget = MemoryBudget::new(8 << 20);
+    let mut faced = uploading(small(|config| {
+        config.budget = Some(budget.clone());
+        config.first_windows = Some(FirstWindows {
+            stream: WindowSize::from_mebibytes(1),
+            connection: WindowSize::from_mebibytes(1),
+        });
+    }));
+    let least = WindowSize::new(MIB / 2).unwrap();
+    faced.connection.shrink_receive_window(least);
+    let size = |faced: &Faced| faced.connection.receive_window_size().bytes();
+    // Three quarters of it at once double it.
+    for _ in 0..2 {
+        let mut chunks = Default::default();
+        let frame = frames::data(1, 0, &vec![7; 393_216]);
+        faced.connection.receive(frame.into(), faced.now).unwrap();
+        faced.connection.read(id(1), &mut chunks).unwrap();
+        faced.connection.release_credit(id(1), 393_216);
+        faced.listen();
+    }
+    assert_eq!(size(&faced), MIB);
+    let other = fixed(|config| {
+        config.budget = Some(budget.clone());
+        config.connection_window = WindowSize::new(7_600_000).unwrap();
+    });
+    let _other = Connection::server(other, Time::ZERO);
+    assert!(budget.is_scarce());
+    for _ in 0..20 {
+        faced.uploads(200_000);
+        faced.reads(1);
+    }
+    assert_eq!(size(&faced), least.bytes());
 }
 
 #[test]

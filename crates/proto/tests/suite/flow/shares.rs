@@ -1,6 +1,6 @@
 //! What the connections of one peer take of the budgets for memory and streams, and what that leaves to others.
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use fullbore_proto::{Config, ErrorCode, MemoryBudget, Share, StreamBudget, Transmit, WindowSize};
 
 use crate::support::config;
@@ -357,6 +357,27 @@ fn a_connection_that_fails_within_a_header_block_holds_no_memory_for_it() {
 }
 
 #[test]
+fn a_connection_that_fails_holds_no_memory_for_the_fields_of_its_streams() {
+    let (mut faced, budget) = with_budget();
+    let value = "v".repeat(40_000);
+    let block = frames::request_block_with("GET", &[("x-long", &value)]);
+    let mut octets = Vec::new();
+    for (index, part) in block.chunks(16_384).enumerate() {
+        match index {
+            0 => octets.extend(frames::headers(1, frames::END_STREAM, part)),
+            _ => octets.extend(frames::continuation(1, 0, part)),
+        }
+    }
+    octets.extend(frames::continuation(1, frames::END_HEADERS, &[]));
+    faced.says(&octets);
+    faced.lives();
+    assert!(overhead(&budget) > 0);
+    faced.says(&frames::window_update(0, 0));
+    faced.ended_with(ErrorCode::PROTOCOL_ERROR);
+    assert_eq!(budget.leased(), 0);
+}
+
+#[test]
 fn streams_that_end_leave_16_leased_ahead() {
     let budget = StreamBudget::new(1_000);
     let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
@@ -373,4 +394,25 @@ fn streams_that_end_leave_16_leased_ahead() {
         leased,
         [(99, 112), (79, 95), (62, 78), (45, 61), (28, 44), (11, 27)]
     );
+}
+
+#[test]
+fn streams_that_were_released_before_they_end_leave_16_leased_ahead_too() {
+    let budget = StreamBudget::new(1_000);
+    let mut faced = Faced::server(config(|config| config.stream_budget = Some(budget.clone())));
+    assert_eq!(budget.limit(), 1_000);
+    assert_eq!(opens(&mut faced, 100), 0);
+    for n in 0..100 {
+        let response = http::Response::new(());
+        faced
+            .connection
+            .send_response(id(2 * n + 1), &response, false)
+            .unwrap();
+        let body = Bytes::from_static(b"body");
+        faced.connection.send_data(id(2 * n + 1), body, true).unwrap();
+        faced.connection.release(id(2 * n + 1));
+    }
+    assert_eq!(budget.leased(), 112, "nothing has left");
+    faced.listen();
+    assert_eq!((faced.connection.stream_count(), budget.leased()), (0, 27));
 }
