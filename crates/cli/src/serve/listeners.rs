@@ -203,7 +203,7 @@ fn open_name(
     let mut missing = None;
     for mut address in addresses {
         // All of them have the port that the first one has got.
-        if let Some(first) = places.first().and_then(Place::address).filter(|_| port == 0) {
+        if let Some(first) = places.first().and_then(Place::address) {
             address.set_port(first.port());
         }
         if places.iter().any(|place| place.address() == Some(address)) {

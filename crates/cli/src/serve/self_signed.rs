@@ -248,6 +248,19 @@ mod tests {
     }
 
     #[test]
+    fn one_server_at_a_time_has_the_lock_which_is_private() {
+        use rustix::fs::{FlockOperation, flock};
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("lock");
+        let held = files::lock(&path).unwrap();
+        assert_eq!(held.metadata().unwrap().mode() & 0o7777, 0o600);
+        let other = fs::File::open(&path).unwrap();
+        assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
+        drop(held);
+        flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
+    }
+
+    #[test]
     fn a_key_that_others_can_read_and_a_pair_that_is_damaged_are_replaced() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("self-signed");
