@@ -4,6 +4,7 @@
 mod attacks;
 mod budget;
 mod clients;
+mod connections;
 mod engine;
 mod flood;
 mod frames;
@@ -69,12 +70,14 @@ pub(crate) enum Case {
     Http1,
     /// What eighteen attacks cost a server, and who else is using it
     Attacks,
+    /// 100, 1,000 and 8,000 connections with one request each under way, beside hyper, nghttpd, h2o and nginx
+    Connections,
     /// Urgent responses beside bulk ones on the same connection, over 2 Mbit/s to 1 Gbit/s and loopback
     Urgent,
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 16] = [
+    pub(crate) const ALL: [Case; 17] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
@@ -87,6 +90,7 @@ impl Case {
         Case::Engine,
         Case::Servers,
         Case::Http1,
+        Case::Connections,
         Case::Clients,
         Case::Memory,
         Case::Attacks,
@@ -110,6 +114,7 @@ impl Case {
             Case::Memory => "memory",
             Case::Servers => "servers",
             Case::Http1 => "http1",
+            Case::Connections => "connections",
             Case::Attacks => "attacks",
             Case::Urgent => "urgent",
         }
@@ -140,6 +145,7 @@ pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
         Case::Memory => memory::run(cx),
         Case::Servers => servers::run(cx),
         Case::Http1 => http1::run(cx),
+        Case::Connections => connections::run(cx),
         Case::Attacks => attacks::run(cx),
         Case::Urgent => urgent::run(cx),
         Case::Budget => budget::run(cx),

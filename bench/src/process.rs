@@ -220,6 +220,12 @@ impl<'a> Running<'a> {
         self.child.id()
     }
 
+    /// How many files and sockets it has open.
+    pub(crate) fn open_files(&self) -> u64 {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()));
+        open.map_or(0, |open| open.count() as u64)
+    }
+
     /// How many bytes of memory it has now (`VmRSS`), while it runs.
     pub(crate) fn memory(&self) -> Option<u64> {
         self.memory_field("VmRSS:")
