@@ -3,7 +3,7 @@
 //! A turn reads a slab, collects what handles left, yields once so that woken handlers join the batch, builds one list and
 //! writes it. The driver writes after each read, also when more waits to be read. `client` and `server` create drivers;
 //! handles reach them through cells and the mailbox. The modules below are steps of a turn, as methods of [`Driver`];
-//! `turn`, `idle` and `files` do not know the driver.
+//! `turn`, `rounds`, `idle` and `files` do not know the driver.
 
 /// Calls a method of the connection's trace, if it has one. Without the feature `tracing` this is nothing.
 macro_rules! report {
@@ -22,6 +22,7 @@ mod deliver;
 mod files;
 mod idle;
 mod read;
+mod rounds;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;
@@ -47,6 +48,7 @@ use tokio::time::{Instant, Sleep};
 use self::closing::Closing;
 use self::idle::{Activity, IdleTimer};
 use self::read::{Read, ReadBuffer};
+use self::rounds::Rounds;
 use self::turn::Turn;
 use self::unsent::Unsent;
 use self::write::WriteFiles;
@@ -95,6 +97,7 @@ pub(crate) struct Driver<T, A> {
     origin: Instant,
     turn: Turn,
     input: ReadBuffer,
+    rounds: Rounds,
     out: Transmit,
     /// How many bytes of a list are read from files for the next write.
     fetch_size: usize,
@@ -158,6 +161,7 @@ where
             origin,
             turn: Turn::default(),
             input: ReadBuffer::default(),
+            rounds: Rounds::default(),
             out: Transmit::new(),
             fetch_size: write::FETCH,
             unsent: None,

@@ -131,7 +131,7 @@ impl State {
     pub(crate) fn receive(&mut self, mut octets: Bytes) -> Result<(), Reason> {
         let now = self.now();
         while !octets.is_empty() {
-            let result = self.engine.receive_some(&mut octets, now);
+            let result = self.engine.receive_some(&mut octets, u32::MAX, now);
             self.take_events();
             if let Err(error) = result {
                 tracing::debug!(%error, "connection error");

@@ -11,12 +11,6 @@ use crate::cell::Cell;
 use crate::error::Error;
 use crate::linger::Linger;
 
-/// Streams of a connection that has ended, which are told of it in one turn.
-///
-/// Each may wake a handler, and tokio runs all that are woken before it polls a socket: 10,000 at once made every other
-/// connection of the thread wait for 25 ms (`fullbore-bench attacks --shape "10,000 requests"`).
-const TOLD_AT_ONCE: usize = 64;
-
 /// A connection that has ended.
 pub(super) struct Closing {
     result: Result<(), Error>,
@@ -45,18 +39,26 @@ where
     }
 
     /// Tells some of the streams that the connection has ended; whether all have been told.
+    ///
+    /// Each may wake a handler, and tokio runs all that are woken before it polls a socket: 10,000 at once made every other
+    /// connection of the thread wait for 25 ms (`fullbore-bench attacks --shape "10,000 requests"`).
     pub(super) fn tell_streams(&mut self) -> bool {
+        let now = self.now();
         let Stage::Closing(closing) = &mut self.stage else {
             return true;
         };
         let error = reason(&closing.result);
-        let left = closing.untold.len().saturating_sub(TOLD_AT_ONCE);
+        let at_once = self.rounds.begin(now) as usize;
+        let left = closing.untold.len().saturating_sub(at_once);
         for (id, cell) in closing.untold.drain(left..) {
             // A request that waited for a stream to be allowed was never sent.
             cell.fail(match self.connection.is_waiting(id) {
                 true => Error::never_sent(&error),
                 false => error.clone(),
             });
+        }
+        if left > 0 {
+            self.rounds.leave(now);
         }
         left == 0
     }

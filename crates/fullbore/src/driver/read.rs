@@ -173,9 +173,17 @@ where
         self.idle.received(octets);
         let frames = self.connection.stats().received_frames.total();
         // The engine keeps an error: its GOAWAY leaves first, then `ended` reports it.
-        if self.connection.receive_some(&mut input.unparsed, now).is_err() {
+        let requests = self.rounds.begin(now);
+        if self
+            .connection
+            .receive_some(&mut input.unparsed, requests, now)
+            .is_err()
+        {
             // What follows an error is not read (RFC 9113 section 5.4.1).
             input.unparsed.clear();
+        }
+        if !input.unparsed.is_empty() {
+            self.rounds.leave(now);
         }
         let many = self.connection.stats().received_frames.total() - frames > MANY_FRAMES;
         if many || !input.unparsed.is_empty() {

@@ -94,6 +94,28 @@ async fn others_have_their_turn_behind_64_requests() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn others_have_their_turn_behind_fewer_requests_when_all_turns_together_take_long() {
+    let (near, mut far) = tokio::io::duplex(1 << 20);
+    let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+    let mut octets = BEGINNING.to_vec();
+    for index in 0..200 {
+        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+    }
+    far.write_all(&octets).await.expect("the pipe has room");
+    let mut begun = Vec::new();
+    while driver.accept.0.len() < 200 {
+        let before = driver.accept.0.len();
+        let poll = poll_fn(|cx| Poll::Ready(driver.poll(cx))).await;
+        assert!(poll.is_pending());
+        begun.push(driver.accept.0.len() - before);
+        tokio::time::advance(Duration::from_micros(501)).await;
+    }
+    begun.retain(|&requests| requests > 0);
+    let expected = [&[64, 32, 16, 8][..], &[4; 20]].concat();
+    assert_eq!(begun, expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn others_have_their_turn_behind_64_streams_of_a_connection_that_has_ended() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());

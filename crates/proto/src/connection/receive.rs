@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes};
 
 use super::Connection;
 use super::reader::{Begun, Expected};
-use super::streams::MUCH_WORK;
+use super::streams::{MUCH_WORK, WORK_OF_A_REQUEST};
 use crate::error::{ConnectionError, ErrorCode, Fault, StreamError};
 use crate::frame::{self, Frame, FrameError, FrameHeader, FrameType};
 use crate::id::StreamId;
@@ -18,26 +18,32 @@ impl Connection {
     /// receives nothing more.
     pub fn receive(&mut self, mut input: Bytes, now: Time) -> Result<(), ConnectionError> {
         loop {
-            self.receive_some(&mut input, now)?;
+            self.receive_some(&mut input, u32::MAX, now)?;
             if input.is_empty() {
                 return Ok(());
             }
         }
     }
 
-    /// As [`Self::receive`], for an owner that shares its thread with other connections. The call stops after 64
-    /// requests, and after a frame that took much work ([`Self::work`]). Then `input` is not empty, and the owner
-    /// calls again after it has served the others. Each call takes less than a millisecond.
+    /// As [`Self::receive`], for an owner that shares its thread with other connections. The call stops after
+    /// `requests`, from 1 to 64, and after a frame that took much work ([`Self::work`]). Then `input` is not empty, and
+    /// the owner calls again after it has served the others. Each call takes less than a millisecond.
     ///
     /// # Errors
     /// As [`Self::receive`].
-    pub fn receive_some(&mut self, input: &mut Bytes, now: Time) -> Result<(), ConnectionError> {
+    pub fn receive_some(
+        &mut self,
+        input: &mut Bytes,
+        requests: u32,
+        now: Time,
+    ) -> Result<(), ConnectionError> {
         self.advance_time(now);
         if let Some(error) = self.shutdown.error() {
             return Err(error.clone());
         }
         let before = input.len();
-        let work = self.work() + MUCH_WORK;
+        let most = u64::from(requests.max(1)).saturating_mul(WORK_OF_A_REQUEST);
+        let work = self.work() + most.min(MUCH_WORK);
         self.pings.note_received(self.now);
         if let (Expected::Data(data), false) = (self.reader.expected(), input.is_empty()) {
             // A frame takes long over a slow link, and data flows during that time.

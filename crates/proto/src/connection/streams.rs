@@ -40,10 +40,10 @@ const STREAM_BLOCK: u64 = 16;
 /// To visit this many streams, or to move this many list entries, takes about a quarter of a millisecond.
 pub(super) const MUCH_WORK: u64 = 2_048;
 
-/// The work of one request. The owner runs the handlers of 64 requests before it calls again. Without the limit a
-/// read of 8 KiB brings some 330 requests: 3 ms of files in memory, for which all other connections of the thread
+/// The work of one request. The owner runs the handlers of at most 64 requests before it calls again. Without the limit
+/// a read of 8 KiB brings some 330 requests: 3 ms of files in memory, for which all other connections of the thread
 /// wait.
-const WORK_OF_A_REQUEST: u64 = MUCH_WORK / 64;
+pub(super) const WORK_OF_A_REQUEST: u64 = MUCH_WORK / 64;
 
 #[derive(Debug)]
 pub(super) struct Streams {

@@ -72,7 +72,7 @@ fn what_comes_behind_much_work_waits_for_another_call_and_nothing_is_lost() {
     let mut calls = Vec::new();
     while !input.is_empty() {
         let (work, left) = (faced.connection.work(), input.len());
-        faced.connection.receive_some(&mut input, faced.now).unwrap();
+        faced.connection.receive_some(&mut input, 64, faced.now).unwrap();
         calls.push((faced.connection.work() - work, left - input.len()));
     }
     // The first value is what the window is already: nothing is to be done for it.
@@ -91,7 +91,7 @@ fn a_call_ends_behind_a_frame_for_which_2048_streams_were_visited() {
     for (streams, left) in [(2_047, 0), (2_048, ping.len())] {
         let mut faced = server(streams, Wait::Bodies);
         let mut input = Bytes::from([flood(1, 0), ping.clone()].concat());
-        faced.connection.receive_some(&mut input, faced.now).unwrap();
+        faced.connection.receive_some(&mut input, 64, faced.now).unwrap();
         assert_eq!(input.len(), left, "{streams}");
     }
 }
@@ -104,6 +104,6 @@ fn what_took_little_work_is_received_at_once() {
         .flat_map(|index| frames::data(2 * index + 1, 0, b"x"))
         .collect();
     let mut input = Bytes::from(octets);
-    faced.connection.receive_some(&mut input, faced.now).unwrap();
+    faced.connection.receive_some(&mut input, 64, faced.now).unwrap();
     assert!(input.is_empty());
 }

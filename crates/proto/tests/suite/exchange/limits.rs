@@ -112,10 +112,24 @@ fn an_owner_that_shares_its_thread_gets_requests_64_at_a_time_and_none_is_lost()
     let mut begun = Vec::new();
     while !input.is_empty() {
         let before = faced.connection.stream_count();
-        faced.connection.receive_some(&mut input, faced.now).unwrap();
+        faced.connection.receive_some(&mut input, 64, faced.now).unwrap();
         begun.push(faced.connection.stream_count() - before);
     }
     assert_eq!(begun, [64, 64, 22]);
+}
+
+#[test]
+fn an_owner_that_shares_its_thread_may_ask_for_fewer_requests_at_a_time() {
+    let octets: Vec<u8> = (0..150).flat_map(|index| frames::get(2 * index + 1)).collect();
+    for (requests, begun) in [(0, 1), (1, 1), (4, 4), (65, 64), (u32::MAX, 64)] {
+        let mut faced = Faced::server(Config::default());
+        let mut input = bytes::Bytes::from(octets.clone());
+        faced
+            .connection
+            .receive_some(&mut input, requests, faced.now)
+            .unwrap();
+        assert_eq!(faced.connection.stream_count(), begun, "{requests}");
+    }
 }
 
 #[test]
@@ -129,7 +143,7 @@ fn requests_that_are_reset_before_their_owner_hears_of_them_do_not_count_for_its
         .concat()
     };
     let mut input = bytes::Bytes::from((0..150).flat_map(pair).collect::<Vec<u8>>());
-    faced.connection.receive_some(&mut input, faced.now).unwrap();
+    faced.connection.receive_some(&mut input, 64, faced.now).unwrap();
     assert!(input.is_empty());
     assert!(faced.connection.poll_event().is_none());
 }
