@@ -8,6 +8,7 @@ mod connections;
 mod engine;
 mod flood;
 mod frames;
+mod h2;
 mod http1;
 mod many;
 mod memory;
@@ -72,12 +73,14 @@ pub(crate) enum Case {
     Attacks,
     /// 100, 1,000 and 8,000 connections with one request each under way, beside hyper, nghttpd, h2o and nginx
     Connections,
+    /// Programs of axum, tonic and reqwest with the published crate `h2` and with `crates/h2` in its place
+    H2,
     /// Urgent responses beside bulk ones on the same connection, over 2 Mbit/s to 1 Gbit/s and loopback
     Urgent,
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 17] = [
+    pub(crate) const ALL: [Case; 18] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
@@ -95,6 +98,7 @@ impl Case {
         Case::Memory,
         Case::Attacks,
         Case::Urgent,
+        Case::H2,
     ];
 
     /// Its name on the command line and in the markers of its section.
@@ -103,6 +107,7 @@ impl Case {
             Case::Paths => "paths",
             Case::Windows => "windows",
             Case::Frames => "frames",
+            Case::H2 => "h2",
             Case::Many => "many",
             Case::Tiny => "tiny",
             Case::Flood => "flood",
@@ -137,6 +142,7 @@ pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
         Case::Paths => paths::run(cx),
         Case::Windows => windows::run(cx),
         Case::Frames => frames::run(cx),
+        Case::H2 => h2::run(cx),
         Case::Many => many::run(cx),
         Case::Tiny => tiny::run(cx),
         Case::Stalled => stalled::run(cx),

@@ -83,6 +83,12 @@ pub fn run_program() -> ExitCode {
         // The namespace has no network but loopback.
         peers::java::fetch();
     }
+    if !environment::is_inside() && cases.contains(&Case::H2) {
+        if let Err(error) = peers::h2::build() {
+            eprintln!("fullbore-bench: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
     let environment = environment::enter(line.options.here);
     exit(run(&cases, &environment, line.options))
 }

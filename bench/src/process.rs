@@ -98,11 +98,19 @@ fn cpu_of_children() -> Duration {
 /// # Errors
 /// When there is no such core for this process, and whatever `start` returns.
 pub(crate) fn on_core<T>(core: usize, start: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    on_cores(&[core], start)
+}
+
+/// The same on several cores.
+pub(crate) fn on_cores<T>(cores: &[usize], start: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let this = Pid::from_raw(0);
-    let to_error = |error: nix::Error| Error::Start(format!("a program on core {core}"), error.into());
+    let to_error = |error: nix::Error| Error::Start(format!("a program on cores {cores:?}"), error.into());
     let before = sched_getaffinity(this).map_err(to_error)?;
     let mut only = CpuSet::new();
-    only.set(core).map_err(to_error)?;
+    cores
+        .iter()
+        .try_for_each(|&core| only.set(core))
+        .map_err(to_error)?;
     sched_setaffinity(this, &only).map_err(to_error)?;
     let done = start();
     sched_setaffinity(this, &before).map_err(to_error)?;

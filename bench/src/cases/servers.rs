@@ -3,7 +3,7 @@
 //! slower one. `uploads`, `latency`, `calls`, `records` and `instructions` measure the same servers by other means.
 
 mod calls;
-mod instructions;
+pub(super) mod instructions;
 mod latency;
 mod records;
 mod uploads;
@@ -20,13 +20,13 @@ use crate::peers::servers::{Kind, Load, Server, Testbed};
 
 const KIB_64: u64 = 64 << 10;
 const GIB: u64 = 1 << 30;
-const LIMIT: Duration = Duration::from_secs(120);
+pub(super) const LIMIT: Duration = Duration::from_secs(120);
 /// How long a measurement should take, by and large.
-const MEASURE_SECONDS: f64 = 1.0;
+pub(super) const MEASURE_SECONDS: f64 = 1.0;
 /// Which part of that a quick one takes.
 const QUICK: f64 = 0.1;
 /// For what a server does when its client has gone.
-const SETTLE: Duration = Duration::from_millis(5);
+pub(super) const SETTLE: Duration = Duration::from_millis(5);
 
 /// The load and how it is told of.
 pub(super) struct Shape {
@@ -36,11 +36,16 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    const fn new(name: &'static str, bytes: u64, [connections, streams]: [u32; 2], first: u64) -> Self {
+    pub(super) const fn new(
+        name: &'static str,
+        bytes: u64,
+        [connections, streams]: [u32; 2],
+        first: u64,
+    ) -> Self {
         Self::windowed(name, bytes, [connections, streams], first, 30)
     }
 
-    const fn windowed(
+    pub(super) const fn windowed(
         name: &'static str,
         bytes: u64,
         [connections, streams]: [u32; 2],
@@ -63,6 +68,14 @@ impl Shape {
         let mut shape = Self::new(name, bytes, [connections, 1], first);
         shape.load.http1 = true;
         shape
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn load(&self) -> Load {
+        self.load
     }
 
     /// Bodies that take long enough for their bytes, not their number, to count; they have a floor too.

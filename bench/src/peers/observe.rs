@@ -106,6 +106,20 @@ impl Server<'_> {
         }
     }
 
+    /// Opens so many connections with 100 requests each that wait, and calls `look` after a while.
+    pub(crate) fn with_waiting<T>(
+        &self,
+        connections: u32,
+        look: impl Fn() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut command = Command::new("h2load");
+        command.args([format!("-n{}", 100 * connections), format!("-c{connections}")]);
+        command.args(["-m100", &format!("http://127.0.0.1:{}/wait", self.port)]);
+        let (_client, _lines) = self.talk_beside(&mut command)?;
+        std::thread::sleep(REST);
+        look()
+    }
+
     /// What it has allocated, if it runs on the allocator that counts.
     pub(crate) fn heap(&self) -> Result<Heap, Error> {
         let to_error = |error| Error::Start("the server's count of its heap".to_owned(), error);

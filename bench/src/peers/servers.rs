@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::go::Go;
+use super::h2::H2;
 use super::{Keys, h2loads_lines, nginx_temporary_paths, window_flags};
 use crate::context::{Context, make_file};
 use crate::error::Error;
@@ -14,6 +15,7 @@ use crate::worker;
 
 const SERVERS_CORE: usize = 0;
 const LOADS_CORE: usize = 1;
+const BOTH_CORES: [usize; 2] = [SERVERS_CORE, LOADS_CORE];
 const START: Duration = Duration::from_secs(10);
 /// As many streams as any load opens; nginx, h2o and nghttpd allow some 100 by themselves.
 const MAX_STREAMS: &str = "1000";
@@ -41,6 +43,10 @@ pub(crate) enum Kind {
     HyperAuto,
     /// The same with the files behind `fullbore serve`.
     HyperAutoFiles,
+    /// axum with one of the crates `h2`, on the current thread or on so many workers.
+    Axum(H2, usize),
+    /// tonic, likewise.
+    Tonic(H2, usize),
     /// No HTTP at all.
     Floor,
     /// The same from a file of that length.
@@ -94,13 +100,17 @@ impl Kind {
             Kind::HyperFiles => "hyper, the same files",
             Kind::HyperAuto => "hyper-util's auto",
             Kind::HyperAutoFiles => "hyper-util's auto, the same files",
+            Kind::Axum(h2, _) | Kind::Tonic(h2, _) => h2.name(),
             Kind::Floor => "plain writes",
             Kind::FloorFile(_) => "plain writes, from a file",
         }
     }
 
     pub(crate) fn ours(self) -> bool {
-        matches!(self, Kind::Files | Kind::Memory)
+        matches!(
+            self,
+            Kind::Files | Kind::Memory | Kind::Axum(H2::Patched, _) | Kind::Tonic(H2::Patched, _)
+        )
     }
 }
 
@@ -171,10 +181,14 @@ pub(crate) struct Steady {
 }
 
 impl<'a> Testbed<'a> {
-    /// Starts a server on the servers' core.
+    /// Starts a server on the servers' core, or on both if it has several workers.
     pub(crate) fn start(&self, kind: Kind, secure: bool) -> Result<Server<'a>, Error> {
+        let cores = match kind {
+            Kind::Axum(_, 2..) | Kind::Tonic(_, 2..) => BOTH_CORES.as_slice(),
+            _ => &[SERVERS_CORE],
+        };
         let (running, lines, port) =
-            process::on_core(SERVERS_CORE, || self.running(kind, secure.then_some(&self.keys)))?;
+            process::on_cores(cores, || self.running(kind, secure.then_some(&self.keys)))?;
         Ok(self.server(kind, secure, running, lines, [port, 0]))
     }
 
@@ -256,6 +270,8 @@ impl<'a> Testbed<'a> {
             Kind::HyperFiles => self.memory("hyper-files", keys),
             Kind::HyperAuto => self.memory("auto", keys),
             Kind::HyperAutoFiles => self.memory("auto-files", keys),
+            Kind::Axum(h2, workers) => self.talking(h2.command("axum", workers, keys)),
+            Kind::Tonic(h2, workers) => self.talking(h2.command("tonic", workers, keys)),
             Kind::Floor => self.talking(worker::command("floor-writer")?),
             Kind::FloorFile(bytes) => {
                 let mut command = worker::command("floor-writer")?;
@@ -399,6 +415,20 @@ impl Server<'_> {
             seconds: f64::from(seconds),
             cpu,
         })
+    }
+
+    /// Loads it with calls of gRPC, whose message a file has.
+    pub(crate) fn call(
+        &self,
+        method: &str,
+        message: &Path,
+        load: Load,
+        limit: Duration,
+    ) -> Result<(), Error> {
+        let mut command = h2load(load, &format!("{}/bench.Calls/{method}", self.base));
+        command.args(["-H", "content-type: application/grpc", "-H", "te: trailers", "-d"]);
+        let output = self.run_beside(command.arg(message), limit)?;
+        h2loads_lines(&output.stdout, load.requests).map(drop)
     }
 
     /// The same through something that listens at another port of this machine.

@@ -8,7 +8,7 @@ use crate::markdown::Table;
 use crate::peers::callgrind;
 use crate::peers::servers::{Kind, Load, Testbed};
 
-const SHAPES: [Shape; 4] = [
+pub(in crate::cases) const SHAPES: [Shape; 4] = [
     Shape::new("12 bytes, 1 x 1", 12, [1, 1], 2_000),
     Shape::new("12 bytes, 1 x 100", 12, [1, 100], 5_000),
     Shape::new("10 KB, 1 x 100", 10_000, [1, 100], 2_000),
@@ -53,7 +53,7 @@ pub(super) fn run(report: &mut Report, testbed: &Testbed<'_>) {
 }
 
 /// Of a run with so many requests and of one with twice as many, the difference: without what a server does once.
-fn measure(testbed: &Testbed<'_>, kind: Kind, load: Load) -> Result<f64, Error> {
+pub(in crate::cases) fn measure(testbed: &Testbed<'_>, kind: Kind, load: Load) -> Result<f64, Error> {
     let count = |requests| {
         let file = testbed.cx.folder("callgrind")?.join("server");
         let testbed = Testbed {
