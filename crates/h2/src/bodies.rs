@@ -12,7 +12,7 @@ use bytes::Buf;
 use fullbore_proto::{External, IdHashing, Payload, Segment, Transmit};
 
 /// A buffer below this length is copied: a token costs more.
-const COPY_BELOW: usize = 1_024;
+pub(crate) const COPY_BELOW: usize = 1_024;
 
 /// Where an offset begins in the start of a range; the slot lies above.
 const OFFSET_BITS: u32 = 32;

@@ -147,6 +147,11 @@ where
         Poll::Ready(Ok(()))
     }
 
+    /// Whether the transport is neither closed nor about to be.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open)
+    }
+
     /// Drives the connection. Ready when it has ended.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         loop {

@@ -12,6 +12,8 @@ use crate::stream::Stream;
 pub(crate) struct Handle {
     shared: Arc<Shared>,
     id: StreamId,
+    /// Whether it counts no more.
+    is_released: bool,
 }
 
 impl Handle {
@@ -21,7 +23,13 @@ impl Handle {
         Handle {
             shared: Arc::clone(shared),
             id,
+            is_released: false,
         }
+    }
+
+    /// Another handle of the stream. The mutex is held by the caller.
+    pub(crate) fn another(&self, state: &mut State) -> Self {
+        Handle::new(&self.shared, state, self.id)
     }
 
     pub(crate) fn id(&self) -> StreamId {
@@ -41,6 +49,16 @@ impl Handle {
     }
 }
 
+impl Handle {
+    /// Drops it early, after something else, and locks the mutex once for both.
+    pub(crate) fn release(&mut self, first: impl FnOnce(&mut State, StreamId)) {
+        let mut state = self.shared.lock();
+        first(&mut state, self.id);
+        state.drop_stream_handle(self.id);
+        self.is_released = true;
+    }
+}
+
 impl Clone for Handle {
     fn clone(&self) -> Self {
         Handle::new(&self.shared, &mut self.lock(), self.id)
@@ -49,7 +67,9 @@ impl Clone for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.lock().drop_stream_handle(self.id);
+        if !self.is_released {
+            self.lock().drop_stream_handle(self.id);
+        }
     }
 }
 

@@ -47,6 +47,7 @@ use crate::message;
 use crate::reason::Reason;
 use crate::settings::Settings;
 use crate::share::{PingPong, RecvStream, SendStream};
+use crate::state::State;
 use crate::stream::Asker;
 
 /// The largest window (RFC 9113 section 6.9.1).
@@ -78,22 +79,32 @@ where
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<(Request<RecvStream>, SendResponse<B>), Error>>> {
+        // Requests that arrived together are handed out before anything else is read or written: their responses may leave in
+        // one write. What is handed out is bounded by what was read.
+        if self.driver.is_open() {
+            if let Some(accepted) = self.take_request(State::accept_now) {
+                return Poll::Ready(Some(Ok(accepted)));
+            }
+        }
         if self.poll_closed(cx)?.is_ready() {
             return Poll::Ready(None);
         }
-        match self.take_request() {
+        match self.take_request(State::accept) {
             Some(accepted) => Poll::Ready(Some(Ok(accepted))),
             None => Poll::Pending,
         }
     }
 
-    fn take_request(&self) -> Option<Accepted<B>> {
+    fn take_request(
+        &self,
+        accept: impl FnOnce(&mut State) -> Option<(fullbore_proto::StreamId, Request<()>)>,
+    ) -> Option<Accepted<B>> {
         let shared = self.driver.shared();
         let mut state = shared.lock();
-        let (id, request) = state.accept()?;
+        let (id, request) = accept(&mut state)?;
         let handle = Handle::new(shared, &mut state, id);
+        let body = RecvStream::new(Handle::new(shared, &mut state, id));
         drop(state);
-        let body = RecvStream::new(handle.clone());
         let outbox = Arc::clone(self.driver.outbox());
         Some((request.map(|()| body), SendResponse { handle, outbox }))
     }
@@ -268,8 +279,8 @@ impl<B: Buf> SendResponse<B> {
         let response = message::response_to_engine(response);
         let mut state = self.handle.lock();
         state.send_response(self.handle.id(), &response, end_of_stream)?;
-        drop(state);
-        Ok(SendStream::new(self.handle.clone(), Arc::clone(&self.outbox)))
+        let handle = self.handle.another(&mut state);
+        Ok(SendStream::new(handle, Arc::clone(&self.outbox)))
     }
 
     /// Promises to answer another request.

@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 
-use crate::bodies::Outbox;
+use crate::bodies::{COPY_BELOW, Outbox};
 use crate::error::Error;
 use crate::failure::UserError;
 use crate::handle::Handle;
 use crate::reason::Reason;
-use crate::state::Shared;
+use crate::state::{Shared, State};
 use crate::stream::Asker;
 
 /// The most bytes that a window may hold.
@@ -66,10 +66,18 @@ impl<B: Buf> SendStream<B> {
     pub fn send_data(&mut self, data: B, end_of_stream: bool) -> Result<(), Error> {
         let id = self.handle.id();
         let length = data.remaining();
-        self.handle.lock().check_data(id, length)?;
+        let is_short = length < COPY_BELOW;
+        if !is_short {
+            // A buffer that cannot be sent does not wait for the connection to drop it.
+            self.handle.lock().check_data(id, length)?;
+        }
         // Not under the mutex: copying and dropping are the user's code.
         let payload = self.outbox.put(data);
-        self.handle.lock().send_data(id, payload, end_of_stream)
+        let mut state = self.handle.lock();
+        if is_short {
+            state.check_data(id, length)?;
+        }
+        state.send_data(id, payload, end_of_stream)
     }
 
     /// Sends the trailers, which end the stream after all data.
@@ -195,8 +203,7 @@ impl fmt::Debug for RecvStream {
 
 impl Drop for RecvStream {
     fn drop(&mut self) {
-        let handle = &self.flow_control.handle;
-        handle.lock().discard(handle.id());
+        self.flow_control.handle.release(State::discard);
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct State {
     /// The task that polls the connection.
     task: Option<Waker>,
     /// Requests that nobody has accepted.
-    incoming: VecDeque<StreamId>,
+    incoming: VecDeque<(StreamId, Request<()>)>,
     max_send_buffer: usize,
     max_receive_streams: usize,
     /// The connection's receive window as it was set last, if it may have grown beyond.
@@ -243,7 +243,7 @@ impl State {
     /// The connection is dropped.
     pub(crate) fn abandon(&mut self) {
         self.end_of_transport();
-        for id in core::mem::take(&mut self.incoming) {
+        for (id, _) in core::mem::take(&mut self.incoming) {
             self.streams.remove(&id);
         }
         let now = self.now();
@@ -360,10 +360,12 @@ impl State {
 
     fn on_request(&mut self, id: StreamId, request: Request<()>, end: bool) {
         let mut stream = Stream::new(Sending::Head);
-        let request = message::request_from_engine(request);
-        stream.receive_head(Head::Request(request), end);
+        if end {
+            stream.receive_end(None);
+        }
         self.streams.insert(id, stream);
-        self.incoming.push_back(id);
+        self.incoming
+            .push_back((id, message::request_from_engine(request)));
     }
 
     fn on_head(&mut self, id: StreamId, head: Head, end: bool) {
@@ -401,7 +403,7 @@ impl State {
         if self.engine.role() == Role::Server && stream.handles == 0 && error.by == Side::Peer {
             // Nobody has seen the request, so nobody has to be told.
             self.streams.remove(&id);
-            self.incoming.retain(|&incoming| incoming != id);
+            self.incoming.retain(|(incoming, _)| *incoming != id);
             self.engine.release(id);
             return;
         }
@@ -425,9 +427,15 @@ impl State {
 
     /// The oldest request that nobody has accepted. It has one handle then.
     pub(crate) fn accept(&mut self) -> Option<(StreamId, Request<()>)> {
-        let id = self.incoming.pop_front()?;
-        let request = self.streams.get_mut(&id)?.take_request()?;
-        Some((id, request))
+        self.incoming.pop_front()
+    }
+
+    /// As [`Self::accept`], unless the connection has failed or the user has ended it.
+    pub(crate) fn accept_now(&mut self) -> Option<(StreamId, Request<()>)> {
+        if self.is_aborted() {
+            return None;
+        }
+        self.accept()
     }
 
     /// Sends a request that [`message::request_to_engine`] has returned.
@@ -529,10 +537,11 @@ impl State {
         if end {
             stream.sending = Sending::Ended;
             stream.reserved = 0;
-        }
-        let capacity = self.capacity(id);
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.lower_known_capacity(capacity);
+        } else {
+            let capacity = self.capacity(id);
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.lower_known_capacity(capacity);
+            }
         }
         self.wake_to_write();
         Ok(())
@@ -571,9 +580,14 @@ impl State {
     /// What may be queued now: no more than was reserved, than both windows allow, and than fits the buffer. A stream that waits
     /// to be opened has none.
     pub(crate) fn capacity(&self, id: StreamId) -> usize {
-        let Some(stream) = self.streams.get(&id).filter(|stream| stream.can_send_body()) else {
-            return 0;
-        };
+        match self.streams.get(&id) {
+            Some(stream) if stream.can_send_body() => self.room(id).min(stream.reserved),
+            _ => 0,
+        }
+    }
+
+    /// The same without regard to what was reserved, of a stream whose body may be sent.
+    fn room(&self, id: StreamId) -> usize {
         if self.engine.is_waiting(id) {
             return 0;
         }
@@ -584,23 +598,20 @@ impl State {
             .unwrap_or(0)
             .min(self.engine.send_window_remaining());
         let windows = usize::try_from(windows).unwrap_or(0);
-        let room = windows.min(self.max_send_buffer).saturating_sub(queued);
-        room.min(stream.reserved)
+        windows.min(self.max_send_buffer).saturating_sub(queued)
     }
 
     pub(crate) fn reserve_capacity(&mut self, id: StreamId, bytes: usize) {
-        let before = self.capacity(id);
+        let room = self.room(id);
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
+        let room = if stream.can_send_body() { room } else { 0 };
         if !stream.can_send_body() && bytes > stream.reserved {
             return;
         }
+        let (before, now) = (room.min(stream.reserved), room.min(bytes));
         stream.reserved = bytes;
-        let now = self.capacity(id);
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
         stream.lower_known_capacity(before.min(now));
         if now > before {
             stream.wake_sender();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Response};
 
 use crate::error::Error;
 use crate::failure::{Failure, Initiator, UserError};
@@ -30,10 +30,9 @@ pub(crate) enum Sending {
     Ended,
 }
 
-/// A head that was received.
+/// A head that a client has received.
 #[derive(Debug)]
 pub(crate) enum Head {
-    Request(Request<()>),
     Response(Response<()>),
     Informational(Response<()>),
 }
@@ -51,7 +50,9 @@ pub(crate) enum Asker {
 pub(crate) struct Stream {
     /// The handles of it.
     pub(crate) handles: usize,
-    heads: VecDeque<Head>,
+    /// Informational responses that nobody has read. They come before the final one.
+    informational: VecDeque<Response<()>>,
+    response: Option<Response<()>>,
     chunks: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
     /// Whether the message of the peer is complete.
@@ -76,7 +77,8 @@ impl Stream {
     pub(crate) fn new(sending: Sending) -> Self {
         Stream {
             handles: 0,
-            heads: VecDeque::new(),
+            informational: VecDeque::new(),
+            response: None,
             chunks: VecDeque::new(),
             trailers: None,
             received_all: false,
@@ -102,7 +104,10 @@ impl Stream {
 
     pub(crate) fn receive_head(&mut self, head: Head, end: bool) {
         self.received_all |= end;
-        self.heads.push_back(head);
+        match head {
+            Head::Response(response) => self.response = Some(response),
+            Head::Informational(response) => self.informational.push_back(response),
+        }
         self.wake_receiver();
     }
 
@@ -170,18 +175,10 @@ impl Stream {
         self.failure.is_some()
     }
 
-    pub(crate) fn take_request(&mut self) -> Option<Request<()>> {
-        match self.heads.pop_front() {
-            Some(Head::Request(request)) => Some(request),
-            _ => None,
-        }
-    }
-
     pub(crate) fn poll_response(&mut self, cx: &Context<'_>) -> Poll<Result<Response<()>, Error>> {
-        while let Some(head) = self.heads.pop_front() {
-            if let Head::Response(response) = head {
-                return Poll::Ready(Ok(response));
-            }
+        self.informational.clear();
+        if let Some(response) = self.response.take() {
+            return Poll::Ready(Ok(response));
         }
         if let Some(failure) = &self.failure {
             return Poll::Ready(Err(failure.clone().into()));
@@ -197,13 +194,11 @@ impl Stream {
         &mut self,
         cx: &Context<'_>,
     ) -> Poll<Option<Result<Response<()>, Error>>> {
-        match self.heads.pop_front() {
-            Some(Head::Informational(response)) => return Poll::Ready(Some(Ok(response))),
-            Some(head) => {
-                self.heads.push_front(head);
-                return Poll::Ready(None);
-            }
-            None => {}
+        if let Some(response) = self.informational.pop_front() {
+            return Poll::Ready(Some(Ok(response)));
+        }
+        if self.response.is_some() {
+            return Poll::Ready(None);
         }
         self.poll_end(cx)
     }
@@ -250,7 +245,11 @@ impl Stream {
 
     /// Whether the message is complete, and all of it was read.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.received_all && self.heads.is_empty() && self.chunks.is_empty() && self.trailers.is_none()
+        self.received_all && self.has_no_head() && self.chunks.is_empty() && self.trailers.is_none()
+    }
+
+    fn has_no_head(&self) -> bool {
+        self.informational.is_empty() && self.response.is_none()
     }
 
     fn wait_to_receive<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
@@ -277,7 +276,8 @@ impl Stream {
 
     /// Drops what was received and not handed out. Returns how many bytes of it were not released.
     pub(crate) fn drop_unread(&mut self) -> u64 {
-        self.heads.clear();
+        self.informational.clear();
+        self.response = None;
         self.trailers = None;
         let unread: u64 = self.chunks.drain(..).map(|chunk| chunk.len() as u64).sum();
         let unread = unread.min(self.in_flight);
