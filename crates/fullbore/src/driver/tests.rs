@@ -145,6 +145,31 @@ async fn others_have_their_turn_behind_64_streams_of_a_connection_that_has_ended
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn others_have_their_turn_behind_512_streams_that_are_freed() {
+    let (near, mut far) = tokio::io::duplex(1 << 20);
+    let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+    let mut octets = BEGINNING.to_vec();
+    for index in 0..1_100 {
+        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
+    }
+    octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
+    far.write_all(&octets).await.expect("the pipe has room");
+    drop(far);
+    let mut freed = Vec::new();
+    let run = poll_fn(|cx| {
+        let poll = driver.poll(cx);
+        if matches!(&driver.stage, Stage::Closing(closing) if closing.untold.is_empty()) {
+            freed.push(driver.connection.free_streams(0));
+        }
+        poll
+    });
+    assert!(timeout(Duration::from_secs(5), run).await.is_ok());
+    let expected = [false, false, false];
+    assert_eq!(freed.first_chunk(), Some(&expected), "{freed:?}");
+    assert!(driver.connection.free_streams(0));
+}
+
 const BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
 
 #[tokio::test(start_paused = true)]

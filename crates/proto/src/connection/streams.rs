@@ -40,9 +40,8 @@ const STREAM_BLOCK: u64 = 16;
 /// To visit this many streams, or to move this many list entries, takes about a quarter of a millisecond.
 pub(super) const MUCH_WORK: u64 = 2_048;
 
-/// The work of one request. The owner runs the handlers of at most 64 requests before it calls again. Without the limit
-/// a read of 8 KiB brings some 330 requests: 3 ms of files in memory, for which all other connections of the thread
-/// wait.
+/// The work of one request: its owner handles at most 64 of them before it calls again. Without this limit a read of
+/// 8 KiB brings some 330 requests: 3 ms of files in memory, for which all other connections of the thread wait.
 pub(super) const WORK_OF_A_REQUEST: u64 = MUCH_WORK / 64;
 
 #[derive(Debug)]
@@ -65,6 +64,8 @@ pub(super) struct Streams {
     waiting: Ranked,
     /// The streams that are leased from the budget.
     lease: Lease,
+    /// Streams of a connection that is over, whose memory has not been freed.
+    gone: Option<Box<Store>>,
     work: u64,
 }
 
@@ -137,6 +138,7 @@ impl Streams {
             reset_held: 0,
             waiting: Ranked::default(),
             lease: Lease::of_streams(config.stream_budget.as_ref(), config.share.as_ref()),
+            gone: None,
             work: 0,
         }
     }
@@ -559,13 +561,21 @@ impl Streams {
 
     /// The connection has failed: removes all streams, those that wait included. No other stream is opened.
     pub(super) fn clear(&mut self) {
-        self.store.clear();
+        if self.store.len() > 0 {
+            self.gone = Some(Box::new(self.store.take()));
+        }
         self.lists.sending.clear();
         self.lists.refills.clear();
         self.lists.header_memory = 0;
         self.lease.shrink_to(0);
         self.lists.credit_waits.clear();
         self.waiting.clear();
+    }
+
+    /// Frees up to `count` of the streams that were cleared; whether none is left.
+    pub(super) fn free(&mut self, count: usize) -> bool {
+        self.gone.take_if(|gone| gone.free(count));
+        self.gone.is_none()
     }
 
     /// Frees memory that only a busy connection needs.

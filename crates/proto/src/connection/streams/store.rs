@@ -42,12 +42,21 @@ impl Store {
         self.touched.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn clear(&mut self) {
-        *self = Store {
-            #[cfg(debug_assertions)]
-            touched: AtomicU64::new(self.touched()),
-            ..Store::default()
-        };
+    /// Takes all streams out.
+    pub(super) fn take(&mut self) -> Store {
+        let taken = core::mem::take(self);
+        #[cfg(debug_assertions)]
+        self.touched.store(taken.touched(), Ordering::Relaxed);
+        taken
+    }
+
+    /// Frees up to `count` streams, of which none is looked up any more; whether none is left.
+    pub(super) fn free(&mut self, count: usize) -> bool {
+        let left = self.taken.len().saturating_sub(count);
+        for slot in self.taken.drain(left..) {
+            self.slots.try_remove(slot as usize);
+        }
+        left == 0
     }
 
     pub(super) fn insert(&mut self, mut stream: Box<Stream>) -> (Key, &mut Stream) {

@@ -133,6 +133,27 @@ fn an_owner_that_shares_its_thread_may_ask_for_fewer_requests_at_a_time() {
 }
 
 #[test]
+fn the_streams_of_a_connection_that_is_over_are_freed_some_at_a_time() {
+    let octets: Vec<u8> = (0..100).flat_map(|index| frames::get(2 * index + 1)).collect();
+    for fails in [false, true] {
+        let mut faced = Faced::server(Config::default());
+        faced
+            .connection
+            .receive(octets.clone().into(), faced.now)
+            .unwrap();
+        if fails {
+            faced
+                .connection
+                .abort(ErrorCode::INTERNAL_ERROR, "no more", faced.now);
+        }
+        let freed = [64, 35, 1, 1].map(|count| faced.connection.free_streams(count));
+        assert_eq!(freed, [false, false, true, true]);
+        assert_eq!(faced.connection.stream_count(), 0);
+    }
+    assert!(Faced::server(Config::default()).connection.free_streams(0));
+}
+
+#[test]
 fn requests_that_are_reset_before_their_owner_hears_of_them_do_not_count_for_its_turn() {
     let mut faced = Faced::server(Config::default());
     let pair = |index: u32| {
