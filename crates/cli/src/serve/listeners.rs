@@ -15,8 +15,8 @@ use crate::exit::{Exit, Failure};
 /// The address without `--listen` and `--port`.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// How many connections may wait to be accepted, as in tokio's own listeners.
-const BACKLOG: i32 = 1_024;
+/// How many connections may wait to be accepted. The system may allow fewer (`net.core.somaxconn`).
+const BACKLOG: i32 = 4_096;
 
 /// A socket that listens.
 pub(super) struct Place {
@@ -412,6 +412,23 @@ mod tests {
             other.err().map(|error| error.kind()),
             Some(io::ErrorKind::AddrInUse)
         );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn two_thousand_clients_may_connect_before_one_is_accepted() {
+        let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        if most.trim().parse::<u32>().unwrap() < 2_000 {
+            return;
+        }
+        for shared in [false, true] {
+            let listener = listen_on(SocketAddr::from(([127, 0, 0, 1], 0)), false, shared).unwrap();
+            let address = listener.local_addr().unwrap();
+            for _ in 0..2_000 {
+                // A SYN beyond the backlog has no answer until one is accepted.
+                std::net::TcpStream::connect_timeout(&address, std::time::Duration::from_secs(30)).unwrap();
+            }
+        }
     }
 
     #[test]

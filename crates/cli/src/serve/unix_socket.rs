@@ -10,8 +10,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::exit::{Exit, Failure};
 
-/// How many connections may wait to be accepted.
-const BACKLOG: i32 = 1_024;
+/// How many connections may wait to be accepted. The system may allow fewer (`net.core.somaxconn`).
+const BACKLOG: i32 = 4_096;
 
 /// The file of a socket. Dropping it removes the file, unless the name belongs to another one by then.
 pub(super) struct SocketFile {

@@ -53,6 +53,29 @@ async fn text(client: &Client, url: &str) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn two_thousand_clients_may_connect_before_one_is_accepted() {
+    let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    if most.trim().parse::<u32>().unwrap() < 2_000 {
+        return;
+    }
+    for shared in [false, true] {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = match shared {
+            true => Server::builder().bind_shared(address).await,
+            false => Server::bind(address).await,
+        };
+        let server = server.unwrap();
+        let address = server.local_addr().unwrap();
+        for _ in 0..2_000 {
+            let limit = std::time::Duration::from_secs(30);
+            // A SYN beyond the backlog has no answer until one is accepted.
+            std::net::TcpStream::connect_timeout(&address, limit).unwrap();
+        }
+    }
+}
+
 /// Both versions of HTTP, in cleartext and over TLS.
 fn clients(certificate: &str) -> Vec<(&'static str, Client)> {
     let tls = || Arc::new(client_config(Roots::Pem(certificate.into())).unwrap());
