@@ -75,10 +75,7 @@ async fn others_have_their_turn_behind_each_frame_that_took_much_work() {
 async fn others_have_their_turn_behind_64_requests() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
-    let mut octets = BEGINNING.to_vec();
-    for index in 0..200 {
-        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
-    }
+    let octets = beginning_with_requests(200);
     assert!(octets.len() <= SMALLEST_READ);
     far.write_all(&octets).await.expect("the pipe has room");
     let mut begun = Vec::new();
@@ -97,10 +94,7 @@ async fn others_have_their_turn_behind_64_requests() {
 async fn others_have_their_turn_behind_fewer_requests_when_all_turns_together_take_long() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
-    let mut octets = BEGINNING.to_vec();
-    for index in 0..200 {
-        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
-    }
+    let octets = beginning_with_requests(200);
     far.write_all(&octets).await.expect("the pipe has room");
     let mut begun = Vec::new();
     while driver.accept.0.len() < 200 {
@@ -119,10 +113,7 @@ async fn others_have_their_turn_behind_fewer_requests_when_all_turns_together_ta
 async fn others_have_their_turn_behind_64_streams_of_a_connection_that_has_ended() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
-    let mut octets = BEGINNING.to_vec();
-    for index in 0..200 {
-        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
-    }
+    let mut octets = beginning_with_requests(200);
     // The increment overflows the window: the connection fails.
     octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
     far.write_all(&octets).await.expect("the pipe has room");
@@ -149,10 +140,7 @@ async fn others_have_their_turn_behind_64_streams_of_a_connection_that_has_ended
 async fn others_have_their_turn_behind_512_streams_that_are_freed() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
-    let mut octets = BEGINNING.to_vec();
-    for index in 0..1_100 {
-        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
-    }
+    let mut octets = beginning_with_requests(1_100);
     octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
     far.write_all(&octets).await.expect("the pipe has room");
     drop(far);
@@ -168,6 +156,13 @@ async fn others_have_their_turn_behind_512_streams_that_are_freed() {
     let expected = [false, false, false];
     assert_eq!(freed.first_chunk(), Some(&expected), "{freed:?}");
     assert!(driver.connection.free_streams(0));
+}
+
+/// What a client sends first, and then so many requests.
+fn beginning_with_requests(count: u32) -> Vec<u8> {
+    let request = |index| frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']);
+    let requests = (0..count).flat_map(request);
+    BEGINNING.iter().copied().chain(requests).collect()
 }
 
 const BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
@@ -394,10 +389,7 @@ async fn a_long_message_leaves_in_two_writes_only_on_a_transport_that_holds_noth
 async fn streams_that_a_dropped_connection_has_not_told_learn_of_its_end() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
-    let mut octets = BEGINNING.to_vec();
-    for index in 0..200 {
-        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
-    }
+    let mut octets = beginning_with_requests(200);
     octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
     far.write_all(&octets).await.expect("the pipe has room");
     drop(far);
