@@ -199,10 +199,10 @@ where
                     Poll::Pending => return Poll::Pending,
                 },
                 Stage::Closing(_) => {
-                    let told = self.tell_streams();
+                    let ended = self.end_streams();
                     // Handlers see that their streams have failed.
                     self.accept.poll_handlers(cx);
-                    if !told {
+                    if !ended {
                         wake_after_sockets(cx);
                         return Poll::Pending;
                     }

@@ -28,7 +28,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     A: Accept,
 {
-    /// Begins to close: no stream begins, [`Self::tell_streams`] ends those that are open, and [`Self::poll_closing`] closes the
+    /// Begins to close: no stream begins, [`Self::end_streams`] ends those that are open, and [`Self::poll_closing`] closes the
     /// transport.
     pub(super) fn close(&mut self, result: Result<(), Error>) {
         report!(self, closed(self.connection.error(), &result));
@@ -46,7 +46,7 @@ where
     ///
     /// Each told one may wake a handler, and tokio runs all that are woken before it polls a socket: 10,000 at once made every other
     /// connection of the thread wait for 25 ms (`fullbore-bench attacks --shape "10,000 requests"`).
-    pub(super) fn tell_streams(&mut self) -> bool {
+    pub(super) fn end_streams(&mut self) -> bool {
         let now = self.now();
         let Stage::Closing(closing) = &mut self.stage else {
             return true;
