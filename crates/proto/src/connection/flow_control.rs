@@ -219,9 +219,7 @@ impl FlowControl {
     pub(super) fn shrink(&mut self, size: WindowSize) {
         self.receive_window.resize(size);
         self.base = self.base.min(size.bytes());
-        if self.lease.held() > 0 {
-            self.return_lease_beyond(size.bytes());
-        }
+        self.return_lease_beyond(size.bytes());
     }
 
     /// Whether memory for the receive window is leased. A connection that has no lease, because it opened late or was
@@ -292,7 +290,6 @@ impl FlowControl {
     pub(super) fn return_leases(&mut self, unread: u64) {
         self.lease.shrink_to(unread);
         self.overhead.lease_for(0);
-        self.held_since = None;
     }
 
     pub(super) fn grant(&mut self, increment: u32) -> Result<(), CreditOverflow> {

@@ -655,10 +655,9 @@ impl Entry<'_> {
 
     /// The owner waits for credit of the stream and, with `of_connection`, of the connection.
     pub(super) fn want_credit(&mut self, of_connection: bool) {
+        // Nothing waits for a connection that has credit.
         if of_connection {
             self.lists.credit_waits.insert(self.key);
-        } else {
-            self.lists.credit_waits.remove(&self.key);
         }
         self.stream.send.wants_credit = match of_connection {
             true => WantsCredit::OfBoth,

@@ -666,4 +666,92 @@ mod tests {
         let trip = Duration::from_millis(100);
         assert_eq!(window.opens(at(148), at(248), trip), Some(at(248)));
     }
+
+    #[test]
+    fn a_used_up_window_is_refilled_by_1024_octets_once_all_is_read() {
+        let trip = Some(Duration::from_millis(1));
+        for (unread, due) in [(1_023, 1_024), (1_024, 1_024), (2_000, 2_000)] {
+            let mut window = window(1 << 20, Refill::default()).fixed();
+            window.receive(1 << 18, 0).unwrap();
+            window.consume(1 << 18);
+            window.refill(Time::ZERO, trip);
+            window.receive(3 << 18, 0).unwrap();
+            window.consume((3 << 18) - unread);
+            window.refill(Time::ZERO, trip);
+            assert!(window.is_used_up());
+            assert_eq!(window.until_due(), due);
+            window.consume(unread - 1);
+            assert!(!window.refill_due(false));
+            window.consume(1);
+            assert_eq!(window.refill_due(false), unread >= 1_024);
+        }
+    }
+
+    #[test]
+    fn an_empty_window_of_an_octet_more_than_whole_grains_is_refilled_by_all_of_them() {
+        let mut window = window(16_385, Refill::Fraction { divisor: 1 });
+        window.receive(16_385, 0).unwrap();
+        window.consume(16_385);
+        assert_eq!(window.refill(Time::ZERO, None), Some(32_768 - 16_385));
+        window.receive(16_383, 0).unwrap();
+        window.consume(16_383 - 256);
+        assert!(!window.refill_due(false));
+        assert_eq!(window.until_due(), 255);
+        window.consume(255);
+        assert!(window.refill_due(false));
+    }
+
+    #[test]
+    fn half_of_the_rest_is_refilled_or_an_octet_if_nothing_is_left() {
+        for (left, due) in [(10, 5), (9, 4), (3, 1), (2, 1), (1, 1), (0, 1)] {
+            let mut window = window(1_000, Refill::HalfRest);
+            window.receive(1_000 - left, 0).unwrap();
+            assert_eq!(window.until_due(), due, "{left}");
+            window.consume(due - 1);
+            assert!(!window.refill_due(false));
+            window.consume(1);
+            assert!(window.refill_due(false));
+            assert_eq!(window.until_due(), 1);
+        }
+    }
+
+    #[test]
+    fn an_empty_window_is_refilled_whole_if_so_set() {
+        for divisor in [0, 1] {
+            let mut window = window(1_000, Refill::Fraction { divisor });
+            window.receive(1_000, 0).unwrap();
+            window.consume(999);
+            assert!(!window.refill_due(false));
+            window.consume(1);
+            assert!(window.refill_due(false));
+        }
+    }
+
+    #[test]
+    fn a_window_of_which_half_is_unread_is_kept_closed_by_its_reader() {
+        let mut window = window(1_000, Refill::default());
+        window.receive(500, 0).unwrap();
+        assert!(window.is_unread());
+        window.consume(1);
+        assert!(!window.is_unread());
+    }
+
+    #[test]
+    fn a_window_may_move_up_to_the_largest_one() {
+        let window = window(65_535, Refill::default());
+        let most = i64::from(WindowSize::MAX.bytes()) - 65_535;
+        assert!(window.can_shift(most) && window.can_shift(-65_536));
+        assert!(!window.can_shift(most + 1));
+    }
+
+    #[test]
+    fn a_window_below_a_frame_is_refilled_as_soon_as_all_is_read() {
+        let mut window = window(1_000, Refill::Remaining(1_000));
+        window.receive(100, 0).unwrap();
+        window.consume(99);
+        assert!(!window.refill_due(true), "a byte is unread");
+        window.consume(1);
+        assert!(window.refill_due(false));
+        assert_eq!(window.refill(Time::ZERO, None), Some(100));
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proto::{Config, WindowSize};
-use http::Response;
+use http::{Request, Response};
 
 use crate::crowd::Counting;
 use crate::support::config;
@@ -103,4 +103,43 @@ fn a_client_at_rest_holds_no_more_than_one_that_had_a_stream() {
     let counting = Counting::begin();
     let one = counting.held_at_rest(|| client(1));
     assert_eq!(counting.held_at_rest(|| client(STREAMS)), one);
+}
+
+#[test]
+fn a_client_at_rest_holds_the_fields_of_its_table_without_their_indexes() {
+    /// The least that the indexes take: a number for each bucket of names and of fields.
+    const INDEXES: usize = 2 * 64 * 4;
+    let counting = Counting::begin();
+    let none = counting.held_at_rest(|| client(0));
+    let one = counting.held_at_rest(|| client(1));
+    assert!(one - none < INDEXES, "{none}, {one}");
+}
+
+#[test]
+fn a_client_at_rest_holds_no_room_for_fields_that_the_table_has_evicted() {
+    let counting = Counting::begin();
+    let large = "v".repeat(2_005);
+    let held = |names: &[String]| {
+        counting.held_at_rest(|| {
+            let mut faced = Faced::client(small_windows());
+            let requests = [(names, "1"), (&["x-a".into(), "x-b".into()], &large)];
+            for (names, value) in requests {
+                let mut request = Request::get("http://example.com/");
+                for name in names {
+                    request = request.header(name, value);
+                }
+                let request = request.body(()).unwrap();
+                let stream = faced.connection.open(request, true).unwrap();
+                faced.heard();
+                let head = frames::response_block("200", &[]);
+                faced.says(&frames::headers(stream.value(), END_HEADERS | END_STREAM, &head));
+                faced.connection.release(stream);
+            }
+            settle(&mut faced);
+            faced
+        })
+    };
+    let names: Vec<_> = (0..50).map(|number| format!("x-{number}")).collect();
+    // The two fields of the last request fill the table.
+    assert_eq!(held(&names), held(&[]));
 }

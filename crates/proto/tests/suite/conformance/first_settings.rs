@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fullbore_proto::frame::Flags;
 use fullbore_proto::{
-    Config, Connection, ErrorCode, FrameType, Refill, StreamId, Time, UsageError, WindowSize,
+    Config, Connection, ErrorCode, FrameType, Priority, Refill, StreamId, Time, UsageError, WindowSize,
 };
 
 use crate::support::frames::{self, END_HEADERS, END_STREAM};
@@ -193,8 +193,24 @@ fn a_late_head_follows_the_replies_and_precedes_all_else_of_its_stream() {
     assert_eq!(kinds(&mut faced), [ping, headers, reset], "{stream}");
     // A stream whose head has left is reset at once.
     faced.connection.reset(stream, ErrorCode::CANCEL).unwrap();
-    get(&mut faced).unwrap();
-    assert_eq!(kinds(&mut faced), [reset, headers]);
+    let last = get(&mut faced).unwrap();
+    let urgent = Priority::new(0, false).unwrap();
+    faced.connection.send_priority_update(last, urgent).unwrap();
+    let expected = [reset, headers, FrameType::PRIORITY_UPDATE];
+    assert_eq!(kinds(&mut faced), expected);
+}
+
+#[test]
+fn a_request_that_waited_follows_the_late_heads_before_it() {
+    let mut faced = Faced::client(config(|config| config.late_heads = true));
+    faced.says(&frames::settings(&[(3, 1)]));
+    faced.heard();
+    let streams = [(); 2].map(|()| get(&mut faced).unwrap());
+    assert!(faced.connection.is_waiting(streams[1]));
+    faced.says(&frames::settings(&[(3, 2)]));
+    let heads = faced.heard_of(FrameType::HEADERS);
+    let heads: Vec<_> = heads.iter().map(|head| head.header.stream.unwrap()).collect();
+    assert_eq!(heads, streams);
 }
 
 #[test]

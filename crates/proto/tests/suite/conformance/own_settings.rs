@@ -262,3 +262,21 @@ fn the_window_of_a_connection_is_at_least_an_octet() {
     faced.connection.shrink_receive_window(WindowSize::CLOSED);
     assert_eq!(Some(faced.connection.receive_window_size()), WindowSize::new(1));
 }
+
+#[test]
+fn settings_that_lower_no_window_let_the_peer_exceed_none() {
+    for raises in [false, true] {
+        let mut faced = Faced::server(small(10_000));
+        faced.says(&frames::post(1));
+        let connection = &mut faced.connection;
+        match raises {
+            true => connection.change_stream_window(window(10_001)).unwrap(),
+            false => connection.accept_extended_connect().unwrap(),
+        }
+        faced.says(&frames::data(1, 0, &vec![0; 10_000 + usize::from(raises)]));
+        faced.lives();
+        // The peer has not acknowledged them.
+        faced.says(&frames::data(1, 0, b"."));
+        faced.reset_with(1, ErrorCode::FLOW_CONTROL_ERROR);
+    }
+}

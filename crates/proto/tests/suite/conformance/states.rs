@@ -266,22 +266,27 @@ fn closed_by_a_reset_that_is_not_to_be_remembered_headers_are_an_error() {
 
 #[test]
 fn data_that_resets_a_forgotten_stream_returns_its_credit_first() {
-    let mut memory = memory();
-    memory.adaptive = false;
-    memory.stream_window = fullbore_proto::DEFAULT_WINDOW;
-    memory.connection_window = fullbore_proto::DEFAULT_WINDOW;
-    let mut server = Faced::server(memory);
-    for stream in [1, 3] {
-        server.says(&frames::post(stream));
+    // A refill is worth a frame of a small window, and beside other frames an eighth of a larger one.
+    for (window, frames_before) in [(65_535, 1), (1 << 20, 7)] {
+        let mut memory = memory();
+        memory.adaptive = false;
+        memory.stream_window = fullbore_proto::DEFAULT_WINDOW;
+        memory.connection_window = fullbore_proto::WindowSize::new(window).unwrap();
+        let mut server = Faced::server(memory);
+        for stream in [1, 3] {
+            server.says(&frames::post(stream));
+        }
+        let mut server = forgetful(server);
+        for _ in 0..frames_before {
+            server.says(&frames::data(3, 0, &[0; 16_384]));
+            server.reset_with(3, ErrorCode::STREAM_CLOSED);
+        }
+        server.says(&frames::data(3, 0, &[0; 16_384]));
+        let heard = server.heard();
+        let types: Vec<_> = heard.iter().map(|frame| frame.header.frame_type).collect();
+        assert_eq!(types, [FrameType::WINDOW_UPDATE, FrameType::RST_STREAM]);
+        assert_eq!((heard[0].stream(), heard[1].stream()), (0, 3));
     }
-    let mut server = forgetful(server);
-    server.says(&frames::data(3, 0, &[0; 16_384]));
-    server.reset_with(3, ErrorCode::STREAM_CLOSED);
-    server.says(&frames::data(3, 0, &[0; 16_384]));
-    let heard = server.heard();
-    let types: Vec<_> = heard.iter().map(|frame| frame.header.frame_type).collect();
-    assert_eq!(types, [FrameType::WINDOW_UPDATE, FrameType::RST_STREAM]);
-    assert_eq!((heard[0].stream(), heard[1].stream()), (0, 3));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::support::app::{Answer, App};
 use crate::support::config;
 use crate::support::pair::Pair;
 use crate::support::path::PathConfig;
+use crate::support::peer::Faced;
 
 fn long_value(length: usize) -> String {
     // No run of it is in a table, and Huffman coding does not make it short.
@@ -216,5 +217,17 @@ fn a_small_or_no_table_for_field_compression_works_from_the_first_request_on() {
         pair.get(0);
         pair.run();
         pair.assert_nothing_leaked();
+    }
+}
+
+#[test]
+fn strings_as_long_with_huffman_coding_as_without_it_are_coded_if_the_owner_says_so() {
+    for (if_equal, octet) in [(false, b'b'), (true, 0x8f)] {
+        let mut faced = Faced::client(config(|config| config.huffman_if_equal = if_equal));
+        let request = Request::get("http://example.com/").header("a", "b").body(());
+        faced.connection.open(request.unwrap(), true).unwrap();
+        let heads = faced.heard_of(FrameType::HEADERS);
+        // `b` has the code 100011 (RFC 7541 appendix B).
+        assert_eq!(heads[0].payload.last(), Some(&octet));
     }
 }

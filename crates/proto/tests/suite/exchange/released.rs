@@ -212,3 +212,35 @@ fn the_debug_data_of_goaway_comes_before_the_streams_that_it_ends() {
     assert_eq!((*said, &debug[..]), (code, &b"too_many_pings"[..]));
     assert_eq!(error.kind(), StreamErrorKind::NotProcessed);
 }
+
+#[test]
+fn a_stream_that_was_reset_lets_go_of_what_it_had_to_send() {
+    let secret = || Bytes::from(vec![b'v'; 100]);
+    let (head, body, trailer) = (secret(), secret(), secret());
+    let fields = |value: &Bytes| {
+        let value = http::HeaderValue::from_maybe_shared(value.clone()).unwrap();
+        http::HeaderMap::from_iter([(http::HeaderName::from_static("x-a"), value)])
+    };
+    let mut client = Faced::client(Config::default());
+    client.says(&frames::settings(&[(3, 0)]));
+    let mut request = http::Request::post("http://example.com/").body(()).unwrap();
+    *request.headers_mut() = fields(&head);
+    // The request waits, because the server allows no streams.
+    let stream = client.connection.open(request, false).unwrap();
+    client.connection.send_data(stream, body.clone(), false).unwrap();
+    client.connection.send_trailers(stream, fields(&trailer)).unwrap();
+    client.heard();
+    for part in [&head, &body, &trailer] {
+        assert!(!part.is_unique());
+    }
+    client.connection.reset(stream, ErrorCode::CANCEL).unwrap();
+    assert_eq!(
+        client.connection.stream_count(),
+        1,
+        "the owner has not released it"
+    );
+    for part in [&head, &body, &trailer] {
+        assert!(part.is_unique());
+    }
+    client.lives();
+}

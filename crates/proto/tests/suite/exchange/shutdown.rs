@@ -6,10 +6,10 @@ use bytes::Bytes;
 use fullbore_proto::{Config, ErrorCode, Event, FrameType, Side, StreamErrorKind, Time, UsageError};
 use http::Request;
 
-use crate::support::frames;
 use crate::support::pair::Pair;
 use crate::support::path::PathConfig;
 use crate::support::peer::{Faced, id};
+use crate::support::{fixed, frames};
 
 const LONG: u32 = i32::MAX as u32;
 
@@ -242,6 +242,31 @@ fn a_failed_client_opens_nothing_and_sends_nothing() {
     let _ = faced.connection.send_priority_update(id(1), urgent);
     faced.connection.release(id(1));
     assert!(faced.heard().is_empty());
+}
+
+#[test]
+fn a_connection_that_fails_refills_no_window_and_opens_no_request_that_waited() {
+    let mut faced = Faced::client_with_request(fixed(|_| {}), true);
+    faced.says(&frames::settings(&[(3, 1)]));
+    faced.opens("GET", true);
+    assert_eq!(faced.connection.waiting_streams(), 1);
+    faced.says(&frames::headers(1, frames::END_HEADERS, &[0x88]));
+    let window = faced.connection.stream_receive_window_size(id(1)).unwrap();
+    for _ in 0..window.bytes() / 16_384 / 2 {
+        faced.says(&frames::data(1, 0, &[0; 16_384]));
+    }
+    faced.heard();
+    faced.reads(1);
+    assert!(faced.connection.wants_transmit(), "a WINDOW_UPDATE is due");
+    faced.connection.abort(ErrorCode::NO_ERROR, "", faced.now);
+    assert_eq!(faced.connection.waiting_streams(), 0);
+    let types: Vec<_> = faced
+        .heard()
+        .iter()
+        .map(|frame| frame.header.frame_type)
+        .collect();
+    assert_eq!(types, [FrameType::GOAWAY]);
+    assert!(!faced.connection.wants_transmit());
 }
 
 #[test]

@@ -168,3 +168,35 @@ fn a_request_precedes_the_update_of_its_wide_window() {
         assert_eq!(types, [FrameType::HEADERS, FrameType::WINDOW_UPDATE], "{late}");
     }
 }
+
+#[test]
+fn a_budget_adds_a_quarter_of_its_first_half_to_the_first_window_be_it_one_byte() {
+    for (limit, more) in [(6, 0), (7, 1), (16, 2)] {
+        let mut config = growing(1).0;
+        config.budget = Some(MemoryBudget::new(limit));
+        let mut connection = Connection::server(config, Time::ZERO);
+        assert_eq!(connection.receive_window_size().bytes(), (2 << 20) + more);
+        assert_eq!(connection.leased(), u64::from(more));
+        // A window that the owner sets costs the budget nothing, however small it was.
+        connection.shrink_receive_window(WindowSize::CLOSED);
+        connection
+            .grow_receive_window(WindowSize::from_mebibytes(3))
+            .unwrap();
+        assert_eq!(connection.leased(), 0);
+    }
+}
+
+#[test]
+fn a_stream_needs_no_wider_window_if_the_first_one_fills_a_gigabit() {
+    // 1 MiB, with a refill at a quarter, in 6.29 ms.
+    for (nanos, update) in [(6_291_455, None), (6_291_456, Some((1, 47 << 20)))] {
+        let mut faced = Faced::silent_client(growing(1_024).0);
+        // The acknowledgement of SETTINGS is the first sample.
+        faced.now = faced.now + Duration::from_nanos(nanos);
+        let mut faced = faced.greeted();
+        let measured = faced.connection.round_trip().minimum();
+        assert_eq!(measured, Some(Duration::from_nanos(nanos)));
+        faced.opens_loudly("GET");
+        assert_eq!(said(&mut faced).1, Vec::from_iter(update), "{nanos}");
+    }
+}

@@ -246,3 +246,41 @@ fn a_window_grows_by_what_the_budget_can_spare_if_that_is_more_than_an_eighth() 
         assert_eq!(faced.connection.leased(), u64::from(MIB + more));
     }
 }
+
+#[test]
+fn what_readers_have_given_back_is_promised_no_more() {
+    let mut faced = uploading(small(|_| {}));
+    faced.uploads(700_000);
+    faced.reads(1);
+    faced.heard();
+    assert_eq!(faced.connection.leased(), u64::from(MIB));
+    let promised = |faced: &Faced| faced.connection.promise().total();
+    assert_eq!(promised(&faced), u64::from(MIB));
+    // The reader leaves an eighth, for which nothing more is leased.
+    let frame = frames::data(1, 0, &vec![7; 400_000]);
+    faced.connection.receive(frame.into(), faced.now).unwrap();
+    let mut chunks = Default::default();
+    faced.connection.read(id(1), &mut chunks).unwrap();
+    faced.connection.release_credit(id(1), 400_000 - 131_072);
+    faced.heard();
+    assert_eq!(faced.connection.leased(), u64::from(MIB));
+    assert_eq!(promised(&faced), u64::from(MIB));
+}
+
+#[test]
+fn a_connection_whose_last_stream_has_gone_is_idle_once_what_was_read_is_released() {
+    let budget = MemoryBudget::new(2 * 65_535);
+    let mut faced = uploading(config(|config| {
+        config.budget = Some(budget.clone());
+        config.largest_window = fullbore_proto::DEFAULT_WINDOW;
+    }));
+    faced.uploads(5_000);
+    faced.connection.read(id(1), &mut Default::default()).unwrap();
+    faced.says(&frames::data(1, frames::END_STREAM, b""));
+    faced.answers(1);
+    assert_eq!((faced.connection.stream_count(), budget.leased()), (0, 65_535));
+    faced.connection.release_credit(id(1), 4_999);
+    assert_eq!(budget.leased(), 65_535);
+    faced.connection.release_credit(id(1), 1);
+    assert_eq!(budget.leased(), 0);
+}

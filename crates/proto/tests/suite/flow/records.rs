@@ -188,3 +188,14 @@ fn a_short_frame_that_reaches_into_another_record_is_in_the_full_list() {
     assert_eq!(written(&mut server).len(), RECORD - 5 + 9 + 100);
     assert!(!server.wants_transmit());
 }
+
+#[test]
+fn a_short_list_that_is_just_full_ends_with_a_record() {
+    for (queued, written) in [(1_490, 1_499), (1_491, 1_000)] {
+        let mut server = asked_by(Config::default(), 1_000, 1);
+        send(&mut server, queued, false);
+        let mut out = Transmit::new();
+        server.transmit_within(&mut out, 1_500, Time::ZERO);
+        assert_eq!(out.remaining(), written, "{queued}");
+    }
+}

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proto::FrameType;
-use fullbore_proto::{Config, ErrorCode, Ledger, Stall, StreamId, StreamReport, Time, WindowSize};
+use fullbore_proto::{
+    Config, Connection, ErrorCode, Ledger, Stall, StreamId, StreamReport, Time, WindowSize,
+};
 
 use crate::support::app::Pace;
 use crate::support::pair::{End, Pair};
@@ -456,4 +458,67 @@ fn a_connection_that_failed_waits_for_nothing() {
         &faced.connection.report(at(3)).sending,
         &[(Stall::StreamWindow, second), (Stall::Idle, 2 * second)],
     );
+}
+
+#[test]
+fn a_connection_that_failed_while_a_frame_was_held_back_waits_for_nothing() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::settings(&[(4, 65_535 + 100)]));
+    faced.says(&frames::window_update(0, 1 << 20));
+    faced.says(&frames::get(1));
+    let response = http::Response::new(());
+    faced.connection.send_response(id(1), &response, false).unwrap();
+    let body = Bytes::from(vec![7; 200_000]);
+    faced.connection.send_data(id(1), body, true).unwrap();
+    faced.listen();
+    faced.connection.socket_idle(faced.now);
+    assert!(
+        faced.connection.next_deadline().is_some(),
+        "99 bytes are held back"
+    );
+    faced.connection.abort(ErrorCode::NO_ERROR, "", faced.now);
+    faced.listen();
+    faced.connection.socket_idle(faced.now);
+    let spent = faced.connection.report(faced.now + millis(1)).sending;
+    assert_spent(&spent, &[(Stall::Idle, millis(1))]);
+}
+
+#[test]
+fn a_new_connection_has_counted_nothing_but_what_it_says_first() {
+    let client = Connection::client(Config::default(), Time::ZERO);
+    let server = Connection::server(Config::default(), Time::ZERO);
+    for connection in [client, server] {
+        let report = connection.report(Time::ZERO);
+        let stats = report.stats;
+        assert_eq!((stats.received_bytes, stats.received_frames.total()), (0, 0));
+        assert_eq!((stats.received_data_bytes, stats.sent_data_bytes), (0, 0));
+        assert_eq!(stats.sent_bytes, 0, "nothing was taken yet");
+        let sent = |frame_type| stats.sent_frames.of(frame_type);
+        assert_eq!(
+            (sent(FrameType::SETTINGS), sent(FrameType::WINDOW_UPDATE)),
+            (1, 1)
+        );
+        assert_eq!(stats.sent_frames.total(), 2);
+        assert_eq!((stats.connection_refills, stats.stream_refills), (1, 0));
+        assert_eq!((report.streams, report.waiting_streams), (0, 0));
+        assert_eq!(
+            (report.sending.busy(), report.receiving.busy()),
+            (Duration::ZERO, Duration::ZERO)
+        );
+        assert_eq!((connection.work(), connection.streams_touched()), (0, 0));
+        assert_eq!((connection.progress(), connection.unreleased()), (0, 0));
+    }
+}
+
+#[test]
+fn a_connection_waits_for_streams_if_one_request_does() {
+    let mut faced = Faced::client(Config::default());
+    faced.says(&frames::settings(&[(3, 0)]));
+    faced.opens("GET", true);
+    assert_eq!(faced.connection.waiting_streams(), 1);
+    faced.connection.socket_idle(faced.now);
+    let report = faced.connection.report(faced.now + millis(5));
+    for ledger in [report.sending, report.receiving] {
+        assert_spent(&ledger, &[(Stall::StreamCount, millis(5))]);
+    }
 }

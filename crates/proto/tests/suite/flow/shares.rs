@@ -157,6 +157,8 @@ fn header_fields_and_unread_heads_are_leased_from_the_budget_and_come_back() {
     // 20 connections of 10 streams of 28 KB each come to 5.6 MB.
     assert!(refused > 150, "{refused} were refused");
     assert!(share.leased_bytes() > before, "nothing was leased for them");
+    let leased: u64 = hoard.iter().map(|faced| faced.connection.leased()).sum();
+    assert_eq!(leased, share.leased_bytes());
     assert!(
         share.leased_bytes() <= budget.limit() / 2,
         "{}",

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use fullbore_proto::{Config, FrameType, Priority, Refill, WindowSize};
+use bytes::{Buf, Bytes};
+use fullbore_proto::{Config, FrameType, Priority, Refill, Transmit, WindowSize};
 
 use crate::support::fixed;
 use crate::support::frames;
@@ -86,6 +86,15 @@ fn the_connections_window_cuts_no_tiny_frames_either() {
     wait(&mut faced);
     assert_eq!(lengths(&mut faced), [1_000]);
     assert!(!faced.connection.wants_transmit());
+}
+
+#[test]
+fn credit_of_the_connection_ends_the_wait_for_it() {
+    let mut faced = sending(1 << 20, 33_769, &[1]);
+    assert_eq!(lengths(&mut faced), [16_384; 6]);
+    assert!(!faced.connection.wants_transmit(), "1,000 bytes are held back");
+    faced.says(&frames::window_update(0, 20_000));
+    assert_eq!(lengths(&mut faced), [16_384, 4_616]);
 }
 
 #[test]
@@ -271,5 +280,26 @@ fn a_frame_of_a_quarter_of_the_largest_window_is_not_tiny() {
         assert_eq!(lengths(&mut faced), [0usize; 0], "{window}");
         faced.says(&frames::window_update(1, 1));
         assert_eq!(lengths(&mut faced), [quarter as usize], "{window}");
+    }
+}
+
+#[test]
+fn a_write_goes_by_1024_streams_whose_frames_would_be_tiny() {
+    for (held, written) in [(1_023, true), (1_024, false)] {
+        let streams: Vec<u32> = (0..=held).map(|n| 2 * n + 1).collect();
+        // A frame has left of each, and 1,000 bytes of its window are left.
+        let mut faced = sending(17_384, 1 << 30, &streams);
+        faced.heard();
+        let (&last, others) = streams.split_last().unwrap();
+        let mut octets: Vec<u8> = Vec::new();
+        for &stream in others {
+            octets.extend(frames::window_update(stream, 1));
+        }
+        octets.extend(frames::window_update(last, 16_384));
+        faced.connection.receive(octets.into(), faced.now).unwrap();
+        let mut out = Transmit::new();
+        faced.connection.transmit(&mut out, faced.now);
+        assert_eq!(out.remaining() > 0, written, "{held}");
+        assert!(!lengths(&mut faced).is_empty() || written);
     }
 }

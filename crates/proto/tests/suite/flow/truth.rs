@@ -230,3 +230,15 @@ fn a_reader_that_stalls_costs_its_window_and_leaves_other_streams_theirs() {
     }
     pair.assert_nothing_leaked();
 }
+
+#[test]
+fn what_a_stream_had_received_before_its_peer_reset_it_counts_until_it_is_read() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    faced.events();
+    faced.says(&frames::data(1, 0, &[7; 10_000]));
+    faced.says(&frames::reset(1, ErrorCode::CANCEL));
+    assert_eq!(faced.connection.promise().buffered, 10_000);
+    assert_eq!(faced.reads(1).0.len(), 10_000);
+    assert_eq!(faced.connection.promise().buffered, 0);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fullbore_proto::{Config, ConnectionErrorKind, ErrorCode, KeepAlive, StreamErrorKind};
+use fullbore_proto::{Config, ConnectionErrorKind, ErrorCode, FrameType, KeepAlive, StreamErrorKind};
 
 use super::{asking, seconds, server, with_body_rate, with_body_timeout};
 use crate::support::config;
@@ -149,4 +149,26 @@ fn a_body_goes_on_with_as_many_bytes_as_its_rate_asks_for_and_not_with_one_less(
             false => faced.lives(),
         }
     }
+}
+
+#[test]
+fn a_peer_that_was_asked_whether_it_is_there_has_all_its_time_whatever_else_is_checked() {
+    let mut faced = server(config(|config| {
+        config.keep_alive = KeepAlive::WithStreams(seconds(50));
+        config.body_timeout = Some(seconds(60));
+    }));
+    faced.says(&frames::post(1));
+    faced.waits(seconds(50));
+    assert_eq!(faced.heard_of(FrameType::PING).len(), 1);
+    let limit = Config::default().keep_alive_timeout;
+    faced.waits(limit - Duration::from_nanos(1));
+    assert_eq!(faced.connection.error(), None);
+    assert_eq!(
+        faced.heard_of(FrameType::RST_STREAM).len(),
+        1,
+        "its body does not come"
+    );
+    faced.waits(Duration::from_nanos(1));
+    let ended_by = faced.connection.error().map(|error| error.kind());
+    assert_eq!(ended_by, Some(ConnectionErrorKind::KeepAliveTimeout));
 }
