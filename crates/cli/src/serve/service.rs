@@ -84,6 +84,7 @@ fn settings(args: &ServeArgs) -> Result<Settings, Failure> {
     };
     // The other half of the descriptors is for connections.
     if let Some(descriptors) = run::raise_descriptor_limit() {
+        run::make_room_for_descriptors(descriptors);
         settings.open_files = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
         settings.max_uploads = (settings.open_files / 2).clamp(1, MOST_UPLOADS);
     }

@@ -114,6 +114,22 @@ fn windows_of_the_smallest_size_change_nothing_but_the_speed() -> TestResult {
 
 #[test]
 #[cfg(target_os = "linux")]
+fn the_table_of_descriptors_does_not_grow_while_requests_wait() -> TestResult {
+    let root = tempfile::tempdir()?;
+    let serving = Serving::start(root.path(), &["--plaintext"])?;
+    let field = |file: &str, name: &str| -> TestResult<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/{file}", serving.child.id()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let figure = line.and_then(|line| line.split_whitespace().next());
+        Ok(figure.ok_or("no such line")?.parse()?)
+    };
+    let limit = field("limits", "Max open files")?;
+    assert!(field("status", "FDSize:")? >= limit.min(1 << 16));
+    Ok(())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn threads_share_out_the_connections_and_end_together() -> TestResult {
     let root = tempfile::tempdir()?;
     let content = content(100_000);
