@@ -236,6 +236,7 @@ where
                 report!(self, stalls(&self.connection));
                 self.free_idle_memory(cx);
                 if self.mailbox.end_turn() && self.wake_when_due() {
+                    self.rounds.rest();
                     return Poll::Pending;
                 }
                 self.mailbox.begin_turn(cx.waker());

@@ -182,11 +182,9 @@ where
             // What follows an error is not read (RFC 9113 section 5.4.1).
             input.unparsed.clear();
         }
-        if !input.unparsed.is_empty() {
-            self.rounds.leave(now);
-        }
         let many = self.connection.stats().received_frames.total() - frames > MANY_FRAMES;
         if many || !input.unparsed.is_empty() {
+            self.rounds.leave(now);
             input.shrink();
             self.turn.yield_to_sockets(LISTS_BEFORE_READ);
         } else if !left_over && octets >= input.size {

@@ -1,4 +1,5 @@
-//! How many requests a connection begins, or streams it ends, before every other connection of the thread has its turn.
+//! How many requests a connection begins, other frames it takes, or streams it ends, before every other connection of the thread
+//! has its turn.
 //!
 //! What a request costs depends on its handler, and how long the others wait also depends on how many connections do the same.
 //! So the time from one such turn to the next is measured: in it every other connection has had one turn.
@@ -10,11 +11,11 @@ use fullbore_proto::Time;
 /// The most at once. A response of a small file takes 10 us, so that this is less than a millisecond of them.
 pub(super) const MOST: u32 = 64;
 
-/// The least at once: what a turn costs by itself is little beside this.
-const LEAST: u32 = 4;
+/// The least at once.
+const LEAST: u32 = 1;
 
 /// A round takes at most about this long, unless there are very many connections that begin requests without end.
-const LONG: Duration = Duration::from_micros(500);
+const LONG: Duration = Duration::from_micros(250);
 
 /// The rounds of a connection that has more to do than one turn allows.
 #[derive(Debug)]
@@ -51,6 +52,11 @@ impl Rounds {
     pub(super) fn leave(&mut self, now: Time) {
         self.begun = Some(now);
     }
+
+    /// The connection waits for its peer: the time until the next turn is no round.
+    pub(super) fn rest(&mut self) {
+        self.begun = None;
+    }
 }
 
 #[cfg(test)]
@@ -71,9 +77,9 @@ mod tests {
 
     #[test]
     fn long_rounds_have_short_turns_and_short_rounds_long_ones() {
-        assert_eq!(turns(&[501, 501, 501, 501, 501]), [64, 32, 16, 8, 4, 4]);
-        assert_eq!(turns(&[501, 501, 124, 124, 124]), [64, 32, 16, 32, 64, 64]);
-        assert_eq!(turns(&[501, 500, 125, 300]), [64, 32, 32, 32, 32]);
+        assert_eq!(turns(&[251; 7]), [64, 32, 16, 8, 4, 2, 1, 1]);
+        assert_eq!(turns(&[251, 251, 62, 62, 62]), [64, 32, 16, 32, 64, 64]);
+        assert_eq!(turns(&[251, 250, 63, 150]), [64, 32, 32, 32, 32]);
     }
 
     #[test]
@@ -82,5 +88,8 @@ mod tests {
         rounds.begin(Time::ZERO);
         let later = Time::ZERO + Duration::from_secs(1);
         assert_eq!(rounds.begin(later), MOST);
+        rounds.leave(later);
+        rounds.rest();
+        assert_eq!(rounds.begin(later + Duration::from_secs(1)), MOST);
     }
 }

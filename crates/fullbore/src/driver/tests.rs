@@ -102,18 +102,18 @@ async fn others_have_their_turn_behind_fewer_requests_when_all_turns_together_ta
         let poll = poll_fn(|cx| Poll::Ready(driver.poll(cx))).await;
         assert!(poll.is_pending());
         begun.push(driver.accept.0.len() - before);
-        tokio::time::advance(Duration::from_micros(501)).await;
+        tokio::time::advance(Duration::from_micros(251)).await;
     }
     begun.retain(|&requests| requests > 0);
-    let expected = [&[64, 32, 16, 8][..], &[4; 20]].concat();
+    let expected = [&[64, 32, 16, 8, 4, 2][..], &[1; 74]].concat();
     assert_eq!(begun, expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_have_their_turn_behind_64_streams_of_a_connection_that_has_ended() {
+async fn others_have_their_turn_behind_256_streams_of_a_connection_that_has_ended() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
-    let mut octets = beginning_with_requests(200);
+    let mut octets = beginning_with_requests(600);
     // The increment overflows the window: the connection fails.
     octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
     far.write_all(&octets).await.expect("the pipe has room");
@@ -128,8 +128,8 @@ async fn others_have_their_turn_behind_64_streams_of_a_connection_that_has_ended
     });
     let ended = timeout(Duration::from_secs(5), run).await;
     assert!(ended.expect("it ends").is_err());
-    assert_eq!(untold.first_chunk(), Some(&[136, 72, 8]), "{untold:?}");
-    assert_eq!(driver.accept.0.len(), 200);
+    assert_eq!(untold.first_chunk(), Some(&[344, 88, 0]), "{untold:?}");
+    assert_eq!(driver.accept.0.len(), 600);
     for (_, sender) in &driver.accept.0 {
         let told = poll_fn(|cx| Poll::Ready(sender.poll_failed(cx))).await;
         assert!(told.is_ready());
@@ -137,10 +137,10 @@ async fn others_have_their_turn_behind_64_streams_of_a_connection_that_has_ended
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_have_their_turn_behind_512_streams_that_are_freed() {
+async fn others_have_their_turn_behind_1024_streams_that_are_freed() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
-    let mut octets = beginning_with_requests(1_100);
+    let mut octets = beginning_with_requests(2_500);
     octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
     far.write_all(&octets).await.expect("the pipe has room");
     drop(far);
@@ -389,7 +389,7 @@ async fn a_long_message_leaves_in_two_writes_only_on_a_transport_that_holds_noth
 async fn streams_that_a_dropped_connection_has_not_told_learn_of_its_end() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
     let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
-    let mut octets = beginning_with_requests(200);
+    let mut octets = beginning_with_requests(600);
     octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
     far.write_all(&octets).await.expect("the pipe has room");
     drop(far);
@@ -400,7 +400,7 @@ async fn streams_that_a_dropped_connection_has_not_told_learn_of_its_end() {
     timeout(Duration::from_secs(5), run).await.expect("it closes");
     let kept = std::mem::take(&mut driver.accept);
     drop(driver);
-    assert_eq!(kept.0.len(), 200);
+    assert_eq!(kept.0.len(), 600);
     for (_, sender) in &kept.0 {
         let told = poll_fn(|cx| Poll::Ready(sender.poll_failed(cx))).await;
         assert!(told.is_ready());

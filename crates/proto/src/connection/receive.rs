@@ -26,8 +26,9 @@ impl Connection {
     }
 
     /// As [`Self::receive`], for an owner that shares its thread with other connections. The call stops after
-    /// `requests`, from 1 to 64, and after a frame that took much work ([`Self::work`]). Then `input` is not empty, and
-    /// the owner calls again after it has served the others. Each call takes less than a millisecond.
+    /// `requests`, from 1 to 64, or 16 other frames for each, and after a frame that took much work ([`Self::work`]).
+    /// Then `input` is not empty, and the owner calls again after it has served the others. Each call takes less than a
+    /// millisecond.
     ///
     /// # Errors
     /// As [`Self::receive`].
@@ -43,7 +44,8 @@ impl Connection {
         }
         let before = input.len();
         let most = u64::from(requests.max(1)).saturating_mul(WORK_OF_A_REQUEST);
-        let work = self.work() + most.min(MUCH_WORK);
+        let most = most.min(MUCH_WORK);
+        let work = self.work() + most;
         self.pings.note_received(self.now);
         if let (Expected::Data(data), false) = (self.reader.expected(), input.is_empty()) {
             // A frame takes long over a slow link, and data flows during that time.
@@ -52,7 +54,10 @@ impl Connection {
                 stream.settle_receiving(self.flow.window(), self.pings.minimum(), self.now);
             }
         }
-        while !input.is_empty() && self.work() < work {
+        // A step takes a frame header or a payload. Frames that are no work of the owner, such as refused requests, take time too.
+        let mut steps = 0;
+        while !input.is_empty() && self.work() < work && steps < most {
+            steps += 1;
             if let Err(error) = self.step(input) {
                 // The bytes after the error count as received too.
                 self.reader.note_received(before);

@@ -133,6 +133,20 @@ fn an_owner_that_shares_its_thread_may_ask_for_fewer_requests_at_a_time() {
 }
 
 #[test]
+fn an_owner_that_shares_its_thread_gets_16_other_frames_in_place_of_a_request() {
+    let octets = frames::window_update(0, 1).repeat(1_100);
+    for (requests, taken) in [(0, 16), (1, 16), (4, 64), (64, 1_024), (u32::MAX, 1_024)] {
+        let mut faced = Faced::server(Config::default());
+        let mut input = bytes::Bytes::from(octets.clone());
+        faced
+            .connection
+            .receive_some(&mut input, requests, faced.now)
+            .unwrap();
+        assert_eq!(octets.len() - input.len(), taken * 13, "{requests}");
+    }
+}
+
+#[test]
 fn the_streams_of_a_connection_that_is_over_are_freed_some_at_a_time() {
     let octets: Vec<u8> = (0..100).flat_map(|index| frames::get(2 * index + 1)).collect();
     for fails in [false, true] {
