@@ -754,4 +754,15 @@ mod tests {
         assert!(window.refill_due(false));
         assert_eq!(window.refill(Time::ZERO, None), Some(100));
     }
+
+    #[test]
+    fn a_window_of_which_less_than_a_frame_is_left_is_refilled_as_soon_as_all_is_read() {
+        let mut window = window(20_000, Refill::Remaining(20_000));
+        window.receive(20_000 - 16_384, 0).unwrap();
+        window.consume(20_000 - 16_384);
+        assert!(!window.refill_due(true), "a frame is left");
+        window.receive(1, 0).unwrap();
+        window.consume(1);
+        assert!(window.refill_due(false));
+    }
 }

@@ -182,6 +182,10 @@ fn priority_update_of_a_wrong_form_is_a_connection_error() {
         faced.says(&frame);
         faced.ended_with(code);
     }
+    // An empty value says the defaults (RFC 9218 section 4).
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::priority_update(1, ""));
+    faced.lives();
 }
 
 #[test]

@@ -244,3 +244,14 @@ fn a_stream_that_was_reset_lets_go_of_what_it_had_to_send() {
     }
     client.lives();
 }
+
+#[test]
+fn a_message_that_was_discarded_has_no_trailers_any_more() {
+    let mut client = Faced::client_with_request(Config::default(), true);
+    client.says(&frames::headers(1, END_HEADERS, &[0x88]));
+    let trailers = frames::block(&[("x-end", "yes")]);
+    client.says(&frames::headers(1, END_HEADERS | END_STREAM, &trailers));
+    client.connection.discard(id(1));
+    assert!(matches!(client.reads(1), (body, ReadState::End) if body.is_empty()));
+    client.lives();
+}

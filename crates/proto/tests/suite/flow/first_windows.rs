@@ -198,5 +198,7 @@ fn a_stream_needs_no_wider_window_if_the_first_one_fills_a_gigabit() {
         assert_eq!(measured, Some(Duration::from_nanos(nanos)));
         faced.opens_loudly("GET");
         assert_eq!(said(&mut faced).1, Vec::from_iter(update), "{nanos}");
+        let largest = faced.connection.report(faced.now).largest_stream_receive_window;
+        assert_eq!(largest, (1 << 20) + update.map_or(0, |(_, more)| more));
     }
 }

@@ -522,3 +522,14 @@ fn a_connection_waits_for_streams_if_one_request_does() {
         assert_spent(&ledger, &[(Stall::StreamCount, millis(5))]);
     }
 }
+
+#[test]
+fn the_bytes_of_an_error_and_those_behind_it_count_as_received() {
+    let mut faced = Faced::server(Config::default());
+    let before = faced.connection.stats().received_bytes;
+    let octets = [frames::get(1), frames::window_update(0, 0), frames::get(3)].concat();
+    faced.says(&octets);
+    faced.ended_with(ErrorCode::PROTOCOL_ERROR);
+    let received = faced.connection.stats().received_bytes - before;
+    assert_eq!(received, octets.len() as u64);
+}

@@ -242,3 +242,15 @@ fn what_a_stream_had_received_before_its_peer_reset_it_counts_until_it_is_read()
     assert_eq!(faced.reads(1).0.len(), 10_000);
     assert_eq!(faced.connection.promise().buffered, 0);
 }
+
+#[test]
+fn what_a_stream_had_received_before_its_owner_reset_it_is_credit_again_at_once() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    faced.events();
+    faced.says(&frames::data(1, 0, &[7; 10_000]));
+    assert_eq!(faced.connection.promise().buffered, 10_000);
+    faced.connection.reset(id(1), ErrorCode::CANCEL).unwrap();
+    assert_eq!(faced.connection.promise().buffered, 0);
+    assert!(faced.reads(1).0.is_empty());
+}
