@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use crate::args::HashPasswordArgs;
 use crate::exit::{Exit, Failure};
 
-/// The longest password that bcrypt takes whole, in bytes.
-pub(crate) const LONGEST_PASSWORD: usize = 72;
+/// The longest password that bcrypt takes whole, in bytes: it takes 72, and the last is a zero byte.
+pub(crate) const LONGEST_PASSWORD: usize = 71;
 
 /// Twice the time for each step: a quarter of a second or so for this one.
 const COST: u32 = 12;

@@ -307,7 +307,7 @@ fn credentials(field: &HeaderValue) -> Option<Credentials> {
     let decoded = BASE64.decode(rest.trim_ascii()).ok()?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     let (name, password) = (&decoded[..colon], &decoded[colon + 1..]);
-    // bcrypt takes a password of 72 bytes at most, and ends it at a zero byte.
+    // bcrypt takes no longer password whole, and ends it at a zero byte.
     if password.len() > LONGEST_PASSWORD || decoded.contains(&0) {
         return None;
     }
@@ -524,5 +524,24 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    #[test]
+    fn a_name_has_256_bytes_at_most() {
+        let hash = bcrypt::hash("x", COST).unwrap();
+        for (bytes, allowed) in [(256, true), (257, false)] {
+            let entry = format!("{}:{hash}", "n".repeat(bytes));
+            assert_eq!(Gate::new(&[entry]).is_ok(), allowed, "{bytes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_longest_name_may_have_the_longest_password() {
+        let (name, password) = ("n".repeat(LONGEST_NAME), "p".repeat(LONGEST_PASSWORD));
+        let gate = gate(&[(&name, &password)]);
+        let right = fields(&name, &password);
+        assert_eq!(status(&gate, &right, "192.0.2.1:1").await, 200);
+        let longer = fields(&name, &(password + "p"));
+        assert!(matches!(gate.look(&longer), Verdict::Refused(_)));
     }
 }

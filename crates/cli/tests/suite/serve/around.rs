@@ -232,7 +232,7 @@ fn the_log_has_the_format_that_was_asked_for() -> TestResult {
 fn a_password_that_cannot_be_used_is_refused_in_one_sentence() -> TestResult {
     for (input, part) in [
         (String::new(), "is empty"),
-        ("a".repeat(73), "at most 72"),
+        ("a".repeat(72), "at most 71"),
         ("a\tb".to_owned(), "control characters"),
     ] {
         let folder = tempfile::tempdir()?;
