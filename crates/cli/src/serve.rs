@@ -442,19 +442,24 @@ fn limits(args: &ServeArgs) -> ConnectionLimits {
     ConnectionLimits::new(max_connections(args), args.max_total_streams)
 }
 
-/// The limit on connections: the descriptors that are left beside those for files and for the program.
+/// The limit on connections.
 fn max_connections(args: &ServeArgs) -> usize {
-    /// The descriptors of the program, its pipes, and closing connections.
-    const OTHERS: u64 = 64;
     let wanted = args
         .max_connections
         .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     wanted.unwrap_or_else(|| {
         let descriptors = run::raise_descriptor_limit().unwrap_or(u64::MAX);
-        let half = descriptors - descriptors / 2;
-        let left = half - OTHERS.min(half / 2);
-        usize::try_from(left).map_or(MAX_CONNECTIONS, |left| left.min(MAX_CONNECTIONS))
+        connections_within(descriptors)
     })
+}
+
+/// How many connections have descriptors beside those for files and for the program.
+fn connections_within(descriptors: u64) -> usize {
+    /// The descriptors of the program, its pipes, and closing connections.
+    const OTHERS: u64 = 64;
+    let half = descriptors - descriptors / 2;
+    let left = half - OTHERS.min(half / 2);
+    usize::try_from(left).unwrap_or(usize::MAX).min(MAX_CONNECTIONS)
 }
 
 /// Completes at the first signal. A second one ends the process at once.
@@ -478,4 +483,26 @@ fn broken_off(address: &str, error: &fullbore::Error) -> Failure {
         Exit::Timeout,
         format!("{address}: {error}; allow more time with --drain-timeout, or no limit with 0"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_have_half_of_the_descriptors_but_for_64_and_no_more_than_4096() {
+        for (descriptors, connections) in [
+            (u64::MAX, 4_096),
+            (8_320, 4_096),
+            (8_319, 4_096),
+            (8_318, 4_095),
+            (1_024, 448),
+            (256, 64),
+            // A half of the half stays for others at least.
+            (200, 50),
+            (1, 1),
+        ] {
+            assert_eq!(connections_within(descriptors), connections, "{descriptors}");
+        }
+    }
 }

@@ -127,6 +127,8 @@ mod tests {
             ("identity;q=0", ""),
             ("identity;q=0.5, gzip;q=0.4, br;q=0.6", "br"),
             ("identity;q=0, gzip;q=0.1", "gzip"),
+            ("identity;q=0.5, gzip;q=0.5", "gzip"),
+            ("gzip;q=0.001", "gzip"),
             ("x-gzip", "gzip"),
             ("GZIP ; q=0.5", "gzip"),
             ("gzip;q=nonsense", ""),

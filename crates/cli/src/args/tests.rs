@@ -176,3 +176,25 @@ fn serve_asks_for_tls_or_for_its_absence() {
     assert!(Args::try_parse_from(["fullbore", "serve", "--plaintext"]).is_ok());
     assert!(Args::try_parse_from(["fullbore", "serve", "--cert", "c.pem", "--key", "k.pem"]).is_ok());
 }
+
+#[test]
+fn permissions_of_a_socket_are_up_to_0777() {
+    let of = |text: &str| match Args::try_parse_from([
+        "fullbore",
+        "serve",
+        "--plaintext",
+        "--socket-mode",
+        text,
+    ]) {
+        Ok(Args {
+            command: Command::Serve(serve),
+            ..
+        }) => Some(serve.socket_mode.0),
+        _ => None,
+    };
+    assert_eq!(
+        (of("660"), of("777"), of("0777")),
+        (Some(0o660), Some(0o777), Some(0o777))
+    );
+    assert_eq!((of("1000"), of("8"), of("rw")), (None, None, None));
+}

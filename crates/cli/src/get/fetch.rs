@@ -107,7 +107,7 @@ impl Fetcher {
         outcome.resumed = download.offset;
         outcome.bytes = download.offset;
         loop {
-            if let (true, Some(until)) = (self.retries > 0, self.pauses.until(url)) {
+            if let Some(until) = self.pauses.until(url) {
                 tokio::time::sleep_until(until).await;
             }
             let begun = Instant::now();

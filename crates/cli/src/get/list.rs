@@ -151,7 +151,6 @@ fn each_item(
         };
         if let Some(item) = std::mem::replace(last, next) {
             if sender.blocking_send(item).is_err() {
-                *last = None;
                 break;
             }
         }

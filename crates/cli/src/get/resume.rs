@@ -302,7 +302,7 @@ mod tests {
     const CHANGES: [(&str, Change); 3] = [
         ("nothing has come", |download| download.offset = 0),
         ("nobody knows the version", |download| download.version = None),
-        ("the server sends no rest", |download| download.whole_only = true),
+        ("the server sends no rest", Download::set_whole_only),
     ];
 
     #[cfg(unix)]

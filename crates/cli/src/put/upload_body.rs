@@ -370,6 +370,26 @@ mod tests {
         assert_eq!(fault, None);
     }
 
+    #[tokio::test]
+    async fn a_body_says_how_much_is_left_and_when_it_has_ended() -> io::Result<()> {
+        for content in [&b""[..], b"hello"] {
+            let file = tempfile::NamedTempFile::new()?;
+            std::fs::write(file.path(), content)?;
+            let Ok((UploadSource::File(mut body), _sent)) = open(file.path(), Progress::hidden()) else {
+                panic!("a regular file");
+            };
+            assert_eq!(body.size_hint().exact(), Some(content.len() as u64));
+            // The body of an empty file needs no frame.
+            assert_eq!(body.is_end_stream(), content.is_empty());
+            while let Some(frame) = body.frame().await {
+                assert!(frame.is_ok_and(|frame| frame.is_data()));
+            }
+            assert!(body.is_end_stream());
+            assert_eq!(body.size_hint().exact(), Some(0));
+        }
+        Ok(())
+    }
+
     #[test]
     fn a_chunk_has_256_kib_or_what_is_left() -> io::Result<()> {
         let mut source = io::repeat(7);

@@ -101,7 +101,6 @@ impl Metrics {
             Some(error) if error.code() == Some(ErrorCode::ENHANCE_YOUR_CALM) => 2,
             Some(error) => match error.kind() {
                 ErrorKind::Timeout => 1,
-                ErrorKind::Budget => 2,
                 ErrorKind::Protocol | ErrorKind::NotHttp2 => 3,
                 _ => 4,
             },

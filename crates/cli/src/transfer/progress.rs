@@ -311,6 +311,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_found_on_the_disk_has_no_part_in_the_rate() {
+        let progress = Progress::hidden();
+        let _drawing = tokio::spawn(draw(Arc::downgrade(&progress)));
+        let mut share = Share::new(&progress);
+        share.set_bytes(1 << 40);
+        while progress.bar.position() != 1 << 40 {
+            tokio::time::sleep(BETWEEN_DRAWINGS / 10).await;
+        }
+        assert!(progress.bar.per_sec() < 1.0, "{}", progress.bar.per_sec());
+    }
+
+    #[tokio::test]
     async fn nothing_is_drawn_once_the_run_is_over() {
         let progress = Progress::hidden();
         let drawing = tokio::spawn(draw(Arc::downgrade(&progress)));

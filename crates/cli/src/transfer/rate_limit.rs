@@ -150,6 +150,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Paced<B> {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::{BodyExt as _, Full};
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -166,6 +168,19 @@ mod tests {
         // What was not used is not made up for.
         let later = start + Duration::from_secs(100);
         assert_eq!(limit.moved(100_000, later), later + 50 * MS);
+    }
+
+    #[tokio::test]
+    async fn a_body_has_ended_when_all_its_pieces_have_been_sent() {
+        let limit = Some(RateLimit::new(u64::MAX));
+        for (bytes, pieces) in [(0, 0), (1, 1), (262_145, 2)] {
+            let mut body = Paced::new(Full::new(Bytes::from(vec![7; bytes])), limit.clone());
+            for _ in 0..pieces {
+                assert!(!body.is_end_stream(), "{bytes}");
+                assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
+            }
+            assert!(body.is_end_stream(), "{bytes}");
+        }
     }
 
     #[test]

@@ -350,3 +350,20 @@ async fn a_listing_is_compressed_as_a_file_is() {
     assert_eq!((same.status.as_u16(), same.field("etag")), (304, tag.as_str()));
     assert_eq!(vary(&same), ["accept", "accept-encoding"]);
 }
+
+#[tokio::test]
+async fn a_sibling_is_not_compressed_again() {
+    let site = Site::with(|root| Settings {
+        compress: true,
+        ..precompressed(root)
+    });
+    site.write("a.js", pattern(300_000));
+    let sibling = vec![b'b'; 100_000];
+    site.write("a.js.br", &sibling);
+    let answer = site.get_with("/a.js", &[ALL]).await;
+    assert_eq!(answer.field("content-encoding"), "br");
+    assert!(answer.body == sibling);
+    // A client that does not take the sibling is sent the file, compressed.
+    let answer = site.get_with("/a.js", &[("accept-encoding", "gzip")]).await;
+    assert_eq!(answer.field("content-encoding"), "gzip");
+}

@@ -299,6 +299,26 @@ async fn the_form_is_where_uploads_go() {
 }
 
 #[tokio::test]
+async fn the_form_is_no_deeper_than_uploads_may_go() {
+    let site = Site::with(|root| {
+        std::fs::create_dir_all(root.join("a/b/c")).unwrap();
+        Settings {
+            listing: true,
+            uploads: Uploads::Directory(root.to_owned()),
+            max_upload_folders: 2,
+            min_free_bytes: Some(0),
+            ..Settings::default()
+        }
+    });
+    for (folder, allowed) in [("/a/b/", true), ("/a/b/c/", false)] {
+        let has_form = site.get(folder).await.text().contains("<form method=\"post\"");
+        let body = Script::of([Step::Data(Bytes::from_static(b"new"))]);
+        let stored = site.send(Method::PUT, &format!("{folder}new"), &[], body).await;
+        assert_eq!((has_form, stored.status == 201), (allowed, allowed), "{folder}");
+    }
+}
+
+#[tokio::test]
 async fn a_folder_is_read_in_a_job_and_files_beside_it_are_not() {
     let site = Site::with(settings);
     site.write("file", "x");
