@@ -40,7 +40,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::{Config, Connection, ErrorCode, StreamMap, Time, Transmit};
+use fullbore_proto::{Config, Connection, StreamMap, Time, Transmit};
 use http::{HeaderValue, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
@@ -75,13 +75,11 @@ pub(crate) trait Accept {
     }
 }
 
-/// A client accepts nothing.
+/// A client receives no request.
 pub(crate) struct NoAccept;
 
 impl Accept for NoAccept {
-    fn accept(&mut self, _: Request<Incoming>, mut sender: Sender, _: &mut Context<'_>) {
-        sender.reset(ErrorCode::REFUSED_STREAM);
-    }
+    fn accept(&mut self, _: Request<Incoming>, _: Sender, _: &mut Context<'_>) {}
 }
 
 /// The task of one connection.

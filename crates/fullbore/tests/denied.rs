@@ -6,6 +6,7 @@ mod support;
 
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 
 use fullbore::client::handshake;
 use fullbore::server::serve_connection;
@@ -16,24 +17,39 @@ use http_body_util::StreamBody;
 use rustix::fs::{CWD, Mode, OFlags, fcntl_setfl, openat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 
 use support::{config, get, pattern, soon, take};
 
 const LENGTH: usize = 1_000_000;
 
+/// How many descriptors of this process are ends of pipes.
+fn pipes() -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").unwrap();
+    let is_pipe = |path: std::path::PathBuf| {
+        std::fs::read_link(path)
+            .is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"pipe:"))
+    };
+    all.filter(|entry| is_pipe(entry.as_ref().unwrap().path()))
+        .count()
+}
+
+/// Lets this process open no descriptor more; returns the limit before.
+fn forbid_descriptors() -> Rlimit {
+    let limit = getrlimit(Resource::Nofile);
+    let next = File::open("/dev/null").unwrap().as_raw_fd();
+    let current = Some(u64::try_from(next).unwrap());
+    setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
+    limit
+}
+
 #[tokio::test]
-async fn a_file_is_read_when_the_socket_takes_nothing_from_a_pipe() {
+async fn a_file_is_read_when_a_call_is_denied_which_is_not_tried_again() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (far, _) = listener.accept().await.unwrap();
-    // splice(2) answers EINVAL for a descriptor that is to be appended to.
-    fcntl_setfl(&far, OFlags::NONBLOCK | OFlags::APPEND).unwrap();
-    let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
-    rustix::io::write(&write, b"x").unwrap();
-    let spliced = splice(&read, None, &far, None, 1, SpliceFlags::NONBLOCK);
-    assert_eq!(spliced, Err(Errno::INVAL));
-
+    let socket = rustix::io::dup(&far).unwrap();
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = openat(CWD, std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR);
     let mut file = File::from(file.expect("a file system with O_TMPFILE"));
@@ -49,11 +65,34 @@ async fn a_file_is_read_when_the_socket_takes_nothing_from_a_pipe() {
     let server = tokio::spawn(serve_connection(far, service, config()).sending_files());
     let (sender, connection) = handshake(near, config());
     let connection = tokio::spawn(connection);
-    for _ in 0..3 {
+    let get = async || {
         let response = soon(sender.send(get("/"))).await.unwrap();
         let taken = soon(take(response.into_body())).await.unwrap();
         assert_eq!(taken.bytes, LENGTH as u64);
-    }
+    };
+    // Want of descriptors passes.
+    let none = pipes();
+    let limit = forbid_descriptors();
+    get().await;
+    get().await;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    assert_eq!(pipes(), none);
+    get().await;
+    assert_eq!(pipes(), none + 2, "the thread keeps a pipe");
+
+    // splice(2) answers EINVAL for a descriptor that is to be appended to.
+    fcntl_setfl(&socket, OFlags::NONBLOCK | OFlags::APPEND).unwrap();
+    let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+    rustix::io::write(&write, b"x").unwrap();
+    let spliced = splice(&read, None, &socket, None, 1, SpliceFlags::NONBLOCK);
+    assert_eq!(spliced, Err(Errno::INVAL));
+    drop((read, write));
+    get().await;
+    assert_eq!(pipes(), none);
+    // It would succeed now.
+    fcntl_setfl(&socket, OFlags::NONBLOCK).unwrap();
+    get().await;
+    assert_eq!(pipes(), none);
     drop(sender);
     soon(connection).await.unwrap().unwrap();
     soon(server).await.unwrap().unwrap();

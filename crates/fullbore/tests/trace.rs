@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore::server::serve_connection;
+use fullbore::server::{serve_connection, serve_connection_auto};
 use fullbore::{BoxError, Incoming, Limit};
 use http::{Request, Response};
 use http_body_util::Full;
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
@@ -107,8 +107,6 @@ async fn serve(body: &'static [u8], settings: &[(u16, u32)]) -> (Peer<DuplexStre
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn a_failed_tls_handshake_is_reported_with_the_peer_and_the_reason() {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
     let (log, _guard) = Log::start(Level::DEBUG);
     let signed = fullbore::tls::self_signed(&["localhost"]).unwrap();
     let tls = fullbore::tls::server_config(signed.cert_pem.as_bytes(), signed.key_pem.as_bytes()).unwrap();
@@ -240,4 +238,59 @@ async fn nothing_is_reported_below_the_level_that_is_wanted() {
     drop(client);
     serving.await.unwrap().unwrap();
     assert_eq!(log.text(), "");
+}
+
+/// What is reported of a connection of HTTP/1.1 whose client says this, and how it ended.
+async fn http1(level: Level, said: &str) -> (Log, Result<(), fullbore::Error>) {
+    let (log, _guard) = Log::start(level);
+    let (mut near, far) = tokio::io::duplex(1 << 10);
+    let service = tower::service_fn(|_: Request<Incoming>| async {
+        Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"hello"))))
+    });
+    let serving = tokio::spawn(serve_connection_auto(far, service, config()));
+    near.write_all(said.as_bytes()).await.unwrap();
+    near.read_to_end(&mut Vec::new()).await.unwrap();
+    drop(near);
+    (log, serving.await.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_over_http1_its_response_and_the_end_are_reported() {
+    let said = "GET /path HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
+    let (log, ended) = http1(Level::TRACE, said).await;
+    ended.unwrap();
+    log.has(&[
+        "TRACE",
+        "fullbore::stream",
+        "request over HTTP/1.1",
+        "method=GET",
+        r#"path="/path""#,
+    ]);
+    log.has(&[
+        "TRACE",
+        "fullbore::stream",
+        "response over HTTP/1.1",
+        "status=200",
+    ]);
+    log.has(&["DEBUG", "fullbore::connection", "the HTTP/1.1 connection ended"]);
+    assert!(!log.text().contains("fullbore::limits"), "{}", log.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_over_http1_is_reported_when_it_is_reached_and_another_error_is_none() {
+    for (said, limit) in [
+        ("GET / HTTP/1.1\r\n", true),
+        ("GET / HTTP/1.1\r\n x\r\n\r\n", false),
+    ] {
+        let (log, ended) = http1(Level::DEBUG, said).await;
+        let error = ended.unwrap_err().to_string();
+        log.has(&[
+            "DEBUG",
+            "fullbore::connection",
+            "the HTTP/1.1 connection ended: ",
+            &error,
+        ]);
+        let text = log.text();
+        assert_eq!(text.contains("fullbore::limits"), limit, "{text}");
+    }
 }

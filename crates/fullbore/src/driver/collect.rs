@@ -37,8 +37,8 @@ where
                 self.keep_spare(cell);
             }
         }
+        // What they leave to be sent leaves in this turn.
         for command in self.mailbox.take_commands() {
-            any = true;
             self.execute_for_connection(command);
         }
         let waiting = self.mailbox.has_requests_waiting();

@@ -195,6 +195,8 @@ pub(super) struct Noting {
     end: Option<std::io::ErrorKind>,
     /// Whether it holds back what was written.
     holds: bool,
+    /// How often the TCP connection below was looked for.
+    asked: std::cell::Cell<usize>,
     calls: String,
     pub(super) shut: usize,
 }
@@ -266,11 +268,7 @@ impl Accept for Answer {
 
 #[tokio::test(start_paused = true)]
 async fn four_lists_leave_behind_a_read_of_many_frames_before_the_next() {
-    let mut octets = BEGINNING.to_vec();
-    octets.extend(frame(8, 0, 0, &(1_u32 << 30).to_be_bytes()));
-    for index in 0..7 * 64 {
-        octets.extend(frame(1, 0x5, 2 * index + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
-    }
+    let mut octets = beginning_with_windows_and_requests(7 * 64);
     let requests = octets.len();
     octets.extend(frame(0x77, 0, 0, &[]).repeat(20_000));
     let io = Noting {
@@ -304,8 +302,115 @@ async fn the_time_for_which_the_transport_takes_nothing_is_accounted_for() {
     octets.extend(frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']));
     far.write_all(&octets).await.expect("the pipe has room");
     let _ = timeout(Duration::from_secs(5), poll_fn(|cx| driver.poll(cx))).await;
+    let spent = |driver: &Driver<_, _>| {
+        let report = driver.connection.report(driver.now());
+        report.sending.spent(Stall::Socket)
+    };
+    assert_eq!(spent(&driver), Duration::from_secs(5));
+    // Nothing waits once the peer has read all of it.
+    let read = async {
+        let mut heard = vec![0; 64 << 10];
+        loop {
+            far.read(&mut heard).await.expect("it is open");
+        }
+    };
+    let run = async { tokio::join!(poll_fn(|cx| driver.poll(cx)), read) };
+    assert!(timeout(Duration::from_secs(5), run).await.is_err());
+    assert_eq!(spent(&driver), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_nothing_is_given_up_at_the_limit_and_one_that_has_taken_all_is_not() {
+    for takes in [false, true] {
+        let (near, mut far) = tokio::io::duplex(4 << 10);
+        let mut config = Config::default();
+        config.send_timeout = Some(Duration::from_secs(8));
+        let mut driver = Driver::server(near, Arc::new(config), Mailbox::new(), Answer);
+        far.write_all(&beginning_with_requests(1))
+            .await
+            .expect("the pipe has room");
+        let begun = Instant::now();
+        let take = async {
+            let mut heard = vec![0; 64 << 10];
+            while takes {
+                far.read(&mut heard).await.expect("it is open");
+            }
+            std::future::pending::<()>().await;
+        };
+        let run = async {
+            tokio::select! {
+                ended = poll_fn(|cx| driver.poll(cx)) => ended,
+                () = take => Ok(()),
+            }
+        };
+        let ended = timeout(Duration::from_secs(30), run).await;
+        assert_eq!(ended.is_err(), takes, "{ended:?}");
+        if let Ok(ended) = ended {
+            assert!(ended.expect_err("nothing was taken").is_timeout());
+            assert!(
+                (8..=12).contains(&begun.elapsed().as_secs()),
+                "{:?}",
+                begun.elapsed()
+            );
+        }
+    }
+}
+
+/// The windows of a client that takes much at once, behind what it sends first, and so many requests.
+fn beginning_with_windows_and_requests(count: u32) -> Vec<u8> {
+    let mut octets = BEGINNING.to_vec();
+    octets.extend(frame(8, 0, 0, &(1_u32 << 30).to_be_bytes()));
+    octets.extend_from_slice(&beginning_with_requests(count)[BEGINNING.len()..]);
+    octets
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(start_paused = true)]
+async fn the_kernel_is_asked_for_room_behind_the_first_128_kib_only() {
+    let mut octets = Bytes::from(beginning_with_windows_and_requests(4));
+    let mut driver = Driver::server(
+        Noting::default(),
+        Arc::new(Config::default()),
+        Mailbox::new(),
+        Answer,
+    );
+    let look = |io: &Noting| {
+        io.asked.set(io.asked.get() + 1);
+        None
+    };
+    driver.limit_unsent(look, Duration::from_millis(10));
+    let request = frame(1, 0x5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'h']).len();
+    let mut asked = Vec::new();
+    for left in [3, 2, 1, 0] {
+        driver.io.input = octets.split_to(octets.len() - left * request);
+        let _ = timeout(Duration::from_millis(1), poll_fn(|cx| driver.poll(cx))).await;
+        asked.push(driver.io.asked.get());
+    }
+    // There is no TCP below, so that it is asked once. A list of 16 KiB precedes that.
+    assert_eq!(asked, [0, 0, 1, 1], "{}", driver.io.calls);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_nothing_of_what_is_sealed_is_given_up_at_the_limit() {
+    let io = Noting {
+        input: beginning_with_windows_and_requests(4).into(),
+        holds: true,
+        ..Noting::default()
+    };
+    let mut config = Config::default();
+    config.send_timeout = Some(Duration::from_secs(8));
+    let mut driver = Driver::server(io, Arc::new(config), Mailbox::new(), Answer);
+    driver.limit_unsent(|_| None, Duration::from_millis(10));
+    let ended = timeout(Duration::from_secs(30), poll_fn(|cx| driver.poll(cx))).await;
+    let error = ended.expect("it ends").expect_err("nothing was taken");
+    assert!(error.is_timeout(), "{error}");
     let report = driver.connection.report(driver.now());
-    assert_eq!(report.sending.spent(Stall::Socket), Duration::from_secs(5));
+    assert!(report.sending.spent(Stall::Socket) >= Duration::from_secs(8));
+    assert!(
+        driver.connection.wants_transmit(),
+        "the rest stays in the schedule"
+    );
 }
 
 /// What TLS says of a peer that ends its half without close_notify.

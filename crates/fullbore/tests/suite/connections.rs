@@ -336,6 +336,63 @@ async fn a_listener_of_the_callers_is_served_and_outlives_errors_of_accepting() 
     Serving { stop, task }.stop(client).await;
 }
 
+/// A listener that keeps another descriptor of what it accepts.
+#[cfg(unix)]
+struct Watched(tokio::net::TcpListener, Arc<Mutex<Vec<std::os::fd::OwnedFd>>>);
+
+#[cfg(unix)]
+impl Listener for Watched {
+    type Io = tokio::net::TcpStream;
+    type Address = SocketAddr;
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Self::Io, SocketAddr)>> {
+        use std::os::fd::AsFd;
+
+        let accepted = std::task::ready!(self.0.poll_accept(cx))?;
+        let kept = accepted.0.as_fd().try_clone_to_owned()?;
+        self.1.lock().unwrap().push(kept);
+        Poll::Ready(Ok(accepted))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    fn peer(address: &SocketAddr) -> Option<SocketAddr> {
+        Some(*address)
+    }
+
+    fn tcp(io: &Self::Io) -> Option<&tokio::net::TcpStream> {
+        Some(io)
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn sockets_have_the_options_of_the_server() {
+    for (versions, probed) in [(HttpVersions::Http2, false), (HttpVersions::Http1, true)] {
+        let sockets = Arc::default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut buffers = fullbore::TcpBuffers::default();
+        buffers.unsent = Some(123 << 10);
+        let builder = Server::builder().tcp_buffers(buffers);
+        let server = builder.build(Watched(listener, Arc::clone(&sockets))).unwrap();
+        let url = format!("http://{}/", server.local_addr().unwrap());
+        let (stop, stopped) = signal();
+        let app = Router::new().route("/", get(|| async { "hello" }));
+        let task = tokio::spawn(server.graceful_shutdown(stopped).serve(app));
+        let client = Client::builder().http_versions(versions).build().unwrap();
+        assert_eq!(text(&client, &url).await, "hello");
+        let socket = sockets.lock().unwrap().pop().expect("one connection");
+        let socket = socket2::SockRef::from(&socket);
+        assert!(socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.keepalive().unwrap(), probed);
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_notsent_lowat().unwrap(), 123 << 10);
+        Serving { stop, task }.stop(client).await;
+    }
+}
+
 #[tokio::test]
 async fn each_connection_is_reported_once_it_has_ended() {
     let (told, mut ends) = mpsc::unbounded_channel();

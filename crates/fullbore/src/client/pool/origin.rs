@@ -124,8 +124,6 @@ struct Member {
     connection: Arc<PooledConnection>,
     handle: Handle,
     in_flight: u32,
-    /// Whether a request has had a slot of it.
-    used: bool,
 }
 
 struct Waiter {
@@ -439,9 +437,9 @@ impl OriginPool {
         let mut state = self.lock();
         let removed = state.remove(connection);
         // If it was not a member yet, `opened` will find it closed.
-        let effects = match &removed {
-            Some(member) => self.ended_unproven(&mut state, connection, member.used, error),
-            None => Effects::default(),
+        let effects = match removed.is_some() {
+            true => self.ended_unproven(&mut state, connection, true, error),
+            false => Effects::default(),
         };
         drop(state);
         drop(removed);
@@ -514,7 +512,6 @@ impl Member {
             connection,
             handle,
             in_flight: 0,
-            used: false,
         }
     }
 
@@ -547,7 +544,6 @@ impl PoolState {
             return None;
         }
         member.in_flight += 1;
-        member.used = true;
         self.growth.record_load(carried);
         if let Some(refusals) = &mut self.refusals {
             refusals.attempt_started(now);

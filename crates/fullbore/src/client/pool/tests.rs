@@ -286,11 +286,15 @@ async fn a_request_that_leaves_the_queue_takes_its_waiting_with_it() {
 #[tokio::test(start_paused = true)]
 async fn connections_that_a_quiet_period_did_not_need_are_closed_but_for_one() {
     let (site, client) = Site::start(plan(MS * 50, 2), Client::builder().max_connections(4));
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    all(begin(&client, 1).await).await;
+    let before = tasks();
     keep_busy(&client, 40, MS * 5_000).await;
     assert_eq!(site.dials(), 4);
     sleep(MS * 61_000).await;
     assert_eq!(stats(&client).connections, 1);
     assert_eq!(site.open.load(Ordering::SeqCst), 1);
+    assert_eq!(tasks(), before, "nothing is left to be closed");
     all(begin(&client, 2).await).await;
     assert_eq!(site.dials(), 4);
 }

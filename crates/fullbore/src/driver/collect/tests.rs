@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fullbore_proto::Config;
 use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
@@ -18,8 +19,12 @@ use crate::driver::tests::Keep;
 
 /// The driver of a server that has received the preface and SETTINGS, and the client's end of the transport.
 async fn server(settings: &[u8]) -> (Driver<DuplexStream, Keep>, DuplexStream) {
+    server_with(Config::default(), settings).await
+}
+
+async fn server_with(config: Config, settings: &[u8]) -> (Driver<DuplexStream, Keep>, DuplexStream) {
     let (near, mut far) = tokio::io::duplex(1 << 20);
-    let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+    let mut driver = Driver::server(near, Arc::new(config), Mailbox::new(), Keep::default());
     let octets = [
         &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
         &[0, 0, settings.len() as u8, 4, 0, 0, 0, 0, 0],
@@ -253,4 +258,61 @@ async fn nothing_is_kept_of_a_request_that_is_given_up_before_it_begins() {
     assert!(state.outbound.commands.is_empty() && state.outbound.writer.is_none());
     assert!(state.error.is_some() && state.id.is_none());
     assert_eq!(driver.connection.stream_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_wakes_the_driver_for_an_update_of_the_window_and_not_for_each_piece() {
+    let mut config = Config::default();
+    config.adaptive = false;
+    config.stream_window = fullbore_proto::WindowSize::new(131_072).expect("a window");
+    let (mut driver, mut far) = server_with(config, &[]).await;
+    // POST.
+    far.write_all(b"\0\0\x06\x01\x04\0\0\0\x01\x83\x86\x84\x41\x01a")
+        .await
+        .expect("the pipe has room");
+    run(&mut driver).await;
+    let due = |driver: &Driver<_, _>| {
+        let due = driver.connection.stream_release_until_due(StreamId::FIRST_CLIENT);
+        due.expect("it is open") as usize
+    };
+    let mut body = driver.accept.0.pop().expect("a request").0.into_body();
+    let mut read = async || {
+        let frame = timeout(Duration::from_secs(1), body.frame()).await;
+        let frame = frame.expect("it is there").expect("a frame").expect("it is good");
+        frame.into_data().expect("data").len()
+    };
+    // The reader takes nearly all of what makes an update due, piece by piece.
+    while due(&driver) > 2 * PIECE {
+        far.write_all(&data(PIECE)).await.expect("the pipe has room");
+        run(&mut driver).await;
+        let mut taken = 0;
+        while taken < PIECE {
+            taken += read().await;
+        }
+        assert!(driver.mailbox.end_turn(), "nothing is due");
+        run(&mut driver).await;
+    }
+    far.write_all(&data(PIECE).repeat(12))
+        .await
+        .expect("the pipe has room");
+    run(&mut driver).await;
+    assert!(due(&driver) <= 2 * PIECE);
+    let mut left = Vec::new();
+    for _ in 0..12 {
+        read().await;
+        left.push(!driver.mailbox.end_turn());
+        run(&mut driver).await;
+    }
+    // With the update, and once more, since the next one is counted from before it left.
+    let times = left.iter().filter(|left| **left).count();
+    assert!((1..=2).contains(&times), "{left:?}");
+}
+
+/// As long as a chunk of its own.
+const PIECE: usize = 2_048;
+
+/// DATA on stream 1.
+fn data(length: usize) -> Vec<u8> {
+    let [high, low] = (length as u16).to_be_bytes();
+    [&[0, high, low, 0, 0, 0, 0, 0, 1][..], &vec![0; length]].concat()
 }

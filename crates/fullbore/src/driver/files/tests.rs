@@ -190,7 +190,7 @@ async fn what_the_socket_does_not_take_stays_on_the_list() {
     let (mut near, far) = tcp().await;
     let file = OpenFile::new(file(3 << 20));
     let mut answering = Answering::new();
-    let (mut expected, mut blocked) = (Vec::new(), 0);
+    let (mut expected, mut blocked, mut partial) = (Vec::new(), 0, 0);
     let (mut seen, mut at_once) = (Vec::new(), MOST);
     // More than the socket holds.
     for turn in 0..40 {
@@ -198,8 +198,17 @@ async fn what_the_socket_does_not_take_stays_on_the_list() {
         expected.append(&mut octets(&out));
         while out.has_remaining() {
             let before = out.remaining();
+            let most = at_once.clamp(LEAST, MOST);
             match write_once(&far, &mut out, &mut at_once) {
-                Poll::Ready(Ok(Written::Octets(count))) => assert_eq!(before - out.remaining(), count),
+                Poll::Ready(Ok(Written::Octets(count))) => {
+                    assert_eq!(before - out.remaining(), count);
+                    // Twice what the socket took, or more if it took all.
+                    assert!(
+                        [2 * count, 2 * most].contains(&at_once),
+                        "{at_once} after {count}"
+                    );
+                    partial += usize::from(at_once < 2 * most);
+                }
                 Poll::Ready(other) => panic!("{other:?}"),
                 Poll::Pending => {
                     assert_eq!(out.remaining(), before);
@@ -209,10 +218,36 @@ async fn what_the_socket_does_not_take_stays_on_the_list() {
             }
         }
     }
-    assert!(blocked > 0, "the socket took all at once");
+    assert!(blocked > 0 && partial > 0, "the socket took all at once");
     drop(far);
     near.read_to_end(&mut seen).await.unwrap();
     assert!(seen == expected);
+}
+
+#[tokio::test]
+async fn octets_in_memory_before_a_file_wait_for_room_as_its_pages_do() {
+    let (mut near, far) = tcp().await;
+    let file = OpenFile::new(file(10));
+    let mut answering = Answering::new();
+    let (mut seen, mut expected, mut at_once) = (Vec::new(), 0, MOST);
+    let mut blocked = 0;
+    while blocked < 3 {
+        let here = Payload::from(Bytes::from(vec![7; 300_000]));
+        let mut out = answering.list([here, range(&file, 0, 10)]);
+        expected += out.remaining();
+        while out.has_remaining() {
+            match write_once(&far, &mut out, &mut at_once) {
+                Poll::Ready(written) => assert!(matches!(written.unwrap(), Written::Octets(1..))),
+                Poll::Pending => {
+                    blocked += 1;
+                    read_some(&mut near, 300_000, &mut seen).await;
+                }
+            }
+        }
+    }
+    drop(far);
+    near.read_to_end(&mut seen).await.unwrap();
+    assert_eq!(seen.len(), expected);
 }
 
 #[tokio::test]

@@ -171,13 +171,14 @@ fn at(milliseconds: u64) -> Time {
 #[test]
 fn pauses_are_not_counted_when_a_limit_is_lowered() {
     for (pause, limited) in [(0, true), (10, true), (60, false)] {
-        let mut pace = unlimited();
-        pace.rest(at(10));
-        pace.rest(at(10 + pause / 2));
-        pace.resume(at(10 + pause));
-        pace.taken = 4 * MOST;
-        pace.judge(at(100), true);
-        assert_eq!(pace.limit.is_some(), limited, "{pause} ms of 100");
+        let mut unsent = Unsent::new(|_: &u8| None, Duration::from_millis(10));
+        unsent.pace = unlimited();
+        unsent.rest(at(10));
+        unsent.rest(at(10 + pause / 2));
+        unsent.resume(at(10 + pause));
+        unsent.take(4 * MOST);
+        unsent.fill(&0, at(100));
+        assert_eq!(unsent.pace.limit.is_some(), limited, "{pause} ms of 100");
     }
 }
 

@@ -73,6 +73,8 @@ struct Ways {
     holds: bool,
     /// The octets that each write offered.
     offered: Vec<usize>,
+    /// How often it was to send files by reference.
+    by_reference: usize,
 }
 
 /// One end of a pipe that behaves so. It takes more when the other end sends something.
@@ -256,4 +258,46 @@ async fn nothing_is_read_from_a_file_while_the_transport_holds_what_it_took() {
     assert!(offered.is_empty(), "{offered:?}");
     let offered = metered.run(PING, None, false).await;
     assert!(offered.iter().sum::<usize>() > LENGTH, "{offered:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_memory_for_reads_is_used_again_for_the_next_write() {
+    let kept = || {
+        FETCH_BUFFER.with(|kept| {
+            let buffer = kept.take();
+            let address = buffer.as_ptr();
+            kept.set(buffer);
+            address
+        })
+    };
+    let mut metered = Metered::new(Config::default());
+    metered.run(ASK, Some(40_000), false).await;
+    let first = kept();
+    for _ in 0..3 {
+        metered.run(PING, Some(40_000), false).await;
+        assert_eq!(kept(), first);
+    }
+}
+
+#[cfg(all(target_os = "linux", feature = "sendfile"))]
+#[tokio::test(start_paused = true)]
+async fn only_lists_of_160_kib_or_more_are_sent_by_reference() {
+    for (write_size, by_reference) in [(64 << 10, false), (512 << 10, true)] {
+        let mut config = Config::default();
+        config.write_size = write_size;
+        let mut metered = Metered::new(config);
+        metered.driver.write_files = Some(WriteFiles {
+            write: |io: &Meter, _, _, _| {
+                io.1.lock().expect("no thread panics").by_reference += 1;
+                Poll::Ready(Ok(Written::ToBeRead))
+            },
+            at_once: 0,
+            // As a list before left it.
+            by_reference: !by_reference,
+        });
+        let offered = metered.run(ASK, None, false).await;
+        assert!(offered.iter().sum::<usize>() > LENGTH, "{offered:?}");
+        let asked = metered.ways.lock().expect("no thread panics").by_reference;
+        assert_eq!(asked > 0, by_reference, "{asked} times for lists of {write_size}");
+    }
 }

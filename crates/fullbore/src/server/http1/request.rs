@@ -271,5 +271,14 @@ mod tests {
         assert!(!check(both) && !check(reversed));
         assert!(check(alone) && check(&format!("{length}\r\n{alone}")));
         assert!(!check(&format!("GET / HTTP/1.1\r\nHost: h\r\n\r\n{both}")));
+        // Lines before the request line are of another message, and lines that resemble one are none.
+        let body = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert!(check(&format!("{body}{alone}")));
+        assert!(check(&format!("POST nothing\r\n{body}{alone}")));
+        assert!(check(&format!("{alone}13\r\nContent-Length: 5\r\n\r\n\r\n")));
+        for field in ["Via: HTTP/1.1", "POST-By: HTTP/1.1"] {
+            let between = both.replace("Transfer", &format!("{field}\r\nTransfer"));
+            assert!(!check(&between), "{between}");
+        }
     }
 }

@@ -1,6 +1,11 @@
 //! The limits on time of HTTP/2 hold over HTTP/1.1, on a virtual clock.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use fullbore::ErrorKind;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -184,4 +189,69 @@ async fn a_client_that_has_closed_its_half_is_waited_for() {
     let (said, elapsed) = closed(&mut raw).await;
     assert!(said.is_empty() && is_about(elapsed, 20 * SECOND), "{elapsed:?}");
     assert_eq!(raw.seen.running.load(Ordering::SeqCst), 0);
+}
+
+/// Takes nothing but the status of a limit: the moment in which there is room again is that in which it is exceeded.
+struct RoomAtTheLimit {
+    said: &'static [u8],
+    heard: Vec<u8>,
+}
+
+impl AsyncRead for RoomAtTheLimit {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let said = std::mem::take(&mut self.said);
+        into.put_slice(said);
+        match said {
+            [] => Poll::Pending,
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl AsyncWrite for RoomAtTheLimit {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
+        if !octets.starts_with(b"HTTP/1.1 408") {
+            return Poll::Pending;
+        }
+        self.heard.extend_from_slice(octets);
+        Poll::Ready(Ok(octets.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        assert!(self.heard.is_empty(), "{}", String::from_utf8_lossy(&self.heard));
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_status_of_a_limit_is_sent_before_a_response_that_waits() {
+    let said = concat!(
+        "GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhello"
+    );
+    let io = RoomAtTheLimit {
+        said: said.as_bytes(),
+        heard: Vec::new(),
+    };
+    let seen = Arc::new(Seen::default());
+    let handled = Arc::clone(&seen);
+    let service = service(move |request| answer(Arc::clone(&handled), request));
+    let config = config(|config| {
+        config.body_timeout = Some(20 * SECOND);
+        config.send_timeout = Some(100 * SECOND);
+    });
+    let began = Instant::now();
+    let error = serve_connection_auto(io, service, config)
+        .await
+        .expect_err("a limit");
+    assert_eq!((error.kind(), seen.begun()), (ErrorKind::Timeout, 2));
+    assert!(is_about(began.elapsed(), 20 * SECOND), "{:?}", began.elapsed());
 }

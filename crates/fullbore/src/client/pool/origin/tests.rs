@@ -1,4 +1,5 @@
-//! Slots of requests that are given up in the moment in which they get one.
+//! What must happen in a moment that only the state shows: a slot whose request is given up as it gets it, a connection that
+//! ends when it has left already.
 
 use std::time::Duration;
 
@@ -35,4 +36,40 @@ async fn the_slot_of_a_request_that_is_given_up_as_it_gets_it_goes_to_the_next()
     assert_eq!(stats(&client).in_flight, 1);
     pool.apply(effects);
     assert_eq!(stats(&client).in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_closes_pauses_growth_once_and_only_beside_others() {
+    let builder = Client::builder().max_connections(3);
+    let (_, client) = Site::start(plan(MS * 50, 2), builder);
+    let uri = "http://one.example/".parse().expect("a URL");
+    while client.stats().pop().is_none_or(|stats| stats.connections < 3) {
+        all(begin(&client, 20).await).await;
+    }
+    let pool = client.pool(&uri).expect("an origin");
+    let connections: Vec<_> = pool
+        .lock()
+        .members
+        .iter()
+        .map(|member| Arc::clone(&member.connection))
+        .collect();
+    // The connections that are left, and until when no further one is opened.
+    let left = || {
+        let state = pool.lock();
+        (state.members.len(), state.pause.map(|(until, _)| until))
+    };
+    connections[2].closing();
+    assert_eq!(left(), (2, None), "nothing was refused");
+    let error = Error::new(ErrorKind::Closed, "no more requests");
+    pool.refused(&error, Instant::now());
+    connections[2].closing();
+    assert_eq!(left(), (2, None), "it has left before");
+    connections[1].closing();
+    let until = Instant::now() + FIRST_PAUSE;
+    assert_eq!(left(), (1, Some(until)));
+    tokio::time::advance(MS * 100).await;
+    connections[1].closing();
+    assert_eq!(left(), (1, Some(until)));
+    connections[0].closing();
+    assert_eq!(left(), (0, Some(until)), "it was the only one");
 }

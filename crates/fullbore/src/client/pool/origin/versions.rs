@@ -78,12 +78,13 @@ impl OriginPool {
     }
 
     /// A connection has ended before the peer proved to speak its version. The peer may speak another one, which the
-    /// requests that wait, and those of this connection, are sent in.
+    /// requests that wait, and those of this connection, are sent in. One that `was_member` has taken requests, or could
+    /// have.
     pub(super) fn ended_unproven(
         self: &Arc<Self>,
         state: &mut PoolState,
         connection: &PooledConnection,
-        used: bool,
+        was_member: bool,
         error: &Error,
     ) -> Effects {
         let (may_change, is_http1) = (self.may_change(), connection.is_http1());
@@ -101,7 +102,7 @@ impl OriginPool {
                 return self.not_opened(state, error);
             }
             // What one request met says nothing about others. A connection that nobody needed is not missed.
-            _ if is_http1 && !error.is_unanswered() && (used || state.waiting.is_empty()) => {
+            _ if is_http1 && !error.is_unanswered() && (was_member || state.waiting.is_empty()) => {
                 return self.update(state, Instant::now());
             }
             _ => {
