@@ -228,6 +228,23 @@ async fn a_limit_on_the_peer_is_reported_when_it_is_reached() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_graceful_shutdown_of_a_connection_is_reported() {
+    let (log, _guard) = Log::start(Level::DEBUG);
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let (sender, connection) = fullbore::client::handshake(near, config());
+    let connection = tokio::spawn(connection);
+    let mut peer = Peer::server(far, &[]).await;
+    peer.expect(frames::SETTINGS).await;
+    let said = "sends GOAWAY: graceful shutdown";
+    assert!(!log.text().contains(said), "{}", log.text());
+    drop(sender);
+    peer.expect(frames::GOAWAY).await;
+    drop(peer);
+    let _ = connection.await.unwrap();
+    log.has(&["DEBUG", "fullbore::connection", "role=Client", said]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_reported_below_the_level_that_is_wanted() {
     let (log, _guard) = Log::start(Level::INFO);
     let (mut client, serving) = serve(b"hello", &[]).await;
@@ -274,6 +291,14 @@ async fn a_request_over_http1_its_response_and_the_end_are_reported() {
     ]);
     log.has(&["DEBUG", "fullbore::connection", "the HTTP/1.1 connection ended"]);
     assert!(!log.text().contains("fullbore::limits"), "{}", log.text());
+    // Without a host.
+    let (log, _) = http1(Level::TRACE, "GET / HTTP/1.1\r\n\r\n").await;
+    log.has(&[
+        "TRACE",
+        "fullbore::stream",
+        "response over HTTP/1.1",
+        "status=400",
+    ]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -584,6 +584,32 @@ async fn a_connection_that_is_opened_after_its_client_was_shut_down_is_closed() 
     assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_connection_that_has_served_is_no_refusal() {
+    // Each connection ends without a word, some time after its answer.
+    let serve = |_, io| async move {
+        let mut peer = Peer::server(io, &[(MAX_STREAMS, 10)]).await;
+        while let Some(frame) = peer.next().await {
+            match frame.kind {
+                frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+                frames::HEADERS => {
+                    peer.respond(frame.stream, true, &[]).await;
+                    return sleep(MS * 10).await;
+                }
+                _ => {}
+            }
+        }
+    };
+    let (site, client) = Site::start_with(plan(MS, 10), Client::builder(), serve);
+    for dials in 1..=5 {
+        let asked = Instant::now();
+        all(begin(&client, 1).await).await;
+        assert_eq!((asked.elapsed(), site.dials()), (MS * 2, dials));
+        sleep(MS * 15).await;
+        assert_eq!(stats(&client).connections, 0);
+    }
+}
+
 /// Ready with its one frame when it is let go.
 struct Later(Arc<AtomicBool>);
 

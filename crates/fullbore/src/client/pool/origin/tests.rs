@@ -73,3 +73,12 @@ async fn a_connection_that_closes_pauses_growth_once_and_only_beside_others() {
     connections[0].closing();
     assert_eq!(left(), (0, Some(until)), "it was the only one");
 }
+
+#[test]
+fn a_request_that_comes_again_precedes_all_that_wait() {
+    let mut state = PoolState::default();
+    let numbers = [false, true, false, true, true].map(|again| state.number(again));
+    let mut order = [0, 1, 2, 3, 4];
+    order.sort_by_key(|&request| numbers[request]);
+    assert_eq!(order, [4, 3, 1, 0, 2]);
+}

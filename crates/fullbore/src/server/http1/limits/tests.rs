@@ -123,3 +123,24 @@ async fn a_body_has_to_arrive_at_its_least_rate_and_by_an_octet_at_least() {
         assert_eq!(Limits::new(Arc::new(config)).least_body_bytes(), least);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_request_has_all_of_the_time_for_its_body() {
+    let mut limits = Limits::new(Arc::new(config()));
+    let traffic = Traffic {
+        received: 1,
+        awaits_read: true,
+        ..Traffic::default()
+    };
+    for requests in 1..4 {
+        let receives = Now {
+            requests,
+            receives: true,
+            answers: true,
+            ..Now::default()
+        };
+        let waits = poll_fn(|cx| limits.poll(receives, traffic, cx));
+        let ended = tokio::time::timeout(SECOND * 6, waits).await;
+        assert!(ended.is_err(), "{ended:?} for request {requests}");
+    }
+}
