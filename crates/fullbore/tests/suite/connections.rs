@@ -373,8 +373,10 @@ async fn sockets_have_the_options_of_the_server() {
     for (versions, probed) in [(HttpVersions::Http2, false), (HttpVersions::Http1, true)] {
         let sockets = Arc::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut buffers = fullbore::TcpBuffers::default();
-        buffers.unsent = Some(123 << 10);
+        let buffers = fullbore::TcpBuffers {
+            unsent: Some(123 << 10),
+            ..Default::default()
+        };
         let builder = Server::builder().tcp_buffers(buffers);
         let server = builder.build(Watched(listener, Arc::clone(&sockets))).unwrap();
         let url = format!("http://{}/", server.local_addr().unwrap());
