@@ -6,6 +6,7 @@ use http::{Request, Response, StatusCode};
 
 use crate::support::app::{Answer, App};
 use crate::support::config;
+use crate::support::frames::{self, END_HEADERS, END_STREAM};
 use crate::support::pair::Pair;
 use crate::support::path::PathConfig;
 use crate::support::peer::Faced;
@@ -230,4 +231,14 @@ fn strings_as_long_with_huffman_coding_as_without_it_are_coded_if_the_owner_says
         // `b` has the code 100011 (RFC 7541 appendix B).
         assert_eq!(heads[0].payload.last(), Some(&octet));
     }
+}
+
+#[test]
+fn a_whole_request_that_was_answered_with_431_is_over() {
+    let mut faced = Faced::server(config(|config| config.max_header_list_size = 1_000));
+    let value = long_value(1_000);
+    let block = frames::request_block_with("GET", &[("x-long", &value)]);
+    faced.says(&frames::headers(1, END_HEADERS | END_STREAM, &block));
+    assert_eq!(faced.connection.stream_count(), 0);
+    faced.lives();
 }

@@ -533,3 +533,14 @@ fn the_bytes_of_an_error_and_those_behind_it_count_as_received() {
     let received = faced.connection.stats().received_bytes - before;
     assert_eq!(received, octets.len() as u64);
 }
+
+#[test]
+fn what_was_read_is_unreleased_until_its_credit_returns() {
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::post(1));
+    faced.says(&frames::data(1, 0, &[7; 100]));
+    faced.connection.read(id(1), &mut Default::default()).unwrap();
+    assert_eq!(faced.connection.unreleased(), 100);
+    faced.connection.release_credit(id(1), 99);
+    assert_eq!(faced.connection.unreleased(), 1);
+}
