@@ -1,5 +1,6 @@
 //! Moves octets between the transport and the engine, whenever the connection is polled.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
@@ -42,6 +43,15 @@ const MAX_READS: usize = 32;
 
 /// The reads after which replies and credit are written, though the transport has more.
 const READS_BEFORE_WRITE: usize = 8;
+
+/// The octets after which replies and credit are written, and readers run: the memory that they let go of is read into again
+/// while the processor's caches have it.
+const OCTETS_BEFORE_READERS: usize = LARGEST_READ;
+
+thread_local! {
+    /// Memory for long reads that nothing refers to, for the next connection of this thread that has them.
+    static SPARE: RefCell<BytesMut> = RefCell::default();
+}
 
 /// The length of the client's connection preface (RFC 9113 section 3.4).
 const PREFACE: usize = 24;
@@ -188,8 +198,9 @@ where
     /// with that in one write.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.shared.lock().register(cx);
+        let mut octets = 0;
         for _ in 0..MAX_READS / READS_BEFORE_WRITE {
-            let reading = match self.poll_reads(cx) {
+            let reading = match self.poll_reads(&mut octets, cx) {
                 Ok(reading) => reading,
                 Err(error) => return Poll::Ready(self.fail(error)),
             };
@@ -212,6 +223,7 @@ where
                 }
                 // What was written may have made room for replies.
                 Reading::Full if !self.shared.lock().wants_read() => return Poll::Pending,
+                _ if octets >= OCTETS_BEFORE_READERS => break,
                 _ => {}
             }
         }
@@ -220,8 +232,11 @@ where
     }
 
     /// Reads until the transport has nothing, several reads are done, or no more is wanted.
-    fn poll_reads(&mut self, cx: &mut Context<'_>) -> io::Result<Reading> {
+    fn poll_reads(&mut self, octets: &mut usize, cx: &mut Context<'_>) -> io::Result<Reading> {
         for _ in 0..READS_BEFORE_WRITE {
+            if *octets >= OCTETS_BEFORE_READERS {
+                break;
+            }
             if !self.shared.lock().wants_read() {
                 return Ok(Reading::Full);
             }
@@ -233,7 +248,7 @@ where
                     self.stage = Stage::Closing(Reason::NO_ERROR, Initiator::Library);
                     return Ok(Reading::Ended);
                 }
-                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Ok(count)) => *octets += count,
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => return Ok(Reading::Waits),
             }
@@ -336,15 +351,20 @@ where
     /// Reads once, into memory that nobody has to clear. The octets are in `room` then.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.room.capacity() < LEAST_ROOM {
-            self.room = BytesMut::with_capacity(self.next_read);
+            if self.next_read > FIRST_READ && self.room.capacity() == 0 {
+                self.room = SPARE.take();
+            }
+            // The same memory, if readers have let go of all that was read into it.
+            self.room.reserve(self.next_read);
         }
         let capacity = self.room.capacity();
         let read = pin!(self.transport.read_buf(&mut self.room)).poll(cx);
-        if read.is_pending() {
-            self.next_read = FIRST_READ;
-            if capacity > FIRST_READ {
-                // An idle connection keeps no large buffer.
-                self.room = BytesMut::new();
+        if read.is_pending() && self.next_read > FIRST_READ {
+            self.next_read = (self.next_read / 2).max(FIRST_READ);
+            // An idle connection keeps no large buffer.
+            let mut room = std::mem::take(&mut self.room);
+            if room.try_reclaim(LARGEST_READ) {
+                SPARE.set(room);
             }
         }
         let count = ready!(read)?;

@@ -6,10 +6,12 @@ use std::task::Poll;
 use bytes::Bytes;
 use h2::{RecvStream, client, server};
 use http::Response;
+use tokio::io::duplex;
 
 use crate::support::{
-    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, Peer, RST_STREAM, Served, WINDOW_UPDATE, block,
-    client_before_peer, drive, get, pattern, post, request_block, server_before_peer, soon,
+    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, Peer, RST_STREAM, SETTINGS, Served,
+    WINDOW_UPDATE, block, client_before_peer, drive, get, pattern, post, request_block, server_before_peer,
+    soon,
 };
 
 /// A server that has accepted a request, whose body the peer is to send.
@@ -38,6 +40,46 @@ async fn credit(served: &mut Served, peer: &mut Peer) -> (u32, u32) {
     };
     drive(served, counting).await;
     (connection, stream)
+}
+
+#[tokio::test]
+async fn readers_run_before_all_that_has_arrived_is_read() {
+    const BODY: usize = 1 << 20;
+    let (near, far) = duplex(2 * BODY);
+    let mut builder = server::Builder::new();
+    builder
+        .initial_window_size(2 << 20)
+        .initial_connection_window_size(2 << 20);
+    let mut peer = Peer::new(near);
+    peer.preface().await;
+    peer.says(SETTINGS, 0, 0, b"").await;
+    peer.says(SETTINGS, ACK, 0, b"").await;
+    peer.says(HEADERS, END_HEADERS, 1, &request_block("POST")).await;
+    let mut served: Served = builder.handshake(far).await.unwrap();
+    let (request, _respond) = soon(served.accept()).await.unwrap().unwrap();
+    let mut body = request.into_body();
+    // That of the connection.
+    drive(&mut served, peer.hears_of(WINDOW_UPDATE)).await;
+    for payload in pattern(BODY).chunks(16_384) {
+        peer.says(DATA, 0, 1, payload).await;
+    }
+    let (mut all, mut most) = (Vec::new(), 0);
+    soon(poll_fn(|cx| {
+        let before = all.len();
+        assert!(served.poll_closed(cx).is_pending());
+        while let Poll::Ready(Some(chunk)) = body.poll_data(cx) {
+            all.extend_from_slice(&chunk.unwrap());
+        }
+        most = most.max(all.len() - before);
+        // The connection comes again by itself.
+        match all.len() {
+            BODY => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    }))
+    .await;
+    assert!(all == pattern(BODY));
+    assert!(most <= BODY / 2, "{most} at once");
 }
 
 #[tokio::test]
