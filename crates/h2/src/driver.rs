@@ -30,7 +30,11 @@ const FIRST_READ: usize = if cfg!(feature = "unstable") {
 };
 
 /// The largest read. Reads double while they are full.
-const LARGEST_READ: usize = 256 << 10;
+const LARGEST_READ: usize = if cfg!(feature = "unstable") {
+    FIRST_READ
+} else {
+    256 << 10
+};
 
 /// Less room than this is not read into.
 const LEAST_ROOM: usize = 2 << 10;
