@@ -534,6 +534,7 @@ impl State {
             .send_data(id, data, end)
             .map_err(|error| user_error(&error))?;
         stream.reserved = stream.reserved.saturating_sub(length);
+        stream.use_known_capacity(length);
         if end {
             stream.sending = Sending::Ended;
             stream.reserved = 0;

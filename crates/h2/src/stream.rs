@@ -290,6 +290,11 @@ impl Stream {
         self.known_capacity = self.known_capacity.min(capacity);
     }
 
+    /// The sender has used so much of the capacity that it knows of. What it does not know of yet is still to be told.
+    pub(crate) fn use_known_capacity(&mut self, bytes: usize) {
+        self.known_capacity = self.known_capacity.saturating_sub(bytes);
+    }
+
     /// The capacity, if it is more than the sender knows of.
     pub(crate) fn take_capacity(&mut self, capacity: usize) -> Option<usize> {
         let rises = capacity > self.known_capacity;

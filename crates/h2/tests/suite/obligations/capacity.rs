@@ -66,6 +66,22 @@ async fn capacity_is_what_was_reserved_and_no_more() {
 }
 
 #[tokio::test]
+async fn what_capacity_rises_by_before_the_known_part_is_sent_is_told_afterwards() {
+    let (mut body, mut peer, _kept) = begun(&client::Builder::new()).await;
+    body.reserve_capacity(66_000);
+    assert_eq!(capacity(&mut body).await, Some(65_535));
+    for stream in [0, 1] {
+        peer.says(WINDOW_UPDATE, 0, stream, &1_000u32.to_be_bytes()).await;
+    }
+    assert!(peer.is_content().await);
+    body.send_data(vec![0; 65_535].into(), false).unwrap();
+    assert_eq!(capacity(&mut body).await, Some(465));
+    assert!(waits(&mut body).await, "it is known now");
+    body.send_data(vec![0; 65].into(), false).unwrap();
+    assert!(waits(&mut body).await, "what is left of it is known too");
+}
+
+#[tokio::test]
 async fn capacity_is_woken_by_the_window_of_the_stream_and_of_the_connection() {
     let (mut body, mut peer, _kept) = begun(&client::Builder::new()).await;
     body.send_data(vec![0; 65_535].into(), false).unwrap();
