@@ -117,10 +117,11 @@ pub(crate) fn raise_descriptor_limit() -> Option<u64> {
     None
 }
 
-/// Has Linux make room for so many descriptors, or 65,536, before there are threads.
+/// Has Linux make room for so many descriptors at once, or for 65,536.
 ///
-/// Otherwise the table doubles whenever it is full, and waits each time until no thread reads the old one: a server whose files
-/// grow from 256 to 8,192 stood still six times, for 5 to 24 ms.
+/// Otherwise their table doubles whenever it is full, and the thread that opens a file waits each time until no other one reads
+/// the old table: `serve` stood still six times, for 5 to 24 ms, while its descriptors grew from 256 to 8,192 (`fullbore-bench
+/// attacks --shape "10,000 requests"`).
 pub(crate) fn make_room_for_descriptors(limit: u64) {
     #[cfg(target_os = "linux")]
     {

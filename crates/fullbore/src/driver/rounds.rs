@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_micros(250);
 #[derive(Debug)]
 pub(super) struct Rounds {
     at_once: u32,
-    /// When the last turn began, if something was left of it.
+    /// When the last turn began, if a round began with it.
     begun: Option<Time>,
 }
 
@@ -48,7 +48,7 @@ impl Rounds {
         self.at_once
     }
 
-    /// The turn that began at `now` has left something to the next one.
+    /// The turn that began at `now` has left something to the next one, or its peer may have more ready.
     pub(super) fn leave(&mut self, now: Time) {
         self.begun = Some(now);
     }

@@ -118,31 +118,32 @@ fn an_owner_that_shares_its_thread_gets_requests_64_at_a_time_and_none_is_lost()
     assert_eq!(begun, [64, 64, 22]);
 }
 
+/// A server that was asked to take these octets with so many requests at once, and how many octets it took.
+fn takes_at_once(octets: &[u8], requests: u32) -> (Faced, usize) {
+    let mut faced = Faced::server(Config::default());
+    let mut input = bytes::Bytes::copy_from_slice(octets);
+    faced
+        .connection
+        .receive_some(&mut input, requests, faced.now)
+        .unwrap();
+    (faced, octets.len() - input.len())
+}
+
 #[test]
 fn an_owner_that_shares_its_thread_may_ask_for_fewer_requests_at_a_time() {
     let octets: Vec<u8> = (0..150).flat_map(|index| frames::get(2 * index + 1)).collect();
     for (requests, begun) in [(0, 1), (1, 1), (4, 4), (65, 64), (u32::MAX, 64)] {
-        let mut faced = Faced::server(Config::default());
-        let mut input = bytes::Bytes::from(octets.clone());
-        faced
-            .connection
-            .receive_some(&mut input, requests, faced.now)
-            .unwrap();
+        let (faced, _) = takes_at_once(&octets, requests);
         assert_eq!(faced.connection.stream_count(), begun, "{requests}");
     }
 }
 
 #[test]
 fn an_owner_that_shares_its_thread_gets_16_other_frames_in_place_of_a_request() {
-    let octets = frames::window_update(0, 1).repeat(1_100);
-    for (requests, taken) in [(0, 16), (1, 16), (4, 64), (64, 1_024), (u32::MAX, 1_024)] {
-        let mut faced = Faced::server(Config::default());
-        let mut input = bytes::Bytes::from(octets.clone());
-        faced
-            .connection
-            .receive_some(&mut input, requests, faced.now)
-            .unwrap();
-        assert_eq!(octets.len() - input.len(), taken * 13, "{requests}");
+    let update = frames::window_update(0, 1);
+    for (requests, updates) in [(0, 16), (1, 16), (4, 64), (64, 1_024), (u32::MAX, 1_024)] {
+        let (_, taken) = takes_at_once(&update.repeat(1_100), requests);
+        assert_eq!(taken, updates * update.len(), "{requests}");
     }
 }
 

@@ -412,8 +412,8 @@ fn a_frame_that_comes_in_pieces_flows() {
     both_spent(&gets(&pieces), 27, &[(Stall::Moving, millis(27))]);
 }
 
-#[test]
-fn a_tiny_frame_that_is_held_back_waits_for_the_window_of_its_stream() {
+/// A server with a body to send, of which the window of the stream leaves 99 octets for the last frame.
+fn before_a_tiny_frame() -> Faced {
     let mut faced = Faced::server(Config::default());
     faced.says(&frames::settings(&[(4, 65_535 + 100)]));
     faced.says(&frames::window_update(0, 1 << 20));
@@ -422,8 +422,13 @@ fn a_tiny_frame_that_is_held_back_waits_for_the_window_of_its_stream() {
     faced.connection.send_response(id(1), &response, false).unwrap();
     let body = Bytes::from(vec![7; 200_000]);
     faced.connection.send_data(id(1), body, true).unwrap();
+    faced
+}
+
+#[test]
+fn a_tiny_frame_that_is_held_back_waits_for_the_window_of_its_stream() {
+    let mut faced = before_a_tiny_frame();
     faced.heard();
-    // The window has 99 bytes left.
     let spent = |faced: &Faced, micros| {
         let now = Time::ZERO + Duration::from_micros(micros);
         let report = faced.connection.stream_report(id(1), now).unwrap();
@@ -462,14 +467,7 @@ fn a_connection_that_failed_waits_for_nothing() {
 
 #[test]
 fn a_connection_that_failed_while_a_frame_was_held_back_waits_for_nothing() {
-    let mut faced = Faced::server(Config::default());
-    faced.says(&frames::settings(&[(4, 65_535 + 100)]));
-    faced.says(&frames::window_update(0, 1 << 20));
-    faced.says(&frames::get(1));
-    let response = http::Response::new(());
-    faced.connection.send_response(id(1), &response, false).unwrap();
-    let body = Bytes::from(vec![7; 200_000]);
-    faced.connection.send_data(id(1), body, true).unwrap();
+    let mut faced = before_a_tiny_frame();
     faced.listen();
     faced.connection.socket_idle(faced.now);
     assert!(
