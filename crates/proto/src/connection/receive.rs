@@ -26,9 +26,9 @@ impl Connection {
     }
 
     /// As [`Self::receive`], for an owner that shares its thread with other connections. The call stops after
-    /// `requests`, from 1 to 64, or 16 other frames for each, and after a frame that took much work ([`Self::work`]).
-    /// Then `input` is not empty, and the owner calls again after it has served the others. Each call takes less than a
-    /// millisecond.
+    /// `requests`, from 1 to 64, or 16 other frames for each (32 without a payload), and after a frame that took much
+    /// work ([`Self::work`]). Then `input` is not empty, and the owner calls again after it has served the others. Each
+    /// call takes less than a millisecond.
     ///
     /// # Errors
     /// As [`Self::receive`].
