@@ -131,6 +131,11 @@ impl Connection {
         self.events.pop()
     }
 
+    /// How many events wait. Requests that the peer reset before the owner took them may be counted.
+    pub fn event_count(&self) -> usize {
+        self.events.len()
+    }
+
     /// When to call [`Self::handle_timeout`].
     pub fn next_deadline(&self) -> Option<Time> {
         if self.shutdown.has_failed() {

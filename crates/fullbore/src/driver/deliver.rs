@@ -19,11 +19,24 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     A: Accept,
 {
-    /// Delivers all events.
+    /// Delivers all events, unless requests are left to a later turn.
     pub(super) fn deliver_events(&mut self, cx: &mut Context<'_>) {
-        while let Some(event) = self.connection.poll_event() {
+        if !self.turn.leaves_events() {
+            self.deliver_until(u32::MAX, cx);
+        }
+    }
+
+    /// Delivers events until so many requests have begun. What is left waits for the next turn with a read.
+    pub(super) fn deliver_until(&mut self, mut requests: u32, cx: &mut Context<'_>) {
+        while requests > 0 {
+            let Some(event) = self.connection.poll_event() else {
+                break;
+            };
             match event {
-                Event::Request { stream, request, end } => self.begin(stream, request, end, cx),
+                Event::Request { stream, request, end } => {
+                    requests -= 1;
+                    self.begin(stream, request, end, cx);
+                }
                 Event::Response {
                     stream,
                     response,
@@ -59,6 +72,7 @@ where
                 _ => {}
             }
         }
+        self.turn.leave_events(self.connection.event_count() > 0);
     }
 
     /// A stream was reset, by either side.

@@ -11,12 +11,11 @@ use fullbore_proto::Time;
 /// The most at once. A response of a small file takes 10 us, so that this is less than a millisecond of them.
 pub(super) const MOST: u32 = 64;
 
-/// The least at once. With fewer, a request is handed over before its reset in the same read is seen, and counts as reset work:
-/// clients that cancel much were thrown out (`crowded` in the tests).
-const LEAST: u32 = 4;
+/// The least at once.
+const LEAST: u32 = 1;
 
 /// A round takes at most about this long, unless there are very many connections that begin requests without end.
-const LONG: Duration = Duration::from_micros(500);
+const LONG: Duration = Duration::from_micros(250);
 
 /// The rounds of a connection that has more to do than one turn allows.
 #[derive(Debug)]
@@ -78,9 +77,9 @@ mod tests {
 
     #[test]
     fn long_rounds_have_short_turns_and_short_rounds_long_ones() {
-        assert_eq!(turns(&[501, 501, 501, 501, 501]), [64, 32, 16, 8, 4, 4]);
-        assert_eq!(turns(&[501, 501, 124, 124, 124]), [64, 32, 16, 32, 64, 64]);
-        assert_eq!(turns(&[501, 500, 125, 300]), [64, 32, 32, 32, 32]);
+        assert_eq!(turns(&[251; 7]), [64, 32, 16, 8, 4, 2, 1, 1]);
+        assert_eq!(turns(&[251, 251, 62, 62, 62]), [64, 32, 16, 32, 64, 64]);
+        assert_eq!(turns(&[251, 250, 63, 150]), [64, 32, 32, 32, 32]);
     }
 
     #[test]

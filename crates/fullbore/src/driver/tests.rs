@@ -102,11 +102,31 @@ async fn others_have_their_turn_behind_fewer_requests_when_all_turns_together_ta
         let poll = poll_fn(|cx| Poll::Ready(driver.poll(cx))).await;
         assert!(poll.is_pending());
         begun.push(driver.accept.0.len() - before);
-        tokio::time::advance(Duration::from_micros(501)).await;
+        tokio::time::advance(Duration::from_micros(251)).await;
     }
     begun.retain(|&requests| requests > 0);
-    let expected = [&[64, 32, 16, 8][..], &[4; 20]].concat();
+    let expected = [&[64, 32, 16, 8, 4, 2][..], &[1; 74]].concat();
     assert_eq!(begun, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_takes_back_a_request_that_waits_while_fewer_begin() {
+    let (near, mut far) = tokio::io::duplex(1 << 20);
+    let mut driver = Driver::server(near, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+    // All are in one read; with each turn fewer begin.
+    let mut octets = beginning_with_requests(160);
+    octets.extend((120..160).flat_map(|index| frame(3, 0, 2 * index + 1, &[0, 0, 0, 8])));
+    octets.extend(frame(6, 0, 0, b"the last"));
+    assert!(octets.len() <= SMALLEST_READ);
+    far.write_all(&octets).await.expect("the pipe has room");
+    for _ in 0..500 {
+        let poll = poll_fn(|cx| Poll::Ready(driver.poll(cx))).await;
+        assert!(poll.is_pending());
+        tokio::time::advance(Duration::from_micros(251)).await;
+    }
+    // 126 have begun in turns of 64, 32, 16, 8, 4 and 2; then one begins in each turn, while four are parsed. The other 26 are
+    // reset before that.
+    assert_eq!(driver.accept.0.len(), 126 + 8);
 }
 
 #[tokio::test(start_paused = true)]

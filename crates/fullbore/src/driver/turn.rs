@@ -21,6 +21,8 @@ pub(super) struct Turn {
     write_blocked: bool,
     /// Write lists that may leave in this turn, when they are more than one.
     lists: u32,
+    /// Requests wait in the engine for the next turn, and other events behind them.
+    events_left: bool,
     /// Something was done.
     progress: bool,
     /// Nothing is left to do for handles, the engine and its timers.
@@ -62,6 +64,15 @@ impl Turn {
         self.read_postponed = self.progress && !self.read_postponed;
         self.read_blocked = false;
         !self.read_postponed
+    }
+
+    /// Whether events are left in the engine until the next turn with a read.
+    pub(super) fn leave_events(&mut self, some: bool) {
+        self.events_left = some;
+    }
+
+    pub(super) fn leaves_events(&self) -> bool {
+        self.events_left
     }
 
     /// The transport was asked to read.

@@ -34,6 +34,11 @@ impl Events {
         None
     }
 
+    /// How many wait, with those that were withdrawn between them.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     pub(crate) fn trim(&mut self) {
         self.queue.shrink_to_fit();
     }
@@ -73,6 +78,7 @@ mod tests {
         let ids: Vec<EventId> = (1..=5).map(|id| events.push(readable(id))).collect();
         assert_eq!(pop(&mut events), Some(1));
         assert!(!events.withdraw(ids[0]), "it has left");
+        assert_eq!(events.len(), 4);
         assert!(events.withdraw(ids[2]));
         assert!(events.withdraw(ids[4]));
         let sixth = events.push(readable(6));
@@ -80,6 +86,7 @@ mod tests {
         assert_eq!(pop(&mut events), Some(4));
         assert!(events.withdraw(sixth));
         assert_eq!(pop(&mut events), None);
+        assert_eq!(events.len(), 0);
         events.push(readable(7));
         assert_eq!(pop(&mut events), Some(7));
     }
