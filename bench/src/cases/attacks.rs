@@ -18,9 +18,11 @@ const SERVERS_CORE: usize = 0;
 const LOADS_CORE: usize = 1;
 const START: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long an attack goes on.
-const ATTACK_MS: u64 = 2_000;
-const QUICK_MS: u64 = 500;
+/// How long an attack goes on each time.
+const ATTACK_MS: u64 = 500;
+/// How often it is made, in turns with nothing and with other numbers of connections: the noise of a shared machine varies within
+/// seconds, and a p99 that was taken in one go depends on it more than on the attack.
+const TIMES: usize = 4;
 /// The attack has begun before the bystander does, and goes on when it has ended.
 const MARGIN: Duration = Duration::from_millis(100);
 /// What was asked of every row.
@@ -60,6 +62,21 @@ struct Latency {
     p99: f64,
 }
 
+impl Latency {
+    /// Of so many microseconds each.
+    fn of(mut micros: Vec<u64>) -> Self {
+        micros.sort_unstable();
+        let percentile = |percent: usize| {
+            let micros = micros.get(micros.len() * percent / 100);
+            micros.copied().unwrap_or_default() as f64
+        };
+        Latency {
+            median: percentile(50),
+            p99: percentile(99),
+        }
+    }
+}
+
 impl Sample {
     fn thrown_out(&self) -> f64 {
         self.attacked.thrown_out as f64 / self.attacked.seconds
@@ -96,7 +113,8 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
          Attackers that the server never ends have 8 connections of 50 streams. Memory is what the server's peak adds to what \
          it had before; its processor time is what the attack adds to what it takes to serve the other client alone. Latencies \
          are the other client's medians in microseconds, before the attack and beside it. The last columns divide its p99 \
-         beside attackers with 1, 4 and 16 connections by its p99 alone. The attacker runs only while nobody else wants its core \
+         beside attackers with 1, 4 and 16 connections by its p99 alone. All four are measured in turns of half a second, four \
+         times, and each p99 is that of all its turns together. The attacker runs only while nobody else wants its core \
          (SCHED_IDLE), since a real one takes no processor time of the other client's machine. Attacks over 10,000 streams have opened them \
          when the measurement begins, send as many frames at once as their buckets hold (SECURITY.md), and then as many as \
          these regain. What it costs to open the streams is a row of its own.",
@@ -238,14 +256,25 @@ fn beyond(series: &Series<Sample>) -> Vec<String> {
 }
 
 /// What came of an attack on some connections.
+#[derive(Default)]
 struct Beside {
     attacked: Attacked,
-    /// What the other client had to wait meanwhile.
-    latency: Latency,
+    /// What the other client had to wait each time meanwhile, in microseconds.
+    waits: Vec<u64>,
     /// The server's, with what it took to serve the other client.
     cpu: Duration,
     /// By which the server's memory grew, in bytes.
     growth: u64,
+}
+
+impl Beside {
+    /// Adds what came of the same attack later.
+    fn add(&mut self, later: Self) {
+        self.attacked.add(later.attacked);
+        self.waits.extend(later.waits);
+        self.cpu += later.cpu;
+        self.growth = self.growth.max(later.growth);
+    }
 }
 
 /// One attack on a server of its own.
@@ -259,42 +288,51 @@ struct Trial<'a> {
 impl Trial<'_> {
     fn measure(&self) -> Result<Sample, Error> {
         let (server, _lines, port) = process::on_core(SERVERS_CORE, || self.serve())?;
-        let length = if self.cx.options.quick {
-            QUICK_MS
-        } else {
-            ATTACK_MS
-        };
-        let begun = server.cpu()?;
-        let alone = self.bystander(port, length)?;
-        let bystanders = server.cpu()?.saturating_sub(begun);
+        let times = if self.cx.options.quick { 1 } else { TIMES };
         let usual = self.attack.connections();
-        let first = self.beside(&server, port, length, usual)?;
-        let mut beside_many = [first.latency; CONNECTIONS.len()];
-        for (beside, (connections, _)) in beside_many.iter_mut().zip(CONNECTIONS) {
-            if connections != usual {
-                *beside = self.beside(&server, port, length, connections)?.latency;
+        let mut numbers = CONNECTIONS.map(|(connections, _)| connections).to_vec();
+        if !numbers.contains(&usual) {
+            numbers.push(usual);
+        }
+        let (mut alone, mut bystanders) = (Vec::new(), Duration::ZERO);
+        let mut besides: Vec<Beside> = numbers.iter().map(|_| Beside::default()).collect();
+        for _ in 0..times {
+            let begun = server.cpu()?;
+            alone.extend(self.bystander(port)?);
+            bystanders += server.cpu()?.saturating_sub(begun);
+            for (&connections, beside) in numbers.iter().zip(&mut besides) {
+                beside.add(self.beside(&server, port, connections)?);
             }
         }
+        let latencies: Vec<Latency> = besides
+            .iter_mut()
+            .map(|beside| Latency::of(std::mem::take(&mut beside.waits)))
+            .collect();
+        let of_usual = numbers.iter().zip(besides).zip(&latencies);
+        let (beside, latency) = of_usual
+            .filter(|((connections, _), _)| **connections == usual)
+            .map(|((_, beside), latency)| (beside, *latency))
+            .next()
+            .unwrap_or_default();
+        let mut beside_many = [Latency::default(); CONNECTIONS.len()];
+        beside_many
+            .iter_mut()
+            .zip(latencies)
+            .for_each(|(to, from)| *to = from);
         Ok(Sample {
-            server_cpu: first.cpu.saturating_sub(bystanders).as_secs_f64() / first.attacked.seconds,
-            growth: first.growth as f64 / f64::from(1 << 20),
-            alone,
-            beside: first.latency,
+            server_cpu: beside.cpu.saturating_sub(bystanders).as_secs_f64() / beside.attacked.seconds,
+            growth: beside.growth as f64 / f64::from(1 << 20),
+            alone: Latency::of(alone),
+            beside: latency,
             beside_many,
-            attacked: first.attacked,
+            attacked: beside.attacked,
         })
     }
 
     /// An attack on that many connections at once, from when it has opened what it needs.
-    fn beside(
-        &self,
-        server: &Running<'_>,
-        port: u16,
-        length: u64,
-        connections: usize,
-    ) -> Result<Beside, Error> {
+    fn beside(&self, server: &Running<'_>, port: u16, connections: usize) -> Result<Beside, Error> {
         let mut attacker = worker::command("attacker")?;
-        let span = length + 2 * MARGIN.as_millis() as u64;
+        let span = ATTACK_MS + 2 * MARGIN.as_millis() as u64;
         attacker
             .arg(self.attack.word())
             .arg(format!("127.0.0.1:{port}"))
@@ -311,7 +349,7 @@ impl Trial<'_> {
             (memory, cpu) = (server.memory().unwrap_or(0), server.cpu()?);
         }
         thread::sleep(MARGIN);
-        let latency = self.bystander(port, length)?;
+        let waits = self.bystander(port)?;
         let line = lines.next(LIMIT).unwrap_or_default();
         let cpu = server.cpu()?.saturating_sub(cpu);
         drop(attacker);
@@ -319,7 +357,7 @@ impl Trial<'_> {
             Attacked::parse(&line).ok_or_else(|| Error::Output("the attacker".to_owned(), line))?;
         Ok(Beside {
             attacked,
-            latency,
+            waits,
             cpu,
             growth: server.peak_memory().unwrap_or(0).saturating_sub(memory),
         })
@@ -343,21 +381,19 @@ impl Trial<'_> {
         Ok((running, lines, port))
     }
 
-    fn bystander(&self, port: u16, length: u64) -> Result<Latency, Error> {
+    /// What another client has to wait, each time in microseconds.
+    fn bystander(&self, port: u16) -> Result<Vec<u64>, Error> {
         let scheme = if self.keys.is_some() { "https" } else { "http" };
         let mut command = worker::command("bystander")?;
         command.arg(format!("{scheme}://127.0.0.1:{port}/12"));
-        command.args(["--for-ms", &length.to_string()]);
+        command.args(["--for-ms", &ATTACK_MS.to_string()]);
         let limit = self.cx.limit(LIMIT)?;
         let output = process::on_core(LOADS_CORE, || process::run(&self.cx.reaper, &mut command, limit))?;
-        let figures = output.stdout.trim().split_once(' ');
-        let latency = figures.and_then(|(median, p99)| {
-            Some(Latency {
-                median: median.parse().ok()?,
-                p99: p99.parse().ok()?,
-            })
-        });
-        latency.ok_or_else(|| Error::Output("the bystander".to_owned(), output.stdout))
+        let waits = output.stdout.split_whitespace().map(|wait| wait.parse().ok());
+        let waits = waits
+            .collect::<Option<Vec<u64>>>()
+            .filter(|waits| !waits.is_empty());
+        waits.ok_or_else(|| Error::Output("the bystander".to_owned(), output.stdout))
     }
 }
 
@@ -431,5 +467,32 @@ mod tests {
                 "2.0"
             ]
         );
+    }
+
+    #[test]
+    fn what_came_of_an_attack_at_several_times_is_added_up() {
+        let beside = |waits: &[u64], growth| Beside {
+            attacked: Attacked {
+                thrown_out: 1,
+                ends: BTreeMap::from([("open".to_owned(), 1)]),
+                cpu: Duration::from_millis(5),
+                seconds: 0.5,
+            },
+            waits: waits.to_vec(),
+            cpu: Duration::from_millis(2),
+            growth,
+        };
+        let mut all = Beside::default();
+        all.add(beside(&[3, 1], 20));
+        all.add(beside(&[2], 10));
+        assert_eq!((all.attacked.thrown_out, all.attacked.seconds), (2, 1.0));
+        assert_eq!(all.attacked.ends, BTreeMap::from([("open".to_owned(), 2)]));
+        assert_eq!(
+            (all.attacked.cpu, all.cpu),
+            (Duration::from_millis(10), Duration::from_millis(4))
+        );
+        assert_eq!(all.growth, 20);
+        let latency = Latency::of(all.waits);
+        assert_eq!((latency.median, latency.p99), (2.0, 3.0));
     }
 }
