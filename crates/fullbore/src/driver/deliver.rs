@@ -22,13 +22,13 @@ where
     /// Delivers all events, unless requests are left to a later turn.
     pub(super) fn deliver_events(&mut self, cx: &mut Context<'_>) {
         if !self.turn.leaves_events() {
-            self.deliver_until(u32::MAX, cx);
+            self.deliver_until(u32::MAX, 0, cx);
         }
     }
 
-    /// Delivers events until so many requests have begun. What is left waits for the next turn with a read.
-    pub(super) fn deliver_until(&mut self, mut requests: u32, cx: &mut Context<'_>) {
-        while requests > 0 {
+    /// Delivers events but for the last few, until so many requests have begun. What is left waits for the next turn with a read.
+    pub(super) fn deliver_until(&mut self, mut requests: u32, last: usize, cx: &mut Context<'_>) {
+        while requests > 0 && self.connection.event_count() > last {
             let Some(event) = self.connection.poll_event() else {
                 break;
             };

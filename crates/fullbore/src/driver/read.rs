@@ -203,7 +203,9 @@ where
                 observer.round_trip_asked();
             }
         });
-        self.deliver_until(requests, cx);
+        // The next frame may reset the last request.
+        let last = !self.input.unparsed.is_empty() && self.connection.wants_read();
+        self.deliver_until(requests, last.into(), cx);
         let input = &mut self.input;
         let many = self.connection.stats().received_frames.total() - frames > MANY_FRAMES;
         if many || !input.unparsed.is_empty() || self.turn.leaves_events() {

@@ -25,13 +25,21 @@ impl Events {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        while let Some(event) = self.queue.pop_front() {
+        let event = self.queue.pop_front()??;
+        self.left += 1;
+        self.skip_withdrawn();
+        Some(event)
+    }
+
+    /// The first and the last of the queue are never withdrawn ones.
+    fn skip_withdrawn(&mut self) {
+        while let Some(None) = self.queue.front() {
+            self.queue.pop_front();
             self.left += 1;
-            if event.is_some() {
-                return event;
-            }
         }
-        None
+        while let Some(None) = self.queue.back() {
+            self.queue.pop_back();
+        }
     }
 
     /// How many wait, with those that were withdrawn between them.
@@ -49,9 +57,7 @@ impl Events {
         let Some(Ok(index)) = index else { return false };
         let event = self.queue.get_mut(index);
         let there = event.is_some_and(|event| event.take().is_some());
-        while let Some(None) = self.queue.back() {
-            self.queue.pop_back();
-        }
+        self.skip_withdrawn();
         there
     }
 }
