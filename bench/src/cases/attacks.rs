@@ -273,7 +273,10 @@ impl Beside {
         self.attacked.add(later.attacked);
         self.waits.extend(later.waits);
         self.cpu += later.cpu;
-        self.growth = self.growth.max(later.growth);
+        // The peak of the first time: that of a later one may be another attack's.
+        if self.growth == 0 {
+            self.growth = later.growth;
+        }
     }
 }
 
@@ -290,10 +293,10 @@ impl Trial<'_> {
         let (server, _lines, port) = process::on_core(SERVERS_CORE, || self.serve())?;
         let times = if self.cx.options.quick { 1 } else { TIMES };
         let usual = self.attack.connections();
-        let mut numbers = CONNECTIONS.map(|(connections, _)| connections).to_vec();
-        if !numbers.contains(&usual) {
-            numbers.push(usual);
-        }
+        // The usual number first: the peak of its memory is taken before others have been there.
+        let others = CONNECTIONS.map(|(connections, _)| connections).into_iter();
+        let others = others.filter(|&connections| connections != usual);
+        let numbers: Vec<usize> = std::iter::once(usual).chain(others).collect();
         let (mut alone, mut bystanders) = (Vec::new(), Duration::ZERO);
         let mut besides: Vec<Beside> = numbers.iter().map(|_| Beside::default()).collect();
         for _ in 0..times {
@@ -308,17 +311,13 @@ impl Trial<'_> {
             .iter_mut()
             .map(|beside| Latency::of(std::mem::take(&mut beside.waits)))
             .collect();
-        let of_usual = numbers.iter().zip(besides).zip(&latencies);
-        let (beside, latency) = of_usual
-            .filter(|((connections, _), _)| **connections == usual)
-            .map(|((_, beside), latency)| (beside, *latency))
-            .next()
-            .unwrap_or_default();
-        let mut beside_many = [Latency::default(); CONNECTIONS.len()];
-        beside_many
-            .iter_mut()
-            .zip(latencies)
-            .for_each(|(to, from)| *to = from);
+        let beside_many = CONNECTIONS.map(|(connections, _)| {
+            let mut measured = numbers.iter().zip(&latencies);
+            let found = measured.find(|(number, _)| **number == connections);
+            found.map_or_else(Latency::default, |(_, latency)| *latency)
+        });
+        let beside = besides.into_iter().next().unwrap_or_default();
+        let latency = latencies.into_iter().next().unwrap_or_default();
         Ok(Sample {
             server_cpu: beside.cpu.saturating_sub(bystanders).as_secs_f64() / beside.attacked.seconds,
             growth: beside.growth as f64 / f64::from(1 << 20),
