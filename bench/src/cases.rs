@@ -69,7 +69,7 @@ pub(crate) enum Case {
     Servers,
     /// HTTP/1.1 servers of one thread on one core under h2load, beside hyper-util's server of both versions
     Http1,
-    /// What eighteen attacks cost a server, and who else is using it
+    /// What nineteen attacks cost a server, and who else is using it
     Attacks,
     /// 100, 1,000 and 8,000 connections with one request each under way, beside hyper, nghttpd, h2o and nginx
     Connections,

@@ -18,10 +18,10 @@ const SERVERS_CORE: usize = 0;
 const LOADS_CORE: usize = 1;
 const START: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long an attack goes on each time.
+/// How long a turn of an attack takes.
 const ATTACK_MS: u64 = 500;
-/// How often it is made, in turns with nothing and with other numbers of connections: the noise of a shared machine varies within
-/// seconds, and a p99 that was taken in one go depends on it more than on the attack.
+/// How many turns each number of connections has, and the other client alone. The noise of a shared machine changes within seconds:
+/// a p99 of a single turn depends on it more than on the attack.
 const TIMES: usize = 4;
 /// The attack has begun before the bystander does, and goes on when it has ended.
 const MARGIN: Duration = Duration::from_millis(100);
@@ -112,7 +112,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
          connects again at once when the server ends its connection; beside it another client asks for 12 bytes each 2 ms. \
          Attackers that the server never ends have 8 connections of 50 streams. Memory is what the server's peak adds to what \
          it had before; its processor time is what the attack adds to what it takes to serve the other client alone. Latencies \
-         are the other client's medians in microseconds, before the attack and beside it. The last columns divide its p99 \
+         are the other client's medians in microseconds, alone and beside the attack. The last columns divide its p99 \
          beside attackers with 1, 4 and 16 connections by its p99 alone. All four are measured in turns of half a second, four \
          times, and each p99 is that of all its turns together. The attacker runs only while nobody else wants its core \
          (SCHED_IDLE), since a real one takes no processor time of the other client's machine. Attacks over 10,000 streams have opened them \
@@ -273,7 +273,7 @@ impl Beside {
         self.attacked.add(later.attacked);
         self.waits.extend(later.waits);
         self.cpu += later.cpu;
-        // The peak of the first time: that of a later one may be another attack's.
+        // Of the first turn: the peak of a later one may be that of more connections.
         if self.growth == 0 {
             self.growth = later.growth;
         }
@@ -293,7 +293,7 @@ impl Trial<'_> {
         let (server, _lines, port) = process::on_core(SERVERS_CORE, || self.serve())?;
         let times = if self.cx.options.quick { 1 } else { TIMES };
         let usual = self.attack.connections();
-        // The usual number first: the peak of its memory is taken before others have been there.
+        // The usual number is first, so that the peak of its memory is its own.
         let others = CONNECTIONS.map(|(connections, _)| connections).into_iter();
         let others = others.filter(|&connections| connections != usual);
         let numbers: Vec<usize> = std::iter::once(usual).chain(others).collect();

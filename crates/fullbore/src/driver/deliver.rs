@@ -26,9 +26,10 @@ where
         }
     }
 
-    /// Delivers events but for the last few, until so many requests have begun. What is left waits for the next turn with a read.
-    pub(super) fn deliver_until(&mut self, mut requests: u32, last: usize, cx: &mut Context<'_>) {
-        while requests > 0 && self.connection.event_count() > last {
+    /// Delivers events until `requests` of them have begun a request, or only `keep` are left. Those wait for the next turn that
+    /// begins with a read.
+    pub(super) fn deliver_until(&mut self, mut requests: u32, keep: usize, cx: &mut Context<'_>) {
+        while requests > 0 && self.connection.event_count() > keep {
             let Some(event) = self.connection.poll_event() else {
                 break;
             };

@@ -26,8 +26,8 @@ pub(super) const SLAB: usize = 256 << 10;
 /// leaves a part, since a frame in it took much work.
 const MANY_FRAMES: u64 = 256;
 
-/// The engine parses the frames of at least so many requests in a turn, also when fewer begin. A reset behind a request that has
-/// not begun takes it back, and clients that cancel much need that (`crowded` in the tests).
+/// A turn parses at least so many requests, also when it begins fewer. A reset takes back a request that has not begun, so that a
+/// client that cancels many costs less (`crowded` in the tests).
 const LEAST_PARSED: u32 = 4;
 
 /// So many lists leave before such a read rather than one, if there are as many: of 10,000 requests that come at once each read
@@ -141,8 +141,8 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     A: Accept,
 {
-    /// Reads one slab and has the engine parse it, or what is left of the one before. What the last turn left in the engine
-    /// comes before a further read.
+    /// Reads one slab and has the engine parse it, or what is left of the one before. Events that the last turn left in the
+    /// engine are delivered before a further read.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Read, Error>> {
         let left_over = !self.input.unparsed.is_empty();
         if self.turn.leaves_events() {
@@ -203,9 +203,9 @@ where
                 observer.round_trip_asked();
             }
         });
-        // The next frame may reset the last request.
-        let last = !self.input.unparsed.is_empty() && self.connection.wants_read();
-        self.deliver_until(requests, last.into(), cx);
+        // The frame that is parsed next may reset the last request.
+        let parses_on = !self.input.unparsed.is_empty() && self.connection.wants_read();
+        self.deliver_until(requests, parses_on.into(), cx);
         let input = &mut self.input;
         let many = self.connection.stats().received_frames.total() - frames > MANY_FRAMES;
         if many || !input.unparsed.is_empty() || self.turn.leaves_events() {

@@ -21,7 +21,7 @@ pub(super) struct Turn {
     write_blocked: bool,
     /// Write lists that may leave in this turn, when they are more than one.
     lists: u32,
-    /// Requests wait in the engine for the next turn, and other events behind them.
+    /// Events wait in the engine for the next turn that begins with a read.
     events_left: bool,
     /// Something was done.
     progress: bool,
@@ -66,11 +66,12 @@ impl Turn {
         !self.read_postponed
     }
 
-    /// Whether events are left in the engine until the next turn with a read.
+    /// Sets whether events are left in the engine for the next turn that begins with a read.
     pub(super) fn leave_events(&mut self, some: bool) {
         self.events_left = some;
     }
 
+    /// Whether events are left in the engine.
     pub(super) fn leaves_events(&self) -> bool {
         self.events_left
     }
