@@ -55,8 +55,9 @@ use self::write::WriteFiles;
 use crate::body::Incoming;
 use crate::cell::{Cell, Mailbox};
 use crate::error::{Error, PeerGoAway};
-use crate::linger::{Discard, LINGER, wake_after_sockets};
+use crate::linger::{Discard, LINGER};
 use crate::sender::Sender;
+use crate::turns::wake_after_sockets;
 
 /// What a server does with requests; a client receives none.
 pub(crate) trait Accept {

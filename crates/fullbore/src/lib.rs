@@ -57,6 +57,7 @@ mod slices;
 mod sync;
 #[cfg(feature = "tls")]
 pub mod tls;
+mod turns;
 
 pub use fullbore_proto::{
     Config, Direction, ErrorCode, FrameCounts, FrameType, InvalidProtocol, KeepAlive, Ledger, Limit,

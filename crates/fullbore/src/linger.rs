@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
+use crate::turns::{Turns, wake_after_sockets};
+
 /// How long, and for how many bytes, a closed connection is read, so that the peer receives our GOAWAY or last response rather
 /// than a reset of the transport (RFC 9113 section 5.4.1, RFC 9112 section 9.6).
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
@@ -18,8 +20,8 @@ const LINGER_BYTES: usize = 4 << 20;
 /// What a closed connection reads at once. The end of a flood took 440 calls in pieces of 8 KiB, and takes 64 in these.
 const LINGER_READ: usize = 64 << 10;
 
-/// After so many bytes other tasks have their turn. Many connections may end at once: with 1 MiB, those of 16 attackers made
-/// the p99 of another connection 1.2 to 1.8 ms (`fullbore-bench attacks --shape references`).
+/// What is read in one turn. Many connections may end at once: with 1 MiB, those of 16 attackers made the p99 of another connection
+/// 1.2 to 1.8 ms (`fullbore-bench attacks --shape references`).
 const LINGER_TURN: usize = 128 << 10;
 
 /// Reads bytes that nobody looks at, at less cost than their meaning would take.
@@ -31,6 +33,7 @@ pub(crate) struct Linger {
     shut: bool,
     pub(crate) bytes: usize,
     until: Pin<Box<Sleep>>,
+    turns: Turns,
 }
 
 impl Linger {
@@ -39,6 +42,7 @@ impl Linger {
             shut: false,
             bytes: 0,
             until: Box::pin(tokio::time::sleep(LINGER)),
+            turns: Turns::of_closed_connections(),
         }
     }
 
@@ -58,31 +62,34 @@ impl Linger {
             }
             self.shut = true;
         }
-        let mut sink = BytesMut::with_capacity(LINGER_READ);
-        let turn_ends = self.bytes + LINGER_TURN;
-        while self.bytes < LINGER_BYTES {
-            if self.bytes >= turn_ends {
-                wake_after_sockets(cx);
-                return Poll::Pending;
-            }
-            let read = match discard {
-                Some(discard) => discard(io, cx, &mut sink),
-                None => poll_read_buf(Pin::new(&mut *io), cx, &mut sink),
-            };
-            match ready!(read) {
-                Ok(0) | Err(_) => break,
-                Ok(count) => self.bytes += count,
-            }
-            sink.clear();
-        }
-        Poll::Ready(())
+        let bytes = &mut self.bytes;
+        ready!(self.turns.poll(cx, |cx| read_some(io, bytes, discard, cx)))
     }
 }
 
-/// Wakes this task once the runtime has polled all sockets. A task that only wakes itself is among the next to run, and tokio
-/// polls sockets after 61 of those: a peer that always has more ready would make all others wait for so many turns.
-pub(crate) fn wake_after_sockets(cx: &mut Context<'_>) {
-    let yielding = std::pin::pin!(tokio::task::yield_now());
-    // The first poll is pending, and registers the waker.
-    let _ = yielding.poll(cx);
+/// Reads in one turn what nobody looks at, and counts it.
+fn read_some<T: AsyncRead + Unpin>(
+    io: &mut T,
+    bytes: &mut usize,
+    discard: Option<Discard<T>>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let mut sink = BytesMut::with_capacity(LINGER_READ);
+    let turn_ends = *bytes + LINGER_TURN;
+    while *bytes < LINGER_BYTES {
+        if *bytes >= turn_ends {
+            wake_after_sockets(cx);
+            return Poll::Pending;
+        }
+        let read = match discard {
+            Some(discard) => discard(io, cx, &mut sink),
+            None => poll_read_buf(Pin::new(&mut *io), cx, &mut sink),
+        };
+        match ready!(read) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => *bytes += count,
+        }
+        sink.clear();
+    }
+    Poll::Ready(())
 }

@@ -15,7 +15,6 @@ mod peer;
 #[cfg(all(feature = "tls", feature = "tracing"))]
 mod trace;
 #[cfg(feature = "tls")]
-mod turns;
 mod websockets;
 
 pub use self::accept::Listener;

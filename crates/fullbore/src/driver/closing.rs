@@ -103,6 +103,7 @@ fn reason(result: &Result<(), Error>) -> Error {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Mutex;
 
     use bytes::Bytes;
 
@@ -117,7 +118,53 @@ mod tests {
             io.input = Bytes::from(vec![0; octets]);
             let polled = poll_fn(|cx| Poll::Ready(linger.poll(&mut io, None, cx))).await;
             assert!(polled.is_pending());
+            // The turn is over.
+            tokio::task::yield_now().await;
         }
         assert_eq!((io.shut, linger.bytes), (1, 30));
+    }
+
+    #[tokio::test]
+    async fn closed_connections_are_read_one_at_a_time() {
+        const EACH: usize = 128 << 10;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = Vec::new();
+        for _ in 0..5 {
+            let order = Arc::clone(&order);
+            tasks.push(tokio::spawn(async move {
+                let mut io = Noting::default();
+                io.input = Bytes::from(vec![0; 2 * EACH]);
+                let mut linger = Linger::new();
+                let mut read = 0;
+                poll_fn(|cx| {
+                    let polled = linger.poll(&mut io, None, cx);
+                    let turns = linger.bytes.saturating_sub(read).div_ceil(EACH);
+                    order.lock().unwrap().extend(vec!["closed"; turns]);
+                    read = linger.bytes;
+                    match (read == 2 * EACH, polled) {
+                        (false, Poll::Pending) => Poll::Pending,
+                        _ => Poll::Ready(()),
+                    }
+                })
+                .await;
+            }));
+        }
+        // Another task whose socket is ready again and again.
+        let noted = Arc::clone(&order);
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..12 {
+                noted.lock().unwrap().push("other");
+                tokio::task::yield_now().await;
+            }
+        }));
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let order = order.lock().unwrap();
+        let closed = order.iter().filter(|name| **name == "closed").count();
+        assert_eq!(closed, 10, "{order:?}");
+        // The first before the other task has its turn, and the next when the runtime has polled sockets.
+        let together = order.split(|name| *name == "other").map(<[_]>::len).max();
+        assert_eq!(together, Some(2), "{order:?}");
     }
 }

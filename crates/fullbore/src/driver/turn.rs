@@ -4,7 +4,7 @@ use std::task::{Context, Waker};
 
 use fullbore_proto::StreamId;
 
-use crate::linger::wake_after_sockets;
+use crate::turns::wake_after_sockets;
 
 /// The state of a turn.
 #[derive(Debug, Default)]

@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::meter::{AWAITS_READ, AWAITS_WRITE, ENDED, ENDLESS, FAILED, Meter, RELEASED, TAKEABLE, Traffic};
 use crate::cell::register;
-use crate::linger::wake_after_sockets;
 use crate::slices::poll_write_slices;
+use crate::turns::wake_after_sockets;
 
 /// How much is read ahead while hyper does not read: whatever a client says during its request's response, one packet.
 const AHEAD: usize = 1_460;

@@ -26,14 +26,14 @@ use super::admission::{ConnectionLimits, Permit};
 use super::auto::{Prepare, ServeConnectionAuto, serve_connection_auto};
 use super::builder::ServerBuilder;
 use super::peer::{Accepted, Added, OnConnect, OnEnd, PeerAddr, WithPeer};
-#[cfg(feature = "tls")]
-use super::turns::InTurn;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 use crate::settings::{HttpVersions, keep_alive};
 #[cfg(feature = "tls")]
 use crate::tls::BelowTls;
+#[cfg(feature = "tls")]
+use crate::turns::InTurn;
 
 /// How often the server checks whether memory or streams are scarce.
 const SCARCITY_CHECK: Duration = Duration::from_secs(1);

@@ -257,7 +257,8 @@ impl FieldSection {
         &self.fields
     }
 
-    /// The size of the whole section in bytes (RFC 9113 section 6.5.2), fields past the limits counted.
+    /// The size of the whole section in bytes (RFC 9113 section 6.5.2). References past the limits are counted as the average
+    /// of the fields before them.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
@@ -312,8 +313,11 @@ impl FieldSection {
         !self.over_limit
     }
 
-    /// Counts fields past the limit that nobody has looked up: their sizes are not known.
+    /// Counts fields past the limit that nobody has looked up. Their sizes are taken to be those of the fields before them on
+    /// average: a block that repeats a large field is charged for about what it stands for.
     pub(super) fn count_dropped(&mut self, lines: usize) {
+        let average = self.size.checked_div(self.lines).unwrap_or(0);
+        self.size = self.size.saturating_add(average.saturating_mul(lines));
         self.lines += lines;
     }
 

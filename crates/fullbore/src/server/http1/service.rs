@@ -17,7 +17,7 @@ use super::response::{Asked, ResponseBody, refusal};
 use crate::body::Incoming;
 use crate::error::BoxError;
 use crate::file::Chunk;
-use crate::linger::wake_after_sockets;
+use crate::turns::wake_after_sockets;
 
 /// The answer for a service that fails.
 const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;

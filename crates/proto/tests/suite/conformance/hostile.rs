@@ -532,6 +532,12 @@ fn a_field_section_of_many_times_the_limit_counts_as_many() {
     assert_eq!(faced.connection.error(), None);
     faced.says(&frames::headers(11, 5, &block));
     faced.exceeded(PeerLimit::HeaderListSize);
+    // By the size of what it only refers to.
+    let mut small = limited();
+    small.max_header_list_size = 1_000;
+    let mut faced = Faced::server(small);
+    faced.says(&frames::headers(1, 5, &[&block[..], &[0x80 | 62; 20]].concat()));
+    faced.exceeded(PeerLimit::HeaderListSize);
     // Or one alone is too much.
     for (most, ends) in [(2, true), (3, false)] {
         let mut small = config(|config| config.max_header_excess = Some(most));
