@@ -77,6 +77,11 @@ impl PartialFile {
         matches!(self.target, Target::Discard) && self.digest.is_none()
     }
 
+    /// Whether another program has begun the file.
+    pub(crate) fn is_begun_elsewhere(&self) -> bool {
+        matches!(self.target, Target::Continued(_))
+    }
+
     /// Derives the temporary name from this key, so that a later run finds the file for the same version of the same body.
     pub(crate) fn set_version_key(&mut self, key: Vec<u8>) {
         self.version_key = Some(key);
