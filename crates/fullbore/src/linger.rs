@@ -2,15 +2,17 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
-use crate::turns::{Turns, wake_after_sockets};
+use crate::turns::{Turns, queue, wake_after_sockets};
 
 /// How long, and for how many bytes, a closed connection is read, so that the peer receives our GOAWAY or last response rather
 /// than a reset of the transport (RFC 9113 section 5.4.1, RFC 9112 section 9.6).
@@ -23,6 +25,11 @@ const LINGER_READ: usize = 64 << 10;
 /// What is read in one turn. Many connections may end at once: with 1 MiB, those of 16 attackers made the p99 of another connection
 /// 1.2 to 1.8 ms (`fullbore-bench attacks --shape references`).
 const LINGER_TURN: usize = 128 << 10;
+
+thread_local! {
+    /// The closed connections of this thread that are read.
+    static CLOSED: Arc<Semaphore> = queue();
+}
 
 /// Reads bytes that nobody looks at, at less cost than their meaning would take.
 pub(crate) type Discard<T> = fn(&mut T, &mut Context<'_>, &mut BytesMut) -> Poll<std::io::Result<usize>>;
@@ -42,7 +49,7 @@ impl Linger {
             shut: false,
             bytes: 0,
             until: Box::pin(tokio::time::sleep(LINGER)),
-            turns: Turns::of_closed_connections(),
+            turns: Turns::of(&CLOSED),
         }
     }
 

@@ -8,13 +8,14 @@ mod builder;
 mod connection;
 mod date;
 mod exchange;
+#[cfg(feature = "tls")]
+mod handshakes;
 mod http1;
 mod listener;
 mod local;
 mod peer;
 #[cfg(all(feature = "tls", feature = "tracing"))]
 mod trace;
-#[cfg(feature = "tls")]
 mod websockets;
 
 pub use self::accept::Listener;

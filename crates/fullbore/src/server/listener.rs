@@ -25,6 +25,8 @@ use super::accept::Listener;
 use super::admission::{ConnectionLimits, Permit};
 use super::auto::{Prepare, ServeConnectionAuto, serve_connection_auto};
 use super::builder::ServerBuilder;
+#[cfg(feature = "tls")]
+use super::handshakes::InTurn;
 use super::peer::{Accepted, Added, OnConnect, OnEnd, PeerAddr, WithPeer};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
@@ -32,8 +34,6 @@ use crate::file::Chunk;
 use crate::settings::{HttpVersions, keep_alive};
 #[cfg(feature = "tls")]
 use crate::tls::BelowTls;
-#[cfg(feature = "tls")]
-use crate::turns::InTurn;
 
 /// How often the server checks whether memory or streams are scarce.
 const SCARCITY_CHECK: Duration = Duration::from_secs(1);

@@ -1,0 +1,141 @@
+//! Turns of TLS handshakes: one at a time on a thread, and every socket that is ready between two of them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+use tokio::sync::Semaphore;
+
+use crate::turns::{Turns, queue};
+
+thread_local! {
+    /// The TLS handshakes of this thread.
+    static HANDSHAKES: Arc<Semaphore> = queue();
+}
+
+pin_project! {
+    /// A TLS handshake that is polled in its turn.
+    pub(crate) struct InTurn<F> {
+        turns: Turns,
+        #[pin]
+        handshake: F,
+    }
+}
+
+impl<F> InTurn<F> {
+    pub(crate) fn new(handshake: F) -> Self {
+        InTurn {
+            turns: Turns::of(&HANDSHAKES),
+            handshake,
+        }
+    }
+}
+
+impl<F: Future> Future for InTurn<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let handshake = this.handshake;
+        ready!(this.turns.poll(cx, |cx| handshake.poll(cx)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::turns::wake_after_sockets;
+
+    thread_local! {
+        static CLOSED: Arc<Semaphore> = queue();
+    }
+
+    type Order = Arc<Mutex<Vec<&'static str>>>;
+
+    /// Notes a name each time it is polled, `times` times.
+    async fn note(order: Order, name: &'static str, times: usize) {
+        let mut polled = 0;
+        poll_fn(|cx| {
+            order.lock().unwrap().push(name);
+            polled += 1;
+            cx.waker().wake_by_ref();
+            match polled == times {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    /// Has its turn whenever the sockets have been polled, as a task that waits for one.
+    async fn other(order: Order) {
+        for _ in 0..12 {
+            order.lock().unwrap().push("other");
+            poll_fn(|cx| {
+                wake_after_sockets(cx);
+                Poll::Ready(())
+            })
+            .await;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn between_two_handshakes_whoever_has_something_to_read_has_its_turn() {
+        let order = Order::default();
+        let mut tasks: Vec<_> = (0..5)
+            .map(|_| tokio::spawn(InTurn::new(note(Arc::clone(&order), "handshake", 2))))
+            .collect();
+        tasks.push(tokio::spawn(other(Arc::clone(&order))));
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let order = order.lock().unwrap();
+        let handshakes = order.iter().filter(|name| **name == "handshake").count();
+        assert_eq!(handshakes, 10, "{order:?}");
+        // One before the other task in a round of the runtime, and one behind it in the round before.
+        let together = order.split(|name| *name == "other").map(<[_]>::len).max();
+        assert_eq!(together, Some(2), "{order:?}");
+    }
+
+    #[tokio::test]
+    async fn a_handshake_does_not_wait_for_those_of_another_queue() {
+        let order = Order::default();
+        let noted = Arc::clone(&order);
+        let mut closed = Turns::of(&CLOSED);
+        let closed = tokio::spawn(poll_fn(move |cx| {
+            closed.poll(cx, |_| noted.lock().unwrap().push("closed"))
+        }));
+        let handshake = tokio::spawn(InTurn::new(note(Arc::clone(&order), "handshake", 1)));
+        tokio::spawn(other(Arc::clone(&order)));
+        closed.await.unwrap();
+        handshake.await.unwrap();
+        let order = order.lock().unwrap();
+        assert_eq!(
+            order.first_chunk(),
+            Some(&["closed", "handshake", "other"]),
+            "{order:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_handshake_that_is_given_up_while_it_waits_passes_its_turn_on() {
+        let order = Order::default();
+        let first = tokio::spawn(InTurn::new(note(Arc::clone(&order), "first", 3)));
+        let given_up = tokio::spawn(InTurn::new(note(Arc::clone(&order), "given up", 3)));
+        let last = tokio::spawn(InTurn::new(note(Arc::clone(&order), "last", 3)));
+        tokio::task::yield_now().await;
+        given_up.abort();
+        first.await.unwrap();
+        last.await.unwrap();
+        assert!(given_up.await.unwrap_err().is_cancelled());
+        let order = order.lock().unwrap();
+        let count = |name| order.iter().filter(|noted| **noted == name).count();
+        assert_eq!((count("first"), count("last")), (3, 3), "{order:?}");
+    }
+}
