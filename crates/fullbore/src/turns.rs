@@ -1,8 +1,9 @@
-//! Turns: who does much at once does it one at a time on a thread, and every socket that is ready is served between two of them.
+//! Turns: of the tasks of a thread that do much at once, one does so at a time, and every socket that is ready is served between
+//! two of them.
 //!
 //! A TLS handshake takes as much processor time as some hundred requests, most of it in one poll, and reading what a closed
-//! connection still receives as much as some ten. Without turns, those that come together run one after another, and every request
-//! waits for all of them.
+//! connection still receives takes as much as several. Without turns, those that come together run one after another, and every
+//! request waits for all of them.
 
 use std::future::Future;
 use std::pin::pin;
@@ -13,11 +14,10 @@ use std::thread::LocalKey;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::PollSemaphore;
 
-/// Those that take turns with each other: whoever has the permit has the turn, and others wait for it in order.
-/// [`queue`] makes one.
+/// The queue of those that take turns with each other: whoever has the permit has the turn, and others wait for it in order.
 pub(crate) type Queue = &'static LocalKey<Arc<Semaphore>>;
 
-/// A queue of one turn at a time.
+/// Makes a [`Queue`], of one turn at a time.
 pub(crate) fn queue() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(1))
 }
@@ -31,6 +31,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
+    /// Takes turns with all others of this queue.
     pub(crate) fn of(queue: Queue) -> Self {
         Turns { queue, waiting: None }
     }

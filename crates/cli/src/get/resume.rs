@@ -74,7 +74,7 @@ impl Download {
     /// # Errors
     /// The file cannot be opened.
     pub(super) async fn find_begun(&mut self) -> Result<(), Failure> {
-        // A job for each of 10,000 files took `get` a third of its time.
+        // A job on a blocking thread for each of 10,000 files would make five times as many context switches.
         if !self.file.is_begun_elsewhere() {
             return Ok(());
         }

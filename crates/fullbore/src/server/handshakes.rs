@@ -17,7 +17,7 @@ thread_local! {
 
 pin_project! {
     /// A TLS handshake that is polled in its turn.
-    pub(crate) struct InTurn<F> {
+    pub(super) struct InTurn<F> {
         turns: Turns,
         #[pin]
         handshake: F,
@@ -25,7 +25,7 @@ pin_project! {
 }
 
 impl<F> InTurn<F> {
-    pub(crate) fn new(handshake: F) -> Self {
+    pub(super) fn new(handshake: F) -> Self {
         InTurn {
             turns: Turns::of(&HANDSHAKES),
             handshake,
@@ -52,7 +52,7 @@ mod tests {
     use crate::turns::wake_after_sockets;
 
     thread_local! {
-        static CLOSED: Arc<Semaphore> = queue();
+        static ANOTHER: Arc<Semaphore> = queue();
     }
 
     type Order = Arc<Mutex<Vec<&'static str>>>;
@@ -107,18 +107,18 @@ mod tests {
     async fn a_handshake_does_not_wait_for_those_of_another_queue() {
         let order = Order::default();
         let noted = Arc::clone(&order);
-        let mut closed = Turns::of(&CLOSED);
-        let closed = tokio::spawn(poll_fn(move |cx| {
-            closed.poll(cx, |_| noted.lock().unwrap().push("closed"))
+        let mut other_queue = Turns::of(&ANOTHER);
+        let another = tokio::spawn(poll_fn(move |cx| {
+            other_queue.poll(cx, |_| noted.lock().unwrap().push("another"))
         }));
         let handshake = tokio::spawn(InTurn::new(note(Arc::clone(&order), "handshake", 1)));
         tokio::spawn(other(Arc::clone(&order)));
-        closed.await.unwrap();
+        another.await.unwrap();
         handshake.await.unwrap();
         let order = order.lock().unwrap();
         assert_eq!(
             order.first_chunk(),
-            Some(&["closed", "handshake", "other"]),
+            Some(&["another", "handshake", "other"]),
             "{order:?}"
         );
     }
