@@ -201,7 +201,14 @@ where
     /// What has arrived is taken in before anything is written: it may change what is to be written, and the replies to it go
     /// with that in one write.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.shared.lock().register(cx);
+        let mut state = self.shared.lock();
+        state.register(cx);
+        let gives_way = state.gives_way();
+        drop(state);
+        if gives_way {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let mut octets = 0;
         for _ in 0..MAX_READS / READS_BEFORE_WRITE {
             let reading = match self.poll_reads(&mut octets, cx) {

@@ -44,6 +44,10 @@ pub(crate) struct State {
     handles: usize,
     /// The task that polls the connection.
     task: Option<Waker>,
+    /// Whether a handle has something for the task.
+    told: bool,
+    /// Whether the task has given way since it took in what handles had told it.
+    gave_way: bool,
     /// Requests that nobody has accepted.
     incoming: VecDeque<(StreamId, Request<()>)>,
     max_send_buffer: usize,
@@ -76,6 +80,8 @@ impl State {
             streams: StreamMap::default(),
             handles: 0,
             task: None,
+            told: false,
+            gave_way: false,
             incoming: VecDeque::new(),
             max_send_buffer: settings.max_send_buffer_size(),
             max_receive_streams: settings.max_receive_streams(),
@@ -106,6 +112,14 @@ impl State {
         }
     }
 
+    /// Whether the task lets others run before it does what a handle woke it for. Those that answer other streams are ready,
+    /// too, and what they say leaves in the same write; tokio runs a task that another one wakes next.
+    pub(crate) fn gives_way(&mut self) -> bool {
+        let told = std::mem::take(&mut self.told);
+        self.gave_way = told && self.streams.len() > 1 && !self.gave_way;
+        self.gave_way
+    }
+
     /// Wakes the task of the connection if there is something to write.
     fn wake_to_write(&mut self) {
         if self.engine.wants_transmit() {
@@ -114,6 +128,7 @@ impl State {
     }
 
     fn wake(&mut self) {
+        self.told = true;
         if let Some(task) = self.task.take() {
             task.wake();
         }

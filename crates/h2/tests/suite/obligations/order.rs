@@ -2,17 +2,19 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use h2::{Reason, client, server};
 use http::{Request, Response, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use crate::support::{
-    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, Peer, RST_STREAM, SETTINGS, WINDOW_UPDATE,
-    block, client_before_peer, get, pair, post, request_block, server_before_peer, soon,
+    ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, PING, Peer, RST_STREAM, SETTINGS, Served,
+    WINDOW_UPDATE, block, client_before_peer, get, pair, post, request_block, server_before_peer, soon,
 };
 
 #[tokio::test]
@@ -235,4 +237,53 @@ async fn what_a_message_carries_may_ask_the_connection_as_it_is_dropped() {
     let mut request = get("/");
     request.extensions_mut().insert(Arc::new(requests.clone()));
     drop(requests.send_request(request, true).unwrap());
+}
+
+/// A waker that counts.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Polls a server until it no longer wakes itself. How often that was.
+fn poll_until_it_waits(served: &mut Served) -> usize {
+    for polls in 1..10 {
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        assert!(served.poll_closed(&mut Context::from_waker(&waker)).is_pending());
+        if wakes.0.load(Ordering::Relaxed) == 0 {
+            return polls;
+        }
+    }
+    panic!("it goes on to wake itself");
+}
+
+#[tokio::test]
+async fn a_connection_gives_way_once_to_those_that_answer_other_streams() {
+    for others in [0, 1] {
+        let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+        let mut responses = Vec::new();
+        for stream in [1, 3].into_iter().take(1 + others) {
+            let flags = END_HEADERS | END_STREAM;
+            peer.says(HEADERS, flags, stream, &request_block("GET")).await;
+            let (_, respond) = soon(served.accept()).await.unwrap().unwrap();
+            responses.push(respond);
+        }
+        poll_until_it_waits(&mut served);
+        for respond in &mut responses {
+            respond.send_response(Response::new(()), true).unwrap();
+        }
+        assert_eq!(poll_until_it_waits(&mut served), 1 + others);
+        for _ in &responses {
+            let written = peer.hears_of(HEADERS).now_or_never();
+            assert!(written.is_some(), "it is written before the connection waits");
+        }
+        // What has arrived is no reason to give way.
+        peer.says(PING, 0, 0, b"12345678").await;
+        assert_eq!(poll_until_it_waits(&mut served), 1);
+    }
 }
