@@ -49,12 +49,10 @@ pub(crate) enum Asker {
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// The handles of it.
-    pub(crate) handles: usize,
-    /// Informational responses that nobody has read. They come before the final one.
-    informational: VecDeque<Response<()>>,
-    response: Option<Response<()>>,
+    pub(crate) handles: u32,
+    /// None on most streams of a server.
+    fields: Option<Box<Fields>>,
     chunks: VecDeque<Bytes>,
-    trailers: Option<HeaderMap>,
     /// Whether the message of the peer is complete.
     received_all: bool,
     /// Whether the handle that reads the body is gone.
@@ -70,17 +68,27 @@ pub(crate) struct Stream {
     /// The capacity that the sender knows of.
     known_capacity: usize,
     sender: Option<Waker>,
-    failure: Option<Failure>,
+    failure: Option<Box<Failure>>,
+}
+
+/// The memory of a stream. There may be 100,000 of a connection, and their map is up to half empty.
+const _: () = assert!(size_of::<Stream>() <= 120);
+
+/// What was received and not read besides the body.
+#[derive(Debug, Default)]
+struct Fields {
+    /// Informational responses come before the final one.
+    informational: VecDeque<Response<()>>,
+    response: Option<Response<()>>,
+    trailers: Option<HeaderMap>,
 }
 
 impl Stream {
     pub(crate) fn new(sending: Sending) -> Self {
         Stream {
             handles: 0,
-            informational: VecDeque::new(),
-            response: None,
+            fields: None,
             chunks: VecDeque::new(),
-            trailers: None,
             received_all: false,
             discards: false,
             has_body: false,
@@ -104,9 +112,10 @@ impl Stream {
 
     pub(crate) fn receive_head(&mut self, head: Head, end: bool) {
         self.received_all |= end;
+        let fields = self.fields.get_or_insert_default();
         match head {
-            Head::Response(response) => self.response = Some(response),
-            Head::Informational(response) => self.informational.push_back(response),
+            Head::Response(response) => fields.response = Some(response),
+            Head::Informational(response) => fields.informational.push_back(response),
         }
         self.wake_receiver();
     }
@@ -152,14 +161,14 @@ impl Stream {
 
     pub(crate) fn receive_end(&mut self, trailers: Option<HeaderMap>) {
         self.received_all = true;
-        self.trailers = trailers;
+        if trailers.is_some() {
+            self.fields.get_or_insert_default().trailers = trailers;
+        }
     }
 
     /// Ends the stream, unless it has ended.
     pub(crate) fn fail(&mut self, failure: Failure) {
-        if self.failure.is_none() {
-            self.failure = Some(failure);
-        }
+        self.failure.get_or_insert_with(|| Box::new(failure));
         self.wake_sender();
         self.wake_receiver();
     }
@@ -176,12 +185,18 @@ impl Stream {
     }
 
     pub(crate) fn poll_response(&mut self, cx: &Context<'_>) -> Poll<Result<Response<()>, Error>> {
-        self.informational.clear();
-        if let Some(response) = self.response.take() {
-            return Poll::Ready(Ok(response));
+        if let Some(fields) = &mut self.fields {
+            fields.informational.clear();
+            if let Some(response) = fields.response.take() {
+                // Trailers come after it, and have their own.
+                if fields.trailers.is_none() {
+                    self.fields = None;
+                }
+                return Poll::Ready(Ok(response));
+            }
         }
         if let Some(failure) = &self.failure {
-            return Poll::Ready(Err(failure.clone().into()));
+            return Poll::Ready(Err(Failure::clone(failure).into()));
         }
         if self.received_all {
             let failure = Failure::Reset(Reason::PROTOCOL_ERROR, Initiator::Library);
@@ -194,11 +209,13 @@ impl Stream {
         &mut self,
         cx: &Context<'_>,
     ) -> Poll<Option<Result<Response<()>, Error>>> {
-        if let Some(response) = self.informational.pop_front() {
-            return Poll::Ready(Some(Ok(response)));
-        }
-        if self.response.is_some() {
-            return Poll::Ready(None);
+        if let Some(fields) = &mut self.fields {
+            if let Some(response) = fields.informational.pop_front() {
+                return Poll::Ready(Some(Ok(response)));
+            }
+            if fields.response.is_some() {
+                return Poll::Ready(None);
+            }
         }
         self.poll_end(cx)
     }
@@ -221,7 +238,8 @@ impl Stream {
             // They come after the data.
             return self.wait_to_receive(cx);
         }
-        if let Some(trailers) = self.trailers.take() {
+        let fields = self.fields.as_mut();
+        if let Some(trailers) = fields.and_then(|fields| fields.trailers.take()) {
             return Poll::Ready(Ok(Some(trailers)));
         }
         match self.poll_end::<()>(cx) {
@@ -238,18 +256,17 @@ impl Stream {
             return Poll::Ready(None);
         }
         match &self.failure {
-            Some(failure) => Poll::Ready(Some(Err(failure.clone().into()))),
+            Some(failure) => Poll::Ready(Some(Err(Failure::clone(failure).into()))),
             None => self.wait_to_receive(cx),
         }
     }
 
     /// Whether the message is complete, and all of it was read.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.received_all && self.has_no_head() && self.chunks.is_empty() && self.trailers.is_none()
-    }
-
-    fn has_no_head(&self) -> bool {
-        self.informational.is_empty() && self.response.is_none()
+        let is_empty = |fields: &Fields| {
+            fields.informational.is_empty() && fields.response.is_none() && fields.trailers.is_none()
+        };
+        self.received_all && self.chunks.is_empty() && self.fields.as_deref().is_none_or(is_empty)
     }
 
     fn wait_to_receive<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
@@ -276,9 +293,7 @@ impl Stream {
 
     /// Drops what was received and not handed out. Returns how many bytes of it were not released.
     pub(crate) fn drop_unread(&mut self) -> u64 {
-        self.informational.clear();
-        self.response = None;
-        self.trailers = None;
+        self.fields = None;
         let unread: u64 = self.chunks.drain(..).map(|chunk| chunk.len() as u64).sum();
         let unread = unread.min(self.in_flight);
         self.in_flight -= unread;
@@ -306,7 +321,7 @@ impl Stream {
         if let Some(failure) = &self.failure {
             return Poll::Ready(match failure.reason() {
                 Some(reason) => Ok(reason),
-                None => Err(failure.clone().into()),
+                None => Err(Failure::clone(failure).into()),
             });
         }
         if self.sending == Sending::Body && asker == Asker::Response {
