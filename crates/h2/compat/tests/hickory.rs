@@ -1,6 +1,8 @@
 //! hickory's DNS over HTTPS on `crates/h2`, before a server of hyper on it.
 
 mod support;
+#[path = "parts/tls.rs"]
+mod tls;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,16 +20,14 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::ClientConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use support::soon;
-
-const SERVER: &str = "dns.example";
+use tls::{SERVER, Tls};
 
 const TYPE: &str = "application/dns-message";
 
@@ -71,29 +71,6 @@ async fn serve(stream: TlsStream<TcpStream>) {
     let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     let served = builder.serve_connection(TokioIo::new(stream), service_fn(on_hyper));
     let _ = served.await;
-}
-
-/// A certificate of [`SERVER`], as client and server use it.
-fn tls() -> (Arc<ClientConfig>, TlsAcceptor) {
-    let certified = rcgen::generate_simple_self_signed([SERVER.to_owned()]).unwrap();
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
-    let certificate = certified.cert.der().clone();
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate.clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let mut server = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
-    server.alpn_protocols = vec![b"h2".to_vec()];
-    (Arc::new(client), TlsAcceptor::from(Arc::new(server)))
 }
 
 /// A server of DNS over HTTPS; the task accepts connections until it is aborted.
@@ -151,10 +128,10 @@ async fn resolves(client: &DnsExchange<TokioRuntimeProvider>) {
 
 #[tokio::test]
 async fn hickory_resolves_names_over_https() {
-    let (client_tls, server_tls) = tls();
-    let (address, server) = dns_server(server_tls).await;
+    let tls = Tls::new();
+    let (address, server) = dns_server(TlsAcceptor::from(Arc::clone(&tls.server))).await;
     let runtime = TokioRuntimeProvider::new();
-    let client = client(&runtime, client_tls, address).await;
+    let client = client(&runtime, Arc::clone(&tls.client), address).await;
     resolves(&client).await;
     server.abort();
 }

@@ -1,70 +1,21 @@
 //! pingora's proxy on `crates/h2`, with HTTP/2 on both sides, between hyper and hyper.
 
+#[path = "parts/pingora.rs"]
+mod pingora;
 mod support;
+#[path = "parts/tls.rs"]
+mod tls;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use pingora_core::apps::{HttpServerOptions, ServerApp};
-use pingora_core::protocols::ALPN;
-use pingora_core::protocols::l4::stream::Stream;
-use pingora_core::server::configuration::ServerConf;
-use pingora_core::upstreams::peer::HttpPeer;
-use pingora_proxy::{ProxyHttp, Session, http_proxy};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
 
 use support::{Body, hyper_server, hyper_server_of, pattern, soon};
-
-/// Forwards everything to one server, over HTTP/2 with prior knowledge.
-struct Forward {
-    to: SocketAddr,
-}
-
-#[async_trait]
-impl ProxyHttp for Forward {
-    type CTX = ();
-
-    fn new_ctx(&self) {}
-
-    async fn upstream_peer(&self, _: &mut Session, (): &mut ()) -> pingora_core::Result<Box<HttpPeer>> {
-        let mut peer = HttpPeer::new(self.to, false, String::new());
-        peer.options.alpn = ALPN::H2;
-        peer.options.max_h2_streams = 100;
-        Ok(Box::new(peer))
-    }
-}
-
-/// A proxy before this server; the task accepts connections until it is aborted.
-async fn pingora(to: SocketAddr) -> (SocketAddr, JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut proxy = http_proxy(&Arc::new(ServerConf::default()), Forward { to });
-    let mut options = HttpServerOptions::default();
-    options.h2c = true;
-    proxy.server_options = Some(options);
-    let proxy = Arc::new(proxy);
-    let task = tokio::spawn(async move {
-        let (_stop, shutdown) = watch::channel(false);
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let (proxy, shutdown) = (Arc::clone(&proxy), shutdown.clone());
-            tokio::spawn(async move {
-                let stream = Box::new(Stream::from(stream));
-                proxy.process_new(stream, &shutdown).await;
-            });
-        }
-    });
-    (address, task)
-}
 
 /// Answers with what was sent, and with its length in the trailers. pingora does not forward the trailers of a request.
 async fn measure(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
@@ -78,7 +29,7 @@ async fn measure(request: Request<Incoming>) -> Result<Response<Body>, Infallibl
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pingora_forwards_between_hyper_and_hyper() {
     let (origin, server) = hyper_server_of(measure).await;
-    let (address, proxy) = pingora(origin).await;
+    let (address, proxy) = pingora::proxy(origin).await;
     let stream = TcpStream::connect(address).await.unwrap();
     let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
     let (requests, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
@@ -112,7 +63,7 @@ async fn pingora_forwards_between_hyper_and_hyper() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_are_cancelled_before_pingora_leave_room_for_others() {
     let (origin, server) = hyper_server().await;
-    let (address, proxy) = pingora(origin).await;
+    let (address, proxy) = pingora::proxy(origin).await;
     let stream = TcpStream::connect(address).await.unwrap();
     let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
     let (mut requests, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();

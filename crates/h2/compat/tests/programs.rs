@@ -2,15 +2,18 @@
 
 mod support;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::Frame;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::ext::Protocol;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -127,6 +130,61 @@ async fn a_request_of_hyper_that_is_dropped_is_cancelled() {
     let received = soon(response.into_body().collect()).await.unwrap().to_bytes();
     assert!(received == pattern(1_000_000));
     server.abort();
+}
+
+/// CONNECT, and the extended CONNECT of RFC 8441, become transports of both sides.
+#[tokio::test]
+async fn hyper_opens_tunnels() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let tunnel = service_fn(|mut request: Request<Incoming>| async move {
+            assert_eq!(request.method(), Method::CONNECT);
+            let protocol = request.extensions().get::<Protocol>();
+            assert_eq!(
+                protocol.map(Protocol::as_str),
+                request.uri().path().strip_prefix("/")
+            );
+            tokio::spawn(async move {
+                let upgraded = hyper::upgrade::on(&mut request).await.unwrap();
+                let (mut read, mut write) = tokio::io::split(TokioIo::new(upgraded));
+                tokio::io::copy(&mut read, &mut write).await.unwrap();
+                write.shutdown().await.unwrap();
+            });
+            Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+        });
+        builder.enable_connect_protocol();
+        builder.serve_connection(TokioIo::new(stream), tunnel).await
+    });
+    let stream = TcpStream::connect(address).await.unwrap();
+    let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let (mut requests, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    // SETTINGS_ENABLE_CONNECT_PROTOCOL has to arrive before an extended CONNECT may leave.
+    let plain = Request::connect("example.com:443");
+    let extended =
+        Request::connect("http://example.com/websocket").extension(Protocol::from_static("websocket"));
+    for request in [plain, extended] {
+        let request = request.body(Empty::<Bytes>::new()).unwrap();
+        let mut response = soon(requests.send_request(request)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let upgraded = soon(hyper::upgrade::on(&mut response)).await.unwrap();
+        let (mut read, mut write) = tokio::io::split(TokioIo::new(upgraded));
+        let sent = pattern(1_000_000);
+        let writing = async {
+            write.write_all(&sent).await.unwrap();
+            write.shutdown().await.unwrap();
+        };
+        let mut received = Vec::new();
+        let (_, read) = soon(async { tokio::join!(writing, read.read_to_end(&mut received)) }).await;
+        read.unwrap();
+        assert!(received == sent);
+    }
+    drop(requests);
+    soon(connection).await.unwrap().unwrap();
+    soon(server).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
-// A client of net/http over cleartext HTTP/2: `peer ADDRESS` sends and receives bodies of several sizes, twenty at a time.
+// A client of net/http over HTTP/2: `peer URL CERTIFICATE` sends and receives bodies of several sizes, twenty at a time. It trusts
+// the certificate.
 // The server answers a GET of /N with N bytes, and a POST with what was sent.
 package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"log"
@@ -13,12 +16,22 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		log.Fatal("peer ADDRESS")
+	if len(os.Args) != 3 {
+		log.Fatal("peer URL CERTIFICATE")
 	}
+	certificate, err := os.ReadFile(os.Args[2])
+	if err != nil {
+		log.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(certificate)
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{Protocols: &protocols}}
+	protocols.SetHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{
+		Protocols:       &protocols,
+		TLSClientConfig: &tls.Config{RootCAs: trusted},
+	}}
 	var exchanges sync.WaitGroup
 	failed := make(chan error, 20)
 	for number := range 20 {
@@ -38,10 +51,10 @@ func main() {
 	fmt.Println("done")
 }
 
-func exchange(client *http.Client, address string, number int) error {
+func exchange(client *http.Client, url string, number int) error {
 	for _, size := range []int{0, 1, 16_384, 100_000, 2_000_000} {
 		size += number
-		response, err := client.Get(fmt.Sprintf("http://%s/%d", address, size))
+		response, err := client.Get(fmt.Sprintf("%s/%d", url, size))
 		got, err := body(response, err)
 		if err != nil {
 			return err
@@ -49,7 +62,7 @@ func exchange(client *http.Client, address string, number int) error {
 		if len(got) != size {
 			return fmt.Errorf("%d bytes came and not %d", len(got), size)
 		}
-		returned, err := client.Post(fmt.Sprintf("http://%s/", address), "", bytes.NewReader(got))
+		returned, err := client.Post(url+"/", "", bytes.NewReader(got))
 		back, err := body(returned, err)
 		if err != nil {
 			return err
