@@ -27,6 +27,8 @@ const MAX_CONNECTIONS: u32 = 16_000;
 pub(crate) enum Kind {
     /// `fullbore serve`, from files.
     Files,
+    /// The same with `--sendfile`.
+    Sendfile,
     /// The library, from memory.
     Memory,
     Hyper,
@@ -90,6 +92,7 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Files => "fullbore serve",
+            Kind::Sendfile => "fullbore serve --sendfile",
             Kind::Memory => "fullbore, from memory",
             Kind::Hyper => "hyper, current thread",
             Kind::HyperWorker => "hyper, one worker",
@@ -109,7 +112,11 @@ impl Kind {
     pub(crate) fn ours(self) -> bool {
         matches!(
             self,
-            Kind::Files | Kind::Memory | Kind::Axum(H2::Patched, _) | Kind::Tonic(H2::Patched, _)
+            Kind::Files
+                | Kind::Sendfile
+                | Kind::Memory
+                | Kind::Axum(H2::Patched, _)
+                | Kind::Tonic(H2::Patched, _)
         )
     }
 }
@@ -246,7 +253,7 @@ impl<'a> Testbed<'a> {
 
     fn running(&self, kind: Kind, keys: Option<&Keys>) -> Result<(Running<'a>, Option<Lines>, u16), Error> {
         match kind {
-            Kind::Files => {
+            Kind::Files | Kind::Sendfile => {
                 let mut command = program::command(self.cx, "serve");
                 command.arg(&self.folder).args([
                     "--listen",
@@ -258,6 +265,9 @@ impl<'a> Testbed<'a> {
                     "--uploads",
                     "discard",
                 ]);
+                if kind == Kind::Sendfile {
+                    command.arg("--sendfile");
+                }
                 match keys {
                     Some(keys) => command.arg("--cert").arg(&keys.cert).arg("--key").arg(&keys.key),
                     None => command.arg("--plaintext"),

@@ -38,21 +38,16 @@ mod linux {
     type Call = (&'static str, i64, Option<(u8, u64)>);
 
     const O_TMPFILE: u64 = libc::O_TMPFILE as u64;
-    const SHARED_AND_FIXED: u64 = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
 
     /// Whatever optional call `serve` makes.
-    const CALLS: [Call; 17] = [
+    const CALLS: [Call; 13] = [
         ("splice", libc::SYS_splice, None),
-        ("vmsplice", libc::SYS_vmsplice, None),
         ("pipe2", libc::SYS_pipe2, None),
         (
             "F_SETPIPE_SZ",
             libc::SYS_fcntl,
             Some((1, libc::F_SETPIPE_SZ as u64)),
         ),
-        ("mmap of files", libc::SYS_mmap, Some((3, SHARED_AND_FIXED))),
-        ("madvise", libc::SYS_madvise, None),
-        ("sendmsg", libc::SYS_sendmsg, None),
         ("preadv2", libc::SYS_preadv2, None),
         ("openat2", libc::SYS_openat2, None),
         ("statx", libc::SYS_statx, None),

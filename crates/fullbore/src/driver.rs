@@ -18,7 +18,7 @@ macro_rules! report {
 mod closing;
 mod collect;
 mod deliver;
-#[cfg(all(target_os = "linux", feature = "sendfile"))]
+#[cfg(target_os = "linux")]
 mod files;
 mod idle;
 mod read;
@@ -411,14 +411,13 @@ where
     }
 }
 
-#[cfg(all(target_os = "linux", feature = "sendfile"))]
+#[cfg(target_os = "linux")]
 impl<A> Driver<tokio::net::TcpStream, A> {
     /// Sends file ranges by reference from now on.
     pub(crate) fn send_files(&mut self) {
         self.write_files = Some(WriteFiles {
             write: files::write,
             at_once: 0,
-            by_reference: false,
         });
     }
 }

@@ -10,6 +10,8 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, OnceLock};
+#[cfg(target_os = "linux")]
+use std::time::SystemTime;
 
 use bytes::{Buf, Bytes};
 use fullbore_proto::{External, Payload};
@@ -18,8 +20,9 @@ use fullbore_proto::{External, Payload};
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
-    #[cfg(all(target_os = "linux", feature = "sendfile"))]
-    record: fullbore_pages::Record,
+    /// Its length and time of modification when its first range was sent by reference.
+    #[cfg(target_os = "linux")]
+    sent: OnceLock<(u64, SystemTime)>,
     _kept: Option<Kept>,
 }
 
@@ -45,8 +48,8 @@ impl OpenFile {
     fn with(file: File, kept: Option<Kept>) -> Arc<Self> {
         Arc::new(OpenFile {
             file,
-            #[cfg(all(target_os = "linux", feature = "sendfile"))]
-            record: fullbore_pages::Record::default(),
+            #[cfg(target_os = "linux")]
+            sent: OnceLock::new(),
             _kept: kept,
         })
     }
@@ -56,12 +59,23 @@ impl OpenFile {
         &self.file
     }
 
-    /// The file and what is remembered of it, for sending by reference.
-    #[cfg(all(target_os = "linux", feature = "sendfile"))]
-    pub(crate) fn source(&self) -> fullbore_pages::Source<'_> {
-        fullbore_pages::Source {
-            file: &self.file,
-            record: &self.record,
+    /// Compares the file with its state at the first call.
+    ///
+    /// # Errors
+    /// It has another length or time of modification. The time of its status change (ctime) does not count: renaming a file
+    /// changes that too.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn check_unchanged(&self) -> io::Result<()> {
+        let now = self.file.metadata()?;
+        let state = (now.len(), now.modified()?);
+        match self.sent.get_or_init(|| state) {
+            first if *first == state => Ok(()),
+            first if first.0 > state.0 => Err(became_shorter()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a file was changed while it was being sent by reference; what the peer has received of it may be wrong, so \
+                 that the connection ends",
+            )),
         }
     }
 }
@@ -73,11 +87,11 @@ impl OpenFile {
 /// the file when it was read.
 ///
 /// # Sending by reference
-/// With the feature `sendfile` and [`ServerBuilder::sending_files`](crate::ServerBuilder::sending_files), or `sending_files` of a single
-/// connection, on Linux, the socket refers to the pages of the file until the peer has acknowledged them. The file must not change meanwhile:
+/// With [`ServerBuilder::sending_files`](crate::ServerBuilder::sending_files), or `sending_files` of a single connection, on
+/// Linux, the socket refers to the pages of the file until the peer has acknowledged them. The file must not change meanwhile:
 ///
-/// - The driver compares the file's length and time of modification with those at its first range before and after it puts pages
-///   into the pipe, and once more after the socket took them. A difference ends the connection.
+/// - The driver compares the file's length and time of modification with those at its first range before it takes pages for a
+///   write, and after the socket took them. A difference ends the connection.
 /// - Pages that the socket has taken already are beyond this check. When a file is cut short, the kernel clears the rest of the
 ///   page, or of the large folio, where the file now ends: the peer may receive zeros for up to as many octets as the two socket
 ///   buffers hold. When a file is written in place, the peer may receive new octets among the old. If these are the last of

@@ -33,7 +33,6 @@
 //! |---|---|---|
 //! | `tls` | on | TLS by rustls |
 //! | `ring`, `aws-lc-rs` | `ring` | the crypto provider of rustls |
-//! | `sendfile` | off | file ranges by reference (Linux) |
 //! | `self-signed` | off | `tls::self_signed`, for tests |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,144 +1,99 @@
 //! Sends file ranges without copying them: for TCP without TLS, on Linux, when the server has chosen to.
 //!
-//! The front of a list, frame headers included, goes into a pipe by reference, and from there to the socket: two system calls,
-//! and three for the mapping. `sendfile` takes two for each frame, and sends each frame separately. Between two writes the
-//! pipe is empty: what the socket does not take stays on the list, and its pages are released. So each thread needs one pipe,
-//! and a slow peer holds none. `write` calls this; the crate `fullbore-pages` has the pipe.
+//! The front of a list goes into a pipe: frame headers by `write`, ranges by `splice`, which takes references to the pages of
+//! the page cache. One more `splice` passes all of it on to the socket. `sendfile` takes as many calls, and sends each frame
+//! separately. Between two writes the pipe is empty: what the socket does not take stays on the list, and its pages are
+//! released. So each thread needs one pipe, and a slow peer holds none. `write` calls this.
 //!
-//! A sandbox may deny any of these system calls. Then nothing of the list has left, and the process reads files from then on.
+//! Whatever fails before the socket has taken something is left to reading and writing, which fails with the same error, or
+//! works where a sandbox or a file system denies these calls.
 
-use std::cell::RefCell;
-use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
-use fullbore_pages::{Comparison, Gather, LONGEST, Pipe, Put, is_denied};
 use fullbore_proto::{Segment, Transmit};
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use super::write::Written;
 use crate::file;
 
-/// The most slices of one list.
-const SLICES: usize = 64;
-
-/// Up to so many bytes in memory are copied into the pipe; longer slices are written by a separate call.
-const COPIED: usize = 4 << 10;
+/// The capacity of a pipe in bytes, when each of its pages is full: what a process may ask for without privileges
+/// (`/proc/sys/fs/pipe-max-size`). A frame of 16 KiB takes up to six of its 256 slots.
+const PIPE_SIZE: usize = 1 << 20;
 
 /// The least and the most that goes into the pipe at once: about twice what the socket took last, when it did not take all.
 const LEAST: usize = 64 << 10;
-const MOST: usize = LONGEST;
-
-/// Whether the kernel has denied this process one of the system calls. They are not tried again.
-static DENIED: AtomicBool = AtomicBool::new(false);
+const MOST: usize = PIPE_SIZE;
 
 thread_local! {
-    static PIPE: RefCell<Option<Pipe>> = const { RefCell::new(None) };
+    /// An empty pipe.
+    static PIPE: Cell<Option<Pipe>> = const { Cell::new(None) };
 }
 
-/// Writes the front of the list, and advances it. `at_once` is how much goes into the pipe at once; the caller keeps it from
-/// one write to the next.
+/// Writes the front of the list, and advances it; 0 if its files are to be read instead. `at_once` is how much goes into the
+/// pipe at once; the caller keeps it from one write to the next.
 pub(super) fn write(
     io: &TcpStream,
     cx: &mut Context<'_>,
     out: &mut Transmit,
     at_once: &mut usize,
-) -> Poll<io::Result<Written>> {
+) -> Poll<io::Result<usize>> {
     loop {
         ready!(io.poll_write_ready(cx))?;
         let mut taken = 0;
         // A write that blocks makes the runtime ask the socket for room again, also when it took something.
-        let result = io.try_io(Interest::WRITABLE, || {
-            PIPE.with_borrow_mut(|kept| write_now(io, kept, out, at_once, &mut taken))
-        });
+        let result = io.try_io(Interest::WRITABLE, || write_now(io, out, at_once, &mut taken));
         out.advance(taken);
         match result {
-            _ if taken > 0 => return Poll::Ready(Ok(Written::Octets(taken))),
-            Ok(written) => return Poll::Ready(Ok(written)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Poll::Ready(Err(error)),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+            Err(_) if taken == 0 => {}
+            _ => return Poll::Ready(Ok(taken)),
         }
     }
 }
 
-/// Writes the front of the list. `taken` is how much of it the socket took, also when the write failed then.
-fn write_now(
-    io: &TcpStream,
-    kept: &mut Option<Pipe>,
-    out: &Transmit,
-    at_once: &mut usize,
-    taken: &mut usize,
-) -> io::Result<Written> {
-    if DENIED.load(Relaxed) {
-        return Ok(Written::ToBeRead);
-    }
-    let pipe = match kept {
-        Some(pipe) => pipe,
-        None => match Pipe::open() {
-            Ok(pipe) => kept.insert(pipe),
-            Err(error) => return Ok(denied(is_denied(&error))),
-        },
+/// Writes the front of the list. `taken` is how much of it the socket took, also when it has no room for more.
+///
+/// # Errors
+/// `WouldBlock`; or a file has changed.
+fn write_now(io: &TcpStream, out: &Transmit, at_once: &mut usize, taken: &mut usize) -> io::Result<()> {
+    let Ok(pipe) = PIPE.take().map_or_else(Pipe::open, Ok) else {
+        return Ok(());
     };
     let most = (*at_once).clamp(LEAST, MOST);
-    let octets = match fill(pipe, out, most) {
-        Ok(Filled::Pipe(octets)) => octets,
-        Ok(Filled::NoFiles) => match write_octets(io, out) {
-            Ok(count) => {
-                *taken = count;
-                return Ok(Written::Octets(count));
-            }
-            Err(error) if is_denied(&error) => return Ok(denied(true)),
-            Err(error) => return Err(error),
-        },
-        Ok(Filled::ToBeRead) => return Ok(Written::ToBeRead),
-        Ok(Filled::Denied) => {
-            *kept = None;
-            return Ok(denied(true));
-        }
-        Err(error) => {
-            // Something may be in it.
-            *kept = None;
-            return Err(error);
-        }
-    };
-    let (count, sent) = pipe.send(io, octets, octets < out.remaining());
-    if count == 0 && sent.as_ref().is_err_and(is_denied) {
-        // The pages in the pipe are dropped with it.
-        *kept = None;
-        return Ok(denied(true));
-    }
-    *taken = count;
+    check_unchanged(out, most)?;
+    let octets = pipe.fill(out, most);
+    let (count, sent) = drain(&pipe.read, io, octets, octets < out.remaining());
     *at_once = match count < octets {
         true => count * 2,
         false => most * 2,
     };
-    if count < octets && pipe.discard(octets - count).is_err() {
-        *kept = None;
+    // A pipe that something is left in is dropped, with its pages.
+    if drain(&pipe.read, &pipe.null, octets - count, false).1.is_ok() {
+        PIPE.set(Some(pipe));
     }
     // The socket has taken the bytes already. Ending the connection tells the peer that something is wrong.
-    check_unchanged(out, count).inspect_err(|_| *taken = 0)?;
-    sent.map(|()| Written::Octets(count))
-}
-
-/// Remembers whether a system call was denied. In either case the file is to be read.
-fn denied(is_denied: bool) -> Written {
-    if is_denied {
-        DENIED.store(true, Relaxed);
+    check_unchanged(out, count)?;
+    *taken = count;
+    match sent {
+        Err(Errno::AGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(()),
     }
-    Written::ToBeRead
 }
 
-/// Checks the files of the next `octets` of the list once more.
+/// Checks the files of the next `octets` of the list.
 ///
 /// # Errors
-/// One has changed since it was first sent by reference.
+/// One has changed since its first range was sent by reference.
 fn check_unchanged(out: &Transmit, octets: usize) -> io::Result<()> {
     let mut left = octets;
-    let mut last = None;
+    let mut last: Option<&file::OpenFile> = None;
     for part in out.segments() {
         if left == 0 {
             break;
@@ -147,99 +102,72 @@ fn check_unchanged(out: &Transmit, octets: usize) -> io::Result<()> {
         let Segment::External(range) = part else {
             continue;
         };
-        let source = file::of_payload(range)?.source();
-        if last.is_some_and(|last| std::ptr::eq(last, source.record)) {
-            continue;
-        }
-        last = Some(source.record);
-        if source.record.compare(source.file, 0)? != Comparison::Unchanged {
-            return Err(changed());
+        let file = file::of_payload(range)?;
+        if !last.is_some_and(|last| std::ptr::eq(last, file)) {
+            file.check_unchanged()?;
+            last = Some(file);
         }
     }
     Ok(())
 }
 
-/// What is in the pipe.
-enum Filled {
-    /// So many bytes from the front of the list.
-    Pipe(usize),
-    /// Nothing: the front of the list is in memory.
-    NoFiles,
-    /// Nothing: the pages of a file cannot be mapped.
-    ToBeRead,
-    /// Nothing: the kernel denies it.
-    Denied,
+/// Passes `octets` in a pipe on: how many, and why not all. With `more` a socket may wait for what follows.
+fn drain(from: &OwnedFd, to: impl AsFd, octets: usize, more: bool) -> (usize, rustix::io::Result<()>) {
+    let mut flags = SpliceFlags::NONBLOCK;
+    flags.set(SpliceFlags::MORE, more);
+    let mut taken = 0;
+    while taken < octets {
+        match splice(from, None, &to, None, octets - taken, flags) {
+            Ok(0) => return (taken, Err(Errno::PIPE)),
+            Ok(count) => taken += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return (taken, Err(error)),
+        }
+    }
+    (taken, Ok(()))
 }
 
-/// Puts the front of the list into the pipe.
-fn fill(pipe: &mut Pipe, out: &Transmit, most: usize) -> io::Result<Filled> {
-    let mut gather = match Gather::new(pipe) {
-        Ok(gather) => gather,
-        Err(error) => return Ok(Filled::not(&error)),
-    };
-    for part in out.segments() {
-        let left = most.saturating_sub(gather.octets());
-        let all = match part {
-            _ if left == 0 => Ok(false),
-            Segment::Memory([]) => Ok(true),
-            Segment::Memory(octets) if octets.len() > COPIED => Ok(false),
-            Segment::Memory(octets) => Ok(gather.copy(octets)),
-            Segment::External(range) => {
-                let source = file::of_payload(range)?.source();
-                if source.record.is_unsupported() {
-                    return Ok(Filled::ToBeRead);
-                }
-                let listed = gather.refer(source, range.start(), range.len().min(left));
-                listed.map(|listed| listed == range.len())
+struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    /// `/dev/null`, for what no socket has taken.
+    null: File,
+}
+
+impl Pipe {
+    /// # Errors
+    /// The process has no descriptors left, its user has too many pipes of this size, or a sandbox denies it.
+    fn open() -> io::Result<Pipe> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        fcntl_setpipe_size(&write, PIPE_SIZE)?;
+        let null = File::options().write(true).open("/dev/null")?;
+        Ok(Pipe { read, write, null })
+    }
+
+    /// Takes in the front of the list, up to `most` bytes or what there is room for; returns how many. What cannot be spliced
+    /// ends it.
+    fn fill(&self, out: &Transmit, most: usize) -> usize {
+        let mut octets = 0;
+        for part in out.segments().filter(|part| !part.is_empty()) {
+            let length = part.len().min(most - octets);
+            let put = match part {
+                Segment::Memory(part) => rustix::io::write(&self.write, &part[..length]),
+                Segment::External(range) => match file::of_payload(range) {
+                    Ok(file) => {
+                        let mut start = range.start();
+                        let flags = SpliceFlags::NONBLOCK;
+                        splice(file.file(), Some(&mut start), &self.write, None, length, flags)
+                    }
+                    Err(_) => break,
+                },
+            };
+            octets += put.unwrap_or(0);
+            if put != Ok(part.len()) {
+                break;
             }
-        };
-        match all {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => return Ok(Filled::not(&error)),
         }
+        octets
     }
-    if !gather.has_files() {
-        return Ok(Filled::NoFiles);
-    }
-    match gather.put()? {
-        Put::Some(octets) => Ok(Filled::Pipe(octets)),
-        Put::Nothing => Ok(Filled::ToBeRead),
-        Put::Denied => Ok(Filled::Denied),
-        Put::Shorter => Err(file::became_shorter()),
-        Put::Changed => Err(changed()),
-    }
-}
-
-impl Filled {
-    fn not(because: &io::Error) -> Filled {
-        match is_denied(because) {
-            true => Filled::Denied,
-            false => Filled::ToBeRead,
-        }
-    }
-}
-
-/// Writes the bytes in memory before the next file range.
-fn write_octets(io: &TcpStream, out: &Transmit) -> io::Result<usize> {
-    let mut slices = [IoSlice::new(&[]); SLICES];
-    let count = out.chunks_vectored(&mut slices);
-    let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
-    Ok(sendmsg(
-        io,
-        &slices[..count],
-        &mut SendAncillaryBuffer::default(),
-        flags,
-    )?)
-}
-
-/// Why a connection ends that sends by reference.
-fn changed() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "a file was changed while it was being sent by reference; what the peer has received of it may be wrong, so that \
-         the connection ends",
-    )
 }
 
 #[cfg(test)]

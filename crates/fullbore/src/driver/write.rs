@@ -39,10 +39,6 @@ thread_local! {
     static FETCH_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// On lists of at least this length, file ranges are sent by reference; on shorter ones they are read. The system calls for
-/// sending by reference cost as much as reading some 128 KiB.
-const BY_REFERENCE: usize = 160 << 10;
-
 /// A message that begins on an idle transport, as the only stream, has its first `FIRST` bytes written separately if the list
 /// is longer than `LONG`: two whole records over TLS. The peer wakes and processes them while the others are copied or sealed.
 /// 64 KiB takes some 5 % less time than in one write, and 20 to 25 % less than in four with the headers separate, where
@@ -55,25 +51,11 @@ const FIRST_SLICES: usize = 8;
 
 /// Writes lists whose payloads are in files, without reading these.
 pub(super) struct WriteFiles<T> {
-    /// Writes the front of the list, and advances it. The last argument is kept from one call to the next.
-    pub(super) write: fn(&T, &mut Context<'_>, &mut Transmit, &mut usize) -> Poll<std::io::Result<Written>>,
+    /// Writes the front of the list, and advances it: by how many bytes, or 0 if the files are to be read. The last argument
+    /// is kept from one call to the next.
+    pub(super) write: fn(&T, &mut Context<'_>, &mut Transmit, &mut usize) -> Poll<std::io::Result<usize>>,
     /// How many bytes `write` passes on at once.
     pub(super) at_once: usize,
-    /// Whether the list is long enough for it.
-    pub(super) by_reference: bool,
-}
-
-/// What [`WriteFiles`] has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(all(target_os = "linux", feature = "sendfile")),
-    expect(dead_code, reason = "no transport writes files")
-)]
-pub(super) enum Written {
-    /// It wrote so many bytes, and advanced the list by them.
-    Octets(usize),
-    /// Nothing: the files are to be read.
-    ToBeRead,
 }
 
 /// What a write has left.
@@ -125,9 +107,6 @@ where
                 self.deliver_events(cx);
                 if !self.out.has_remaining() {
                     break;
-                }
-                if let Some(files) = &mut self.write_files {
-                    files.by_reference = self.out.remaining() >= BY_REFERENCE;
                 }
                 let headers = self.connection.stats().sent_frames.of(FrameType::HEADERS);
                 let begin = headers - core::mem::replace(&mut self.headers_sent, headers);
@@ -212,11 +191,11 @@ where
         cx: &mut Context<'_>,
         first: &mut Option<usize>,
     ) -> Poll<std::io::Result<usize>> {
-        if let Some(files) = self.write_files.as_mut().filter(|files| files.by_reference) {
+        if let Some(files) = &mut self.write_files {
             if self.out.has_external() {
                 match ready!((files.write)(&self.io, cx, &mut self.out, &mut files.at_once))? {
-                    Written::Octets(count) => return Poll::Ready(Ok(count)),
-                    Written::ToBeRead => {}
+                    0 => {}
+                    count => return Poll::Ready(Ok(count)),
                 }
             }
         }

@@ -38,7 +38,7 @@ pub struct ServerBuilder {
     pub(super) on_connect: Option<OnConnect>,
     pub(super) on_end: Option<OnEnd>,
     #[cfg_attr(
-        not(all(target_os = "linux", feature = "sendfile")),
+        not(target_os = "linux"),
         allow(dead_code, reason = "only Linux sends by reference")
     )]
     pub(super) sending_files: bool,
@@ -187,11 +187,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Sends long ranges of files ([`FileRange`](crate::FileRange)) by reference, without a copy: with the feature
-    /// `sendfile`, over HTTP/2, TCP without TLS, on Linux. Default: off; they are read just before they are written.
+    /// Sends ranges of files ([`FileRange`](crate::FileRange)) by reference, without a copy: over HTTP/2, TCP without TLS, on
+    /// Linux. Default: off; they are read just before they are written.
     ///
-    /// It takes a little less processor time. In return, a file must not change while it is sent:
-    /// [`FileRange`](crate::FileRange) says what a client may receive of a file that does.
+    /// It takes a fifth to a half less processor time for files of 256 KiB and more. In return, a file must not change while
+    /// it is sent: [`FileRange`](crate::FileRange) says what a client may receive of a file that does.
     pub fn sending_files(mut self, wanted: bool) -> Self {
         self.sending_files = wanted;
         self

@@ -86,16 +86,16 @@ impl<T, S> ServeConnection<T, S> {
     }
 }
 
-#[cfg(all(target_os = "linux", feature = "sendfile"))]
+#[cfg(target_os = "linux")]
 impl<S> ServeConnection<tokio::net::TcpStream, S> {
-    /// Sends long file ranges by reference (feature `sendfile`, on Linux): see [`crate::FileRange`].
+    /// Sends file ranges by reference (on Linux): see [`crate::FileRange`].
     pub fn sending_files(mut self) -> Self {
         self.driver.send_files();
         self
     }
 }
 
-#[cfg(all(target_os = "linux", feature = "sendfile"))]
+#[cfg(target_os = "linux")]
 impl<T: 'static, S: 'static> ServeConnection<T, S> {
     /// As [`Self::sending_files`] if the transport is TCP.
     pub(super) fn sending_files_over_tcp(mut self) -> Self {

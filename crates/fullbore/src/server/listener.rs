@@ -338,12 +338,12 @@ impl<L: Listener> Server<L> {
             return;
         }
         let prepare: Prepare<L::Io, WithPeer<S>> = Prepare {
-            #[cfg(all(target_os = "linux", feature = "sendfile"))]
+            #[cfg(target_os = "linux")]
             http2: match self.settings.sending_files {
                 true => |connection| connection.sending_files_over_tcp(),
                 false => |connection| connection,
             },
-            #[cfg(not(all(target_os = "linux", feature = "sendfile")))]
+            #[cfg(not(target_os = "linux"))]
             http2: |connection| connection,
             http1: |io, config| probe::<L>(io, config),
             tcp: L::tcp,

@@ -100,9 +100,9 @@ pub struct ServeConnectionLocal<T, S> {
     mailbox: Arc<Mailbox>,
 }
 
-#[cfg(all(target_os = "linux", feature = "sendfile"))]
+#[cfg(target_os = "linux")]
 impl<S> ServeConnectionLocal<tokio::net::TcpStream, S> {
-    /// Sends long file ranges by reference (feature `sendfile`, on Linux): see [`crate::FileRange`].
+    /// Sends file ranges by reference (on Linux): see [`crate::FileRange`].
     pub fn sending_files(mut self) -> Self {
         self.driver.send_files();
         self

@@ -8,6 +8,7 @@ use std::task::Waker;
 use bytes::{Bytes, BytesMut};
 use fullbore_proto::{Config, Connection, Event, Payload, Time};
 use http::{Request, Response};
+use rustix::fs::OFlags;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
@@ -26,7 +27,7 @@ fn file(length: usize) -> File {
 }
 
 fn tempfile() -> File {
-    use rustix::fs::{CWD, Mode, OFlags, openat};
+    use rustix::fs::{CWD, Mode, openat};
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let folder = std::env::temp_dir();
     File::from(openat(CWD, folder, flags, Mode::RUSR | Mode::WUSR).expect("a file system with O_TMPFILE"))
@@ -101,7 +102,7 @@ async fn tcp() -> (TcpStream, TcpStream) {
 }
 
 /// One write, if the socket takes anything.
-fn write_once(io: &TcpStream, out: &mut Transmit, at_once: &mut usize) -> Poll<io::Result<Written>> {
+fn write_once(io: &TcpStream, out: &mut Transmit, at_once: &mut usize) -> Poll<io::Result<usize>> {
     write(io, &mut Context::from_waker(Waker::noop()), out, at_once)
 }
 
@@ -121,7 +122,7 @@ async fn write_all(far: &TcpStream, near: &mut TcpStream, out: &mut Transmit) ->
         while out.has_remaining() {
             match write_once(far, out, &mut at_once) {
                 Poll::Ready(written) => {
-                    assert!(matches!(written.unwrap(), Written::Octets(1..)));
+                    assert_ne!(written.unwrap(), 0);
                     writes += 1;
                 }
                 Poll::Pending => break,
@@ -139,16 +140,14 @@ async fn heads_octets_and_ranges_of_several_files_come_in_their_order() {
     let files: Vec<_> = [400_000, 300_001, 50_000].map(file).into_iter().collect();
     let [long, middle, short] = [0, 1, 2].map(|at| OpenFile::new(files[at].try_clone().unwrap()));
     let mut answering = Answering::new();
-    // More often than the memory for copies allows; short payloads take some of it.
-    for round in 0..150 {
+    for round in 0..30 {
         let here = |length: usize| Payload::from(Bytes::from(vec![round; length]));
         let mut out = answering.list([
             range(&long, 5, 40_000),
             here(1),
             range(&middle, 299_000, 1_001),
             range(&short, 0, 50_000),
-            here(COPIED),
-            here(COPIED + 1),
+            here(5_000),
             here(20_000),
             // Consecutive ranges, and others.
             range(&long, 40_005, 10),
@@ -161,28 +160,6 @@ async fn heads_octets_and_ranges_of_several_files_come_in_their_order() {
         let (seen, _) = write_all(&far, &mut near, &mut out).await;
         assert!(seen == expected, "round {round}");
     }
-}
-
-#[tokio::test]
-async fn octets_that_nobody_has_read_yet_are_not_written_over() {
-    let (mut near, far) = tcp().await;
-    let file = OpenFile::new(file(1_000));
-    let mut answering = Answering::new();
-    let (mut expected, mut seen, mut at_once) = (Vec::new(), Vec::new(), MOST);
-    // Twice as many as the memory for copies holds; the socket holds most of them.
-    for round in 0..32 {
-        let here = Payload::from(Bytes::from(vec![round; COPIED]));
-        let mut out = answering.list([here, range(&file, 0, 10)]);
-        expected.append(&mut octets(&out));
-        while out.has_remaining() {
-            if write_once(&far, &mut out, &mut at_once).is_pending() {
-                read_some(&mut near, 30_000, &mut seen).await;
-            }
-        }
-    }
-    drop(far);
-    near.read_to_end(&mut seen).await.unwrap();
-    assert!(seen == expected);
 }
 
 #[tokio::test]
@@ -200,7 +177,8 @@ async fn what_the_socket_does_not_take_stays_on_the_list() {
             let before = out.remaining();
             let most = at_once.clamp(LEAST, MOST);
             match write_once(&far, &mut out, &mut at_once) {
-                Poll::Ready(Ok(Written::Octets(count))) => {
+                Poll::Ready(Ok(count)) => {
+                    assert_ne!(count, 0);
                     assert_eq!(before - out.remaining(), count);
                     // Twice what the socket took, or more if it took all.
                     assert!(
@@ -209,7 +187,7 @@ async fn what_the_socket_does_not_take_stays_on_the_list() {
                     );
                     partial += usize::from(at_once < 2 * most);
                 }
-                Poll::Ready(other) => panic!("{other:?}"),
+                Poll::Ready(Err(error)) => panic!("{error}"),
                 Poll::Pending => {
                     assert_eq!(out.remaining(), before);
                     blocked += 1;
@@ -222,32 +200,6 @@ async fn what_the_socket_does_not_take_stays_on_the_list() {
     drop(far);
     near.read_to_end(&mut seen).await.unwrap();
     assert!(seen == expected);
-}
-
-#[tokio::test]
-async fn octets_in_memory_before_a_file_wait_for_room_as_its_pages_do() {
-    let (mut near, far) = tcp().await;
-    let file = OpenFile::new(file(10));
-    let mut answering = Answering::new();
-    let (mut seen, mut expected, mut at_once) = (Vec::new(), 0, MOST);
-    let mut blocked = 0;
-    while blocked < 3 {
-        let here = Payload::from(Bytes::from(vec![7; 300_000]));
-        let mut out = answering.list([here, range(&file, 0, 10)]);
-        expected += out.remaining();
-        while out.has_remaining() {
-            match write_once(&far, &mut out, &mut at_once) {
-                Poll::Ready(written) => assert!(matches!(written.unwrap(), Written::Octets(1..))),
-                Poll::Pending => {
-                    blocked += 1;
-                    read_some(&mut near, 300_000, &mut seen).await;
-                }
-            }
-        }
-    }
-    drop(far);
-    near.read_to_end(&mut seen).await.unwrap();
-    assert_eq!(seen.len(), expected);
 }
 
 #[tokio::test]
@@ -264,7 +216,7 @@ async fn a_list_takes_few_writes() {
     socket.set_send_buffer_size(4 << 20).unwrap();
     let mut at_once = length;
     let written = write_once(&far, &mut out, &mut at_once);
-    let Poll::Ready(Ok(Written::Octets(count))) = written else {
+    let Poll::Ready(Ok(count)) = written else {
         panic!("{written:?}");
     };
     assert!(count > 150_000, "{count} of {length}");
@@ -274,27 +226,26 @@ async fn a_list_takes_few_writes() {
 
 #[tokio::test]
 async fn zeros_behind_the_end_of_a_file_are_never_sent() {
-    let (mut near, far) = tcp().await;
-    let file = file(300_000);
-    let open = OpenFile::new(file.try_clone().unwrap());
     for end in [299_999, 299_000, 4_096, 1, 0] {
+        let (mut near, far) = tcp().await;
+        let file = file(300_000);
+        let open = OpenFile::new(file.try_clone().unwrap());
         let mut out = Answering::new().list([range(&open, 0, 300_000)]);
+        let whole = octets(&out);
         file.set_len(end).unwrap();
-        let mut at_once = MOST;
-        let error = loop {
+        let (mut seen, mut at_once) = (Vec::new(), MOST);
+        loop {
             match write_once(&far, &mut out, &mut at_once) {
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => break error,
-                Poll::Pending => panic!("so much was sent"),
+                // Reading ends the connection.
+                Poll::Ready(Ok(0)) => break,
+                Poll::Ready(written) => drop(written.unwrap()),
+                Poll::Pending => read_some(&mut near, 300_000, &mut seen).await,
             }
-        };
-        assert!(error.to_string().contains("became shorter"), "{error}");
+        }
+        drop(far);
+        near.read_to_end(&mut seen).await.unwrap();
+        assert!(seen.len() >= end as usize && whole.starts_with(&seen), "{end}");
     }
-    // Nothing of it stays in the pipe.
-    let whole = OpenFile::new(self::file(300_000));
-    let mut out = Answering::new().list([range(&whole, 0, 300_000)]);
-    let expected = octets(&out);
-    assert!(write_all(&far, &mut near, &mut out).await.0 == expected);
 }
 
 /// Writes a list of which `change` changes the file after the first write.
@@ -305,10 +256,7 @@ async fn changed_meanwhile(change: impl FnOnce(&File)) -> io::Result<()> {
     let mut out = Answering::new().list([range(&open, 0, 400_000)]);
     let mut at_once = LEAST;
     let written = write_once(&far, &mut out, &mut at_once);
-    assert!(
-        matches!(written, Poll::Ready(Ok(Written::Octets(_)))),
-        "{written:?}"
-    );
+    assert!(matches!(written, Poll::Ready(Ok(1..))), "{written:?}");
     assert!(out.has_external());
     change(&file);
     while out.has_remaining() {
@@ -364,55 +312,28 @@ fn a_change_that_comes_when_the_socket_has_taken_the_octets_is_noticed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_mapped_or_has_no_length_is_to_be_read() {
+async fn what_cannot_be_spliced_is_to_be_read() {
     let (mut near, far) = tcp().await;
-    for path in ["/proc/self/status", "/dev/zero"] {
-        let strange = OpenFile::new(File::open(path).unwrap());
-        let mut out = Answering::new().list([range(&strange, 0, 100)]);
-        let remaining = out.remaining();
-        let mut at_once = MOST;
-        let written = write_once(&far, &mut out, &mut at_once);
-        assert!(
-            matches!(written, Poll::Ready(Ok(Written::ToBeRead))),
-            "{path}: {written:?}"
-        );
-        assert_eq!(out.remaining(), remaining);
-    }
-    // Nothing of it stays in the pipe.
+    let folder = OpenFile::new(File::open(std::env::temp_dir()).unwrap());
+    let mut out = Answering::new().list([range(&folder, 0, 100)]);
+    let mut at_once = MOST;
+    while let Poll::Ready(Ok(1..)) = write_once(&far, &mut out, &mut at_once) {}
+    assert!(matches!(
+        write_once(&far, &mut out, &mut at_once),
+        Poll::Ready(Ok(0))
+    ));
+    assert_eq!(out.remaining(), 100);
+    read_some(&mut near, 10_000, &mut Vec::new()).await;
+
+    // splice(2) answers EINVAL for a descriptor that is to be appended to.
+    let set = |flags| rustix::fs::fcntl_setfl(&far, flags).unwrap();
+    set(OFlags::NONBLOCK | OFlags::APPEND);
     let file = OpenFile::new(file(300_000));
     let mut out = Answering::new().list([range(&file, 0, 300_000)]);
     let expected = octets(&out);
+    let written = write_once(&far, &mut out, &mut at_once);
+    assert!(matches!(written, Poll::Ready(Ok(0))), "{written:?}");
+    // Nothing of it stays in the pipe.
+    set(OFlags::NONBLOCK);
     assert!(write_all(&far, &mut near, &mut out).await.0 == expected);
-}
-
-/// How many mappings of a file the process has.
-fn mappings(file: &File) -> usize {
-    use std::os::unix::fs::MetadataExt as _;
-    let inode = file.metadata().unwrap().ino().to_string();
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    // The fifth field of a line is the inode (proc_pid_maps(5)).
-    let of_file = |line: &&str| line.split_whitespace().nth(4) == Some(&inode);
-    maps.lines().filter(of_file).count()
-}
-
-#[tokio::test]
-async fn no_file_stays_mapped_once_a_write_has_ended() {
-    let (mut near, far) = tcp().await;
-    let file = file(300_000);
-    let open = OpenFile::new(file.try_clone().unwrap());
-    let mut out = Answering::new().list([range(&open, 0, 300_000)]);
-    let mut at_once = MOST;
-    assert!(matches!(
-        write_once(&far, &mut out, &mut at_once),
-        Poll::Ready(Ok(Written::Octets(1..)))
-    ));
-    assert_eq!(mappings(&file), 0);
-    write_all(&far, &mut near, &mut out).await;
-    assert_eq!(mappings(&file), 0);
-
-    // Nor when it becomes shorter on the way.
-    let mut out = Answering::new().list([range(&open, 0, 300_000)]);
-    file.set_len(100_000).unwrap();
-    while let Poll::Ready(Ok(_)) = write_once(&far, &mut out, &mut at_once) {}
-    assert_eq!(mappings(&file), 0);
 }

@@ -73,8 +73,6 @@ struct Ways {
     holds: bool,
     /// The octets that each write offered.
     offered: Vec<usize>,
-    /// How often it was to send files by reference.
-    by_reference: usize,
 }
 
 /// One end of a pipe that behaves so. It takes more when the other end sends something.
@@ -276,28 +274,5 @@ async fn the_memory_for_reads_is_used_again_for_the_next_write() {
     for _ in 0..3 {
         metered.run(PING, Some(40_000), false).await;
         assert_eq!(kept(), first);
-    }
-}
-
-#[cfg(all(target_os = "linux", feature = "sendfile"))]
-#[tokio::test(start_paused = true)]
-async fn only_lists_of_160_kib_or_more_are_sent_by_reference() {
-    for (write_size, by_reference) in [(64 << 10, false), (512 << 10, true)] {
-        let mut config = Config::default();
-        config.write_size = write_size;
-        let mut metered = Metered::new(config);
-        metered.driver.write_files = Some(WriteFiles {
-            write: |io: &Meter, _, _, _| {
-                io.1.lock().expect("no thread panics").by_reference += 1;
-                Poll::Ready(Ok(Written::ToBeRead))
-            },
-            at_once: 0,
-            // As a list before left it.
-            by_reference: !by_reference,
-        });
-        let offered = metered.run(ASK, None, false).await;
-        assert!(offered.iter().sum::<usize>() > LENGTH, "{offered:?}");
-        let asked = metered.ways.lock().expect("no thread panics").by_reference;
-        assert_eq!(asked > 0, by_reference, "{asked} times for lists of {write_size}");
     }
 }
