@@ -8,6 +8,7 @@ mod connections;
 mod engine;
 mod flood;
 mod frames;
+pub(crate) mod growth;
 mod h2;
 mod http1;
 mod many;
@@ -73,6 +74,8 @@ pub(crate) enum Case {
     Attacks,
     /// 100, 1,000 and 8,000 connections with one request each under way, beside hyper, nghttpd, h2o and nginx
     Connections,
+    /// 1 to 10,000 connections and streams, responses of up to 1 GiB and up to 200 header fields, beside hyper, nghttpd, h2o and nginx
+    Growth,
     /// Programs of axum, tonic and reqwest with the published crate `h2` and with `crates/h2` in its place
     H2,
     /// Urgent responses beside bulk ones on the same connection, over 2 Mbit/s to 1 Gbit/s and loopback
@@ -80,7 +83,7 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 18] = [
+    pub(crate) const ALL: [Case; 19] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
@@ -94,6 +97,7 @@ impl Case {
         Case::Servers,
         Case::Http1,
         Case::Connections,
+        Case::Growth,
         Case::Clients,
         Case::Memory,
         Case::Attacks,
@@ -107,6 +111,7 @@ impl Case {
             Case::Paths => "paths",
             Case::Windows => "windows",
             Case::Frames => "frames",
+            Case::Growth => "growth",
             Case::H2 => "h2",
             Case::Many => "many",
             Case::Tiny => "tiny",
@@ -142,6 +147,7 @@ pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
         Case::Paths => paths::run(cx),
         Case::Windows => windows::run(cx),
         Case::Frames => frames::run(cx),
+        Case::Growth => growth::run(cx),
         Case::H2 => h2::run(cx),
         Case::Many => many::run(cx),
         Case::Tiny => tiny::run(cx),

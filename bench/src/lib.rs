@@ -74,7 +74,7 @@ pub fn run_program() -> ExitCode {
                 false => ExitCode::FAILURE,
             };
         }
-        Chosen::Plots => return exit(plot::draw_all(Path::new(RESULTS)).map(|()| true)),
+        Chosen::Plots => return exit(plot::draw(Path::new(RESULTS), None).map(|()| true)),
         Chosen::Case(case) => vec![case],
         Chosen::All => Case::ALL.to_vec(),
     };
@@ -115,6 +115,10 @@ fn run(cases: &[Case], environment: &Environment, options: Options) -> Result<bo
         ok &= section.ok;
         if let Some(folder) = &cx.options.write {
             markdown::write(folder, case.name(), &section.text)?;
+            // A part of the tables, with --shape, has no plots.
+            if let Err(error) = plot::draw(folder, Some(case.name())) {
+                eprintln!("fullbore-bench: no plots: {error}");
+            }
         }
     }
     Ok(ok)

@@ -4,6 +4,7 @@ pub(crate) mod callgrind;
 pub(crate) mod go;
 pub(crate) mod h2;
 pub(crate) mod java;
+pub(crate) mod logged;
 pub(crate) mod observe;
 pub(crate) mod servers;
 pub(crate) mod uploads;

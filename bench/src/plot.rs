@@ -1,6 +1,8 @@
 //! The plots of BENCHMARKS.md, drawn as SVG from the tables in `bench/results`. Their colours are legible on light and on
 //! dark backgrounds.
 
+mod growth;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -12,7 +14,10 @@ const WIDTH: f64 = 920.0;
 const PANEL: f64 = WIDTH / 2.0;
 const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#57606a}.title{font-weight:600;font-size:14px}\
     .small{font-size:11px}.end{text-anchor:end}.mid{text-anchor:middle}.ours{fill:#d9480f}.first{fill:#4c6ef5}\
-    .second{fill:#868e96}.tls{opacity:.55}.grid{stroke:#868e96;stroke-opacity:.35}.spread{stroke:#57606a;stroke-width:1.5}\
+    .second{fill:#868e96}.third{fill:#2b8a3e}.fourth{fill:#ae3ec9}.tls{opacity:.55}\
+    .curve{stroke-width:2;stroke-linejoin:round}.curve.ours{stroke:#d9480f}.curve.first{stroke:#4c6ef5}\
+    .curve.second{stroke:#868e96}.curve.third{stroke:#2b8a3e}.curve.fourth{stroke:#ae3ec9}\
+    .curve{fill:none!important}.dashed{stroke-dasharray:4 3}.grid{stroke:#868e96;stroke-opacity:.35}.spread{stroke:#57606a;stroke-width:1.5}\
     @media(prefers-color-scheme:dark){text{fill:#c9d1d9}.spread{stroke:#c9d1d9}}";
 
 /// Of `paths`: clients that transfer with `fullbore serve`, by the columns of the two tables.
@@ -32,24 +37,33 @@ const MEGABYTES: f64 = 67.108_864;
 /// The rate of the link.
 const MOST_MB_A_SECOND: f64 = 125.0;
 
-/// Draws all plots into the folder of the tables.
-pub(crate) fn draw_all(results: &Path) -> Result<(), Error> {
-    draw(results, "paths", "throughput", throughput)?;
-    draw(results, "servers", "cpu", cpu)
-}
+/// Each plot: the table that it is drawn from, its own name, and how.
+const PLOTS: [(&str, &str, fn(&str) -> Option<String>); 4] = [
+    ("paths", "throughput", throughput),
+    ("servers", "cpu", cpu),
+    ("growth", "growth", growth::cost),
+    ("growth", "growth-latency", growth::latency),
+];
 
-fn draw(results: &Path, from: &str, to: &str, plot: fn(&str) -> Option<String>) -> Result<(), Error> {
-    let source = results.join(from).with_extension("tsv");
-    let tsv = std::fs::read_to_string(&source).map_err(|error| Error::File(source.clone(), error))?;
-    let missing = || {
-        Error::Output(
-            source.display().to_string(),
-            "a table or a column is missing".to_owned(),
-        )
-    };
-    let svg = plot(&tsv).ok_or_else(missing)?;
-    let file = results.join(to).with_extension("svg");
-    std::fs::write(&file, svg).map_err(|error| Error::File(file.clone(), error))
+/// Draws the plots of one case, or of all, into the folder of the tables.
+pub(crate) fn draw(results: &Path, case: Option<&str>) -> Result<(), Error> {
+    for (from, to, plot) in PLOTS {
+        if case.is_some_and(|case| case != from) {
+            continue;
+        }
+        let source = results.join(from).with_extension("tsv");
+        let tsv = std::fs::read_to_string(&source).map_err(|error| Error::File(source.clone(), error))?;
+        let missing = || {
+            Error::Output(
+                source.display().to_string(),
+                "a table or a column is missing".to_owned(),
+            )
+        };
+        let svg = plot(&tsv).ok_or_else(missing)?;
+        let file = results.join(to).with_extension("svg");
+        std::fs::write(&file, svg).map_err(|error| Error::File(file.clone(), error))?;
+    }
+    Ok(())
 }
 
 /// A drawing under way.
@@ -84,6 +98,22 @@ impl Svg {
             self.0,
             "<path d=\"M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}\" class=\"{class}\" fill=\"none\"/>"
         );
+    }
+
+    /// A line through points, with a dot at each.
+    fn curve(&mut self, points: &[[f64; 2]], class: &str) {
+        let mut path = String::new();
+        for (number, [x, y]) in points.iter().enumerate() {
+            let _ = write!(path, "{}{x:.1} {y:.1}", if number == 0 { "M" } else { "L" });
+        }
+        let _ = writeln!(self.0, "<path d=\"{path}\" class=\"curve {class}\"/>");
+        let solid = class.split(' ').next().unwrap_or(class);
+        for [x, y] in points {
+            let _ = writeln!(
+                self.0,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\" class=\"{solid}\"/>"
+            );
+        }
     }
 
     /// Squares of colours with their names, from left to right.

@@ -141,7 +141,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     calls::run(&mut report, &testbed);
     records::run(&mut report, &testbed);
     instructions::run(&mut report, &testbed);
-    report.note("fullbore from memory and hyper run the same handler, on tokio's current thread where nothing else is named, and over TLS with the same rustls configuration; all others send files. hyper's second runtime is tokio's multi-thread one with one worker. Go runs with GOMAXPROCS=1 and its own limit of 250 streams; all others allow 1,000.");
+    report.note("fullbore from memory and hyper run the same handler, on tokio's current thread where nothing else is named, and over TLS with the same rustls configuration; all others send files. hyper's second runtime is tokio's multi-thread one with one worker. Go runs with GOMAXPROCS=1 and its own limit of 250 streams; all others allow 10,000.");
     report.note(
         "TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256; session resumption plays no part.",
     );
@@ -326,7 +326,7 @@ impl<'a> Trial<'a> {
 }
 
 /// So many times the requests, but at least one on each stream.
-fn scaled(load: Load, times: f64) -> u64 {
+pub(super) fn scaled(load: Load, times: f64) -> u64 {
     let least = u64::from(load.connections) * u64::from(load.streams);
     ((load.requests as f64 * times) as u64).max(least)
 }

@@ -18,8 +18,9 @@ const LOADS_CORE: usize = 1;
 const BOTH_CORES: [usize; 2] = [SERVERS_CORE, LOADS_CORE];
 const START: Duration = Duration::from_secs(10);
 /// As many streams as any load opens; nginx, h2o and nghttpd allow some 100 by themselves.
-const MAX_STREAMS: &str = "1000";
-/// As many connections as any load opens and more; h2o and nginx allow some 1,000 and 500 by themselves.
+const MAX_STREAMS: &str = "10000";
+/// As many connections as any load opens and more; h2o and nginx allow some 1,000 and 500 by themselves,
+/// `fullbore serve` 4,096.
 const MAX_CONNECTIONS: u32 = 16_000;
 
 /// Which server.
@@ -262,6 +263,8 @@ impl<'a> Testbed<'a> {
                     "1",
                     "--max-streams",
                     MAX_STREAMS,
+                    "--max-connections",
+                    &MAX_CONNECTIONS.to_string(),
                     "--uploads",
                     "discard",
                 ]);
@@ -492,7 +495,7 @@ impl Server<'_> {
     }
 }
 
-fn h2load(load: Load, url: &str) -> Command {
+pub(super) fn h2load(load: Load, url: &str) -> Command {
     let mut command = Command::new("h2load");
     command.arg(format!("-n{}", load.requests));
     with_load(command, load, url)
