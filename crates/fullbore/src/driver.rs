@@ -302,7 +302,7 @@ where
 
     /// Frees what only a busy connection needs, once it is idle.
     fn free_idle_memory(&mut self, cx: &mut Context<'_>) {
-        match self.idle.poll(cx) {
+        match self.idle.poll(cx, self.connection.stream_count() == 0) {
             Activity::Nothing => {
                 self.input.shrink();
                 self.spare_cells = Vec::new();

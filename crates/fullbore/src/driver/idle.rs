@@ -1,7 +1,8 @@
 //! Detects that a connection is idle, so that it frees the memory it keeps for its next batch.
 //!
 //! A busy connection keeps a slab and cells that it would otherwise allocate for every batch. The timer is set ten times a
-//! second at most, and never while nothing happens.
+//! second at most, and never while nothing happens. A connection whose requests come one by one, each after a rest, has no
+//! timer: it frees its memory when it has answered, while that is still in the processor's cache.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,6 +26,8 @@ pub(super) struct IdleTimer {
     busy: bool,
     /// How many octets since then.
     octets: usize,
+    /// When the connection was last found idle, if it has had no timer since.
+    rested: Option<Instant>,
 }
 
 /// What a connection has received of late.
@@ -34,7 +37,7 @@ pub(super) enum Activity {
     Unchanged,
     /// Less than the smallest read asks for since the timer was set.
     Little,
-    /// Nothing since the timer was set.
+    /// Nothing since the timer was set, or one request after a rest.
     Nothing,
 }
 
@@ -45,12 +48,22 @@ impl IdleTimer {
         self.octets = self.octets.saturating_add(octets);
     }
 
-    /// Called before the driver sleeps.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Activity {
+    /// Called before the driver sleeps. `quiet` is whether no stream is open.
+    ///
+    /// A second wake-up for a timer finds the connection out of the processor's cache: with it a request a second on each of
+    /// 10,000 connections took 27 us of processor time in place of 20 (`fullbore-bench growth`).
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, quiet: bool) -> Activity {
         let mut activity = Activity::Unchanged;
         loop {
             let Some(timer) = &mut self.timer else {
                 if self.busy {
+                    if let Some(rested) = self.rested.take().filter(|_| quiet) {
+                        let now = Instant::now();
+                        if now.duration_since(rested) >= IDLE {
+                            (self.busy, self.octets, self.rested) = (false, 0, Some(now));
+                            return Activity::Nothing;
+                        }
+                    }
                     self.timer = Some(Box::pin(tokio::time::sleep(IDLE)));
                     (self.busy, self.octets) = (false, 0);
                     continue;
@@ -62,6 +75,7 @@ impl IdleTimer {
             }
             if !self.busy {
                 self.timer = None;
+                self.rested = Some(Instant::now());
                 return Activity::Nothing;
             }
             if self.octets < SMALLEST_READ {
@@ -147,12 +161,51 @@ mod tests {
             if octets > 0 {
                 idle.received(octets);
             }
-            seen.push(poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx))).await);
+            seen.push(poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx, false))).await);
             // The first only sets the timer.
             tokio::time::sleep(IDLE).await;
         }
         assert_eq!(seen, [Unchanged, Little, Unchanged, Little, Nothing, Unchanged]);
         assert!(idle.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_each_follow_a_rest_need_no_timer() {
+        use Activity::{Nothing, Unchanged};
+
+        let mut idle = IdleTimer::default();
+        let mut seen = Vec::new();
+        // How long each request comes after the one before, and whether it is answered at once.
+        let (rest, burst) = (3 * IDLE, IDLE / 2);
+        for (after, quiet) in [
+            (rest, true),
+            (rest, true),
+            (rest, true),
+            (burst, true),
+            (rest, false),
+            (rest, true),
+        ] {
+            // A timer that is over wakes the driver.
+            for _ in 0..2 {
+                tokio::time::sleep(after / 2).await;
+                let _ = poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx, quiet))).await;
+            }
+            idle.received(1);
+            seen.push((
+                poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx, quiet))).await,
+                idle.timer.is_some(),
+            ));
+        }
+        let (by_timer, at_once) = (|| (Unchanged, true), || (Nothing, false));
+        let wanted = [
+            by_timer(),
+            at_once(),
+            at_once(),
+            by_timer(),
+            by_timer(),
+            at_once(),
+        ];
+        assert_eq!(seen, wanted);
     }
 
     /// The preface, SETTINGS, and the acknowledgement of the server's.
