@@ -33,6 +33,8 @@ const SIZES: [(&str, u64); 12] = [
 ];
 const SMALL: u64 = 12;
 const KB_10: u64 = 10_000;
+/// Responses that take milliseconds.
+const LONG: u64 = 1 << 20;
 
 /// How long all connections are looked at.
 const WINDOW: Duration = Duration::from_millis(1_500);
@@ -102,7 +104,9 @@ pub(crate) const ALL: [Growth; 5] = [
         heading: "Header fields of requests",
         column: "fields",
         about: "Files of 12 bytes, 10 at once on one connection. Each request has so many fields, which never change; the pseudo-header \
-                fields count. All but h2load's own have a name of 11 octets and a value of 16.",
+                fields count. All but h2load's own have a name of 11 octets and a value of 16. Beyond some 70 fields they do not fit the \
+                4,096 octets that a dynamic table has by default (RFC 7541): h2load's encoder then sends each of them as a literal in \
+                each request, which is the step in every curve.",
         points: || {
             FIELDS
                 .map(|count| Point::whole(count.to_string(), SMALL, 10, count))
@@ -186,7 +190,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     }
     report.note("The connections are open before their requests are counted: handshakes are in their memory, but not in their time.");
     report.note("With all at once, p50 is the number of requests under way by the rate, for every server; the next request of a connection waits for all others.");
-    report.note("h2o 2.2 tells clients that it takes 100 streams, whatever it is configured to take, so its curve ends there in truth. nginx sends the file of 1 GiB by sendfile and all others by read, as it does best; the others read.");
+    report.note("h2o 2.2 tells clients that it takes 100 streams, whatever it is configured to take, so beyond 100 its curve is that of 100. nginx sends the file of 1 GiB by sendfile and all others by read, as it does best; the others read.");
     report.note("hyper answers from memory, on tokio's current thread, and copies no file.");
     report.finish(cx, &["h2load", "nghttpd", "h2o", "nginx"])
 }
@@ -239,16 +243,17 @@ fn row(point: &Point, one: &Series<Sample>, all: &[Series<Sample>]) -> Vec<Strin
         .filter(|own| own.name != one.name)
         .and_then(|own| ratio_of(own, one, Sample::cpu));
     let cell = |digits, figure: &dyn Fn(&Sample) -> f64| one.cell(digits, figure);
+    let is_long = point.load.bytes >= LONG;
     let mut row = vec![
         point.name.clone(),
         one.name.clone(),
         match one.error {
             Some(Error::Missing(_)) => "not installed".to_owned(),
-            _ => cell(0, &|sample| {
+            _ => cell(usize::from(is_long), &|sample| {
                 sample.logged.responses as f64 / sample.logged.seconds
             }),
         },
-        cell(2, &|sample| sample.cpu() * 1e6),
+        cell(if is_long { 0 } else { 2 }, &|sample| sample.cpu() * 1e6),
         cell(0, &|sample| sample.logged.median_micros),
         cell(0, &|sample| sample.logged.p99_micros),
         cell(1, &|sample| sample.peak_memory / f64::from(1 << 20)),
