@@ -37,8 +37,11 @@ const MEGABYTES: f64 = 67.108_864;
 /// The rate of the link.
 const MOST_MB_A_SECOND: f64 = 125.0;
 
+/// Draws a plot of a table, unless that lacks something.
+type Draw = fn(&str) -> Option<String>;
+
 /// Each plot: the table that it is drawn from, its own name, and how.
-const PLOTS: [(&str, &str, fn(&str) -> Option<String>); 4] = [
+const PLOTS: [(&str, &str, Draw); 4] = [
     ("paths", "throughput", throughput),
     ("servers", "cpu", cpu),
     ("growth", "growth", growth::cost),
