@@ -35,6 +35,7 @@ mod error;
 pub mod ext;
 mod failure;
 mod handle;
+mod incoming;
 mod message;
 mod pings;
 mod reason;

@@ -1,7 +1,6 @@
 //! What the handles of a connection and the connection itself share, behind one mutex: the engine, the streams, and what each
 //! waits for. The mutex is never held during a system call.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -16,6 +15,7 @@ use http::{HeaderMap, Request, Response};
 
 use crate::error::Error;
 use crate::failure::{Failure, Initiator, UserError};
+use crate::incoming::Incoming;
 use crate::message::{self, user_error};
 use crate::pings::{self, Pings};
 use crate::reason::{self, Reason};
@@ -25,6 +25,9 @@ use crate::stream::{Head, Sending, Stream};
 
 /// The most bytes of one buffer: no window could ever take more.
 const MAX_PAYLOAD: usize = (1 << 31) - 1;
+
+/// The requests that the engine parses before they are taken over: it keeps the room for so many events.
+const REQUESTS: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Shared(Mutex<State>);
@@ -48,8 +51,7 @@ pub(crate) struct State {
     told: bool,
     /// Whether the task has given way since it took in what handles had told it.
     gave_way: bool,
-    /// Requests that nobody has accepted.
-    incoming: VecDeque<(StreamId, Request<()>)>,
+    incoming: Incoming,
     max_send_buffer: usize,
     max_receive_streams: usize,
     /// The connection's receive window as it was set last, if it may have grown beyond.
@@ -82,7 +84,7 @@ impl State {
             task: None,
             told: false,
             gave_way: false,
-            incoming: VecDeque::new(),
+            incoming: Incoming::default(),
             max_send_buffer: settings.max_send_buffer_size(),
             max_receive_streams: settings.max_receive_streams(),
             next_window: settings.later_connection_window(),
@@ -146,7 +148,7 @@ impl State {
     pub(crate) fn receive(&mut self, mut octets: Bytes) -> Result<(), Reason> {
         let now = self.now();
         while !octets.is_empty() {
-            let result = self.engine.receive_some(&mut octets, u32::MAX, now);
+            let result = self.engine.receive_some(&mut octets, REQUESTS, now);
             self.take_events();
             if let Err(error) = result {
                 tracing::debug!(%error, "connection error");
@@ -258,7 +260,7 @@ impl State {
     /// The connection is dropped.
     pub(crate) fn abandon(&mut self) {
         self.end_of_transport();
-        for (id, _) in core::mem::take(&mut self.incoming) {
+        while let Some((id, _)) = self.incoming.pop() {
             self.streams.remove(&id);
         }
         let now = self.now();
@@ -379,8 +381,7 @@ impl State {
             stream.receive_end(None);
         }
         self.streams.insert(id, stream);
-        self.incoming
-            .push_back((id, message::request_from_engine(request)));
+        self.incoming.push(id, message::request_from_engine(request));
     }
 
     fn on_head(&mut self, id: StreamId, head: Head, end: bool) {
@@ -418,7 +419,7 @@ impl State {
         if self.engine.role() == Role::Server && stream.handles == 0 && error.by == Side::Peer {
             // Nobody has seen the request, so nobody has to be told.
             self.streams.remove(&id);
-            self.incoming.retain(|(incoming, _)| *incoming != id);
+            self.incoming.withdraw(id);
             self.engine.release(id);
             return;
         }
@@ -442,7 +443,7 @@ impl State {
 
     /// The oldest request that nobody has accepted. It has one handle then.
     pub(crate) fn accept(&mut self) -> Option<(StreamId, Request<()>)> {
-        self.incoming.pop_front()
+        self.incoming.pop()
     }
 
     /// As [`Self::accept`], unless the connection has failed or the user has ended it.
