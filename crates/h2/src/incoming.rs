@@ -9,6 +9,9 @@ use http::Request;
 /// keep the room of the longest batch.
 const KEPT: usize = 8;
 
+/// What a longer queue has room for at first, so that it rarely moves.
+const LONG: usize = 128;
+
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     /// None for a request that was withdrawn. The last is never one.
@@ -18,6 +21,9 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// Identifiers of streams rise (RFC 9113 section 5.1.1).
     pub(crate) fn push(&mut self, id: StreamId, request: Request<()>) {
+        if self.queue.len() == KEPT {
+            self.queue.reserve(LONG - KEPT);
+        }
         self.queue.push_back((id, Some(request)));
     }
 
