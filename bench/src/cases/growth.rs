@@ -189,7 +189,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
         table(&mut report, &testbed, growth);
     }
     report.note("The connections are open before their requests are counted: handshakes are in their memory, but not in their time.");
-    report.note("With all at once, p50 is the number of requests under way by the rate, for every server; the next request of a connection waits for all others.");
+    report.note("With all at once, latency is that of a full queue: a request waits for those of all other connections that are under way, in the server and in h2load. The time from a response to h2load's next request is not in it.");
     report.note("h2o 2.2 tells clients that it takes 100 streams, whatever it is configured to take, so beyond 100 its curve is that of 100. nginx sends the file of 1 GiB by sendfile and all others by read, as it does best; the others read.");
     report.note("hyper answers from memory, on tokio's current thread, and copies no file.");
     report.finish(cx, &["h2load", "nghttpd", "h2o", "nginx"])

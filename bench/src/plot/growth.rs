@@ -13,7 +13,7 @@ const SERVERS: [(&str, &str, &str); 5] = [
     ("nginx", "nginx", "fourth"),
 ];
 const HEIGHT: f64 = 330.0;
-const TOP: f64 = 58.0;
+const TOP: f64 = 70.0;
 const BOTTOM: f64 = 282.0;
 const LEFT: f64 = 54.0;
 const RIGHT: f64 = 18.0;
@@ -47,11 +47,8 @@ fn draw(tsv: &str, panels: &[Panel<'_>]) -> Option<String> {
     for (number, (growth, columns, unit)) in panels.iter().enumerate() {
         let table = Read::find(tsv, growth.heading, 0)?;
         let at = [(number % 2) as f64 * PANEL + LEFT, (number / 2) as f64 * HEIGHT];
-        svg.text(
-            [at[0] - 38.0, at[1] + 20.0],
-            "title",
-            &format!("{}: {unit}", growth.heading),
-        );
+        svg.text([at[0] - 38.0, at[1] + 20.0], "title", growth.heading);
+        svg.text([at[0] - 38.0, at[1] + 60.0], "small", unit);
         svg.legend(
             [at[0] - 38.0, at[1] + 42.0],
             &SERVERS.map(|(_, name, class)| (name, class)),
@@ -80,11 +77,15 @@ fn panel(svg: &mut Svg, [left, top]: [f64; 2], column: &str, curves: &[Vec<[&str
     let width = PANEL - LEFT - RIGHT;
     let x = |place: usize| left + place as f64 / (names.len().max(2) - 1) as f64 * width;
     let y = |figure: f64| top + BOTTOM - (figure.log10() - low) / (high - low) * (BOTTOM - TOP);
-    let wide = high - low > 2.5;
+    let lines: &[f64] = match high - low {
+        span if span > 2.5 => &[1.0],
+        span if span > 0.8 => &[1.0, 2.0, 5.0],
+        _ => &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
+    };
     for decade in low.floor() as i32..=high.ceil() as i32 {
-        for digit in [1.0, 2.0, 5.0] {
+        for digit in lines {
             let figure = digit * 10.0_f64.powi(decade);
-            if figure < least || figure > most || (wide && digit > 1.0) {
+            if figure < least || figure > most {
                 continue;
             }
             svg.line([left, y(figure)], [left + width, y(figure)], "grid");
