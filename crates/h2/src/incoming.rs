@@ -5,26 +5,17 @@ use std::collections::VecDeque;
 use fullbore_proto::StreamId;
 use http::Request;
 
-/// An empty queue keeps room for so many. A request is long, and a connection whose requests wait for their handlers would
-/// keep the room of the longest batch.
-const KEPT: usize = 8;
-
-/// What a longer queue has room for at first, so that it rarely moves.
-const LONG: usize = 128;
-
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    /// None for a request that was withdrawn. The last is never one.
-    queue: VecDeque<(StreamId, Option<Request<()>>)>,
+    /// None for a request that was withdrawn. The last is never one. Boxed, since a request is long, and the queue keeps the room
+    /// of the longest batch.
+    queue: VecDeque<(StreamId, Option<Box<Request<()>>>)>,
 }
 
 impl Incoming {
     /// Identifiers of streams rise (RFC 9113 section 5.1.1).
     pub(crate) fn push(&mut self, id: StreamId, request: Request<()>) {
-        if self.queue.len() == KEPT {
-            self.queue.reserve(LONG - KEPT);
-        }
-        self.queue.push_back((id, Some(request)));
+        self.queue.push_back((id, Some(Box::new(request))));
     }
 
     /// Drops a request. A peer may reset thousands that it has just sent, so the queue is not searched through.
@@ -38,16 +29,12 @@ impl Incoming {
     }
 
     pub(crate) fn pop(&mut self) -> Option<(StreamId, Request<()>)> {
-        let next = loop {
+        loop {
             let (id, request) = self.queue.pop_front()?;
             if let Some(request) = request {
-                break (id, request);
+                return Some((id, *request));
             }
-        };
-        if self.queue.is_empty() && self.queue.capacity() > KEPT {
-            self.queue = VecDeque::new();
         }
-        Some(next)
     }
 }
 
@@ -77,15 +64,5 @@ mod tests {
         assert_eq!(incoming.queue.len(), 4, "none at the end");
         let left: Vec<StreamId> = std::iter::from_fn(|| incoming.pop()).map(|(id, _)| id).collect();
         assert_eq!(left, [id(1), id(3)]);
-    }
-
-    #[test]
-    fn an_empty_queue_keeps_little_room() {
-        for count in [1, 4, 100] {
-            let mut incoming = of(count);
-            while incoming.pop().is_some() {}
-            assert!(incoming.queue.capacity() <= KEPT);
-            assert_eq!(incoming.queue.capacity() > 0, count <= 4);
-        }
     }
 }
