@@ -5,17 +5,24 @@ use std::collections::VecDeque;
 use fullbore_proto::StreamId;
 use http::Request;
 
+/// A batch of more requests is long.
+const LONG: usize = 8;
+
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    /// None for a request that was withdrawn. The last is never one. Boxed, since a request is long, and the queue keeps the room
-    /// of the longest batch.
-    queue: VecDeque<(StreamId, Option<Box<Request<()>>>)>,
+    /// None for a request that was withdrawn. The last is never one.
+    queue: VecDeque<(StreamId, Option<Request<()>>)>,
+    /// The requests since the queue was empty.
+    batch: usize,
+    /// Whether the batch before was long.
+    was_long: bool,
 }
 
 impl Incoming {
     /// Identifiers of streams rise (RFC 9113 section 5.1.1).
     pub(crate) fn push(&mut self, id: StreamId, request: Request<()>) {
-        self.queue.push_back((id, Some(Box::new(request))));
+        self.batch += 1;
+        self.queue.push_back((id, Some(request)));
     }
 
     /// Drops a request. A peer may reset thousands that it has just sent, so the queue is not searched through.
@@ -31,10 +38,23 @@ impl Incoming {
     pub(crate) fn pop(&mut self) -> Option<(StreamId, Request<()>)> {
         loop {
             let (id, request) = self.queue.pop_front()?;
+            if self.queue.is_empty() {
+                self.end_batch();
+            }
             if let Some(request) = request {
-                return Some((id, *request));
+                return Some((id, request));
             }
         }
+    }
+
+    /// Frees the room of a long batch, unless one follows the other. Requests are long, and those of one batch may wait for
+    /// their handlers without another one.
+    fn end_batch(&mut self) {
+        let is_long = self.batch > LONG;
+        if self.queue.capacity() > LONG && !(is_long && self.was_long) {
+            self.queue = VecDeque::new();
+        }
+        (self.batch, self.was_long) = (0, is_long);
     }
 }
 
@@ -42,27 +62,42 @@ impl Incoming {
 mod tests {
     use super::*;
 
-    /// A queue of streams 1, 3, and so on.
-    fn of(count: u32) -> Incoming {
-        let mut incoming = Incoming::default();
+    fn id(number: usize) -> StreamId {
+        StreamId::new(2 * number as u32 + 1).unwrap()
+    }
+
+    fn push(incoming: &mut Incoming, count: usize) {
         for number in 0..count {
             incoming.push(id(number), Request::new(()));
         }
-        incoming
-    }
-
-    fn id(number: u32) -> StreamId {
-        StreamId::new(2 * number + 1).unwrap()
     }
 
     #[test]
     fn what_is_withdrawn_never_comes_and_the_rest_comes_in_order() {
-        let mut incoming = of(6);
+        let mut incoming = Incoming::default();
+        push(&mut incoming, 6);
         for number in [2, 5, 4, 0, 7] {
             incoming.withdraw(id(number));
         }
         assert_eq!(incoming.queue.len(), 4, "none at the end");
         let left: Vec<StreamId> = std::iter::from_fn(|| incoming.pop()).map(|(id, _)| id).collect();
         assert_eq!(left, [id(1), id(3)]);
+    }
+
+    #[test]
+    fn the_room_of_a_long_batch_stays_for_another_one_alone() {
+        let mut incoming = Incoming::default();
+        for (batch, stays) in [
+            (4, true),
+            (100, false),
+            (9, true),
+            (100, true),
+            (8, false),
+            (100, false),
+        ] {
+            push(&mut incoming, batch);
+            while incoming.pop().is_some() {}
+            assert_eq!(incoming.queue.capacity() > 0, stays, "after {batch}");
+        }
     }
 }
