@@ -8,14 +8,17 @@ use http::Request;
 /// A batch of more requests is long.
 const LONG: usize = 8;
 
+/// So many long batches in a row are to be followed by another one.
+const MANY: u8 = 4;
+
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     /// None for a request that was withdrawn. The last is never one.
     queue: VecDeque<(StreamId, Option<Request<()>>)>,
     /// The requests since the queue was empty.
     batch: usize,
-    /// Whether the batch before was long.
-    was_long: bool,
+    /// The long batches in a row, up to [`MANY`].
+    row: u8,
 }
 
 impl Incoming {
@@ -47,14 +50,17 @@ impl Incoming {
         }
     }
 
-    /// Frees the room of a long batch, unless one follows the other. Requests are long, and those of one batch may wait for
+    /// Frees the room of a long batch, unless another one is likely. Requests are long, and those of a few batches may wait for
     /// their handlers without another one.
     fn end_batch(&mut self) {
-        let is_long = self.batch > LONG;
-        if self.queue.capacity() > LONG && !(is_long && self.was_long) {
+        self.row = match self.batch > LONG {
+            true => MANY.min(self.row + 1),
+            false => 0,
+        };
+        if self.queue.capacity() > LONG && self.row < MANY {
             self.queue = VecDeque::new();
         }
-        (self.batch, self.was_long) = (0, is_long);
+        self.batch = 0;
     }
 }
 
@@ -85,13 +91,15 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_long_batch_stays_for_another_one_alone() {
+    fn the_room_of_a_long_batch_stays_only_after_many() {
         let mut incoming = Incoming::default();
         for (batch, stays) in [
             (4, true),
             (100, false),
-            (9, true),
+            (9, false),
+            (100, false),
             (100, true),
+            (9, true),
             (8, false),
             (100, false),
         ] {
