@@ -27,7 +27,7 @@ use crate::stream::{Head, Sending, Stream};
 const MAX_PAYLOAD: usize = (1 << 31) - 1;
 
 /// The requests that the engine parses before they are taken over: it keeps the room for so many events.
-const REQUESTS: u32 = 32;
+const REQUESTS: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Shared(Mutex<State>);
