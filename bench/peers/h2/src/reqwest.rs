@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use bytes::Bytes;
 use clap::Args;
 use tokio::task::JoinSet;
 
@@ -38,10 +39,13 @@ impl Client {
         let client = reqwest::Client::builder().http2_prior_knowledge().build()?;
         let next = Arc::new(AtomicUsize::new(0));
         let mut tasks = JoinSet::new();
+        // Memory that is touched for the first time is no part of a transfer.
+        let body = self.upload.map(|bytes| Bytes::from(vec![b'x'; bytes]));
         let begun = Instant::now();
         for _ in 0..self.at_once {
             let (client, next, task) = (client.clone(), Arc::clone(&next), self.clone());
-            tasks.spawn(async move { task.fetch(&client, &next).await });
+            let body = body.clone();
+            tasks.spawn(async move { task.fetch(&client, body.as_ref(), &next).await });
         }
         while let Some(done) = tasks.join_next().await {
             done??;
@@ -51,16 +55,21 @@ impl Client {
     }
 
     /// Makes requests until all are made.
-    async fn fetch(&self, client: &reqwest::Client, next: &AtomicUsize) -> Result<(), Failure> {
+    async fn fetch(
+        &self,
+        client: &reqwest::Client,
+        body: Option<&Bytes>,
+        next: &AtomicUsize,
+    ) -> Result<(), Failure> {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= self.requests {
                 return Ok(());
             }
             let url = self.url.replace("{}", &number.to_string());
-            let request = match self.upload {
+            let request = match body {
                 None => client.get(url),
-                Some(bytes) => client.put(url).body(vec![b'x'; bytes]),
+                Some(body) => client.put(url).body(body.clone()),
             };
             let mut response = request.send().await?.error_for_status()?;
             let mut bytes = 0;
