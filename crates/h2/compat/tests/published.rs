@@ -1,6 +1,8 @@
-//! hyper, reqwest and tonic on `crates/h2`, each with the same on the published crate: a program that this test builds, since a
+//! hyper, reqwest, tonic and hickory on `crates/h2`, each with the same on the published crate: a program that this test builds, since a
 //! package has only one crate `h2` of a version.
 
+#[path = "parts/dns.rs"]
+mod dns;
 #[path = "../../../tonic/tests/support/mod.rs"]
 mod grpc;
 #[path = "parts/pingora.rs"]
@@ -19,6 +21,8 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
@@ -26,6 +30,7 @@ use tonic::transport::{Endpoint, Server};
 use grpc::echo::Echo;
 use grpc::kinds;
 use support::{LENGTHS, hyper_server, pattern, soon};
+use tls::Tls;
 
 /// The program on the published crate.
 fn published() -> &'static Path {
@@ -43,9 +48,10 @@ fn published() -> &'static Path {
 }
 
 /// One of its servers, and the server's address.
-async fn server(kind: &'static str) -> (Daemon, String) {
+async fn server(arguments: &[&str]) -> (Daemon, String) {
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     let start = move || {
-        let mut server = Daemon::spawn(Command::new(published()).arg(kind)).unwrap();
+        let mut server = Daemon::spawn(Command::new(published()).args(arguments)).unwrap();
         let address = server.wait_line("listening on ").unwrap();
         (server, address.trim().to_owned())
     };
@@ -53,15 +59,16 @@ async fn server(kind: &'static str) -> (Daemon, String) {
 }
 
 /// Runs one of its clients to the end.
-async fn client(kind: &'static str, to: String) {
-    let run = move || run_text(Command::new(published()).arg(kind).arg(to)).unwrap();
+async fn client(arguments: &[&str]) {
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let run = move || run_text(Command::new(published()).args(arguments)).unwrap();
     let told = soon(tokio::task::spawn_blocking(run)).await.unwrap();
     assert_eq!(told.trim(), "done");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_hyper_and_our_reqwest_reach_the_published_server() {
-    let (_server, address) = server("serve").await;
+    let (_server, address) = server(&["serve"]).await;
     let url = format!("http://{address}");
     let hyper = Client::builder(TokioExecutor::new())
         .http2_only(true)
@@ -105,8 +112,8 @@ async fn the_published_hyper_and_reqwest_reach_our_servers() {
     let (address, hyper) = hyper_server().await;
     let (proxy, forwards) = pingora::proxy(address).await;
     for address in [address, proxy] {
-        client("hyper", format!("http://{address}")).await;
-        client("reqwest", format!("http://{address}")).await;
+        client(&["hyper", &format!("http://{address}")]).await;
+        client(&["reqwest", &format!("http://{address}")]).await;
     }
     forwards.abort();
     hyper.abort();
@@ -114,15 +121,15 @@ async fn the_published_hyper_and_reqwest_reach_our_servers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_pingora_reaches_the_published_server() {
-    let (_server, address) = server("serve").await;
+    let (_server, address) = server(&["serve"]).await;
     let (proxy, forwards) = pingora::proxy(address.parse().unwrap()).await;
-    client("hyper", format!("http://{proxy}")).await;
+    client(&["hyper", &format!("http://{proxy}")]).await;
     forwards.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_of_tonic_come_through_both_ways() {
-    let (_server, address) = server("grpc-serve").await;
+    let (_server, address) = server(&["grpc-serve"]).await;
     let endpoint = Endpoint::try_from(format!("http://{address}")).unwrap();
     let channel = soon(endpoint.connect()).await.unwrap();
     soon(kinds::all(channel.clone())).await;
@@ -133,6 +140,22 @@ async fn calls_of_tonic_come_through_both_ways() {
     let address = listener.local_addr().unwrap();
     let router = Server::builder().add_service(echo);
     let server = tokio::spawn(router.serve_with_incoming(TcpIncoming::from(listener)));
-    client("grpc-call", address.to_string()).await;
+    client(&["grpc-call", &address.to_string()]).await;
     server.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hickory_resolves_names_both_ways() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("published-dns.pem");
+    let path = file.to_str().unwrap();
+    let (_server, address) = server(&["dns-serve", path]).await;
+    let certificate = CertificateDer::from_pem_file(&file).unwrap();
+    dns::resolves(&tls::trusting(certificate), address.parse().unwrap()).await;
+
+    let tls = Tls::new();
+    std::fs::write(&file, &tls.pem).unwrap();
+    let (address, server) = dns::dns_server(&tls.server).await;
+    client(&["dns-call", &address.to_string(), path]).await;
+    server.abort();
+    std::fs::remove_file(file).unwrap();
 }

@@ -1,27 +1,36 @@
 //! Peers on the published crate h2, for the tests beside this package:
 //!
-//! - `serve` is a server of hyper, `grpc-serve` one of tonic. Each prints its address.
-//! - `hyper URL`, `reqwest URL` and `grpc-call ADDRESS` send requests, compare what comes back, and print "done".
+//! - `serve` is a server of hyper, `grpc-serve` one of tonic, and `dns-serve FILE` one of DNS over HTTPS, which writes its certificate
+//!   to the file. Each prints its address.
+//! - `hyper URL`, `reqwest URL`, `grpc-call ADDRESS`, and `dns-call ADDRESS FILE` with hickory, send requests, compare what comes
+//!   back, and print "done".
 
 #![forbid(unsafe_code)]
 
-#[path = "../../tests/support/mod.rs"]
-mod hyper_side;
+#[path = "../../tests/parts/dns.rs"]
+mod dns;
 #[path = "../../../../tonic/tests/support/mod.rs"]
+mod grpc;
+#[path = "../../tests/support/mod.rs"]
 mod support;
+#[path = "../../tests/parts/tls.rs"]
+mod tls;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
 
-use hyper_side::{LENGTHS, hyper_server, pattern, soon};
-use support::echo::Echo;
-use support::kinds;
+use grpc::echo::Echo;
+use grpc::kinds;
+use support::{LENGTHS, hyper_server, pattern, soon};
+use tls::Tls;
 
 #[tokio::main(worker_threads = 2)]
 async fn main() {
@@ -47,10 +56,25 @@ async fn main() {
                 .await
                 .unwrap();
         }
+        ["dns-serve", file] => {
+            let tls = Tls::new();
+            std::fs::write(file, &tls.pem).unwrap();
+            let (address, server) = dns::dns_server(&tls.server).await;
+            println!("listening on {address}");
+            server.await.unwrap();
+        }
+        ["dns-call", address, file] => {
+            let certificate = CertificateDer::from_pem_file(file).unwrap();
+            done(dns::resolves(
+                &tls::trusting(certificate),
+                address.parse().unwrap(),
+            ))
+            .await;
+        }
         ["hyper", url] => done(by_hyper(url)).await,
         ["reqwest", url] => done(by_reqwest(url)).await,
         ["grpc-call", address] => done(call(address)).await,
-        _ => panic!("serve, grpc-serve, hyper URL, reqwest URL or grpc-call ADDRESS"),
+        _ => panic!("see the beginning of this program's source"),
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -25,20 +26,29 @@ pub(crate) struct Tls {
     pub(crate) pem: String,
 }
 
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// What trusts this certificate alone.
+pub(crate) fn trusting(certificate: CertificateDer<'static>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let client = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(client)
+}
+
 impl Tls {
     pub(crate) fn new() -> Self {
         let certified = rcgen::generate_simple_self_signed([SERVER.to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
         let certificate = certified.cert.der().clone();
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate.clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let mut server = ServerConfig::builder_with_provider(provider)
+        let client = trusting(certificate.clone());
+        let mut server = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
@@ -46,7 +56,7 @@ impl Tls {
             .unwrap();
         server.alpn_protocols = vec![b"h2".to_vec()];
         Tls {
-            client: Arc::new(client),
+            client,
             server: Arc::new(server),
             pem: certified.cert.pem(),
         }
