@@ -8,7 +8,7 @@ use http::Request;
 /// A batch of more requests is long.
 const LONG: usize = 8;
 
-/// So many long batches in a row are to be followed by another one.
+/// After so many long batches in a row another one is expected.
 const MANY: u8 = 4;
 
 #[derive(Debug, Default)]
@@ -30,11 +30,15 @@ impl Incoming {
 
     /// Drops a request. A peer may reset thousands that it has just sent, so the queue is not searched through.
     pub(crate) fn withdraw(&mut self, id: StreamId) {
-        if let Ok(at) = self.queue.binary_search_by_key(&id, |(id, _)| *id) {
-            self.queue[at].1 = None;
-        }
+        let Ok(at) = self.queue.binary_search_by_key(&id, |(id, _)| *id) else {
+            return;
+        };
+        self.queue[at].1 = None;
         while let Some((_, None)) = self.queue.back() {
             self.queue.pop_back();
+        }
+        if self.queue.is_empty() {
+            self.end_batch();
         }
     }
 
@@ -50,8 +54,8 @@ impl Incoming {
         }
     }
 
-    /// Frees the room of a long batch, unless another one is likely. Requests are long, and those of a few batches may wait for
-    /// their handlers without another one.
+    /// Frees the room of a long batch, unless another one is expected. A request is long, and those of a few batches may wait for
+    /// their handlers while no other arrives.
     fn end_batch(&mut self) {
         self.row = match self.batch > LONG {
             true => MANY.min(self.row + 1),
@@ -107,5 +111,11 @@ mod tests {
             while incoming.pop().is_some() {}
             assert_eq!(incoming.queue.capacity() > 0, stays, "after {batch}");
         }
+        // The same of a batch that its peer resets.
+        push(&mut incoming, 100);
+        for number in 0..100 {
+            incoming.withdraw(id(number));
+        }
+        assert_eq!(incoming.queue.capacity(), 0);
     }
 }

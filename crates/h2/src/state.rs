@@ -26,7 +26,7 @@ use crate::stream::{Head, Sending, Stream};
 /// The most bytes of one buffer: no window could ever take more.
 const MAX_PAYLOAD: usize = (1 << 31) - 1;
 
-/// The requests that the engine parses before they are taken over: it keeps the room for so many events.
+/// How many requests the engine parses before their events are taken. Its queue of events keeps the room for as many.
 const REQUESTS: u32 = 16;
 
 #[derive(Debug)]
@@ -114,9 +114,9 @@ impl State {
         }
     }
 
-    /// Whether the task lets others run before it does what a handle woke it for. Those that answer other streams are ready,
-    /// too, and what they say leaves in the same write; tokio runs a task that another one wakes next. The published crate,
-    /// whose tests count polls, never does.
+    /// Whether the task lets other tasks run, once, before it does what a handle woke it for. Those that answer other streams may
+    /// be ready too, and then all responses leave in one write: tokio's multi-thread runtime runs a task that another one has
+    /// woken before those that wait. The published crate, whose tests count polls, writes at once.
     pub(crate) fn gives_way(&mut self) -> bool {
         let told = std::mem::take(&mut self.told);
         let may = !cfg!(feature = "unstable") && self.streams.len() > 1;

@@ -188,7 +188,7 @@ impl Stream {
         if let Some(fields) = &mut self.fields {
             fields.informational.clear();
             if let Some(response) = fields.response.take() {
-                // Trailers come after it, and have their own.
+                // Only the trailers may be left.
                 if fields.trailers.is_none() {
                     self.fields = None;
                 }

@@ -74,7 +74,7 @@ async fn main() {
         ["hyper", url] => done(by_hyper(url)).await,
         ["reqwest", url] => done(by_reqwest(url)).await,
         ["grpc-call", address] => done(call(address)).await,
-        _ => panic!("see the beginning of this program's source"),
+        _ => panic!("expected serve, grpc-serve, dns-serve FILE, hyper URL, reqwest URL, grpc-call ADDRESS, or dns-call ADDRESS FILE"),
     }
 }
 
