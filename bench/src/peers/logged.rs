@@ -61,8 +61,8 @@ impl Server<'_> {
         logged(&log, 0..u64::MAX, seconds, cpu)
     }
 
-    /// Opens all connections of a load, and looks at it for so long once each has made requests. How
-    /// many requests the load asks for plays no part.
+    /// Opens all connections of a load, and looks at it for so long once each has made requests. How many requests the load asks
+    /// for plays no part.
     pub(crate) fn watch(&self, load: Load, pace: Pace, window: Duration) -> Result<Logged, Error> {
         let log = self.log()?;
         let connections = u64::from(load.connections);

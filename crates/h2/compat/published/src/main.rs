@@ -74,7 +74,9 @@ async fn main() {
         ["hyper", url] => done(by_hyper(url)).await,
         ["reqwest", url] => done(by_reqwest(url)).await,
         ["grpc-call", address] => done(call(address)).await,
-        _ => panic!("expected serve, grpc-serve, dns-serve FILE, hyper URL, reqwest URL, grpc-call ADDRESS, or dns-call ADDRESS FILE"),
+        _ => panic!(
+            "expected serve, grpc-serve, dns-serve FILE, hyper URL, reqwest URL, grpc-call ADDRESS, or dns-call ADDRESS FILE"
+        ),
     }
 }
 
