@@ -32,8 +32,12 @@ use grpc::kinds;
 use support::{LENGTHS, hyper_server, pattern, soon};
 use tls::Tls;
 
-/// The program on the published crate.
-fn published() -> &'static Path {
+/// The program on the published crate, which takes as long to build as it takes: no limit on time of a test counts it.
+async fn published() -> &'static Path {
+    tokio::task::spawn_blocking(built).await.unwrap()
+}
+
+fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("published");
@@ -50,8 +54,9 @@ fn published() -> &'static Path {
 /// One of its servers, and the server's address.
 async fn server(arguments: &[&str]) -> (Daemon, String) {
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let program = published().await;
     let start = move || {
-        let mut server = Daemon::spawn(Command::new(published()).args(arguments)).unwrap();
+        let mut server = Daemon::spawn(Command::new(program).args(arguments)).unwrap();
         let address = server.wait_line("listening on ").unwrap();
         (server, address.trim().to_owned())
     };
@@ -61,7 +66,8 @@ async fn server(arguments: &[&str]) -> (Daemon, String) {
 /// Runs one of its clients to the end.
 async fn client(arguments: &[&str]) {
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-    let run = move || run_text(Command::new(published()).args(arguments)).unwrap();
+    let program = published().await;
+    let run = move || run_text(Command::new(program).args(arguments)).unwrap();
     let told = soon(tokio::task::spawn_blocking(run)).await.unwrap();
     assert_eq!(told.trim(), "done");
 }
