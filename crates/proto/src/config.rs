@@ -39,7 +39,8 @@ pub struct Config {
     /// The sizes that adaptive windows begin with and never shrink below, whatever the budget holds: it leases only what they
     /// grow by. SETTINGS announce that of streams. The connection's window grows to [`Self::connection_window`] at once as far
     /// as the budget allows, and that of a stream on a path that may need it, up to [`Self::stream_window`]. What slow readers
-    /// hold is never made up for. Default: none; windows begin as large as the budget allows.
+    /// hold is leased as well, so that other streams keep their credit. Default: none; windows begin as large as the budget
+    /// allows.
     pub first_windows: Option<FirstWindows>,
     /// The budget that this connection and others lease their windows from. Default: none; the connection's window is
     /// the only bound.

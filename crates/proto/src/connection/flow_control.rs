@@ -242,7 +242,7 @@ impl FlowControl {
     /// Leases memory for the bytes that slow readers leave unread, so that other streams keep their credit, and
     /// returns it when they are read.
     pub(super) fn balance(&mut self, config: &Config) {
-        if !config.adaptive || self.base > 0 || self.lease.held() == 0 {
+        if !config.adaptive || self.held() == 0 {
             return;
         }
         let size = u64::from(self.receive_window.size().bytes());
@@ -255,15 +255,16 @@ impl FlowControl {
             false => size.max(u64::from(config.largest_window.bytes())),
         };
         let wanted = (size + lagging).min(most);
-        let held = self.lease.held();
+        let held = self.held();
         if wanted > held {
             let starved = promise.outstanding < size / 4 * 3;
             if starved && !self.lease.is_scarce() && self.lease.grow(wanted - held) {
                 self.receive_window.set_limit(wanted);
             }
         } else if held - wanted > size / 8 {
-            self.lease.shrink_to(wanted.max(promise.total()));
-            self.receive_window.set_limit(self.lease.held());
+            let needed = wanted.max(promise.total());
+            self.lease.shrink_to(needed.saturating_sub(u64::from(self.base)));
+            self.receive_window.set_limit(self.held());
         }
     }
 

@@ -73,6 +73,33 @@ fn what_a_reader_leaves_beyond_an_eighth_is_leased_as_well_once_a_quarter_is_use
 }
 
 #[test]
+fn what_a_reader_leaves_is_leased_beside_windows_that_begin_as_they_are_set() {
+    let budget = MemoryBudget::new(64 << 20);
+    let other = fixed(|config| {
+        config.budget = Some(budget.clone());
+        config.connection_window = WindowSize::from_mebibytes(40);
+    });
+    let _other = Connection::server(other, Time::ZERO);
+    let mut faced = uploading(small(|config| {
+        config.budget = Some(budget.clone());
+        config.first_windows = Some(FirstWindows {
+            stream: WindowSize::from_mebibytes(1),
+            connection: WindowSize::from_mebibytes(1),
+        });
+    }));
+    faced.updates();
+    assert_eq!(faced.connection.leased(), 0, "what is set costs nothing");
+    faced.uploads(MIB);
+    let lagging = MIB / 8 * 7;
+    assert_eq!(faced.connection.leased(), u64::from(lagging));
+    assert_eq!(faced.updates(), [(0, lagging)], "credit for other streams");
+    let mut chunks = Default::default();
+    faced.connection.read(id(1), &mut chunks).unwrap();
+    faced.connection.release_credit(id(1), u64::from(MIB));
+    assert_eq!(faced.connection.leased(), 0);
+}
+
+#[test]
 fn without_a_budget_readers_add_no_more_than_the_largest_window() {
     let largest = MIB + 100_000;
     let leased = |budget, largest_window| {
