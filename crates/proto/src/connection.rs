@@ -8,6 +8,7 @@
 //!
 //! Comments cite the laws of `docs/design/flow-control.md` by number.
 
+mod answers;
 mod close;
 mod control;
 mod data;
@@ -24,6 +25,7 @@ mod read;
 mod reader;
 mod receive;
 mod remains;
+mod repeats;
 mod report;
 mod send;
 mod settings;
@@ -77,7 +79,7 @@ pub struct Connection {
 }
 
 // Idle connections should cost little memory. State that only busy connections need is boxed, and `trim` frees it.
-const _: () = assert!(size_of::<Connection>() <= 2_176);
+const _: () = assert!(size_of::<Connection>() <= 2_168);
 
 impl Connection {
     /// A new client connection. Its preface is ready to be transmitted. Connections may share a configuration.

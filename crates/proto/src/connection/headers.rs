@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use super::Connection;
 use super::data::end_receiving;
 use super::reader::BlockHeader;
+use super::repeats::Received;
 use super::streams::ClosedBy;
 use crate::error::{ConnectionError, ErrorCode, Fault, PeerLimit, Side, StreamError};
 use crate::event::Event;
@@ -50,7 +51,7 @@ impl Connection {
         let is_new = self.role == Role::Server && block.stream.value() > self.streams.highest_peer_stream();
         match is_new {
             true => self.on_new_stream(block),
-            false => match self.on_known_stream(block) {
+            false => match self.on_other_block(block) {
                 Err(Fault::Stream(error)) if end_stream && self.has_only_to_end(id) => {
                     // Both sides have ended the stream, and nothing is sent on a closed one (section 5.1).
                     self.guards.provoked_reset(self.now)?;
@@ -60,6 +61,14 @@ impl Connection {
                 result => result,
             },
         }
+    }
+
+    /// A header block that is no request.
+    fn on_other_block(&mut self, block: BlockHeader) -> Result<(), Fault> {
+        if block.repeats {
+            self.reader.decode_repeated(block.stream, &self.config)?;
+        }
+        self.on_known_stream(block)
     }
 
     /// Whether this endpoint has ended the stream, and the peer has not.
@@ -134,6 +143,7 @@ impl Connection {
             stream: id,
             end_stream,
             on_itself,
+            repeats,
         } = block;
         let violation = |detail| Err(StreamError::protocol(id, detail).into());
         let refused = |detail| Err(StreamError::refused(id, detail).into());
@@ -153,27 +163,17 @@ impl Connection {
         if !self.can_hold_headers(memory) {
             return refused("the memory budget has no room for the fields of a request");
         }
-        // Looked up in the section, where that is cheap: few requests have them.
-        let (mut has_length, mut has_priority) = (false, false);
-        for field in self.reader.section().fields() {
-            if let FieldName::Field(name) = &field.name {
-                has_length |= *name == header::CONTENT_LENGTH;
-                has_priority |= *name == PRIORITY;
-            }
-        }
-        let allows_connect = self.settings.accepts_extended_connect();
-        let request = match message::receive_request(self.reader.section_mut(), allows_connect) {
-            Ok(request) => request,
-            Err(malformed) => return violation(malformed.reason()),
-        };
-        let is_connect = request.method() == Method::CONNECT;
-        let expected = match has_length {
-            true => expected_length(request.headers(), is_connect),
-            false => Ok(None),
-        };
-        let expected = match expected {
-            Ok(expected) => expected,
-            Err(malformed) => return violation(malformed.reason()),
+        let known = self.reader.repeated().filter(|_| repeats);
+        let Received {
+            request,
+            expected,
+            priority,
+        } = match known {
+            Some(received) => received.clone(),
+            None => match self.read_request() {
+                Ok(received) => received,
+                Err(malformed) => return violation(malformed.reason()),
+            },
         };
         if end_stream && expected.unwrap_or(0) != 0 {
             return Err(StreamError::short_body(id).into());
@@ -184,9 +184,9 @@ impl Connection {
         let mut stream = self.new_stream(id, StreamState::Open);
         stream.receive.phase = Phase::Body;
         stream.receive.expected = expected;
-        stream.receive.tunnel = is_connect;
-        if has_priority {
-            stream.priority = priority_of(request.headers());
+        stream.receive.tunnel = request.method() == Method::CONNECT;
+        if let Some(priority) = priority {
+            stream.priority = priority;
         }
         if end_stream {
             stream.receive.phase = Phase::Done;
@@ -208,6 +208,34 @@ impl Connection {
             stream.list_refill();
         }
         Ok(())
+    }
+
+    /// The request of the section.
+    fn read_request(&mut self) -> Result<Received, Malformed> {
+        // Looked up in the section, where that is cheap: few requests have them.
+        let (mut has_length, mut has_priority) = (false, false);
+        for field in self.reader.section().fields() {
+            if let FieldName::Field(name) = &field.name {
+                has_length |= *name == header::CONTENT_LENGTH;
+                has_priority |= *name == PRIORITY;
+            }
+        }
+        let allows_connect = self.settings.accepts_extended_connect();
+        let request = message::receive_request(self.reader.section_mut(), allows_connect)?;
+        let is_connect = request.method() == Method::CONNECT;
+        let expected = match has_length {
+            true => expected_length(request.headers(), is_connect)?,
+            false => None,
+        };
+        let received = Received {
+            priority: has_priority.then(|| priority_of(request.headers())),
+            request,
+            expected,
+        };
+        if self.section_memory() == 0 {
+            self.reader.keep(&received);
+        }
+        Ok(received)
     }
 
     /// Answers a field section over the limit with 431 (RFC 6585 section 5). No handler sees the request.

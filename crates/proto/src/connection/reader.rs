@@ -7,6 +7,7 @@ use core::ops::Deref;
 
 use bytes::{Buf, Bytes};
 
+use super::repeats::{Received, Repeats};
 use crate::config::Config;
 use crate::error::{ConnectionError, ErrorCode, PeerLimit};
 use crate::frame::{Continuation, FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType, Headers, PREFACE};
@@ -21,10 +22,13 @@ pub(super) struct Reader {
     expected: Expected,
     /// The bytes of a frame that spans several reads: at most a frame header, or one payload.
     partial: Vec<u8>,
-    block: Option<Block>,
+    block: Option<Box<Block>>,
     decoder: Decoder,
     /// The field section of the last header block.
     section: FieldSection,
+    role: Role,
+    /// Of a server.
+    repeats: Option<Box<Repeats>>,
     received_bytes: u64,
     received_frames: FrameCounts,
 }
@@ -97,6 +101,8 @@ pub(super) struct BlockHeader {
     pub(super) end_stream: bool,
     /// Whether its RFC 7540 priority makes the stream depend on itself.
     pub(super) on_itself: bool,
+    /// Whether the fields are those of [`Reader::repeated`], and not decoded.
+    pub(super) repeats: bool,
 }
 
 impl Reader {
@@ -110,6 +116,8 @@ impl Reader {
             block: None,
             decoder: Decoder::new(DEFAULT_TABLE_SIZE),
             section: FieldSection::default(),
+            role,
+            repeats: None,
             received_bytes: 0,
             received_frames: FrameCounts::default(),
         }
@@ -255,21 +263,22 @@ impl Reader {
         frame: Headers<'_>,
         config: &Config,
     ) -> Result<Option<BlockHeader>, ConnectionError> {
-        let header = BlockHeader {
+        let mut header = BlockHeader {
             stream: frame.stream,
             end_stream: frame.end_stream,
             on_itself: frame.priority.is_some_and(|fields| fields.on_itself),
+            repeats: false,
         };
         check_block_size(frame.stream, frame.fragment.len(), config)?;
         if !frame.end_headers {
-            self.block = Some(Block {
+            self.block = Some(Box::new(Block {
                 header,
                 continuations: 0,
                 fragments: frame.fragment.to_vec(),
-            });
+            }));
             return Ok(None);
         }
-        self.decode(header.stream, frame.fragment, config)?;
+        header.repeats = self.take_block(header.stream, frame.fragment, config)?;
         Ok(Some(header))
     }
 
@@ -284,7 +293,7 @@ impl Reader {
             let error = "CONTINUATION without HEADERS";
             return Err(ConnectionError::protocol(error).on(frame.stream));
         };
-        let header = block.header;
+        let mut header = block.header;
         block.continuations += 1;
         if block.continuations > config.max_continuations {
             let error = "too many CONTINUATION frames for one header block";
@@ -297,8 +306,56 @@ impl Reader {
             self.block = Some(block);
             return Ok(None);
         }
-        self.decode(header.stream, &block.fragments, config)?;
+        header.repeats = self.take_block(header.stream, &block.fragments, config)?;
         Ok(Some(header))
+    }
+
+    /// A complete header block. Returns whether it repeats a request, and so is not decoded: the section is empty then.
+    fn take_block(
+        &mut self,
+        stream: StreamId,
+        block: &[u8],
+        config: &Config,
+    ) -> Result<bool, ConnectionError> {
+        if let Some(repeats) = &mut self.repeats {
+            if repeats.repeat(block) && !self.decoder.expects_size_update() {
+                self.section.clear();
+                return Ok(true);
+            }
+        }
+        self.decode(stream, block, config)?;
+        if self.role == Role::Server {
+            let repeats = self.repeats.get_or_insert_with(|| Box::new(Repeats::new()));
+            repeats.decoded(block, self.section.changed_table());
+        }
+        Ok(false)
+    }
+
+    /// Decodes the block that repeats a request, because it is none.
+    pub(super) fn decode_repeated(
+        &mut self,
+        stream: StreamId,
+        config: &Config,
+    ) -> Result<(), ConnectionError> {
+        let block = self
+            .repeats
+            .as_ref()
+            .map_or(Vec::new(), |repeats| repeats.block().to_vec());
+        self.decode(stream, &block, config)
+    }
+
+    /// The request of a block that repeats it.
+    #[inline]
+    pub(super) fn repeated(&self) -> Option<&Received> {
+        self.repeats.as_ref()?.received()
+    }
+
+    /// The last block is a request in order, whose fields take little memory.
+    #[inline]
+    pub(super) fn keep(&mut self, received: &Received) {
+        if let Some(repeats) = &mut self.repeats {
+            repeats.keep(received);
+        }
     }
 
     /// Decodes a complete header block. Blocks of refused streams are decoded too, because they change the dynamic
@@ -349,6 +406,7 @@ impl Reader {
     pub(super) fn trim(&mut self) {
         self.section.trim();
         self.partial.shrink_to_fit();
+        self.repeats = None;
     }
 }
 

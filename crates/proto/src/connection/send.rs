@@ -153,12 +153,15 @@ impl Connection {
         end: bool,
     ) -> Result<(), UsageError> {
         let mut stream = answerable(self.role, self.streams.by_id(id))?;
-        message::check_response(response).map_err(UsageError::InvalidMessage)?;
-        if response.status().is_informational() {
-            return Err(UsageError::HeadOrder);
+        let repeats = self.writer.repeats(response);
+        if !repeats {
+            message::check_response(response).map_err(UsageError::InvalidMessage)?;
+            if response.status().is_informational() {
+                return Err(UsageError::HeadOrder);
+            }
         }
         stream.send.phase = if end { Phase::Done } else { Phase::Body };
-        self.writer.response(id, end, response);
+        self.writer.response(id, end, response, repeats);
         if end {
             let after = stream.end_sending(&self.config, &self.ledgers, self.now);
             self.follow_up(after);
@@ -187,7 +190,7 @@ impl Connection {
         let mut response = Response::new(());
         *response.status_mut() = status;
         stream.send.phase = Phase::Done;
-        self.writer.response(stream.id, true, &response);
+        self.writer.response(stream.id, true, &response, false);
         self.note_new_stream();
         let mut stream = self.streams.insert(stream);
         let after = stream.end_sending(&self.config, &self.ledgers, self.now);

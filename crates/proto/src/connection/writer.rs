@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use http::{HeaderMap, HeaderValue, Request, Response};
 
+use super::answers::Answers;
 use crate::error::ErrorCode;
 use crate::frame::{
     DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_LENGTH, FrameType, GoAway, PREFACE, Ping, PriorityUpdate,
@@ -26,6 +27,8 @@ const RESET_LENGTH: usize = FRAME_HEADER_LENGTH + 4;
 #[derive(Debug)]
 pub(super) struct Writer {
     encoder: Encoder,
+    /// Of a server.
+    answers: Option<Box<Answers>>,
     /// The `date` field of responses without one.
     date: Option<HeaderValue>,
     /// The frames that are sent before DATA, in order.
@@ -61,6 +64,7 @@ impl Writer {
         encoder.set_huffman_if_equal(huffman_if_equal);
         Writer {
             encoder,
+            answers: None,
             date: None,
             control: Vec::new(),
             late: None,
@@ -200,13 +204,32 @@ impl Writer {
         }
     }
 
-    /// The HEADERS of a final response, with a `date`.
-    pub(super) fn response(&mut self, stream: StreamId, end: bool, response: &Response<()>) {
+    /// Whether a final response repeats the last one, so that it is in order.
+    pub(super) fn repeats(&self, response: &Response<()>) -> bool {
+        let (Some(answers), Some(changes)) = (&self.answers, self.encoder.changes()) else {
+            return false;
+        };
+        answers.repeat(response, self.date.as_ref(), changes)
+    }
+
+    /// The HEADERS of a final response, with a `date`. It [repeats](Self::repeats) the last one, or not.
+    pub(super) fn response(&mut self, stream: StreamId, end: bool, response: &Response<()>, repeats: bool) {
+        let mut answers = self.answers.take().unwrap_or_else(|| Box::new(Answers::new()));
         let date = self.date.take();
         self.head(stream, end, |encoder, out| {
+            if repeats {
+                out.extend_from_slice(answers.block());
+                return;
+            }
+            let (start, before) = (out.len(), encoder.changes());
             message::encode_response(encoder, response, date.as_ref(), out);
+            if let (Some(before), Some(after)) = (before, encoder.changes()) {
+                let block = out.get(start..).unwrap_or_default();
+                answers.encoded(block, (before, after), response, date.as_ref());
+            }
         });
         self.date = date;
+        self.answers = Some(answers);
     }
 
     /// The header of a DATA frame, directly on the write list. The caller appends the payload.
@@ -295,6 +318,7 @@ impl Writer {
 
     pub(super) fn trim(&mut self) {
         self.encoder.trim();
+        self.answers = None;
         self.date = None;
         self.control.shrink_to_fit();
         self.late.take_if(|late| late.0.is_empty());

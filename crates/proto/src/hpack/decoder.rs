@@ -70,6 +70,12 @@ impl Decoder {
         self.table.entry(age).map(|entry| &entry.field)
     }
 
+    /// Whether the next block has to begin with a change of the table's size.
+    #[inline]
+    pub(crate) fn expects_size_update(&self) -> bool {
+        self.owed_reduction.is_some()
+    }
+
     /// Decodes a whole field block into `out`, which is cleared first.
     ///
     /// Past `limits` it goes on decoding, so that the table stays right, but keeps no more fields:
@@ -87,6 +93,9 @@ impl Decoder {
     ) -> Result<(), DecodeError> {
         out.clear();
         let mut input = self.receive_size_updates(block)?;
+        if input.len() < block.len() {
+            out.note_table_change();
+        }
         let mut strings = Strings::default();
         while let Some((&first, rest)) = input.split_first() {
             input = rest;
@@ -203,6 +212,7 @@ impl Decoder {
             out.keep(field.clone());
         }
         self.table.insert(field, size);
+        out.note_table_change();
         Ok(())
     }
 

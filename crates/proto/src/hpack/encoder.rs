@@ -38,7 +38,9 @@ pub struct Encoder {
     /// What earlier blocks have shown; none when trimmed.
     last_block: Option<Box<LastBlock>>,
     /// How many fields of this block have been encoded.
-    place: usize,
+    place: u32,
+    /// How often the table has changed.
+    changes: u32,
     own_cap: u32,
     /// 1 if a string is Huffman-coded that is as long without it, otherwise 0.
     tie: u32,
@@ -78,6 +80,7 @@ impl Encoder {
             table: EncoderTable::new(DEFAULT_TABLE_SIZE),
             last_block: None,
             place: 0,
+            changes: 0,
             own_cap: u32::try_from(own_cap).unwrap_or(u32::MAX),
             tie: 0,
             owed_update: None,
@@ -121,6 +124,13 @@ impl Encoder {
         self.table.max_size()
     }
 
+    /// How often the table has changed. As long as it does not, the same fields have the same block. None if the next block
+    /// begins with a change of the table's size.
+    #[inline]
+    pub(crate) fn changes(&self) -> Option<u32> {
+        self.owed_update.is_none().then_some(self.changes)
+    }
+
     /// Begins a field block: signals a change of the table's size, the smallest size since the last block first and
     /// then the one in force (RFC 7541 section 4.2).
     #[inline]
@@ -142,6 +152,7 @@ impl Encoder {
 
     #[cold]
     fn send_size_update(&mut self, owed: SizeUpdate, out: &mut Vec<u8>) {
+        self.changes = self.changes.wrapping_add(1);
         if owed.least < owed.last && owed.least < self.table.max_size() {
             self.table.set_max_size(owed.least);
             integer::encode(owed.least, 5, 0x20, out);
@@ -176,8 +187,8 @@ impl Encoder {
     }
 
     fn encode(&mut self, name: FieldNameRef<'_>, value: &[u8], never_indexed: bool, out: &mut Vec<u8>) {
-        let place = self.place;
-        self.place += 1;
+        let place = self.place as usize;
+        self.place = self.place.saturating_add(1);
         let before = self
             .last_block
             .as_ref()
@@ -255,6 +266,7 @@ impl Encoder {
         };
         integer::encode(name_index, 6, 0x40, out);
         encode_literal(name_index, name, value, self.tie, out);
+        self.changes = self.changes.wrapping_add(1);
         self.table.insert(hashes, name, value)
     }
 

@@ -242,6 +242,7 @@ pub struct FieldSection {
     size: usize,
     lines: usize,
     over_limit: bool,
+    changed_table: bool,
 }
 
 impl FieldSection {
@@ -290,6 +291,18 @@ impl FieldSection {
         self.size = 0;
         self.lines = 0;
         self.over_limit = false;
+        self.changed_table = false;
+    }
+
+    /// Whether the block has changed the dynamic table.
+    #[inline]
+    pub(crate) fn changed_table(&self) -> bool {
+        self.changed_table
+    }
+
+    #[inline]
+    pub(super) fn note_table_change(&mut self) {
+        self.changed_table = true;
     }
 
     /// Gives back the room for fields that are not there.

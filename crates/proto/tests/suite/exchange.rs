@@ -7,6 +7,7 @@ mod messages;
 mod pings;
 mod priorities;
 mod released;
+mod repeats;
 mod shutdown;
 mod tunnels;
 mod urgent;
