@@ -145,6 +145,7 @@ where
         Poll::Ready(Ok(()))
     }
 
+    #[inline]
     fn call(&mut self, request: Request<B>) -> ServeFuture<D> {
         ServeFuture {
             answer: begin(&self.shared, request),

@@ -48,6 +48,7 @@ impl Service<Request<Incoming>> for Site {
         Poll::Ready(Ok(()))
     }
 
+    #[inline]
     fn call(&mut self, request: Request<Incoming>) -> SiteFuture {
         match self {
             Site::Files(files) => SiteFuture::Files(files.call(request)),

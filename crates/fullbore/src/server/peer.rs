@@ -147,6 +147,7 @@ where
         self.service.poll_ready(cx)
     }
 
+    #[inline]
     fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
         let added = &self.added;
         let uploader = added.uploader.filter(|_| !request.body().is_end_stream());
