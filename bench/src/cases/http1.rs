@@ -11,7 +11,7 @@ use crate::peers::servers::{Kind, Testbed};
 
 const KB_10: u64 = 10_000;
 const GIB: u64 = 1 << 30;
-const KINDS: [Kind; 2] = [Kind::Memory, Kind::HyperAuto];
+const KINDS: [Kind; 3] = [Kind::Memory, Kind::HyperAuto, Kind::HyperAutoLimited];
 /// How long a measurement should take. 1 GiB takes as long as it takes.
 const MEASURE_SECONDS: f64 = 0.3;
 
@@ -27,7 +27,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     let mut report = Report::new(Case::Http1, "HTTP/1.1 beside hyper-util's auto");
     let testbed = Testbed::new(cx, "http1", &[])?;
     report.paragraph(
-        "One server thread on one core, h2load with HTTP/1.1 on another. Both servers run the same handler, which answers from memory. \
+        "One server thread on one core, h2load with HTTP/1.1 on another. The servers run the same handler, which answers from memory. \
          The processor time is the server's, with the kernel's for it, for a response; the ratio is that of the two measurements of one \
          run, so less than 1 is less time.",
     );
@@ -37,6 +37,8 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
         "fullbore: CPU, us",
         "auto: CPU, us",
         "fullbore ÷ auto",
+        "auto, limited: CPU, us",
+        "fullbore ÷ it",
     ]);
     for shape in SHAPES.iter().filter(|shape| cx.measures(shape.name)) {
         for secure in [false, true] {
@@ -52,20 +54,25 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
                 series(&all, kind.name())
                     .map_or("-".to_owned(), |one| one.cell(digits, |sample| sample.cpu * 1e6))
             };
-            let ratio = series(&all, Kind::Memory.name())
-                .zip(series(&all, Kind::HyperAuto.name()))
-                .and_then(|(own, peer)| ratio_of(own, peer, |sample| sample.cpu));
+            let ratio = |kind: Kind| {
+                series(&all, Kind::Memory.name())
+                    .zip(series(&all, kind.name()))
+                    .and_then(|(own, peer)| ratio_of(own, peer, |sample| sample.cpu))
+                    .map_or("-".to_owned(), |spread| spread.text(2))
+            };
             table.row([
                 shape.name.to_owned(),
                 transport.to_owned(),
                 cell(Kind::Memory),
                 cell(Kind::HyperAuto),
-                ratio.map_or("-".to_owned(), |spread| spread.text(2)),
+                ratio(Kind::HyperAuto),
+                cell(Kind::HyperAutoLimited),
+                ratio(Kind::HyperAutoLimited),
             ]);
         }
     }
     report.table(&table);
-    report.note("fullbore checks targets, hosts and the framing of each request, and limits the time of its peer; hyper-util's auto, which is hyper with its defaults, does not.");
+    report.note("fullbore checks targets, hosts and the framing of each request, and limits the time of its peer; hyper-util's auto, which is hyper with its defaults, does not. `limited` has a timer, and so hyper's default limit of 30 s on the time of a head: a server with a timer pending asks the kernel for one whenever it waits.");
     report.note(
         "TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256, by the same rustls configuration.",
     );

@@ -44,7 +44,9 @@ pub(crate) enum Kind {
     HyperFiles,
     /// hyper-util's server of both versions.
     HyperAuto,
-    /// The same with the files behind `fullbore serve`.
+    /// The same with hyper's limit on the time of a head.
+    HyperAutoLimited,
+    /// `HyperAuto` with the files behind `fullbore serve`.
     HyperAutoFiles,
     /// axum with one of the crates `h2`, on the current thread or on so many workers.
     Axum(H2, usize),
@@ -103,6 +105,7 @@ impl Kind {
             Kind::Nginx => "nginx",
             Kind::HyperFiles => "hyper, the same files",
             Kind::HyperAuto => "hyper-util's auto",
+            Kind::HyperAutoLimited => "hyper-util's auto, limited",
             Kind::HyperAutoFiles => "hyper-util's auto, the same files",
             Kind::Axum(h2, _) | Kind::Tonic(h2, _) => h2.name(),
             Kind::Floor => "plain writes",
@@ -282,6 +285,7 @@ impl<'a> Testbed<'a> {
             Kind::HyperWorker => self.memory("hyper-worker", keys),
             Kind::HyperFiles => self.memory("hyper-files", keys),
             Kind::HyperAuto => self.memory("auto", keys),
+            Kind::HyperAutoLimited => self.memory("auto-limited", keys),
             Kind::HyperAutoFiles => self.memory("auto-files", keys),
             Kind::Axum(h2, workers) => self.talking(h2.command("axum", workers, keys)),
             Kind::Tonic(h2, workers) => self.talking(h2.command("tonic", workers, keys)),

@@ -19,7 +19,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming as Received;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -51,7 +51,9 @@ pub(crate) enum Library {
     HyperWorker,
     /// hyper-util's server of HTTP/1.1 and HTTP/2, on tokio's current thread
     Auto,
-    /// The same with the files behind `fullbore serve`
+    /// The same with a timer, and so with hyper's limit of 30 s on the time of a head
+    AutoLimited,
+    /// `auto` with the files behind `fullbore serve`
     AutoFiles,
 }
 
@@ -93,7 +95,7 @@ impl Memory {
                 let files = Log::new(Files::open_with_ranges(&self.root, Self::settings())?, None);
                 current_thread()?.block_on(self.fullbore(tls, files))
             }
-            Library::Hyper | Library::Auto => {
+            Library::Hyper | Library::Auto | Library::AutoLimited => {
                 current_thread()?.block_on(self.hyper(tls, tower::service_fn(answer)))
             }
             Library::HyperFiles | Library::AutoFiles => {
@@ -170,8 +172,11 @@ impl Memory {
         B: http_body::Body<Data: Send, Error: Into<Failure>> + Send + 'static,
     {
         let service = service_fn(move |request| service.clone().call(request));
-        if let Library::Auto | Library::AutoFiles = self.library {
+        if let Library::Auto | Library::AutoLimited | Library::AutoFiles = self.library {
             let mut builder = auto::Builder::new(TokioExecutor::new());
+            if let Library::AutoLimited = self.library {
+                builder.http1().timer(TokioTimer::new());
+            }
             builder
                 .http2()
                 .max_concurrent_streams(self.max_streams)
