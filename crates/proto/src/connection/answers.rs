@@ -34,8 +34,8 @@ impl Answers {
         }
     }
 
-    /// Whether a response has the header block of the last one.
-    pub(super) fn repeat(&self, response: &Response<()>, date: Option<&HeaderValue>, changes: u32) -> bool {
+    /// Whether a response has the header block of the last one, now that the dynamic table has changed `changes` times.
+    pub(super) fn matches(&self, response: &Response<()>, date: Option<&HeaderValue>, changes: u32) -> bool {
         self.changes == changes
             && self
                 .response

@@ -27,7 +27,7 @@ pub(super) struct Reader {
     /// The field section of the last header block.
     section: FieldSection,
     role: Role,
-    /// Of a server.
+    /// The last request of a server.
     repeats: Option<Box<Repeats>>,
     received_bytes: u64,
     received_frames: FrameCounts,
@@ -318,7 +318,7 @@ impl Reader {
         config: &Config,
     ) -> Result<bool, ConnectionError> {
         if let Some(repeats) = &mut self.repeats {
-            if repeats.repeat(block) && !self.decoder.expects_size_update() {
+            if repeats.compare(block) && !self.decoder.expects_size_update() {
                 self.section.clear();
                 return Ok(true);
             }

@@ -41,11 +41,12 @@ impl Repeats {
     /// A block arrives. Returns whether it stands for the request that [`Self::received`] has; otherwise it is decoded, and
     /// [`Self::decoded`] follows.
     #[inline]
-    pub(super) fn repeat(&mut self, block: &[u8]) -> bool {
+    pub(super) fn compare(&mut self, block: &[u8]) -> bool {
         self.again = self.length > 0 && self.block() == block;
         self.again && self.received.is_some()
     }
 
+    /// The block was decoded, and has changed the dynamic table or not.
     #[inline]
     pub(super) fn decoded(&mut self, block: &[u8], table_changed: bool) {
         if self.again {

@@ -153,6 +153,7 @@ impl Connection {
         end: bool,
     ) -> Result<(), UsageError> {
         let mut stream = answerable(self.role, self.streams.by_id(id))?;
+        // One that repeats the last was checked with it.
         let repeats = self.writer.repeats(response);
         if !repeats {
             message::check_response(response).map_err(UsageError::InvalidMessage)?;

@@ -27,7 +27,7 @@ const RESET_LENGTH: usize = FRAME_HEADER_LENGTH + 4;
 #[derive(Debug)]
 pub(super) struct Writer {
     encoder: Encoder,
-    /// Of a server.
+    /// The last response of a server.
     answers: Option<Box<Answers>>,
     /// The `date` field of responses without one.
     date: Option<HeaderValue>,
@@ -209,7 +209,7 @@ impl Writer {
         let (Some(answers), Some(changes)) = (&self.answers, self.encoder.changes()) else {
             return false;
         };
-        answers.repeat(response, self.date.as_ref(), changes)
+        answers.matches(response, self.date.as_ref(), changes)
     }
 
     /// The HEADERS of a final response, with a `date`. It [repeats](Self::repeats) the last one, or not.

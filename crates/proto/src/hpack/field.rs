@@ -242,6 +242,7 @@ pub struct FieldSection {
     size: usize,
     lines: usize,
     over_limit: bool,
+    /// Whether the block has changed the dynamic table.
     changed_table: bool,
 }
 

@@ -118,6 +118,20 @@ impl Faced {
         self.connection.open(request(method), true).unwrap()
     }
 
+    /// A server that has answered a GET with the head of a response, whose body follows.
+    pub(crate) fn answering(stream: u32) -> Self {
+        let mut faced = Self::server(Config::default());
+        faced.says(&frames::get(stream));
+        let response = http::Response::new(());
+        faced
+            .connection
+            .send_response(id(stream), &response, false)
+            .unwrap();
+        faced.heard();
+        faced.events();
+        faced
+    }
+
     /// The server answers and ends the stream.
     pub(crate) fn answers(&mut self, stream: u32) {
         self.connection

@@ -10,19 +10,6 @@ use crate::support::config;
 use crate::support::frames;
 use crate::support::peer::{Faced, id};
 
-/// A server that has answered a GET with the head of a response.
-fn answering(change: impl FnOnce(&mut Config)) -> Faced {
-    let mut faced = Faced::server(config(change));
-    faced.says(&frames::get(1));
-    faced
-        .connection
-        .send_response(id(1), &Response::new(()), false)
-        .unwrap();
-    faced.heard();
-    faced.events();
-    faced
-}
-
 #[test]
 fn a_report_says_what_stands_at_this_end() {
     let mut faced = Faced::client(Config::default());
@@ -79,7 +66,7 @@ fn a_stream_that_is_whole_and_not_released_is_there_and_finished() {
 
 #[test]
 fn a_stream_that_is_gone_is_unknown_to_every_call() {
-    let mut faced = answering(|_| {});
+    let mut faced = Faced::answering(1);
     faced.says(&frames::reset(1, ErrorCode::CANCEL));
     let connection = &mut faced.connection;
     let usual = Priority::default();
@@ -117,7 +104,7 @@ fn a_stream_that_is_gone_is_unknown_to_every_call() {
 
 #[test]
 fn room_is_told_when_no_more_than_the_low_water_mark_waits() {
-    let mut faced = answering(|_| {});
+    let mut faced = Faced::answering(1);
     faced.says(&frames::settings(&[(4, 3)]));
     let writable = |faced: &mut Faced| {
         let events = faced.events();

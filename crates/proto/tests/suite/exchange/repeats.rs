@@ -237,13 +237,7 @@ fn responses_that_differ_in_one_thing_are_told_apart() {
 
 #[test]
 fn a_response_that_repeats_tells_the_change_of_the_table_s_size_and_what_is_secret() {
-    let mut faced = Faced::server(Config::default());
-    faced.says(&frames::get(1));
-    faced
-        .connection
-        .send_response(id(1), &Response::new(()), false)
-        .unwrap();
-    faced.heard();
+    let mut faced = Faced::answering(1);
     let mut stream = 3;
     let mut block = |faced: &mut Faced, sensitive: bool| {
         let mut response = Response::new(());
@@ -298,9 +292,7 @@ fn a_response_that_may_not_be_sent_is_told_each_time() {
             .connection
             .send_response(id(stream), &bad, true)
             .unwrap_err();
-        let good = Response::new(());
-        faced.connection.send_response(id(stream), &good, true).unwrap();
-        faced.connection.release(id(stream));
+        faced.answers(stream);
     }
     faced.lives();
 }

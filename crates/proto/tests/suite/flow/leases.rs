@@ -26,6 +26,15 @@ fn uploading(config: Config) -> Faced {
     faced
 }
 
+/// A connection that holds so many bytes of the budget.
+fn holding(budget: &MemoryBudget, bytes: u32) -> Connection {
+    let config = fixed(|config| {
+        config.budget = Some(budget.clone());
+        config.connection_window = WindowSize::new(bytes).unwrap();
+    });
+    Connection::server(config, Time::ZERO)
+}
+
 impl Faced {
     fn uploads(&mut self, octets: u32) {
         self.says(&frames::data(1, 0, &vec![7; octets as usize]));
@@ -75,11 +84,7 @@ fn what_a_reader_leaves_beyond_an_eighth_is_leased_as_well_once_a_quarter_is_use
 #[test]
 fn what_a_reader_leaves_is_leased_beside_windows_that_begin_as_they_are_set() {
     let budget = MemoryBudget::new(64 << 20);
-    let other = fixed(|config| {
-        config.budget = Some(budget.clone());
-        config.connection_window = WindowSize::from_mebibytes(40);
-    });
-    let _other = Connection::server(other, Time::ZERO);
+    let _other = holding(&budget, 40 * MIB);
     let mut faced = uploading(small(|config| {
         config.budget = Some(budget.clone());
         config.first_windows = Some(FirstWindows {
@@ -157,11 +162,7 @@ fn a_window_that_was_set_lower_is_the_least_that_a_scarce_budget_leaves() {
         faced.listen();
     }
     assert_eq!(size(&faced), MIB);
-    let other = fixed(|config| {
-        config.budget = Some(budget.clone());
-        config.connection_window = WindowSize::new(7_600_000).unwrap();
-    });
-    let _other = Connection::server(other, Time::ZERO);
+    let _other = holding(&budget, 7_600_000);
     assert!(budget.is_scarce());
     for _ in 0..20 {
         faced.uploads(200_000);
@@ -195,11 +196,7 @@ fn a_scarce_budget_takes_a_quarter_of_the_window_at_each_refill_down_to_256_kib(
     let budget = MemoryBudget::new(8 << 20);
     let mut faced = uploading(small(|config| config.budget = Some(budget.clone())));
     assert_eq!(faced.connection.leased(), u64::from(MIB));
-    let other = fixed(|config| {
-        config.budget = Some(budget.clone());
-        config.connection_window = WindowSize::new(7_200_000).unwrap();
-    });
-    let _other = Connection::server(other, Time::ZERO);
+    let _other = holding(&budget, 7_200_000);
     let mut size = MIB;
     for smaller in [786_432, 589_824, 442_368, 331_776, 262_144] {
         faced.uploads(size / 4);
