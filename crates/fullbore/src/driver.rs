@@ -94,6 +94,8 @@ pub(crate) struct Driver<T, A> {
     spare_cells: Vec<Arc<Cell>>,
     /// The origin of the engine's time.
     origin: Instant,
+    /// When the clock was read for something that was read, or left by handles.
+    looked: Time,
     turn: Turn,
     input: ReadBuffer,
     rounds: Rounds,
@@ -158,6 +160,7 @@ where
             cells: StreamMap::default(),
             spare_cells: Vec::new(),
             origin,
+            looked: Time::ZERO,
             turn: Turn::default(),
             input: ReadBuffer::default(),
             rounds: Rounds::default(),
@@ -187,6 +190,17 @@ where
     pub(crate) fn now(&self) -> Time {
         let nanos = self.origin.elapsed().as_nanos();
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Reads the clock, for [`Self::last_looked`].
+    fn look(&mut self) -> Time {
+        self.looked = self.now();
+        self.looked
+    }
+
+    /// When something was read last, or what handles left was collected.
+    pub(crate) fn last_looked(&self) -> Instant {
+        self.origin + self.looked.since(Time::ZERO)
     }
 
     /// Runs the connection until it must wait.

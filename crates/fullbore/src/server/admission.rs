@@ -295,7 +295,11 @@ impl ConnectionLimits {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.inner.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+        self.time(Instant::now())
+    }
+
+    fn time(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.inner.began).as_micros()).unwrap_or(u64::MAX)
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -452,14 +456,14 @@ impl Permit {
     }
 
     /// Records the connection's streams, leased bytes, and progress in bytes.
-    pub(super) fn record(&mut self, streams: u64, leased: u64, progress: u64) {
+    pub(super) fn record(&mut self, streams: u64, leased: u64, progress: u64, at: Instant) {
         self.entry.streams.store(streams, Ordering::Relaxed);
         self.entry.leased.store(leased, Ordering::Relaxed);
         let has_streams = streams > 0;
         if has_streams != self.had_streams || progress - self.progress >= MIN_PROGRESS {
             self.had_streams = has_streams;
             self.progress = progress;
-            self.entry.since.store(self.limits.now(), Ordering::Relaxed);
+            self.entry.since.store(self.limits.time(at), Ordering::Relaxed);
         }
     }
 
@@ -564,7 +568,7 @@ mod tests {
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         // The first has a request.
-        permits[0].record(1, 0, 0);
+        permits[0].record(1, 0, 0, Instant::now());
         permits.extend(admit(&limits, "192.0.2.1", 1));
         assert_eq!(evicted(&permits).await, [1]);
         assert_eq!(limits.connections(), 4);
@@ -598,14 +602,14 @@ mod tests {
         let mut many = admit(&limits, "192.0.2.1", 5);
         let mut few = admit(&limits, "192.0.2.2", 1);
         for (number, permit) in many.iter_mut().chain(&mut few).enumerate() {
-            permit.record(1, 0, number as u64);
+            permit.record(1, 0, number as u64, Instant::now());
         }
         assert!(limits.admit(address("192.0.2.1"), &config()).is_none());
         let newcomer = admit(&limits, "192.0.2.3", 1);
         assert_eq!(evicted(&many).await, [0]);
         // After a time without progress, one of its own is evicted.
         tokio::time::advance(STALL_TIMEOUT).await;
-        many[1].record(1, 0, 10 * MIN_PROGRESS);
+        many[1].record(1, 0, 10 * MIN_PROGRESS, Instant::now());
         let again = admit(&limits, "192.0.2.1", 1);
         assert_eq!(evicted(&many).await.len(), 2);
         assert!(!evicted(&many).await.contains(&1), "it made progress");
@@ -620,10 +624,12 @@ mod tests {
         let mut permits: Vec<Permit> = (1..=100)
             .flat_map(|n| admit(&limits, &format!("192.0.2.{n}"), 1))
             .collect();
-        permits.iter_mut().for_each(|permit| permit.record(1, 0, 0));
+        permits
+            .iter_mut()
+            .for_each(|permit| permit.record(1, 0, 0, Instant::now()));
         assert!(limits.admit(address("198.51.100.1"), &config()).is_none());
         // One is idle: two searches find it at any index.
-        permits[77].record(0, 0, 0);
+        permits[77].record(0, 0, 0, Instant::now());
         let found = (1..=2).find_map(|n| limits.admit(address(&format!("198.51.100.{n}")), &config()));
         assert!(found.is_some());
         assert_eq!(evicted(&permits).await, [77]);
@@ -641,13 +647,13 @@ mod tests {
             for permit in permits {
                 engines.push(with_streams(permit, streams));
                 let streams = engines[engines.len() - 1].stream_count();
-                permit.record(streams as u64, 0, 0);
+                permit.record(streams as u64, 0, 0, Instant::now());
             }
         }
         assert!(limits.streams().is_scarce(), "{:?}", limits.streams());
         assert_eq!(limits.evict_stalled(&config()), 0, "they have had no time");
         tokio::time::advance(STALL_TIMEOUT).await;
-        many[0].record(20, 0, MIN_PROGRESS);
+        many[0].record(20, 0, MIN_PROGRESS, Instant::now());
         assert!(limits.evict_stalled(&config()) > 0);
         let ended = evicted(&many).await;
         assert!(!ended.is_empty() && !ended.contains(&0), "{ended:?}");
@@ -690,7 +696,7 @@ mod tests {
         ] {
             let mut permit = limits.admit(address(from), &own).unwrap();
             let engine = Connection::server(permit.config(), Time::ZERO);
-            permit.record(1, engine.leased(), 0);
+            permit.record(1, engine.leased(), 0, Instant::now());
             engines.push(engine);
             permits.push(permit);
         }
@@ -708,12 +714,14 @@ mod tests {
         let mut permits: Vec<Permit> = (1..=100)
             .flat_map(|n| admit(&limits, &format!("192.0.2.{n}"), 1))
             .collect();
-        permits.iter_mut().for_each(|permit| permit.record(1, 0, 0));
-        permits[SAMPLE].record(0, 0, 0);
+        permits
+            .iter_mut()
+            .for_each(|permit| permit.record(1, 0, 0, Instant::now()));
+        permits[SAMPLE].record(0, 0, 0, Instant::now());
         assert!(limits.admit(address("198.51.100.1"), &config()).is_none());
         // The next search starts behind the last one, and ends where that ended.
-        permits[SAMPLE].record(1, 0, 0);
-        permits[2 * SAMPLE - 101].record(0, 0, 0);
+        permits[SAMPLE].record(1, 0, 0, Instant::now());
+        permits[2 * SAMPLE - 101].record(0, 0, 0, Instant::now());
         assert!(limits.admit(address("198.51.100.1"), &config()).is_some());
         assert_eq!(evicted(&permits).await, [2 * SAMPLE - 101]);
     }
@@ -722,7 +730,7 @@ mod tests {
     async fn progress_counts_from_the_last_record() {
         let limits = ConnectionLimits::new(1, 100);
         let mut permits = admit(&limits, "192.0.2.1", 1);
-        permits[0].record(1, 0, 0);
+        permits[0].record(1, 0, 0, Instant::now());
         let since = |permit: &Permit| permit.entry.since.load(Ordering::Relaxed);
         let mut noted = Vec::new();
         for progress in [
@@ -732,7 +740,7 @@ mod tests {
             2 * MIN_PROGRESS,
         ] {
             tokio::time::advance(Duration::from_secs(1)).await;
-            permits[0].record(1, 0, progress);
+            permits[0].record(1, 0, progress, Instant::now());
             noted.push(since(&permits[0]) / 1_000_000);
         }
         assert_eq!(noted, [1, 1, 1, 4]);

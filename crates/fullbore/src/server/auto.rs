@@ -16,7 +16,6 @@ use fullbore_proto::{Config, ErrorCode};
 use http::{Request, Response, Version};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 use tower_service::Service;
 
@@ -24,6 +23,7 @@ use super::admission::Permit;
 use super::connection::{ServeConnection, serve_connection};
 use super::http1::{Http1, serve_http1};
 use super::peer::{Ended, OnEnd};
+use crate::alarm::{Alarm, Alarms};
 use crate::body::Incoming;
 use crate::driver::TcpBelow;
 use crate::error::{BoxError, Error};
@@ -118,7 +118,7 @@ struct Undecided<T, S> {
     versions: HttpVersions,
     prepare: Option<Prepare<T, S>>,
     read: BytesMut,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<Alarm>,
 }
 
 /// Sets what depends on the type of the transport, once the version is known.
@@ -131,6 +131,8 @@ pub(super) struct Prepare<T, S> {
     pub(super) tcp: TcpBelow<T>,
     /// The time in which the path takes what may wait unsent, if that is limited.
     pub(super) unsent: Option<Duration>,
+    /// The alarms of the server, if it has any.
+    pub(super) alarms: Option<Alarms>,
 }
 
 /// Whether a graceful shutdown was asked for.
@@ -195,8 +197,8 @@ where
         match &mut self.stage {
             Stage::Http2(connection) => connection.record(permit),
             Stage::Http1(connection) => {
-                let (requests, progress) = connection.usage();
-                permit.record(requests, 0, progress);
+                let usage = connection.usage();
+                permit.record(usage.requests, 0, usage.progress, usage.at);
             }
             Stage::Undecided(_) | Stage::Ended => {}
         }
@@ -283,8 +285,9 @@ where
             self.read = BytesMut::new();
         }
         let limit = self.config.preface_timeout;
-        let timer = || Box::pin(tokio::time::sleep(limit));
-        ready!(self.timer.get_or_insert_with(timer).as_mut().poll(cx));
+        let alarms = self.prepare.as_ref().and_then(|prepare| prepare.alarms.as_ref());
+        let timer = || Alarm::after(limit, alarms);
+        ready!(self.timer.get_or_insert_with(timer).poll(cx));
         Poll::Ready(Err(Error::timeout("waiting for the peer's first octets", limit)))
     }
 
@@ -292,10 +295,11 @@ where
     fn begin(self, version: HttpVersions) -> Stage<T, S> {
         let read: Bytes = self.read.freeze();
         if version == HttpVersions::Http1 {
-            if let Some(prepare) = self.prepare {
+            let alarms = self.prepare.and_then(|prepare| {
                 (prepare.http1)(&self.io, &self.config);
-            }
-            return Stage::Http1(serve_http1(self.io, read, self.service, self.config));
+                prepare.alarms
+            });
+            return Stage::Http1(serve_http1(self.io, read, self.service, self.config, alarms));
         }
         let connection = serve_connection(self.io, self.service, self.config).after(read);
         Stage::Http2(match self.prepare {

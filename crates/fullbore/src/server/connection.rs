@@ -131,8 +131,14 @@ where
 {
     /// Records the state of the connection in its permit.
     pub(super) fn record(&mut self, permit: &mut Permit) {
+        let at = self.driver.last_looked();
         let engine = self.driver.engine();
-        permit.record(engine.stream_count() as u64, engine.leased(), engine.progress());
+        permit.record(
+            engine.stream_count() as u64,
+            engine.leased(),
+            engine.progress(),
+            at,
+        );
     }
 
     /// The counters of the connection, and what it has waited for.

@@ -15,7 +15,6 @@ use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, ToSocketAddrs};
 use tokio::sync::watch;
-use tokio::time::MissedTickBehavior;
 #[cfg(feature = "tls")]
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
@@ -28,6 +27,7 @@ use super::builder::ServerBuilder;
 #[cfg(feature = "tls")]
 use super::handshakes::InTurn;
 use super::peer::{Accepted, Added, OnConnect, OnEnd, PeerAddr, WithPeer};
+use crate::alarm::{Alarm, Alarms};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
@@ -215,8 +215,8 @@ impl<L: Listener> Server<L> {
     {
         let config = Arc::new(self.settings.options.config.clone());
         let limits = self.limits.clone();
-        let mut check = tokio::time::interval(SCARCITY_CHECK);
-        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut alarms = None;
+        let mut check = Alarm::after(SCARCITY_CHECK, None);
         let tracker = TaskTracker::new();
         let (stop, stopped) = watch::channel(false);
         let mut signal = self
@@ -227,8 +227,9 @@ impl<L: Listener> Server<L> {
             let accepted = tokio::select! {
                 biased;
                 () = &mut signal => break,
-                _ = check.tick(), if limits.connections() > 0 => {
+                () = poll_fn(|cx| check.poll(cx)), if limits.connections() > 0 => {
                     limits.evict_stalled(&config);
+                    check = Alarm::after(SCARCITY_CHECK, alarms.as_ref());
                     continue;
                 }
                 () = tokio::time::sleep(CLOSING_PAUSE), if limits.has_many_closing() => continue,
@@ -236,10 +237,15 @@ impl<L: Listener> Server<L> {
             };
             match accepted {
                 Ok((io, address)) => {
+                    // Such a transport has a runtime that waits for sockets.
+                    if alarms.is_none() && L::tcp(&io).is_some() {
+                        alarms = Alarms::start();
+                        check = Alarm::after(SCARCITY_CHECK, alarms.as_ref());
+                    }
                     let peer = L::peer(&address);
                     let group = peer.map_or(NO_ADDRESS, |peer| peer.ip());
                     if let Some(permit) = limits.admit(group, &config) {
-                        let arrival = self.arrival(&io, peer, make(&address));
+                        let arrival = self.arrival(&io, peer, make(&address), alarms.clone());
                         self.start(&tracker, io, arrival, permit, stopped.clone());
                     }
                 }
@@ -259,7 +265,13 @@ impl<L: Listener> Server<L> {
     }
 
     /// What is known of a connection before it is served.
-    fn arrival<S>(&self, io: &L::Io, peer: Option<SocketAddr>, made: Made<S>) -> Arrival<S> {
+    fn arrival<S>(
+        &self,
+        io: &L::Io,
+        peer: Option<SocketAddr>,
+        made: Made<S>,
+        alarms: Option<Alarms>,
+    ) -> Arrival<S> {
         let settings = &self.settings;
         let hook = settings.on_connect.clone();
         Arrival {
@@ -274,6 +286,7 @@ impl<L: Listener> Server<L> {
                 .filter(|_| hook.is_some())
                 .and_then(|stream| stream.local_addr().ok()),
             hook,
+            alarms,
         }
     }
 
@@ -299,6 +312,7 @@ impl<L: Listener> Server<L> {
         }
         let unsent = self.settings.options.tcp_buffers.adaptive_unsent();
         let versions = self.settings.versions;
+        let alarms = arrival.alarms.take();
         let hook = self.settings.on_end.clone();
         let end = hook.map(|hook| Box::new((hook, arrival.added.address)));
         #[cfg(feature = "tls")]
@@ -331,6 +345,7 @@ impl<L: Listener> Server<L> {
                         },
                         tcp: |stream: &TlsStream<BelowTls<L::Io>>| L::tcp(&stream.get_ref().0.0),
                         unsent,
+                        alarms,
                     };
                     serve(stream, service, versions, prepare, permit, stopped, end).await;
                 }
@@ -348,6 +363,7 @@ impl<L: Listener> Server<L> {
             http1: |io, config| probe::<L>(io, config),
             tcp: L::tcp,
             unsent,
+            alarms,
         };
         #[cfg(feature = "tls")]
         arrival.describe(None);
@@ -403,6 +419,7 @@ struct Arrival<S> {
     hook: Option<OnConnect>,
     /// For the hook.
     local: Option<SocketAddr>,
+    alarms: Option<Alarms>,
 }
 
 impl<S> Arrival<S> {

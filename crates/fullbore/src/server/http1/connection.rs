@@ -13,11 +13,13 @@ use http_body::Body;
 use hyper::server::conn::http1::{Builder, UpgradeableConnection};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 use tower_service::Service;
 
 use super::limits::{Expired, Limits};
 use super::progress::{Now, Progress};
 use super::service::Http1Service;
+use crate::alarm::Alarms;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::file::Chunk;
@@ -50,19 +52,30 @@ pub(in crate::server) trait Http1: Send {
     /// Ends the connection at once.
     fn abort(&mut self);
 
-    /// The requests in progress, and the bytes that have passed.
-    fn usage(&self) -> (u64, u64);
+    /// What it takes of the server.
+    fn usage(&self) -> Usage;
 
     /// The bytes received, and those sent.
     fn traffic(&self) -> (u64, u64);
 }
 
-/// Serves HTTP/1.1 on a transport from which `read` was read before.
+/// What a connection takes of the server.
+pub(in crate::server) struct Usage {
+    /// The requests in progress.
+    pub(in crate::server) requests: u64,
+    /// The bytes that have passed.
+    pub(in crate::server) progress: u64,
+    /// When that was so.
+    pub(in crate::server) at: Instant,
+}
+
+/// Serves HTTP/1.1 on a transport from which `read` was read before. `alarms` are those of the server, if it has any.
 pub(in crate::server) fn serve_http1<T, S, B>(
     io: T,
     read: Bytes,
     service: S,
     config: Arc<Config>,
+    alarms: Option<Alarms>,
 ) -> Box<dyn Http1>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -97,7 +110,7 @@ where
         ),
         transport,
         progress,
-        limits: Limits::new(config),
+        limits: Limits::new(config, alarms),
         request: Now::default(),
         traffic: Traffic::default(),
         evicted: false,
@@ -190,9 +203,13 @@ where
         self.evicted = true;
     }
 
-    fn usage(&self) -> (u64, u64) {
+    fn usage(&self) -> Usage {
         let busy = self.request.is_busy() || self.traffic.awaits_write;
-        (u64::from(busy), self.traffic.received + self.traffic.sent)
+        Usage {
+            requests: u64::from(busy),
+            progress: self.traffic.received + self.traffic.sent,
+            at: self.limits.last_looked(),
+        }
     }
 
     fn traffic(&self) -> (u64, u64) {

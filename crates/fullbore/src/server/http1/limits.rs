@@ -1,15 +1,14 @@
 //! The limits on time of a connection: those of HTTP/2 by the same settings, measured where hyper reads and writes.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fullbore_proto::Config;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::progress::Now;
+use crate::alarm::{Alarm, Alarms};
 use crate::error::Error;
 use crate::http1::{Traffic, Waiting};
 
@@ -61,6 +60,7 @@ impl Expired {
 #[derive(Debug)]
 pub(super) struct Limits {
     config: Arc<Config>,
+    looked: Instant,
     /// The requests that have been seen, and whether one was in progress.
     requests: u64,
     busy: bool,
@@ -74,7 +74,8 @@ pub(super) struct Limits {
     body: Waiting,
     send: Waiting,
     half_closed: Waiting,
-    timer: Option<Pin<Box<Sleep>>>,
+    alarms: Option<Alarms>,
+    timer: Option<Alarm>,
     /// When it wakes this task, if it then has not been idle for too long, whenever that began after the timer was set.
     awake_for_idle: Option<Instant>,
     /// Whom the timer wakes.
@@ -82,9 +83,11 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn new(config: Arc<Config>) -> Self {
+    /// `alarms` are those of the server, if it has any.
+    pub(super) fn new(config: Arc<Config>, alarms: Option<Alarms>) -> Self {
         Limits {
             config,
+            looked: Instant::now(),
             requests: 0,
             busy: false,
             idle: Instant::now(),
@@ -94,10 +97,16 @@ impl Limits {
             body: Waiting::new(),
             send: Waiting::new(),
             half_closed: Waiting::new(),
+            alarms,
             timer: None,
             awake_for_idle: None,
             waker: Waker::noop().clone(),
         }
+    }
+
+    /// When it was polled last.
+    pub(super) fn last_looked(&self) -> Instant {
+        self.looked
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -107,6 +116,7 @@ impl Limits {
     /// Ready when a limit is exceeded. Call it whenever the connection was polled.
     pub(super) fn poll(&mut self, request: Now, traffic: Traffic, cx: &mut Context<'_>) -> Poll<Expired> {
         let mut now = Instant::now();
+        self.looked = now;
         if self.only_answered(request, traffic, now) && self.is_awake_in_time(now, cx) {
             return Poll::Pending;
         }
@@ -125,14 +135,10 @@ impl Limits {
             }
             // A timer that fires early is set anew; it is never moved for each request.
             let timer = match &mut self.timer {
-                Some(timer) if timer.deadline() <= at && !timer.is_elapsed() => timer,
-                Some(timer) => {
-                    timer.as_mut().reset(at);
-                    timer
-                }
-                None => self.timer.insert(Box::pin(tokio::time::sleep_until(at))),
+                Some(timer) if now < timer.deadline() && timer.deadline() <= at => timer,
+                timer => timer.insert(Alarm::at(at, self.alarms.as_ref())),
             };
-            if timer.as_mut().poll(cx).is_pending() {
+            if timer.poll(cx).is_pending() {
                 let idle = self.config.idle_timeout.and_then(|limit| now.checked_add(limit));
                 let deadline = timer.deadline();
                 self.awake_for_idle = idle.filter(|idle| deadline <= *idle).map(|_| deadline);
@@ -164,7 +170,7 @@ impl Limits {
 
     /// Whether the timer wakes this task by then, as it was told before.
     fn is_awake_at(&self, at: Instant, now: Instant, cx: &Context<'_>) -> bool {
-        let timer = self.timer.as_ref().map(|timer| timer.deadline());
+        let timer = self.timer.as_ref().map(Alarm::deadline);
         timer.is_some_and(|timer| now < timer && timer <= at) && self.waker.will_wake(cx.waker())
     }
 

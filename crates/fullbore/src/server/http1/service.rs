@@ -61,11 +61,15 @@ where
             false => Poll::Pending,
         };
         match ready {
-            Poll::Ready(Ok(())) => Answer {
-                progress: Some(Arc::clone(&self.progress)),
-                asked,
-                stage: Stage::Answering(self.begin(service, request, number)),
-            },
+            Poll::Ready(Ok(())) => {
+                let (parts, body) = request.into_parts();
+                let request = Request::from_parts(parts, self.watch(body, number));
+                Answer {
+                    progress: Some(Arc::clone(&self.progress)),
+                    asked,
+                    stage: Stage::Answering(Box::pin(service.call(request))),
+                }
+            }
             Poll::Ready(Err(_)) => {
                 *current = None;
                 self.answer(asked, Stage::Refused(FAILED))
@@ -101,19 +105,6 @@ impl<S> Http1Service<S> {
             let end = body.map_or(usize::MAX, |body| message_end(noted, body));
             (check(request, noted), end)
         })
-    }
-
-    /// Passes a request to the service.
-    fn begin(
-        &self,
-        service: &mut S,
-        request: Request<hyper::body::Incoming>,
-        number: u64,
-    ) -> Pin<Box<S::Future>>
-    where
-        S: Service<Request<Incoming>>,
-    {
-        Box::pin(service.call(request.map(|body| self.watch(body, number))))
     }
 
     fn watch(&self, body: hyper::body::Incoming, request: u64) -> Incoming {

@@ -20,7 +20,7 @@ fn config() -> Config {
 
 /// What ends a connection on which nothing changes, and after how many milliseconds.
 async fn expired(config: Config, request: Now, traffic: Traffic) -> (Expired, u128) {
-    let mut limits = Limits::new(Arc::new(config));
+    let mut limits = Limits::new(Arc::new(config), None);
     let begun = Instant::now();
     let expired = poll_fn(|cx| limits.poll(request, traffic, cx));
     let expired = tokio::time::timeout(SECOND * 1_000, expired).await;
@@ -103,7 +103,7 @@ async fn a_tunnel_is_looked_at_four_times_in_the_time_that_a_write_may_take() {
         tunnel: true,
         ..Now::default()
     };
-    let mut limits = Limits::new(Arc::new(config()));
+    let mut limits = Limits::new(Arc::new(config()), None);
     let mut polls = 0;
     let looks = poll_fn(|cx| {
         polls += 1;
@@ -120,13 +120,13 @@ async fn a_body_has_to_arrive_at_its_least_rate_and_by_an_octet_at_least() {
     for (rate, least) in [(0, 1), (1, 7), (1_000, 7_000)] {
         let mut config = config();
         config.body_rate = rate;
-        assert_eq!(Limits::new(Arc::new(config)).least_body_bytes(), least);
+        assert_eq!(Limits::new(Arc::new(config), None).least_body_bytes(), least);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_request_has_all_of_the_time_for_its_body() {
-    let mut limits = Limits::new(Arc::new(config()));
+    let mut limits = Limits::new(Arc::new(config()), None);
     let traffic = Traffic {
         received: 1,
         awaits_read: true,

@@ -1,0 +1,106 @@
+//! Timers for limits on time, which the runtime does not wait for.
+//!
+//! A limit on time is almost never exceeded, yet its timer is set for as long as its connection lives. A runtime with a timer
+//! gives the kernel a deadline each time it waits for sockets, which costs a response on a connection of its own 3 % of the
+//! processor time (`fullbore-bench http1`). Here one timer of the kernel wakes the tasks of all limits of a server, and waiting
+//! costs what it costs without timers.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant as MachineTime};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+#[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(not(target_os = "linux"))]
+mod none;
+
+#[cfg(target_os = "linux")]
+pub(crate) use kernel::Alarms;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use none::Alarms;
+
+/// Stands for a time beyond what the clock can tell: 30 years.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3_600);
+
+/// Wakes a task at a point in time, or some milliseconds later.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    at: Instant,
+    by: By,
+}
+
+/// Who wakes the task.
+#[derive(Debug)]
+enum By {
+    /// By the number of the alarm there, once it was polled.
+    Alarms(Alarms, Option<u64>),
+    Runtime(Pin<Box<Sleep>>),
+}
+
+impl Alarm {
+    /// An alarm of these, or of the runtime: without them, and when its clock is not the machine's, as a paused one in a test.
+    pub(crate) fn at(at: Instant, alarms: Option<&Alarms>) -> Self {
+        let by = match alarms.filter(|_| is_machine_time()) {
+            Some(alarms) => By::Alarms(alarms.clone(), None),
+            None => By::Runtime(Box::pin(sleep_until(at))),
+        };
+        Alarm { at, by }
+    }
+
+    pub(crate) fn after(limit: Duration, alarms: Option<&Alarms>) -> Self {
+        let now = Instant::now();
+        Alarm::at(now.checked_add(limit).unwrap_or(now + FAR), alarms)
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.at
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.by {
+            By::Alarms(alarms, number) => {
+                if Instant::now() >= self.at {
+                    return Poll::Ready(());
+                }
+                alarms.set(self.at.into_std(), number, cx.waker());
+                Poll::Pending
+            }
+            By::Runtime(sleep) => sleep.as_mut().poll(cx),
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if let By::Alarms(alarms, Some(number)) = &self.by {
+            alarms.remove(self.at.into_std(), *number);
+        }
+    }
+}
+
+/// Whether the runtime's clock is the machine's.
+fn is_machine_time() -> bool {
+    let before = MachineTime::now();
+    let runtime = Instant::now().into_std();
+    (before..=MachineTime::now()).contains(&runtime)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_clock_is_obeyed() {
+        let hour = Duration::from_secs(3_600);
+        let begin = Instant::now();
+        let alarms = Alarms::start();
+        let mut alarm = Alarm::at(begin + hour, alarms.as_ref());
+        poll_fn(|cx| alarm.poll(cx)).await;
+        assert!(begin.elapsed() >= hour);
+    }
+}
