@@ -204,13 +204,24 @@ impl Cell {
         })
     }
 
-    /// Resets a cell that no handle holds any more, for another stream. It keeps the memory of its lists.
-    pub(crate) fn reuse(self: &mut Arc<Self>) -> Option<&mut CellState> {
-        let cell = Arc::get_mut(self)?;
+    /// Clears a cell for [`Self::reuse`], unless a handle still holds it; whether it did. It keeps the memory of its lists.
+    pub(crate) fn clear(self: &mut Arc<Self>) -> bool {
+        let Some(cell) = Arc::get_mut(self) else {
+            return false;
+        };
         *cell.listed.get_mut() = false;
         let state = cell.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.reset();
-        Some(state)
+        true
+    }
+
+    /// Makes a cell that was cleared that of another stream, perhaps of another connection.
+    pub(crate) fn reuse(self: &mut Arc<Self>, mailbox: &Arc<Mailbox>) -> Option<&mut CellState> {
+        let cell = Arc::get_mut(self)?;
+        if !Arc::ptr_eq(&cell.mailbox, mailbox) {
+            cell.mailbox = Arc::clone(mailbox);
+        }
+        Some(cell.state.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, CellState> {

@@ -23,6 +23,7 @@ mod files;
 mod idle;
 mod read;
 mod rounds;
+mod spare;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;
@@ -90,11 +91,9 @@ pub(crate) struct Driver<T, A> {
     connection: Connection,
     mailbox: Arc<Mailbox>,
     cells: StreamMap<Arc<Cell>>,
-    /// Cells of streams that are over, for new streams.
-    spare_cells: Vec<Arc<Cell>>,
     /// The origin of the engine's time.
     origin: Instant,
-    /// When the clock was read for something that was read, or left by handles.
+    /// When [`Self::collect`] began last.
     looked: Time,
     turn: Turn,
     input: ReadBuffer,
@@ -158,7 +157,6 @@ where
             connection,
             mailbox,
             cells: StreamMap::default(),
-            spare_cells: Vec::new(),
             origin,
             looked: Time::ZERO,
             turn: Turn::default(),
@@ -198,7 +196,7 @@ where
         self.looked
     }
 
-    /// When something was read last, or what handles left was collected.
+    /// When what handles left was collected last: in each poll of a connection that is open.
     pub(crate) fn last_looked(&self) -> Instant {
         self.origin + self.looked.since(Time::ZERO)
     }
@@ -319,7 +317,6 @@ where
         match self.idle.poll(cx, self.connection.stream_count() == 0) {
             Activity::Nothing => {
                 self.input.shrink();
-                self.spare_cells = Vec::new();
                 if self.cells.is_empty() {
                     self.cells = StreamMap::default();
                 }

@@ -5,13 +5,10 @@ use std::sync::Arc;
 use fullbore_proto::{StreamId, Time, UsageError};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Accept, Driver};
+use super::{Accept, Driver, spare};
 use crate::cell::{Cell, CellState, LEAST_SEND_BUFFER, SEND_BUFFER, StreamCommand};
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::ConnectionCommand;
-
-/// How many cells a connection keeps for new streams: the number that clients usually have open at once.
-const SPARE_CELLS: usize = 100;
 
 /// Up to so many streams share all of the send buffer; more share half of it.
 const FEW_STREAMS: usize = 4;
@@ -23,11 +20,7 @@ where
 {
     /// Collects everything that handles left; whether there was anything.
     pub(super) fn collect(&mut self) -> bool {
-        // The clock costs as much as some hundred instructions: it is read once for a read and what handlers make of it.
-        let now = match self.turn.take_parsed() {
-            Some(parsed) => parsed,
-            None => self.look(),
-        };
+        let now = self.look();
         self.connection.advance_time(now);
         let mut any = false;
         while let Some(cell) = self.mailbox.take() {
@@ -96,10 +89,10 @@ where
             .wake_at(self.connection.connection_release_until_due())
     }
 
-    /// Keeps the cell of a stream that is over, up to a limit.
-    pub(super) fn keep_spare(&mut self, cell: Arc<Cell>) {
-        if !self.is_client() && self.spare_cells.len() < SPARE_CELLS {
-            self.spare_cells.push(cell);
+    /// Keeps the cell of a stream that is over, for one that the peer opens.
+    pub(super) fn keep_spare(&self, cell: Arc<Cell>) {
+        if !self.is_client() {
+            spare::keep(cell);
         }
     }
 

@@ -7,7 +7,7 @@ use fullbore_proto::{Event, ReadState, StreamError, StreamErrorKind, StreamId};
 use http::{HeaderMap, Request, Response, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Accept, Driver};
+use super::{Accept, Driver, spare};
 use crate::body::Incoming;
 use crate::cell::{Cell, CellState};
 use crate::error::{Error, PeerGoAway};
@@ -133,8 +133,8 @@ where
 
     /// A cell for a stream that the peer has opened.
     fn cell(&mut self, set: impl FnOnce(&mut CellState)) -> Arc<Cell> {
-        if let Some(mut cell) = self.spare_cells.pop() {
-            if let Some(state) = cell.reuse() {
+        if let Some(mut cell) = spare::take() {
+            if let Some(state) = cell.reuse(&self.mailbox) {
                 set(state);
                 return cell;
             }

@@ -176,8 +176,7 @@ where
 
     /// Has the engine parse what was read, and delivers what came of it.
     fn parse(&mut self, left_over: bool, cx: &mut Context<'_>) {
-        let now = self.look();
-        self.turn.set_parsed(now);
+        let now = self.now();
         self.renew_date(now);
         let octets = self.input.unparsed.len();
         let frames = self.connection.stats().received_frames.total();

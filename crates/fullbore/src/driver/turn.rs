@@ -2,7 +2,7 @@
 
 use std::task::{Context, Waker};
 
-use fullbore_proto::{StreamId, Time};
+use fullbore_proto::StreamId;
 
 use crate::turns::wake_after_sockets;
 
@@ -23,8 +23,6 @@ pub(super) struct Turn {
     lists: u32,
     /// Events wait in the engine for the next turn that begins with a read.
     events_left: bool,
-    /// When what this turn has read was parsed, until that time is used.
-    parsed: Option<Time>,
     /// Something was done.
     progress: bool,
     /// Nothing is left to do for handles, the engine and its timers.
@@ -82,16 +80,6 @@ impl Turn {
     pub(super) fn set_read(&mut self, some: bool, blocked: bool) {
         self.progress |= some;
         self.read_blocked = blocked;
-    }
-
-    /// What was read is parsed now.
-    pub(super) fn set_parsed(&mut self, now: Time) {
-        self.parsed = Some(now);
-    }
-
-    /// The time of [`Self::set_parsed`], for what follows in this turn.
-    pub(super) fn take_parsed(&mut self) -> Option<Time> {
-        self.parsed.take()
     }
 
     /// Everything else was done: whether there was something to do, and whether nothing is left.

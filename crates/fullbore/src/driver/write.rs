@@ -88,12 +88,14 @@ where
         let mut some = false;
         let at_rest = !self.unflushed && !self.out.has_remaining();
         let mut first = None;
+        // The first list is made right after the collection: reading the clock costs as much as some hundred instructions.
+        let mut looked = Some(self.looked);
         loop {
             if !self.out.has_remaining() {
                 if !self.connection.wants_transmit() {
                     break;
                 }
-                let now = self.now();
+                let now = looked.take().unwrap_or_else(|| self.now());
                 let most = match self.poll_longest_list(cx, now) {
                     Poll::Ready(Ok(most)) => most,
                     Poll::Ready(Err(error)) => return Err(self.transport_error(error)),
