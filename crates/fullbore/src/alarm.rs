@@ -41,7 +41,8 @@ enum By {
 }
 
 impl Alarm {
-    /// An alarm of these, or of the runtime: without them, and when its clock is not the machine's, as a paused one in a test.
+    /// An alarm of these, or of the runtime: without them, and when its clock is not the machine's, as a paused one in a test. One
+    /// that is paused later is obeyed from the next poll on.
     pub(crate) fn at(at: Instant, alarms: Option<&Alarms>) -> Self {
         let by = match alarms.filter(|_| is_machine_time()) {
             Some(alarms) => By::Alarms(alarms.clone(), None),
@@ -60,24 +61,34 @@ impl Alarm {
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.by {
-            By::Alarms(alarms, number) => {
-                if Instant::now() >= self.at {
-                    return Poll::Ready(());
-                }
-                alarms.set(self.at.into_std(), number, cx.waker());
-                Poll::Pending
+        if let By::Alarms(alarms, number) = &mut self.by {
+            if Instant::now() >= self.at {
+                return Poll::Ready(());
             }
+            if is_machine_time() {
+                alarms.set(self.at.into_std(), number, cx.waker());
+                return Poll::Pending;
+            }
+            // The clock was paused since.
+            self.unset();
+            self.by = By::Runtime(Box::pin(sleep_until(self.at)));
+        }
+        match &mut self.by {
             By::Runtime(sleep) => sleep.as_mut().poll(cx),
+            By::Alarms(..) => Poll::Pending,
+        }
+    }
+
+    fn unset(&self) {
+        if let By::Alarms(alarms, Some(number)) = &self.by {
+            alarms.remove(self.at.into_std(), *number);
         }
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        if let By::Alarms(alarms, Some(number)) = &self.by {
-            alarms.remove(self.at.into_std(), *number);
-        }
+        self.unset();
     }
 }
 

@@ -207,6 +207,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_clock_that_is_paused_later_is_obeyed_from_the_next_poll_on() {
+        let alarms = Alarms::start().expect("a runtime");
+        let mut alarm = Alarm::at(soon(3_600_000), Some(&alarms));
+        assert!(!poll_once(&mut alarm).await);
+        tokio::time::pause();
+        poll_fn(|cx| alarm.poll(cx)).await;
+        assert!(Instant::now() >= alarm.deadline());
+        assert!(alarms.0.timer.lock().wakers.is_empty());
+    }
+
+    #[tokio::test]
     async fn the_task_ends_with_the_last_that_needs_it() {
         let alarms = Alarms::start().expect("a runtime");
         let timer = Arc::downgrade(&alarms.0.timer);

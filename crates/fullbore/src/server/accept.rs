@@ -1,5 +1,6 @@
 //! Where connections come from: TCP, Unix sockets, or a listener of the caller's.
 
+use std::any::TypeId;
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
@@ -60,6 +61,16 @@ impl Listener for TcpListener {
     fn tcp(io: &TcpStream) -> Option<&TcpStream> {
         Some(io)
     }
+}
+
+/// Whether the runtime that serves a listener waits for sockets: one of tokio's listeners accepts in no other.
+pub(super) fn waits_for_sockets<L: Listener>() -> bool {
+    let listener = TypeId::of::<L>();
+    #[cfg(unix)]
+    if listener == TypeId::of::<tokio::net::UnixListener>() {
+        return true;
+    }
+    listener == TypeId::of::<TcpListener>()
 }
 
 #[cfg(unix)]

@@ -20,7 +20,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-use super::accept::Listener;
+use super::accept::{Listener, waits_for_sockets};
 use super::admission::{ConnectionLimits, Permit};
 use super::auto::{Prepare, ServeConnectionAuto, serve_connection_auto};
 use super::builder::ServerBuilder;
@@ -215,8 +215,8 @@ impl<L: Listener> Server<L> {
     {
         let config = Arc::new(self.settings.options.config.clone());
         let limits = self.limits.clone();
-        let mut alarms = None;
-        let mut check = Alarm::after(SCARCITY_CHECK, None);
+        let alarms = waits_for_sockets::<L>().then(Alarms::start).flatten();
+        let mut check = Alarm::after(SCARCITY_CHECK, alarms.as_ref());
         let tracker = TaskTracker::new();
         let (stop, stopped) = watch::channel(false);
         let mut signal = self
@@ -237,11 +237,6 @@ impl<L: Listener> Server<L> {
             };
             match accepted {
                 Ok((io, address)) => {
-                    // Such a transport has a runtime that waits for sockets.
-                    if alarms.is_none() && L::tcp(&io).is_some() {
-                        alarms = Alarms::start();
-                        check = Alarm::after(SCARCITY_CHECK, alarms.as_ref());
-                    }
                     let peer = L::peer(&address);
                     let group = peer.map_or(NO_ADDRESS, |peer| peer.ip());
                     if let Some(permit) = limits.admit(group, &config) {

@@ -87,6 +87,18 @@ async fn a_server_speaks_the_versions_that_it_is_told_to() {
     assert_eq!(server.seen.begun(), 0);
 }
 
+/// The timers of a server on sockets are not those of the runtime (`limits` has these, on a virtual clock).
+#[tokio::test]
+async fn a_server_on_sockets_ends_connections_that_say_nothing_or_are_not_used() {
+    let short = Duration::from_millis(20);
+    let server = Listening::new(Server::builder().handshake_timeout(short)).await;
+    assert!(server.said("").await.is_empty());
+    let server = Listening::new(Server::builder().idle_timeout(Some(short))).await;
+    assert_eq!(statuses(&server.said(&get("/")).await), [200]);
+    let server = Listening::new(Server::builder().header_timeout(short)).await;
+    assert_eq!(statuses(&server.said("GET / HTTP/1.1\r\n").await), [408]);
+}
+
 /// What a server says over TLS to a client that offers these protocols; the error of the handshake otherwise.
 async fn over_tls(
     versions: HttpVersions,
