@@ -72,7 +72,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
         }
     }
     report.table(&table);
-    report.note("fullbore checks targets, hosts and the framing of each request, and limits the time of its peer; hyper-util's auto, which is hyper with its defaults, does not. `limited` has a timer, and so hyper's default limit of 30 s on the time of a head: a server with a timer pending asks the kernel for one whenever it waits.");
+    report.note("fullbore checks targets, hosts and the framing of each request, and limits the time of its peer; hyper-util's auto, which is hyper with its defaults, does not. `limited` has a timer, and so hyper's default limit of 30 s on the time of a head: a runtime with a timer gives the kernel a deadline whenever it waits.");
     report.note(
         "TLS is 1.3 with AES-128-GCM and an ECDSA certificate on P-256, by the same rustls configuration.",
     );
