@@ -145,7 +145,7 @@ impl Counting {
             region.change().bytes_deallocated
         };
         // Another thread of the program may free something at the same moment, but not each time.
-        held().min(held()).min(held())
+        (0..9).map(|_| held()).min().unwrap_or_default()
     }
 }
 
