@@ -1,9 +1,9 @@
-//! Timers for limits on time, which the runtime does not wait for.
+//! Timers for limits on time, apart from those of the runtime.
 //!
 //! A limit on time is almost never exceeded, yet its timer is set for as long as its connection lives. A runtime with a timer
 //! gives the kernel a deadline each time it waits for sockets, which costs a response on a connection of its own 3 % of the
-//! processor time (`fullbore-bench http1`). Here one timer of the kernel wakes the tasks of all limits of a server, and waiting
-//! costs what it costs without timers.
+//! processor time (`fullbore-bench http1`). Here one timer of the kernel serves all limits of a server, and a wait for sockets has
+//! no deadline.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,14 +35,14 @@ pub(crate) struct Alarm {
 /// Who wakes the task.
 #[derive(Debug)]
 enum By {
-    /// By the number of the alarm there, once it was polled.
+    /// The alarms of a server, which have given this one a number once it was polled.
     Alarms(Alarms, Option<u64>),
     Runtime(Pin<Box<Sleep>>),
 }
 
 impl Alarm {
-    /// An alarm of these, or of the runtime: without them, and when its clock is not the machine's, as a paused one in a test. One
-    /// that is paused later is obeyed from the next poll on.
+    /// The runtime wakes the task where there are no `alarms`, and while its clock is not the machine's, as a paused one in a
+    /// test. A clock that is paused later is noticed at the next poll.
     pub(crate) fn at(at: Instant, alarms: Option<&Alarms>) -> Self {
         let by = match alarms.filter(|_| is_machine_time()) {
             Some(alarms) => By::Alarms(alarms.clone(), None),

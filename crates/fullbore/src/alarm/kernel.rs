@@ -12,7 +12,7 @@ use rustix::time::{
 use tokio::net::unix::pipe;
 use tokio::task::AbortHandle;
 
-/// How much later than asked tasks may be woken: those of this time are woken together.
+/// How much later than asked a task may be woken. Tasks that are due within this time are woken together.
 const RESOLUTION: Duration = Duration::from_millis(10);
 
 /// The alarms of a server. A task of their own wakes those that are due, as long as one of these exists.
@@ -27,7 +27,7 @@ struct Handle {
 
 #[derive(Debug)]
 struct Timer {
-    /// The kernel's timer, whose type has no part in how tokio waits for a descriptor and reads from it.
+    /// The kernel's timer. tokio waits for it and reads from it as it does with a pipe.
     fd: pipe::Receiver,
     set: Mutex<Set>,
 }
@@ -56,7 +56,7 @@ impl Alarms {
         Some(Alarms(Arc::new(Handle { timer, task })))
     }
 
-    /// Has a task woken, in place of the last one with this number. Without a number it gets one.
+    /// Has a task woken, in place of the one before it with this number. An alarm without a number gets one.
     pub(super) fn set(&self, at: Instant, number: &mut Option<u64>, waker: &Waker) {
         let timer = &self.0.timer;
         let mut set = timer.lock();
@@ -71,7 +71,7 @@ impl Alarms {
         {
             return;
         }
-        // What is dropped may be the last of a task that has alarms itself: not while they are locked.
+        // Dropping a waker may drop its task, whose alarms are removed here: not while the lock is held.
         let replaced = set.wakers.insert((at, number), waker.clone());
         timer.fire_in_time(&mut set);
         drop(set);
@@ -104,7 +104,7 @@ impl Timer {
         if set.fires.is_some_and(|fires| fires <= at) {
             return;
         }
-        // None at all would stop it.
+        // Zero would stop the timer.
         let left = at
             .saturating_duration_since(Instant::now())
             .max(Duration::from_nanos(1));
@@ -118,7 +118,7 @@ impl Timer {
                 tv_nsec: left.subsec_nanos().into(),
             },
         };
-        // It fails for a time that is none, and for what is no timer.
+        // Only an invalid time or descriptor makes it fail.
         if timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &new).is_ok() {
             set.fires = Some(at);
         }

@@ -1,5 +1,5 @@
 //! Cells of streams that are over, for new streams. The connections of a thread share them: the cell that was used last is in
-//! the processor's cache, which the memory of a connection that has waited behind a thousand others is not.
+//! the processor's cache; a cell of a connection that has waited behind a thousand others is not.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -240,8 +240,8 @@ impl<L: Listener> Server<L> {
                     let peer = L::peer(&address);
                     let group = peer.map_or(NO_ADDRESS, |peer| peer.ip());
                     if let Some(permit) = limits.admit(group, &config) {
-                        let arrival = self.arrival(&io, peer, make(&address), alarms.clone());
-                        self.start(&tracker, io, arrival, permit, stopped.clone());
+                        let arrival = self.arrival(&io, peer, make(&address));
+                        self.start(&tracker, io, arrival, permit, stopped.clone(), alarms.clone());
                     }
                 }
                 // The peer has gone already, or the system lacks a resource: other connections continue.
@@ -260,13 +260,7 @@ impl<L: Listener> Server<L> {
     }
 
     /// What is known of a connection before it is served.
-    fn arrival<S>(
-        &self,
-        io: &L::Io,
-        peer: Option<SocketAddr>,
-        made: Made<S>,
-        alarms: Option<Alarms>,
-    ) -> Arrival<S> {
+    fn arrival<S>(&self, io: &L::Io, peer: Option<SocketAddr>, made: Made<S>) -> Arrival<S> {
         let settings = &self.settings;
         let hook = settings.on_connect.clone();
         Arrival {
@@ -281,7 +275,6 @@ impl<L: Listener> Server<L> {
                 .filter(|_| hook.is_some())
                 .and_then(|stream| stream.local_addr().ok()),
             hook,
-            alarms,
         }
     }
 
@@ -294,6 +287,7 @@ impl<L: Listener> Server<L> {
         mut arrival: Arrival<S>,
         permit: Permit,
         stopped: watch::Receiver<bool>,
+        alarms: Option<Alarms>,
     ) where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
         S::Future: Send,
@@ -307,7 +301,6 @@ impl<L: Listener> Server<L> {
         }
         let unsent = self.settings.options.tcp_buffers.adaptive_unsent();
         let versions = self.settings.versions;
-        let alarms = arrival.alarms.take();
         let hook = self.settings.on_end.clone();
         let end = hook.map(|hook| Box::new((hook, arrival.added.address)));
         #[cfg(feature = "tls")]
@@ -414,7 +407,6 @@ struct Arrival<S> {
     hook: Option<OnConnect>,
     /// For the hook.
     local: Option<SocketAddr>,
-    alarms: Option<Alarms>,
 }
 
 impl<S> Arrival<S> {
