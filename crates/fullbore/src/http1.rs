@@ -7,6 +7,6 @@ mod transport;
 mod waiting;
 
 pub(crate) use self::body::{BodyWatch, Http1Body};
-pub(crate) use self::meter::{Meter, Traffic};
+pub(crate) use self::meter::{Exchange, Meter, Traffic};
 pub(crate) use self::transport::{HyperIo, Transport};
 pub(crate) use self::waiting::Waiting;

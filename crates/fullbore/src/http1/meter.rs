@@ -5,10 +5,13 @@
 //! connection. So one task writes each of these values, and loads and stores do where a lock would cost two locked instructions
 //! a request for each use.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use super::noted::Noted;
+use crate::cell::register;
+use crate::error::Error;
 
 /// What has passed through a transport.
 #[derive(Debug, Clone, Copy, Default)]
@@ -47,6 +50,17 @@ pub(crate) struct Exchange {
     pub(crate) receives: bool,
     /// The body was dropped or has failed before its end.
     pub(crate) unread: bool,
+    /// The head of the response has been made.
+    pub(crate) responded: bool,
+    /// The connection becomes a tunnel, by 101 or a 2xx to CONNECT.
+    pub(crate) tunnel: bool,
+}
+
+impl Exchange {
+    /// Whether a request is in progress.
+    pub(crate) fn is_busy(self) -> bool {
+        self.answers || self.receives || self.tunnel
+    }
 }
 
 /// The bits of [`Exchange`], below the number of requests.
@@ -55,23 +69,51 @@ const RECEIVES: u64 = 2;
 const UNREAD: u64 = 4;
 /// The request has a body, whose reader may be another task.
 const HAS_BODY: u64 = 8;
-const NUMBER_SHIFT: u32 = 4;
+const RESPONDED: u64 = 16;
+const TUNNEL: u64 = 32;
+const NUMBER_SHIFT: u32 = 6;
 
 /// Turns are counted above two bits: the transport may be taken from hyper's handle, and has no turns any more.
 pub(super) const TAKEABLE: u64 = 1;
 pub(super) const ENDLESS: u64 = 2;
 const NEXT_TURN: u64 = 4;
 
+/// The requests of one turn of a server's connection. Then every other connection has its turn.
+const REQUESTS_OF_TURN: u32 = 16;
+
+/// A longer read is noted, whatever is in it.
+const LONGEST_PLAIN: usize = 4 << 10;
+
+/// A piece of a file.
 #[derive(Debug, Default)]
+struct Piece {
+    /// The transport has not taken the last one.
+    is_held: bool,
+    /// Woken when it has.
+    reader: Option<Waker>,
+}
+
+/// What every request needs comes first, so that it is on one line of the processor's cache.
+#[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Meter {
     received: AtomicU64,
     sent: AtomicU64,
-    traffic: AtomicU8,
-    turn: AtomicU64,
     exchange: AtomicU64,
+    turn: AtomicU64,
+    /// The requests that have begun in this turn.
+    requests_of_turn: AtomicU32,
+    traffic: AtomicU8,
     /// What hyper reads belongs to a head.
     notes: AtomicBool,
+    /// The heads that hyper has parsed are forgotten when it reads more.
+    forgets: AtomicBool,
+    /// Something is noted.
+    has_notes: AtomicBool,
     noted: Mutex<Noted>,
+    piece: Mutex<Piece>,
+    /// Why the connection was ended.
+    cause: Mutex<Option<Error>>,
 }
 
 impl Meter {
@@ -125,6 +167,7 @@ impl Meter {
 
     /// A turn of the connection ends, and the next one begins when it is polled.
     pub(crate) fn end_turn(&self) {
+        self.requests_of_turn.store(0, Ordering::Relaxed);
         let turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(turn.wrapping_add(NEXT_TURN), Ordering::Release);
     }
@@ -139,13 +182,31 @@ impl Meter {
         self.turn.fetch_or(TAKEABLE, Ordering::Release);
     }
 
-    /// A request begins. Returns its number.
-    pub(crate) fn begin(&self, receives: bool) -> u64 {
+    /// A request begins. Returns its number, and whether it may be answered in this turn.
+    pub(crate) fn begin(&self, receives: bool) -> (u64, bool) {
         let number = (self.exchange.load(Ordering::Relaxed) >> NUMBER_SHIFT) + 1;
         let body = if receives { RECEIVES | HAS_BODY } else { 0 };
         self.exchange
             .store((number << NUMBER_SHIFT) | ANSWERS | body, Ordering::Relaxed);
-        number
+        (number, self.takes_turn())
+    }
+
+    /// Whether another request may be answered in this turn.
+    pub(crate) fn takes_turn(&self) -> bool {
+        let requests = self.requests_of_turn.load(Ordering::Relaxed).saturating_add(1);
+        self.requests_of_turn.store(requests, Ordering::Relaxed);
+        requests <= REQUESTS_OF_TURN
+    }
+
+    /// The head of the response has been made. Returns how far the request is.
+    pub(crate) fn respond(&self, tunnel: bool) -> Exchange {
+        let request = self.exchange.load(Ordering::Relaxed) >> NUMBER_SHIFT;
+        let bits = if tunnel { RESPONDED | TUNNEL } else { RESPONDED };
+        self.change(request, |exchange| exchange | bits);
+        if tunnel {
+            self.let_take();
+        }
+        self.exchange()
     }
 
     /// The response of a request has left hyper's queue of frames, or failed.
@@ -188,6 +249,8 @@ impl Meter {
             answers: exchange & ANSWERS != 0,
             receives: exchange & RECEIVES != 0,
             unread: exchange & UNREAD != 0,
+            responded: exchange & RESPONDED != 0,
+            tunnel: exchange & TUNNEL != 0,
         }
     }
 
@@ -198,29 +261,96 @@ impl Meter {
 
     /// Forgets what was noted of requests whenever hyper reads more: it has parsed all complete heads by then.
     pub(super) fn forget_parsed(&self) {
+        self.forgets.store(true, Ordering::Relaxed);
         self.noted().forgets = true;
     }
 
     /// hyper was given `read`.
     pub(super) fn note(&self, read: &[u8]) {
-        if self.notes.load(Ordering::Acquire) {
-            self.noted().note(read);
+        if !self.notes.load(Ordering::Acquire) {
+            return;
         }
+        // Most reads of a server are whole heads, of which nothing has to be known.
+        let has_notes = self.has_notes.load(Ordering::Relaxed);
+        if !has_notes && self.forgets.load(Ordering::Relaxed) && is_plain(read) {
+            return;
+        }
+        let mut noted = self.noted();
+        noted.note(read);
+        self.has_notes.store(!noted.is_empty(), Ordering::Relaxed);
     }
 
-    /// Passes to `look` what hyper was given of the head that it has parsed, and perhaps of what follows. `look` also returns
-    /// how much of it to forget. Nothing more is noted until [`Self::received_body`].
+    /// Passes to `look` what hyper was given of the head that it has parsed, and perhaps of what follows; nothing of heads that
+    /// have no `transfer-encoding`. `look` also returns how much of it to forget. Nothing more is noted until
+    /// [`Self::received_body`].
     pub(crate) fn with_noted<R>(&self, look: impl FnOnce(&[u8]) -> (R, usize)) -> R {
         let mut noted = self.noted();
         let (result, forget) = look(noted.bytes());
         self.notes.store(false, Ordering::Release);
         noted.forget(forget);
+        self.has_notes.store(!noted.is_empty(), Ordering::Relaxed);
         result
+    }
+
+    /// Ready when the transport has taken the last piece of a file, and the next one may be read: [`Self::hold_piece`].
+    pub(crate) fn poll_piece(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut piece = self.piece();
+        if piece.is_held {
+            register(&mut piece.reader, cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// A piece of a file is read.
+    pub(crate) fn hold_piece(&self) {
+        self.piece().is_held = true;
+    }
+
+    /// The piece is not needed any more.
+    pub(crate) fn drop_piece(&self) {
+        let mut piece = self.piece();
+        piece.is_held = false;
+        let reader = piece.reader.take();
+        drop(piece);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// Ends the connection for the reader of the request's body.
+    pub(crate) fn fail(&self, cause: Error) {
+        self.lock_cause().get_or_insert(cause);
+    }
+
+    /// What [`Self::fail`] was told first.
+    pub(crate) fn cause(&self) -> Option<Error> {
+        self.lock_cause().clone()
+    }
+
+    fn piece(&self) -> MutexGuard<'_, Piece> {
+        self.piece.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_cause(&self) -> MutexGuard<'_, Option<Error>> {
+        self.cause.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a read ends a head, and no name in it is `transfer-encoding`, in whatever case: two of its letters suffice.
+fn is_plain(read: &[u8]) -> bool {
+    if read.len() > LONGEST_PLAIN || !read.ends_with(b"\r\n\r\n") {
+        return false;
+    }
+    // Without a branch for each letter, so that the processor compares many at once.
+    let named = read.iter().zip(&read[1..]).fold(0, |named, (first, second)| {
+        named | u8::from((first | 32 == b's') & (second | 32 == b'f'))
+    });
+    named == 0
 }
 
 /// Adds to a counter that no other task writes.
@@ -236,7 +366,7 @@ mod tests {
     #[test]
     fn what_ends_late_tells_nothing_of_the_next_request() {
         let meter = Meter::default();
-        let first = meter.begin(true);
+        let (first, _) = meter.begin(true);
         assert_eq!(meter.exchange(), exchange(1, true, true, false));
         assert!(!meter.is_only_answering());
         meter.received_body(first, false);
@@ -244,7 +374,7 @@ mod tests {
         assert!(meter.is_only_answering());
         meter.answered(first);
         assert_eq!(meter.exchange(), exchange(1, false, false, true));
-        let second = meter.begin(true);
+        let (second, _) = meter.begin(true);
         meter.answered(first);
         meter.received_body(first, false);
         assert_eq!(meter.exchange(), exchange(2, true, true, false));
@@ -261,6 +391,85 @@ mod tests {
             answers,
             receives,
             unread,
+            ..Exchange::default()
+        }
+    }
+
+    #[test]
+    fn sixteen_requests_are_answered_in_a_turn() {
+        let meter = Meter::default();
+        let in_one_turn = || (0..20).filter(|_| meter.begin(false).1).count();
+        assert_eq!(in_one_turn(), 16);
+        assert!(!meter.takes_turn(), "a request that waits takes none either");
+        meter.end_turn();
+        assert_eq!(meter.exchange().requests, 20);
+        assert!(meter.takes_turn());
+        assert_eq!(in_one_turn(), 15, "it has taken one of the next");
+    }
+
+    #[test]
+    fn the_connection_is_busy_until_the_response_has_left() {
+        let meter = Meter::default();
+        assert!(!meter.exchange().is_busy());
+        let (first, _) = meter.begin(false);
+        assert!(meter.exchange().is_busy());
+        assert!(!meter.exchange().responded && meter.respond(false).responded);
+        let (second, _) = meter.begin(false);
+        assert!(!meter.exchange().responded, "the second one is not");
+        meter.answered(first);
+        let busy = meter.exchange().is_busy();
+        assert!(busy, "the first response tells nothing of the second");
+        meter.answered(second);
+        assert!(!meter.exchange().is_busy());
+    }
+
+    #[test]
+    fn a_tunnel_is_busy_after_its_response() {
+        let meter = Meter::default();
+        let (request, _) = meter.begin(false);
+        assert!(meter.respond(true).tunnel);
+        meter.answered(request);
+        assert!(meter.exchange().is_busy());
+    }
+
+    #[test]
+    fn readers_learn_what_ended_the_connection_first() {
+        let meter = Meter::default();
+        meter.fail(Error::new(crate::ErrorKind::Timeout, "the body took too long"));
+        meter.fail(Error::incomplete(None, None));
+        let cause = meter.cause().expect("a cause");
+        assert_eq!(cause.kind(), crate::ErrorKind::Timeout);
+    }
+
+    /// What is noted after these reads, by a server or by a client.
+    fn noted(is_server: bool, reads: &[&str]) -> String {
+        let meter = Meter::new(0, 16 << 10);
+        if is_server {
+            meter.forget_parsed();
+        }
+        for read in reads {
+            meter.note(read.as_bytes());
+        }
+        meter.with_noted(|noted| (String::from_utf8_lossy(noted).into_owned(), 0))
+    }
+
+    #[test]
+    fn a_server_notes_nothing_of_whole_heads_without_transfer_encoding() {
+        let plain = "GET / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: deflate\r\n\r\n";
+        assert_eq!(noted(true, &[plain]), "");
+        assert_eq!(noted(false, &[plain]), plain);
+        for name in ["Transfer-Encoding", "TRANSFER-ENCODING", "tRANSfER-encoding"] {
+            let chunked = format!("POST / HTTP/1.1\r\n{name}: chunked\r\n\r\n");
+            assert_eq!(noted(true, &[&chunked]), chunked);
+            assert_eq!(noted(true, &[plain, &chunked]), chunked);
+            let together = format!("{plain}{chunked}");
+            assert_eq!(noted(true, &[&together]), together);
+            for split in 1..chunked.len() {
+                let (first, second) = chunked.split_at(split);
+                assert_eq!(noted(true, &[first, second]), chunked, "at {split}");
+                let behind = format!("{plain}{first}");
+                assert_eq!(noted(true, &[&behind, second]), chunked, "at {split}");
+            }
         }
     }
 

@@ -29,6 +29,11 @@ impl Noted {
         &self.bytes
     }
 
+    /// Whether nothing is noted, and nothing was left out.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && !self.has_gap
+    }
+
     /// hyper was given `read`.
     pub(super) fn note(&mut self, read: &[u8]) {
         // Most heads come alone and in one piece.

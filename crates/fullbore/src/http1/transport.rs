@@ -10,12 +10,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::meter::{AWAITS_READ, AWAITS_WRITE, ENDED, ENDLESS, FAILED, Meter, RELEASED, TAKEABLE, Traffic};
 use crate::cell::register;
-use crate::slices::poll_write_slices;
+use crate::slices::poll_send_slices;
 use crate::turns::wake_after_sockets;
 
 /// How much is read ahead while hyper does not read: whatever a client says during its request's response, one packet.
@@ -27,7 +27,7 @@ const READ_TURN: usize = 256 << 10;
 const WRITE_TURN: usize = 512 << 10;
 
 /// Slices that together have at most so many bytes are written as one.
-const SHORT_WRITE: usize = 512;
+const SHORT_WRITE: usize = 2 << 10;
 
 /// The connection's handle.
 pub(crate) struct Transport<T> {
@@ -35,20 +35,21 @@ pub(crate) struct Transport<T> {
     between: Arc<Mutex<Between<T>>>,
 }
 
-/// hyper's handle.
+/// hyper's handle. What every request needs comes first, so that it is on one line of the processor's cache.
+#[repr(C)]
 pub(crate) struct HyperIo<T> {
-    /// None while the transport lies between the handles.
-    io: Option<T>,
-    vectored: bool,
-    /// How much is read at once.
-    read_most: usize,
-    /// What was read and not passed on to hyper.
-    ahead: Bytes,
+    meter: Arc<Meter>,
     /// The turn of the connection, and what may still be read and written in it.
     turn: u64,
     read_turn: usize,
     write_turn: usize,
-    meter: Arc<Meter>,
+    /// How much is read at once.
+    read_most: usize,
+    vectored: bool,
+    /// What was read and not passed on to hyper.
+    ahead: Option<Box<Bytes>>,
+    /// None while the transport lies between the handles.
+    io: Option<T>,
     between: Arc<Mutex<Between<T>>>,
 }
 
@@ -90,7 +91,7 @@ where
             vectored: io.is_write_vectored(),
             io: Some(io),
             read_most: usize::MAX,
-            ahead: read,
+            ahead: Some(read).filter(|read| !read.is_empty()).map(Box::new),
             turn: meter.turn(),
             read_turn: READ_TURN,
             write_turn: WRITE_TURN,
@@ -253,7 +254,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> HyperIo<T> {
         if !self.meter.is_only_answering() {
             return;
         }
-        if self.meter.bits() & (AWAITS_READ | ENDED | FAILED) != 0 || !self.ahead.is_empty() {
+        if self.meter.bits() & (AWAITS_READ | ENDED | FAILED) != 0 || self.ahead.is_some() {
             return;
         }
         let mut memory = [MaybeUninit::uninit(); AHEAD];
@@ -262,7 +263,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> HyperIo<T> {
             Poll::Ready(Ok(())) if read.filled().is_empty() => self.meter.set(ENDED, true),
             Poll::Ready(Ok(())) => {
                 self.meter.receive(read.filled().len());
-                self.ahead = Bytes::copy_from_slice(read.filled());
+                self.ahead = Some(Box::new(Bytes::copy_from_slice(read.filled())));
             }
             Poll::Ready(Err(_)) => self.meter.set(FAILED, true),
             Poll::Pending => {}
@@ -287,7 +288,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for HyperIo<T> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
-        if this.ahead.is_empty() {
+        if let Some(ahead) = &mut this.ahead {
+            let count = ahead.len().min(buffer.remaining());
+            buffer.put_slice(&ahead.split_to(count));
+            if ahead.is_empty() {
+                this.ahead = None;
+            }
+            this.meter.set(AWAITS_READ, false);
+        } else {
             this.look_at_turn();
             if this.read_turn == 0 {
                 wake_after_sockets(cx);
@@ -305,21 +313,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for HyperIo<T> {
             if count == 0 && buffer.remaining() > 0 {
                 this.meter.set(ENDED, true);
             }
-        } else {
-            let count = this.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&this.ahead[..count]);
-            this.ahead.advance(count);
-            this.meter.set(AWAITS_READ, false);
-            if this.ahead.is_empty() {
-                this.ahead = Bytes::new();
-            }
         }
         this.meter.note(&buffer.filled()[before..]);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin + 'static> AsyncWrite for HyperIo<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.get_mut().write(cx, |io, cx, _| io.poll_write(cx, bytes))
     }
@@ -334,7 +334,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HyperIo<T> {
             let mut short = [MaybeUninit::uninit(); SHORT_WRITE];
             match gather(slices, &mut short) {
                 Some(gathered) => io.poll_write(cx, gathered.filled()),
-                None => poll_write_slices(io, cx, of_turn(slices, turn)),
+                None => poll_send_slices(io, cx, of_turn(slices, turn)),
             }
         })
     }
@@ -442,7 +442,7 @@ mod tests {
             .expect("room in the pipe");
         io.flush().await.expect("nothing waits");
         assert_eq!(transport.traffic().received, 0, "no request is in progress");
-        let receiving = transport.meter().begin(true);
+        let (receiving, _) = transport.meter().begin(true);
         io.flush().await.expect("nothing waits");
         assert_eq!(transport.traffic().received, 0, "hyper reads its body");
         transport.meter().received_body(receiving, true);

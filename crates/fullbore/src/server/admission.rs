@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -119,18 +119,82 @@ struct Entry {
     leased: AtomicU64,
     /// The time of the last progress, or of becoming idle, in microseconds since `began`.
     since: AtomicU64,
-    evicted: AtomicBool,
+    /// Bits of [`Told`].
+    told: AtomicU8,
     waker: AtomicWaker,
+    /// Which server it belongs to.
+    server: u64,
+}
+
+/// What a connection was told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Told(u8);
+
+impl Told {
+    const SHUTDOWN: u8 = 1;
+    const GONE: u8 = 2;
+    const EVICTED: u8 = 4;
+
+    /// To end when its requests are over.
+    pub(super) fn shuts_down(self) -> bool {
+        self.0 & (Self::SHUTDOWN | Self::GONE) != 0
+    }
+
+    /// That its server is gone.
+    pub(super) fn is_gone(self) -> bool {
+        self.0 & Self::GONE != 0
+    }
+
+    /// To end for another one.
+    pub(super) fn is_evicted(self) -> bool {
+        self.0 & Self::EVICTED != 0
+    }
+}
+
+/// A server whose connections the limits count. They are told that it is gone when this is dropped.
+pub(super) struct Admission {
+    limits: ConnectionLimits,
+    config: Arc<Config>,
+    server: u64,
+}
+
+impl Admission {
+    /// `config` is the server's.
+    pub(super) fn new(limits: ConnectionLimits, config: Arc<Config>) -> Self {
+        static SERVERS: AtomicU64 = AtomicU64::new(0);
+        let server = SERVERS.fetch_add(1, Ordering::Relaxed);
+        Admission {
+            limits,
+            config,
+            server,
+        }
+    }
+
+    /// [`ConnectionLimits::admit`] for this server.
+    pub(super) fn admit(&self, address: IpAddr) -> Option<Permit> {
+        self.limits.admit(address, &self.config, self.server)
+    }
+
+    /// Tells all connections to end when their requests are over.
+    pub(super) fn shut_down(&self) {
+        self.limits.tell(self.server, Told::SHUTDOWN);
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.limits.tell(self.server, Told::GONE);
+    }
 }
 
 /// The permit of one connection. Dropping it makes room for another.
 pub(super) struct Permit {
-    limits: ConnectionLimits,
     entry: Arc<Entry>,
-    config: Arc<Config>,
     /// The progress that was recorded last.
     progress: u64,
     had_streams: bool,
+    limits: ConnectionLimits,
+    config: Arc<Config>,
 }
 
 /// What may be scarce.
@@ -177,8 +241,8 @@ impl ConnectionLimits {
     }
 
     /// Admits a connection from this address, and evicts another one at the limit. Returns `None` when that would be a
-    /// connection in use of the same address. `config` is the server's.
-    pub(super) fn admit(&self, address: IpAddr, config: &Arc<Config>) -> Option<Permit> {
+    /// connection in use of the same address. `config` is that of the `server`.
+    fn admit(&self, address: IpAddr, config: &Arc<Config>, server: u64) -> Option<Permit> {
         let address = address_group(address);
         let mut table = self.lock();
         if self.connections() >= self.inner.max_connections {
@@ -193,8 +257,9 @@ impl ConnectionLimits {
             streams: AtomicU64::new(0),
             leased: AtomicU64::new(0),
             since: AtomicU64::new(self.now()),
-            evicted: AtomicBool::new(false),
+            told: AtomicU8::new(0),
             waker: AtomicWaker::new(),
+            server,
         });
         let before = group.entries.len();
         group.entries.push(Arc::clone(&entry));
@@ -272,14 +337,22 @@ impl ConnectionLimits {
         }
         self.inner.closing.fetch_add(1, Ordering::AcqRel);
         self.inner.active.fetch_sub(1, Ordering::AcqRel);
-        entry.evicted.store(true, Ordering::Release);
-        entry.waker.wake();
+        entry.tell(Told::EVICTED);
+    }
+
+    /// Tells all connections of a server, but for those that are evicted.
+    fn tell(&self, server: u64, word: u8) {
+        let table = self.lock();
+        let entries = table.groups.values().flat_map(|group| &group.entries);
+        for entry in entries.filter(|entry| entry.server == server) {
+            entry.tell(word);
+        }
     }
 
     /// Removes a connection that has ended.
     fn leave(&self, entry: &Arc<Entry>) {
         let mut table = self.lock();
-        if entry.evicted.load(Ordering::Acquire) {
+        if entry.told().is_evicted() {
             self.inner.closing.fetch_sub(1, Ordering::AcqRel);
             if let Some(group) = table.groups.get_mut(&entry.group) {
                 group.closing -= 1;
@@ -426,6 +499,15 @@ impl Group {
 }
 
 impl Entry {
+    fn tell(&self, word: u8) {
+        self.told.fetch_or(word, Ordering::Release);
+        self.waker.wake();
+    }
+
+    fn told(&self) -> Told {
+        Told(self.told.load(Ordering::Acquire))
+    }
+
     /// The order of eviction: connections without a request first, then by their last progress.
     fn activity(&self) -> (bool, u64) {
         let used = self.streams.load(Ordering::Relaxed) > 0;
@@ -467,18 +549,23 @@ impl Permit {
         }
     }
 
+    /// What the connection was told.
+    pub(super) fn told(&self) -> Told {
+        self.entry.told()
+    }
+
+    /// Has the task woken when the connection is told something, once.
+    pub(super) fn register(&self, cx: &Context<'_>) {
+        self.entry.waker.register(cx.waker());
+    }
+
     /// Ready once the connection is evicted.
     pub(super) fn poll_evicted(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.entry.waker.register(cx.waker());
-        match self.is_evicted() {
+        self.register(cx);
+        match self.told().is_evicted() {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
-    }
-
-    /// Whether the connection is evicted.
-    pub(super) fn is_evicted(&self) -> bool {
-        self.entry.evicted.load(Ordering::Acquire)
     }
 
     /// Whether it had no request at the last record.
@@ -494,282 +581,4 @@ impl Drop for Permit {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-
-    use fullbore_proto::{Connection, MemoryBudget, Time};
-
-    use super::*;
-
-    fn config() -> Arc<Config> {
-        Arc::new(Config::default())
-    }
-
-    fn address(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    /// Admits `count` connections from an address.
-    fn admit(limits: &ConnectionLimits, from: &str, count: usize) -> Vec<Permit> {
-        let config = config();
-        (0..count)
-            .map(|_| limits.admit(address(from), &config).expect("a permit"))
-            .collect()
-    }
-
-    async fn evicted(permits: &[Permit]) -> Vec<usize> {
-        let mut evicted = Vec::new();
-        for (number, permit) in permits.iter().enumerate() {
-            let poll = poll_fn(|cx| Poll::Ready(permit.poll_evicted(cx))).await;
-            evicted.extend(poll.is_ready().then_some(number));
-        }
-        evicted
-    }
-
-    #[test]
-    fn an_address_without_connections_has_none_to_evict() {
-        assert!(Group::default().least_active(16).is_none());
-    }
-
-    #[test]
-    fn an_ipv6_prefix_of_64_bits_is_one_group_and_mapped_addresses_are_ipv4() {
-        let group = |text| address_group(address(text));
-        assert_eq!(group("2001:db8:1:2:3:4:5:6"), address("2001:db8:1:2::"));
-        assert_eq!(
-            group("2001:db8:1:2:ffff:ffff:ffff:ffff"),
-            group("2001:db8:1:2::1")
-        );
-        assert_ne!(group("2001:db8:1:3::1"), group("2001:db8:1:2::1"));
-        assert_eq!(group("::ffff:192.0.2.7"), address("192.0.2.7"));
-        assert_ne!(group("192.0.2.7"), group("192.0.2.8"));
-        assert_eq!(group("::1"), address("::"));
-    }
-
-    #[test]
-    fn connections_of_one_64_bit_prefix_share_their_limits() {
-        let limits = ConnectionLimits::new(10, 100);
-        let config = config();
-        let admit = |from| limits.admit(address(from), &config).unwrap();
-        let (one, two, other) = (
-            admit("2001:db8::1"),
-            admit("2001:db8::2:1"),
-            admit("2001:db8:0:1::1"),
-        );
-        assert!(Arc::ptr_eq(&one.config(), &two.config()));
-        assert!(!Arc::ptr_eq(&one.config(), &other.config()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_connection_that_was_idle_longest_is_evicted() {
-        let limits = ConnectionLimits::new(4, 100);
-        let mut permits = Vec::new();
-        for _ in 0..4 {
-            permits.extend(admit(&limits, "192.0.2.1", 1));
-            tokio::time::advance(Duration::from_secs(1)).await;
-        }
-        // The first has a request.
-        permits[0].record(1, 0, 0, Instant::now());
-        permits.extend(admit(&limits, "192.0.2.1", 1));
-        assert_eq!(evicted(&permits).await, [1]);
-        assert_eq!(limits.connections(), 4);
-        permits.extend(admit(&limits, "192.0.2.2", 1));
-        assert_eq!(evicted(&permits).await, [1, 2]);
-        permits.clear();
-        assert_eq!(limits.connections(), 0);
-        let table = limits.lock();
-        assert!(table.groups.is_empty() && table.by_size.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn of_addresses_with_as_many_connections_the_one_that_was_idle_longest_gives_one_up() {
-        let limits = ConnectionLimits::new(6, 100);
-        let mut permits = Vec::new();
-        for from in ["192.0.2.2", "192.0.2.1", "192.0.2.3"] {
-            permits.extend(admit(&limits, from, 2));
-            tokio::time::advance(Duration::from_secs(1)).await;
-        }
-        permits.extend(admit(&limits, "192.0.2.4", 1));
-        assert_eq!(evicted(&permits).await.len(), 1);
-        assert!(evicted(&permits).await[0] < 2);
-        // Now that one has fewer. Of the other two, the first has not been used for longer.
-        permits.extend(admit(&limits, "192.0.2.5", 1));
-        assert!((2..4).contains(&evicted(&permits).await[1]));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_address_with_most_connections_is_evicted_from_and_gets_no_more_while_all_are_in_use() {
-        let limits = ConnectionLimits::new(6, 100);
-        let mut many = admit(&limits, "192.0.2.1", 5);
-        let mut few = admit(&limits, "192.0.2.2", 1);
-        for (number, permit) in many.iter_mut().chain(&mut few).enumerate() {
-            permit.record(1, 0, number as u64, Instant::now());
-        }
-        assert!(limits.admit(address("192.0.2.1"), &config()).is_none());
-        let newcomer = admit(&limits, "192.0.2.3", 1);
-        assert_eq!(evicted(&many).await, [0]);
-        // After a time without progress, one of its own is evicted.
-        tokio::time::advance(STALL_TIMEOUT).await;
-        many[1].record(1, 0, 10 * MIN_PROGRESS, Instant::now());
-        let again = admit(&limits, "192.0.2.1", 1);
-        assert_eq!(evicted(&many).await.len(), 2);
-        assert!(!evicted(&many).await.contains(&1), "it made progress");
-        assert!(evicted(&few).await.is_empty() && evicted(&newcomer).await.is_empty());
-        drop((many, few, newcomer, again));
-        assert_eq!(limits.connections(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn addresses_with_one_connection_in_use_keep_it() {
-        let limits = ConnectionLimits::new(100, 100);
-        let mut permits: Vec<Permit> = (1..=100)
-            .flat_map(|n| admit(&limits, &format!("192.0.2.{n}"), 1))
-            .collect();
-        permits
-            .iter_mut()
-            .for_each(|permit| permit.record(1, 0, 0, Instant::now()));
-        assert!(limits.admit(address("198.51.100.1"), &config()).is_none());
-        // One is idle: two searches find it at any index.
-        permits[77].record(0, 0, 0, Instant::now());
-        let found = (1..=2).find_map(|n| limits.admit(address(&format!("198.51.100.{n}")), &config()));
-        assert!(found.is_some());
-        assert_eq!(evicted(&permits).await, [77]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn scarce_streams_evict_stalled_connections_of_the_address_that_holds_most() {
-        let limits = ConnectionLimits::new(100, 160);
-        let mut many = admit(&limits, "192.0.2.1", 4);
-        let mut few = admit(&limits, "192.0.2.2", 2);
-        few.extend(admit(&limits, "192.0.2.3", 1));
-        few.extend(admit(&limits, "192.0.2.4", 1));
-        let mut engines = Vec::new();
-        for (permits, streams) in [(&mut many, 20), (&mut few, 38)] {
-            for permit in permits {
-                engines.push(with_streams(permit, streams));
-                let streams = engines[engines.len() - 1].stream_count();
-                permit.record(streams as u64, 0, 0, Instant::now());
-            }
-        }
-        assert!(limits.streams().is_scarce(), "{:?}", limits.streams());
-        assert_eq!(limits.evict_stalled(&config()), 0, "they have had no time");
-        tokio::time::advance(STALL_TIMEOUT).await;
-        many[0].record(20, 0, MIN_PROGRESS, Instant::now());
-        assert!(limits.evict_stalled(&config()) > 0);
-        let ended = evicted(&many).await;
-        assert!(!ended.is_empty() && !ended.contains(&0), "{ended:?}");
-        assert_eq!(evicted(&few).await, [], "they hold less");
-        assert_eq!(limits.connections(), 8 - ended.len());
-    }
-
-    /// An engine with this permit and so many streams, or as many as it gets.
-    fn with_streams(permit: &Permit, streams: u32) -> Connection {
-        let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
-        for n in 0..streams {
-            octets.extend(b"\0\0\x06\x01\x05");
-            octets.extend((2 * n + 1).to_be_bytes());
-            // GET, http, "/", and "a" as the authority.
-            octets.extend(b"\x82\x86\x84\x41\x01a");
-        }
-        let mut connection = Connection::server(permit.config(), Time::ZERO);
-        connection.receive(octets.into(), Time::ZERO).expect("requests");
-        connection
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn scarce_memory_evicts_stalled_connections() {
-        let budget = MemoryBudget::new(900_000);
-        let mut own = Config::default();
-        own.budget = Some(budget.clone());
-        own.adaptive = false;
-        own.connection_window = fullbore_proto::WindowSize::new(200_000).unwrap();
-        let own = Arc::new(own);
-        let limits = ConnectionLimits::new(100, 1_000);
-        let mut permits = Vec::new();
-        let mut engines = Vec::new();
-        for from in [
-            "192.0.2.1",
-            "192.0.2.1",
-            "192.0.2.2",
-            "192.0.2.3",
-            "192.0.2.4",
-            "192.0.2.5",
-        ] {
-            let mut permit = limits.admit(address(from), &own).unwrap();
-            let engine = Connection::server(permit.config(), Time::ZERO);
-            permit.record(1, engine.leased(), 0, Instant::now());
-            engines.push(engine);
-            permits.push(permit);
-        }
-        assert!(budget.is_scarce(), "{budget:?}");
-        assert_eq!(limits.evict_stalled(&own), 0);
-        tokio::time::advance(STALL_TIMEOUT).await;
-        assert_eq!(limits.evict_stalled(&own), 1);
-        let ended = evicted(&permits).await;
-        assert!(ended == [0] || ended == [1], "{ended:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_search_for_an_idle_connection_compares_64() {
-        let limits = ConnectionLimits::new(100, 100);
-        let mut permits: Vec<Permit> = (1..=100)
-            .flat_map(|n| admit(&limits, &format!("192.0.2.{n}"), 1))
-            .collect();
-        permits
-            .iter_mut()
-            .for_each(|permit| permit.record(1, 0, 0, Instant::now()));
-        permits[SAMPLE].record(0, 0, 0, Instant::now());
-        assert!(limits.admit(address("198.51.100.1"), &config()).is_none());
-        // The next search starts behind the last one, and ends where that ended.
-        permits[SAMPLE].record(1, 0, 0, Instant::now());
-        permits[2 * SAMPLE - 101].record(0, 0, 0, Instant::now());
-        assert!(limits.admit(address("198.51.100.1"), &config()).is_some());
-        assert_eq!(evicted(&permits).await, [2 * SAMPLE - 101]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn progress_counts_from_the_last_record() {
-        let limits = ConnectionLimits::new(1, 100);
-        let mut permits = admit(&limits, "192.0.2.1", 1);
-        permits[0].record(1, 0, 0, Instant::now());
-        let since = |permit: &Permit| permit.entry.since.load(Ordering::Relaxed);
-        let mut noted = Vec::new();
-        for progress in [
-            MIN_PROGRESS,
-            MIN_PROGRESS + 1,
-            2 * MIN_PROGRESS - 1,
-            2 * MIN_PROGRESS,
-        ] {
-            tokio::time::advance(Duration::from_secs(1)).await;
-            permits[0].record(1, 0, progress, Instant::now());
-            noted.push(since(&permits[0]) / 1_000_000);
-        }
-        assert_eq!(noted, [1, 1, 1, 4]);
-    }
-
-    #[test]
-    fn an_eighth_of_all_connections_may_be_closing() {
-        let limits = ConnectionLimits::new(200, 100);
-        let mut permits = admit(&limits, "192.0.2.1", 200);
-        for _ in 0..25 {
-            assert!(!limits.has_many_closing());
-            permits.extend(admit(&limits, "192.0.2.1", 1));
-        }
-        assert!(limits.has_many_closing());
-        assert_eq!(limits.connections(), 200);
-    }
-
-    #[test]
-    fn at_least_16_connections_may_be_closing() {
-        let limits = ConnectionLimits::new(1, 100);
-        let mut permits = Vec::new();
-        for _ in 0..16 {
-            assert!(!limits.has_many_closing());
-            permits.extend(admit(&limits, "192.0.2.1", 1));
-        }
-        permits.extend(admit(&limits, "192.0.2.1", 1));
-        assert!(limits.has_many_closing());
-        permits.remove(0);
-        assert!(!limits.has_many_closing());
-        assert_eq!(limits.connections(), 1);
-    }
-}
+mod tests;

@@ -93,10 +93,12 @@ where
 }
 
 /// The future that runs a server connection of either version: see [`serve_connection_auto`].
+// What every poll needs comes first, so that it is on one line of the processor's cache.
+#[repr(C)]
 #[must_use = "the connection does nothing unless it is polled"]
 pub struct ServeConnectionAuto<T, S> {
-    stage: Stage<T, S>,
     shutdown: Shutdown,
+    stage: Stage<T, S>,
 }
 
 #[allow(

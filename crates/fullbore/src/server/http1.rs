@@ -3,7 +3,6 @@
 mod connection;
 mod limits;
 mod pieces;
-mod progress;
 mod request;
 mod response;
 mod service;

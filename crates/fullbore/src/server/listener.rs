@@ -3,30 +3,28 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use fullbore_proto::{Config, ErrorCode};
+use fullbore_proto::Config;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, ToSocketAddrs};
-use tokio::sync::watch;
 #[cfg(feature = "tls")]
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use super::accept::{Listener, waits_for_sockets};
-use super::admission::{ConnectionLimits, Permit};
-use super::auto::{Prepare, ServeConnectionAuto, serve_connection_auto};
+use super::admission::{Admission, ConnectionLimits, Permit};
+use super::auto::Prepare;
 use super::builder::ServerBuilder;
 #[cfg(feature = "tls")]
 use super::handshakes::InTurn;
-use super::peer::{Accepted, Added, OnConnect, OnEnd, PeerAddr, WithPeer};
+use super::peer::{Accepted, Added, OnConnect, WithPeer};
+use super::serving::serve;
 use crate::alarm::{Alarm, Alarms};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
@@ -38,16 +36,8 @@ use crate::tls::BelowTls;
 /// How often the server checks whether memory or streams are scarce.
 const SCARCITY_CHECK: Duration = Duration::from_secs(1);
 
-/// How long an evicted connection may take to send its GOAWAY.
-const EVICTION_TIMEOUT: Duration = Duration::from_millis(250);
-
 /// How long accepting pauses while too many evicted connections are closing.
 const CLOSING_PAUSE: Duration = Duration::from_millis(5);
-
-/// The debug data of an eviction: of an idle connection, and of one with requests.
-const IDLE: &str = "the server has reached its limit of connections, and this connection was idle";
-const SCARCE: &str =
-    "the server is short of connections, streams or memory, and this connection made the least progress";
 
 /// How long accepting pauses when the system has no file descriptors or memory left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -218,7 +208,7 @@ impl<L: Listener> Server<L> {
         let alarms = waits_for_sockets::<L>().then(Alarms::start).flatten();
         let mut check = Alarm::after(SCARCITY_CHECK, alarms.as_ref());
         let tracker = TaskTracker::new();
-        let (stop, stopped) = watch::channel(false);
+        let admission = Admission::new(limits.clone(), Arc::clone(&config));
         let mut signal = self
             .shutdown
             .take()
@@ -239,9 +229,9 @@ impl<L: Listener> Server<L> {
                 Ok((io, address)) => {
                     let peer = L::peer(&address);
                     let group = peer.map_or(NO_ADDRESS, |peer| peer.ip());
-                    if let Some(permit) = limits.admit(group, &config) {
+                    if let Some(permit) = admission.admit(group) {
                         let arrival = self.arrival(&io, peer, make(&address));
-                        self.start(&tracker, io, arrival, permit, stopped.clone(), alarms.clone());
+                        self.start(&tracker, io, arrival, permit, alarms.clone());
                     }
                 }
                 // The peer has gone already, or the system lacks a resource: other connections continue.
@@ -250,7 +240,7 @@ impl<L: Listener> Server<L> {
             }
         }
         drop(self.listener);
-        stop.send_replace(true);
+        admission.shut_down();
         tracker.close();
         let limit = self.settings.drain_timeout;
         tokio::time::timeout(limit, tracker.wait()).await.map_err(|_| {
@@ -267,8 +257,8 @@ impl<L: Listener> Server<L> {
             made,
             added: Added {
                 address: peer,
-                peer: peer.filter(|_| settings.peer_addresses).map(PeerAddr),
-                uploader: peer.filter(|_| settings.upload_addresses).map(PeerAddr),
+                to_all: settings.peer_addresses,
+                to_uploads: settings.upload_addresses,
                 extensions: None,
             },
             local: L::tcp(io)
@@ -286,7 +276,6 @@ impl<L: Listener> Server<L> {
         io: L::Io,
         mut arrival: Arrival<S>,
         permit: Permit,
-        stopped: watch::Receiver<bool>,
         alarms: Option<Alarms>,
     ) where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
@@ -335,7 +324,7 @@ impl<L: Listener> Server<L> {
                         unsent,
                         alarms,
                     };
-                    serve(stream, service, versions, prepare, permit, stopped, end).await;
+                    serve(stream, service, versions, prepare, permit, end).await;
                 }
             });
             return;
@@ -365,7 +354,6 @@ impl<L: Listener> Server<L> {
                 versions,
                 prepare,
                 permit,
-                stopped,
                 end,
             ));
             return;
@@ -376,7 +364,7 @@ impl<L: Listener> Server<L> {
                 () = poll_fn(|cx| permit.poll_evicted(cx)) => return,
             };
             if let Some(service) = service {
-                serve(io, service, versions, prepare, permit, stopped, end).await;
+                serve(io, service, versions, prepare, permit, end).await;
             }
         });
     }
@@ -388,9 +376,6 @@ fn probe<L: Listener>(io: &L::Io, config: &Config) {
         keep_alive(stream, config);
     }
 }
-
-/// Who is told of the end of a connection, and the peer's address.
-type End = Box<(OnEnd, Option<SocketAddr>)>;
 
 /// The service of a connection.
 enum Made<S> {
@@ -447,30 +432,6 @@ fn negotiated(protocol: Option<&[u8]>, versions: HttpVersions) -> HttpVersions {
     }
 }
 
-/// Serves a transport that was accepted, until its connection ends, also when the server shuts down or evicts it.
-fn serve<T, S, B>(
-    io: T,
-    service: S,
-    versions: HttpVersions,
-    prepare: Prepare<T, S>,
-    permit: Permit,
-    stopped: watch::Receiver<bool>,
-    end: Option<End>,
-) -> impl Future<Output = ()>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
-{
-    let connection = serve_connection_auto(io, service, permit.config());
-    let connection = connection.http_versions(versions).preparing(prepare);
-    run(Box::pin(connection), permit, stopped, end)
-}
-
 /// How many connections may wait to be accepted; the system may allow fewer (`net.core.somaxconn`). tokio's own listeners
 /// have 1,024, and a SYN beyond it is sent again after a second at the earliest: of 8,000 clients that connected at once, 4,109
 /// were connected after 2 s.
@@ -512,103 +473,6 @@ fn listen_shared(address: SocketAddr) -> std::io::Result<TcpListener> {
 #[cfg(not(target_os = "linux"))]
 fn listen_shared(_: SocketAddr) -> std::io::Result<TcpListener> {
     Err(std::io::ErrorKind::Unsupported.into())
-}
-
-/// Why [`serve_until`] returned.
-enum Served {
-    /// The connection has ended.
-    Ended(Result<(), Error>),
-    /// It was evicted.
-    Evicted,
-    /// The other future completed.
-    Other,
-}
-
-/// Serves one connection until it ends, also when the server shuts down or evicts it.
-async fn run<T, S, B>(
-    mut connection: Pin<Box<ServeConnectionAuto<T, S>>>,
-    mut permit: Permit,
-    mut stopped: watch::Receiver<bool>,
-    end: Option<End>,
-) where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
-{
-    let word = stopped.clone();
-    let stop = async {
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    };
-    let mut served = serve_until(&mut connection, &mut permit, stop, &word).await;
-    if let Served::Other = served {
-        connection.graceful_shutdown();
-        // The sender is dropped at the end of the drain timeout, or with the server.
-        served = serve_until(&mut connection, &mut permit, gone(&mut stopped), &word).await;
-    }
-    let evicted = matches!(served, Served::Evicted);
-    if evicted {
-        match permit.is_idle() {
-            true => connection.abort(ErrorCode::NO_ERROR, IDLE),
-            false => connection.abort(ErrorCode::ENHANCE_YOUR_CALM, SCARCE),
-        }
-        let _ = tokio::time::timeout(EVICTION_TIMEOUT, &mut connection).await;
-    }
-    if let Some(end) = end {
-        let error = match &served {
-            Served::Ended(Err(error)) => Some(error),
-            _ => None,
-        };
-        connection.tell_end(&end.0, end.1, error, evicted);
-    }
-    // The permit is returned once the connection's memory is.
-    drop(connection);
-    drop(permit);
-}
-
-/// Serves a connection until it ends, is evicted, or `other` completes, which waits for `word`.
-async fn serve_until<T, S, B>(
-    connection: &mut Pin<Box<ServeConnectionAuto<T, S>>>,
-    permit: &mut Permit,
-    other: impl Future<Output = ()>,
-    word: &watch::Receiver<bool>,
-) -> Served
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    B: Body + Send + 'static,
-    B::Data: Into<Chunk> + Send,
-    B::Error: Into<BoxError>,
-{
-    let mut other = pin!(other);
-    let mut told = Waker::noop().clone();
-    poll_fn(|cx| {
-        let polled = connection.as_mut().poll(cx);
-        connection.record(permit);
-        if let Poll::Ready(result) = polled {
-            return Poll::Ready(Served::Ended(result));
-        }
-        // Both wake this task already. Polling them costs several times as much.
-        if told.will_wake(cx.waker()) && !permit.is_evicted() && matches!(word.has_changed(), Ok(false)) {
-            return Poll::Pending;
-        }
-        told.clone_from(cx.waker());
-        if permit.poll_evicted(cx).is_ready() {
-            return Poll::Ready(Served::Evicted);
-        }
-        other.as_mut().poll(cx).map(|()| Served::Other)
-    })
-    .await
-}
-
-/// Waits until the server is gone.
-async fn gone(stopped: &mut watch::Receiver<bool>) {
-    while stopped.changed().await.is_ok() {}
 }
 
 /// Whether an error of accept concerns one connection rather than the listener.

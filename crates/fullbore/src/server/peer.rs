@@ -120,10 +120,10 @@ impl fmt::Debug for OnEnd {
 #[derive(Clone, Default)]
 pub(super) struct Added {
     pub(super) address: Option<SocketAddr>,
-    /// Added to every request.
-    pub(super) peer: Option<PeerAddr>,
-    /// Added to requests with a body.
-    pub(super) uploader: Option<PeerAddr>,
+    /// The address is added to every request.
+    pub(super) to_all: bool,
+    /// The address is added to requests with a body.
+    pub(super) to_uploads: bool,
     /// Added to every request.
     pub(super) extensions: Option<Arc<Extensions>>,
 }
@@ -150,9 +150,10 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
         let added = &self.added;
-        let uploader = added.uploader.filter(|_| !request.body().is_end_stream());
-        if let Some(peer) = added.peer.or(uploader) {
-            request.extensions_mut().insert(peer);
+        if added.to_all || (added.to_uploads && !request.body().is_end_stream()) {
+            if let Some(address) = added.address {
+                request.extensions_mut().insert(PeerAddr(address));
+            }
         }
         if let Some(extensions) = &added.extensions {
             request.extensions_mut().extend(Extensions::clone(extensions));

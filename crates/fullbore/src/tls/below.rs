@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::slices::poll_write_slices;
+use crate::slices::poll_send_slices;
 
 /// A transport to which rustls writes its records, as slices even if there is one.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for BelowTls<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for BelowTls<T> {
+impl<T: AsyncWrite + Unpin + 'static> AsyncWrite for BelowTls<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, octets)
     }
@@ -32,7 +32,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for BelowTls<T> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        poll_write_slices(Pin::new(&mut self.0), cx, slices)
+        poll_send_slices(Pin::new(&mut self.0), cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -17,13 +17,12 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::limits::{Expired, Limits};
-use super::progress::{Now, Progress};
 use super::service::Http1Service;
 use crate::alarm::Alarms;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::file::Chunk;
-use crate::http1::{HyperIo, Traffic, Transport};
+use crate::http1::{Exchange, HyperIo, Traffic, Transport};
 use crate::linger::Linger;
 
 /// What is read at once.
@@ -90,8 +89,7 @@ where
     let (transport, mut io) = Transport::new(io, read, head.min(NOTED));
     io.forget_parsed();
     io.limit_reads(READ.max(head));
-    let progress = Arc::new(Progress::new(transport.meter()));
-    let service = Http1Service::new(service, Arc::clone(&progress));
+    let service = Http1Service::new(service, Arc::clone(transport.meter()));
     let mut builder = Builder::new();
     builder
         .half_close(true)
@@ -109,10 +107,7 @@ where
                 .with_upgrades(),
         ),
         transport,
-        progress,
         limits: Limits::new(config, alarms),
-        request: Now::default(),
-        traffic: Traffic::default(),
         evicted: false,
         stage: Stage::Open,
     })
@@ -121,29 +116,30 @@ where
 /// hyper's connection.
 type Hyper<T, S> = UpgradeableConnection<TokioIo<HyperIo<T>>, Http1Service<S>>;
 
+/// What every poll needs comes first, so that it is on few lines of the processor's cache.
+#[repr(C)]
 struct Http1Connection<T, H> {
+    stage: Stage<T>,
+    transport: Transport<T>,
+    evicted: bool,
+    limits: Limits,
     /// None once hyper is done.
     hyper: Option<H>,
-    transport: Transport<T>,
-    progress: Arc<Progress>,
-    limits: Limits,
-    /// How far the connection was when it was polled last.
-    request: Now,
-    traffic: Traffic,
-    evicted: bool,
-    stage: Stage<T>,
 }
 
 enum Stage<T> {
     Open,
     /// The transport belongs to what a handler has upgraded the connection to.
     Tunnel,
-    /// Our half is being closed, if the transport is still there.
-    Closing {
-        closing: Option<(T, Linger)>,
-        result: Result<(), Error>,
-    },
+    Closing(Box<Closing<T>>),
     Closed,
+}
+
+/// Our half is being closed.
+struct Closing<T> {
+    /// The transport, if it is still there.
+    io: Option<(T, Linger)>,
+    result: Result<(), Error>,
 }
 
 /// Why the connection is no longer open.
@@ -179,12 +175,11 @@ where
                     ready!(self.poll_tunnel(cx));
                     self.stage = Stage::Closed;
                 }
-                Stage::Closing { closing, result } => {
-                    if let Some((io, linger)) = closing {
+                Stage::Closing(closing) => {
+                    if let Some((io, linger)) = &mut closing.io {
                         ready!(linger.poll(io, None, cx));
                     }
-                    let result = std::mem::replace(result, Ok(()));
-                    self.request = Now::default();
+                    let result = std::mem::replace(&mut closing.result, Ok(()));
                     self.stage = Stage::Closed;
                     return Poll::Ready(result);
                 }
@@ -204,16 +199,18 @@ where
     }
 
     fn usage(&self) -> Usage {
-        let busy = self.request.is_busy() || self.traffic.awaits_write;
+        let (request, traffic) = self.look();
+        let busy = request.is_busy() || traffic.awaits_write;
         Usage {
-            requests: u64::from(busy),
-            progress: self.traffic.received + self.traffic.sent,
+            requests: u64::from(busy && !matches!(self.stage, Stage::Closed)),
+            progress: traffic.received + traffic.sent,
             at: self.limits.last_looked(),
         }
     }
 
     fn traffic(&self) -> (u64, u64) {
-        (self.traffic.received, self.traffic.sent)
+        let traffic = self.transport.traffic();
+        (traffic.received, traffic.sent)
     }
 }
 
@@ -246,25 +243,21 @@ where
             }
         };
         if let Some(end) = end {
-            self.look();
             return Poll::Ready(end);
         }
-        self.request = self.progress.end_turn();
-        self.traffic = self.transport.traffic();
+        let (request, traffic) = self.look();
         self.transport.meter().end_turn();
-        if self.traffic.failed {
+        if traffic.failed {
             return Poll::Ready(End::Failed);
         }
-        self.limits.poll(self.request, self.traffic, cx).map(End::Expired)
+        self.limits.poll(request, traffic, cx).map(End::Expired)
     }
 
     /// Waits until the tunnel is closed.
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.transport.register(cx);
-        self.look();
-        let over = self.traffic.released
-            || self.evicted
-            || self.limits.poll(self.request, self.traffic, cx).is_ready();
+        let (request, traffic) = self.look();
+        let over = traffic.released || self.evicted || self.limits.poll(request, traffic, cx).is_ready();
         if !over {
             return Poll::Pending;
         }
@@ -272,15 +265,16 @@ where
         Poll::Ready(())
     }
 
-    fn look(&mut self) {
-        self.request = self.progress.now();
-        self.traffic = self.transport.traffic();
+    /// How far the connection is.
+    fn look(&self) -> (Exchange, Traffic) {
+        (self.transport.meter().exchange(), self.transport.traffic())
     }
 
     /// The connection is no longer open: what happens to the transport.
     fn end(&mut self, end: End, cx: &mut Context<'_>) -> Stage<T> {
+        let (request, traffic) = self.look();
         let (result, response, abrupt): (Result<(), Error>, &[u8], bool) = match end {
-            End::Hyper(Ok(())) if self.request.tunnel => {
+            End::Hyper(Ok(())) if request.tunnel => {
                 self.transport.meter().end_turns();
                 self.hyper = None;
                 return Stage::Tunnel;
@@ -290,43 +284,43 @@ where
             End::Hyper(Err(error)) if error.is_parse() => (Err(Error::from_hyper(error)), b"", false),
             // The response is not complete. Over TLS the peer must not see a clean end.
             End::Hyper(Err(error)) => (Err(Error::from_hyper(error)), b"", true),
-            End::Panicked if !self.request.responded && !self.traffic.awaits_write => (Ok(()), FAILED, false),
+            End::Panicked if !request.responded && !traffic.awaits_write => (Ok(()), FAILED, false),
             End::Panicked => (Err(Error::incomplete(None, None)), b"", true),
             End::Expired(expired) => {
                 let error = expired.error(self.limits.config());
                 let (response, abrupt) = match expired {
                     Expired::Idle | Expired::Silence => (&b""[..], false),
                     Expired::Head => (TIMED_OUT, false),
-                    Expired::Body if !self.request.responded => (TIMED_OUT, false),
+                    Expired::Body if !request.responded => (TIMED_OUT, false),
                     Expired::Body | Expired::Send | Expired::HalfClose => (&b""[..], true),
                 };
                 (error.map_or(Ok(()), Err), response, abrupt)
             }
-            End::Evicted if !self.request.is_busy() => (Ok(()), b"", false),
+            End::Evicted if !request.is_busy() => (Ok(()), b"", false),
             End::Evicted => {
                 let text = "the server was short of connections, streams or memory, and this connection made the least progress";
                 (
                     Err(Error::new(ErrorKind::Closed, text)),
                     UNAVAILABLE,
-                    self.request.responded,
+                    request.responded,
                 )
             }
             End::Failed => (Err(Error::incomplete(None, None)), b"", true),
         };
         if let Err(error) = &result {
-            self.progress.fail(error.clone());
+            self.transport.meter().fail(error.clone());
         }
         #[cfg(feature = "tracing")]
         super::trace::ended(&result);
         // With it the handler and the bodies are dropped.
         self.hyper = None;
-        let closing = self.transport.take().filter(|_| !abrupt).map(|mut io| {
-            if !response.is_empty() && !self.traffic.awaits_write {
+        let io = self.transport.take().filter(|_| !abrupt).map(|mut io| {
+            if !response.is_empty() && !traffic.awaits_write {
                 // Nothing waits before it, so that the kernel has room.
                 let _ = Pin::new(&mut io).poll_write(cx, response);
             }
             (io, Linger::new())
         });
-        Stage::Closing { closing, result }
+        Stage::Closing(Box::new(Closing { io, result }))
     }
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 use fullbore_proto::Config;
 use tokio::time::Instant;
 
-use super::progress::Now;
 use crate::alarm::{Alarm, Alarms};
 use crate::error::Error;
-use crate::http1::{Traffic, Waiting};
+use crate::http1::{Exchange, Traffic, Waiting};
 
 /// The bytes that count as progress of what the peer takes, as in the engine.
 const LEAST_PROGRESS: u64 = 1 << 10;
@@ -56,51 +55,57 @@ impl Expired {
     }
 }
 
-/// Measures the time of a connection.
+/// Measures the time of a connection. What most polls need comes first, so that it is on one line of the processor's cache.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Limits {
-    config: Arc<Config>,
     looked: Instant,
-    /// The requests that have been seen, and whether one was in progress.
+    /// The requests that have been seen.
     requests: u64,
+    /// At the last look requests had been answered, which is not in what follows yet: the bytes that had been received then.
+    answered: Option<u64>,
+    /// When the timer wakes this task, if it then has not been idle for too long, whenever that began after the timer was set.
+    awake_for_idle: Option<Instant>,
+    /// Whom the timer wakes.
+    waker: Waker,
+    /// Whether one of the following waited at the last poll.
+    waits: bool,
+    /// Whether a request was in progress.
     busy: bool,
     /// Since when there is no request, and the bytes that had been received then.
     idle: Instant,
     idle_received: u64,
     /// Since when a head is arriving.
     head: Option<Instant>,
-    /// Whether one of the following waited at the last poll.
-    waits: bool,
     body: Waiting,
     send: Waiting,
     half_closed: Waiting,
+    config: Arc<Config>,
     alarms: Option<Alarms>,
     timer: Option<Alarm>,
-    /// When it wakes this task, if it then has not been idle for too long, whenever that began after the timer was set.
-    awake_for_idle: Option<Instant>,
-    /// Whom the timer wakes.
-    waker: Waker,
 }
 
 impl Limits {
     /// `alarms` are those of the server, if it has any.
     pub(super) fn new(config: Arc<Config>, alarms: Option<Alarms>) -> Self {
+        let now = Instant::now();
         Limits {
-            config,
-            looked: Instant::now(),
+            looked: now,
             requests: 0,
+            answered: None,
+            awake_for_idle: None,
+            waker: Waker::noop().clone(),
+            waits: false,
             busy: false,
-            idle: Instant::now(),
+            idle: now,
             idle_received: 0,
             head: None,
-            waits: false,
             body: Waiting::new(),
             send: Waiting::new(),
             half_closed: Waiting::new(),
+            config,
             alarms,
             timer: None,
-            awake_for_idle: None,
-            waker: Waker::noop().clone(),
         }
     }
 
@@ -114,12 +119,23 @@ impl Limits {
     }
 
     /// Ready when a limit is exceeded. Call it whenever the connection was polled.
-    pub(super) fn poll(&mut self, request: Now, traffic: Traffic, cx: &mut Context<'_>) -> Poll<Expired> {
+    pub(super) fn poll(
+        &mut self,
+        request: Exchange,
+        traffic: Traffic,
+        cx: &mut Context<'_>,
+    ) -> Poll<Expired> {
         let mut now = Instant::now();
-        self.looked = now;
-        if self.only_answered(request, traffic, now) && self.is_awake_in_time(now, cx) {
-            return Poll::Pending;
+        if self.has_only_answered(request, traffic) {
+            self.looked = now;
+            self.requests = request.requests;
+            self.answered = Some(traffic.received);
+            if self.is_awake_in_time(now, cx) {
+                return Poll::Pending;
+            }
         }
+        self.settle();
+        self.looked = now;
         loop {
             self.update(request, traffic, now);
             let Some((at, expired)) = self.next(request, traffic, now) else {
@@ -150,17 +166,19 @@ impl Limits {
     }
 
     /// Whether requests were answered since the last poll, and nothing else is to be measured: what most polls find.
-    fn only_answered(&mut self, request: Now, traffic: Traffic, now: Instant) -> bool {
-        if request.requests == self.requests || request.is_busy() || traffic.awaits_write || self.waits {
-            return false;
+    fn has_only_answered(&self, request: Exchange, traffic: Traffic) -> bool {
+        request.requests != self.requests && !request.is_busy() && !traffic.awaits_write && !self.waits
+    }
+
+    /// Takes into account the requests that had been answered at the last look.
+    fn settle(&mut self) {
+        if let Some(received) = self.answered.take() {
+            self.busy = false;
+            self.body.restart(received);
+            self.idle = self.looked;
+            self.idle_received = received;
+            self.head = None;
         }
-        self.requests = request.requests;
-        self.busy = false;
-        self.body.restart(traffic.received);
-        self.idle = now;
-        self.idle_received = traffic.received;
-        self.head = None;
-        true
     }
 
     /// Whether the timer wakes this task before it has been idle for too long from now on, as it was told before.
@@ -174,7 +192,7 @@ impl Limits {
         timer.is_some_and(|timer| now < timer && timer <= at) && self.waker.will_wake(cx.waker())
     }
 
-    fn update(&mut self, request: Now, traffic: Traffic, now: Instant) {
+    fn update(&mut self, request: Exchange, traffic: Traffic, now: Instant) {
         let was_busy = std::mem::replace(&mut self.busy, request.is_busy());
         if request.requests != self.requests || self.busy || was_busy {
             if request.requests != self.requests {
@@ -206,7 +224,7 @@ impl Limits {
     }
 
     /// When to look again, and what is exceeded then if nothing changes.
-    fn next(&self, request: Now, traffic: Traffic, now: Instant) -> Option<(Instant, Option<Expired>)> {
+    fn next(&self, request: Exchange, traffic: Traffic, now: Instant) -> Option<(Instant, Option<Expired>)> {
         let config = &self.config;
         let idle = match (request.is_busy() || traffic.awaits_write, self.head) {
             (true, _) => None,

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-use super::progress::Progress;
 use crate::file::FileRange;
+use crate::http1::Meter;
 
 /// The length of a piece, which one system call writes: pieces of 128 KiB cost a tenth more CPU on loopback.
 const PIECE: usize = 512 << 10;
@@ -35,8 +35,8 @@ thread_local! {
 ///
 /// # Errors
 /// The file ends before the range, or another error of the system.
-pub(super) fn read_piece(range: &mut FileRange, progress: &Arc<Progress>) -> io::Result<Bytes> {
-    let mut piece = Piece::new(range.len(), progress);
+pub(super) fn read_piece(range: &mut FileRange, meter: &Arc<Meter>) -> io::Result<Bytes> {
+    let mut piece = Piece::new(range.len(), meter);
     let range = range.split_to(if piece.long { PIECE } else { SHORT_PIECE });
     piece.length = range.len();
     let end = piece.start + piece.length;
@@ -50,13 +50,13 @@ struct Piece {
     length: usize,
     /// Counted in [`HELD`].
     long: bool,
-    progress: Arc<Progress>,
+    meter: Arc<Meter>,
 }
 
 impl Piece {
     /// Memory for a piece of `length` bytes or less.
-    fn new(length: usize, progress: &Arc<Progress>) -> Self {
-        progress.hold_piece();
+    fn new(length: usize, meter: &Arc<Meter>) -> Self {
+        meter.hold_piece();
         let long = length > SHORT_PIECE && is_room_for_long();
         let (start, memory) = if long {
             let mut memory = SPARE.try_with(Cell::take).unwrap_or_default();
@@ -70,7 +70,7 @@ impl Piece {
             start,
             length: 0,
             long,
-            progress: Arc::clone(progress),
+            meter: Arc::clone(meter),
         }
     }
 }
@@ -92,7 +92,7 @@ impl AsRef<[u8]> for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.progress.drop_piece();
+        self.meter.drop_piece();
         if self.long {
             HELD.fetch_sub(PIECE, Ordering::Relaxed);
             // A thread that is ending keeps none.
@@ -156,23 +156,23 @@ mod tests {
     }
     #[test]
     fn a_connection_reads_the_next_piece_when_the_last_one_is_dropped() {
-        let progress = Arc::new(Progress::default());
+        let meter = Arc::new(Meter::default());
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(Arc::clone(&wakes));
         let cx = Context::from_waker(&waker);
         let file = zeros(SHORT_PIECE as u64);
         for _ in 0..3 {
             let mut range = FileRange::new(Arc::clone(&file), 0, SHORT_PIECE);
-            assert!(progress.poll_piece(&cx).is_ready());
-            let piece = read_piece(&mut range, &progress).unwrap();
+            assert!(meter.poll_piece(&cx).is_ready());
+            let piece = read_piece(&mut range, &meter).unwrap();
             assert_eq!((piece.len(), range.len()), (SHORT_PIECE, 0));
-            assert!(progress.poll_piece(&cx).is_pending());
+            assert!(meter.poll_piece(&cx).is_pending());
             let before = wakes.count();
             drop(piece);
             assert_eq!(wakes.count(), before + 1);
         }
         let mut beyond = FileRange::new(file, 5, SHORT_PIECE);
-        assert!(read_piece(&mut beyond, &progress).is_err());
-        assert!(progress.poll_piece(&cx).is_ready());
+        assert!(read_piece(&mut beyond, &meter).is_err());
+        assert!(meter.poll_piece(&cx).is_ready());
     }
 }

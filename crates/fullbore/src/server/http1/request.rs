@@ -6,21 +6,22 @@
 use std::io::BufRead;
 
 use http::header::{HOST, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version};
-use http_body::Body;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
 
-/// Checks the head of a request. `noted` is what the transport brought for it, perhaps with more, or without its beginning.
+/// Checks the head of a request. `noted`, for one with a body, is what the transport brought for it, perhaps with more, or
+/// without its beginning.
 ///
 /// # Errors
 /// The status that refuses the request. The connection is closed behind it.
-pub(super) fn check<B: Body>(request: &Request<B>, noted: &[u8]) -> Result<(), StatusCode> {
-    check_target(request.method(), request.uri())?;
-    check_host(request.headers(), request.uri(), request.version())?;
+pub(super) fn check(head: &Parts, noted: Option<&[u8]>) -> Result<(), StatusCode> {
+    check_target(&head.method, &head.uri)?;
+    check_host(&head.headers, &head.uri, head.version)?;
     // hyper reads a body when there is such a field.
-    if !request.body().is_end_stream() && request.headers().contains_key(TRANSFER_ENCODING) {
-        check_transfer_encoding(request, noted)?;
+    match noted {
+        Some(noted) if head.headers.contains_key(TRANSFER_ENCODING) => check_transfer_encoding(head, noted),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The four forms of a target (RFC 9112 section 3.2).
@@ -100,8 +101,8 @@ fn agree(named: &str, host: &HeaderValue, uri: &Uri) -> bool {
 /// (section 6.3). hyper removes that field, so it is looked for in what the transport brought. Where it is not found there,
 /// behind 16 KiB or in a head whose beginning came behind a chunked body in one read, hyper closes the connection after the
 /// response.
-fn check_transfer_encoding<B>(request: &Request<B>, noted: &[u8]) -> Result<(), StatusCode> {
-    let mut values = request.headers().get_all(TRANSFER_ENCODING).iter();
+fn check_transfer_encoding(head: &Parts, noted: &[u8]) -> Result<(), StatusCode> {
+    let mut values = head.headers.get_all(TRANSFER_ENCODING).iter();
     let only = match (values.next(), values.next()) {
         (Some(value), None) => value.as_bytes(),
         _ => return Err(StatusCode::BAD_REQUEST),
@@ -125,7 +126,7 @@ fn check_transfer_encoding<B>(request: &Request<B>, noted: &[u8]) -> Result<(), 
                 return Err(StatusCode::BAD_REQUEST);
             }
             within = false;
-        } else if is_request_line(line, request) {
+        } else if is_request_line(line, &head.method) {
             within = true;
             (encoding, length) = (false, false);
         } else {
@@ -154,9 +155,8 @@ pub(super) fn message_end(noted: &[u8], body: u64) -> usize {
     head.saturating_add(usize::try_from(body).unwrap_or(usize::MAX))
 }
 
-fn is_request_line<B>(line: &[u8], request: &Request<B>) -> bool {
-    let method = request.method().as_str().as_bytes();
-    line.strip_prefix(method)
+fn is_request_line(line: &[u8], method: &Method) -> bool {
+    line.strip_prefix(method.as_str().as_bytes())
         .is_some_and(|rest| rest.starts_with(b" "))
         && line.ends_with(b"HTTP/1.1")
 }
@@ -169,19 +169,21 @@ fn is_field(line: &[u8], name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
 
-    fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request<String> {
+    fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Parts {
         let mut request = Request::builder().method(method).uri(target);
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        let body = "a body".to_owned();
-        request.version(Version::HTTP_11).body(body).expect("a request")
+        let request = request.version(Version::HTTP_11).body(()).expect("a request");
+        request.into_parts().0
     }
 
     fn status(method: &str, target: &str, fields: &[(&str, &str)]) -> u16 {
-        let checked = check(&request(method, target, fields), b"");
+        let checked = check(&request(method, target, fields), Some(b""));
         checked.map_or_else(|status| status.as_u16(), |()| 200)
     }
 
@@ -226,8 +228,8 @@ mod tests {
             assert_eq!(status("GET", "/", fields), expected, "{fields:?}");
         }
         let mut old = request("GET", "/", &[]);
-        *old.version_mut() = Version::HTTP_10;
-        assert_eq!(check(&old, b""), Ok(()));
+        old.version = Version::HTTP_10;
+        assert_eq!(check(&old, None), Ok(()));
     }
 
     #[test]
@@ -263,7 +265,7 @@ mod tests {
     #[test]
     fn a_content_length_beside_a_transfer_encoding_is_found_in_its_own_head_only() {
         let chunked = request("POST", "/", &[("host", "h"), ("transfer-encoding", "chunked")]);
-        let check = |noted: &str| check(&chunked, noted.as_bytes()).is_ok();
+        let check = |noted: &str| check(&chunked, Some(noted.as_bytes())).is_ok();
         let both = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
         let reversed = "POST / HTTP/1.1\nTRANSFER-ENCODING: chunked\ncontent-length:5\n\n";
         let alone = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";

@@ -6,14 +6,15 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::pieces::read_piece;
-use super::progress::{Now, Progress};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::file::{Chunk, FileRange};
+use crate::http1::{Exchange, Meter};
 
 /// A body whose request has not sent so much of it yet is not waited for after the response.
 const SHORT_REST: u64 = 64 << 10;
@@ -27,12 +28,11 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn of<B: Body>(request: &Request<B>) -> Self {
-        let body = request.body();
+    pub(super) fn of<B: Body>(head: &Parts, body: &B) -> Self {
         let long = || body.size_hint().upper().is_none_or(|bytes| bytes > SHORT_REST);
-        let expects = || request.headers().contains_key(http::header::EXPECT);
+        let expects = || head.headers.contains_key(http::header::EXPECT);
         Asked {
-            connect: request.method() == Method::CONNECT,
+            connect: head.method == Method::CONNECT,
             large: !body.is_end_stream() && (long() || expects()),
         }
     }
@@ -47,15 +47,15 @@ impl Asked {
     pub(super) fn response<B>(
         self,
         response: Response<B>,
-        now: Now,
-        progress: Arc<Progress>,
+        now: Exchange,
+        meter: Arc<Meter>,
     ) -> Response<ResponseBody<B>> {
         let declared = declared_length(response.headers());
         let mut response = response.map(|body| ResponseBody {
             body: Some(body),
             range: None,
             declared,
-            progress,
+            meter,
             request: now.requests,
         });
         // hyper sets that of the request, and has no text for some others.
@@ -70,12 +70,12 @@ impl Asked {
 }
 
 /// A response without a body, behind which the connection is closed.
-pub(super) fn refusal<B>(status: StatusCode, now: Now, progress: Arc<Progress>) -> Response<ResponseBody<B>> {
+pub(super) fn refusal<B>(status: StatusCode, now: Exchange, meter: Arc<Meter>) -> Response<ResponseBody<B>> {
     let body = ResponseBody {
         body: None,
         range: None,
         declared: None,
-        progress,
+        meter,
         request: now.requests,
     };
     let mut response = Response::new(body);
@@ -98,13 +98,13 @@ pin_project! {
         range: Option<Box<FileRange>>,
         // What is left of the length that the head declares. hyper takes the length from there.
         declared: Option<u64>,
-        progress: Arc<Progress>,
+        meter: Arc<Meter>,
         request: u64,
     }
 
     impl<B> PinnedDrop for ResponseBody<B> {
         fn drop(this: Pin<&mut Self>) {
-            this.progress.answered(this.request);
+            this.meter.answered(this.request);
         }
     }
 }
@@ -125,8 +125,8 @@ where
         let mut this = self.project();
         let bytes = loop {
             if let Some(range) = this.range {
-                ready!(this.progress.poll_piece(cx));
-                let piece = read_piece(range, this.progress)?;
+                ready!(this.meter.poll_piece(cx));
+                let piece = read_piece(range, this.meter)?;
                 if range.is_empty() {
                     *this.range = None;
                 }
@@ -196,6 +196,7 @@ fn wrong_length(how: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use futures_util::{FutureExt, stream};
+    use http::Request;
     use http_body_util::{BodyExt, Empty, Full, StreamBody};
 
     use super::*;
@@ -211,8 +212,11 @@ mod tests {
             let length = HeaderValue::from_str(length).expect("a value");
             response.headers_mut().insert(CONTENT_LENGTH, length);
         }
-        let asked = Asked::of(&Request::new(Empty::<Bytes>::new()));
-        let response = asked.response(response, Now::default(), Arc::default());
+        let response = asked(Request::new(Empty::<Bytes>::new())).response(
+            response,
+            Exchange::default(),
+            Arc::default(),
+        );
         let collected = response.into_body().collect().now_or_never().expect("all of it");
         match collected {
             Ok(body) => Ok(body.to_bytes()),
@@ -238,6 +242,11 @@ mod tests {
         }
     }
 
+    fn asked<B: Body>(request: Request<B>) -> Asked {
+        let (head, body) = request.into_parts();
+        Asked::of(&head, &body)
+    }
+
     /// Whether the response to an unread body closes the connection.
     fn closes(bytes: usize, expect: bool, unread: bool) -> bool {
         let mut request = Request::new(Full::new(Bytes::from(vec![0; bytes])));
@@ -245,12 +254,12 @@ mod tests {
             let value = HeaderValue::from_static("100-continue");
             request.headers_mut().insert(http::header::EXPECT, value);
         }
-        let now = Now {
+        let now = Exchange {
             unread,
-            ..Now::default()
+            ..Exchange::default()
         };
         let response = Response::new(Empty::<Bytes>::new());
-        let response = Asked::of(&request).response(response, now, Arc::default());
+        let response = asked(request).response(response, now, Arc::default());
         response
             .headers()
             .get(CONNECTION)
@@ -278,19 +287,19 @@ mod tests {
             let mut request = Request::new(Empty::<Bytes>::new());
             *request.method_mut() = method;
             let status = StatusCode::from_u16(status).expect("a status");
-            assert_eq!(Asked::of(&request).begins_tunnel(status), tunnel, "{status}");
+            assert_eq!(asked(request).begins_tunnel(status), tunnel, "{status}");
         }
     }
 
     #[test]
     fn a_request_is_answered_when_the_body_of_its_response_is_dropped() {
-        let progress = Arc::new(Progress::default());
-        progress.begin(false);
-        let now = progress.respond(false);
-        let response = refusal::<Empty<Bytes>>(StatusCode::BAD_REQUEST, now, Arc::clone(&progress));
+        let meter = Arc::new(Meter::default());
+        meter.begin(false);
+        let now = meter.respond(false);
+        let response = refusal::<Empty<Bytes>>(StatusCode::BAD_REQUEST, now, Arc::clone(&meter));
         assert_eq!(response.headers()[CONNECTION], "close");
-        assert!(progress.now().answers);
+        assert!(meter.exchange().answers);
         drop(response);
-        assert!(!progress.now().answers);
+        assert!(!meter.exchange().answers);
     }
 }

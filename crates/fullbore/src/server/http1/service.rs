@@ -7,16 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use tower_service::Service;
 
-use super::progress::{Progress, RequestWatch};
 use super::request::{check, message_end};
 use super::response::{Asked, ResponseBody, refusal};
 use crate::body::Incoming;
-use crate::error::BoxError;
+use crate::error::{BoxError, Error};
 use crate::file::Chunk;
+use crate::http1::{BodyWatch, Meter};
 use crate::turns::wake_after_sockets;
 
 /// The answer for a service that fails.
@@ -26,7 +27,7 @@ pub(super) struct Http1Service<S> {
     service: S,
     /// The clone of the service that requests are passed to, one after the other. None when it was not ready, or has failed.
     current: RefCell<Option<S>>,
-    progress: Arc<Progress>,
+    meter: Arc<Meter>,
 }
 
 impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for Http1Service<S>
@@ -43,15 +44,21 @@ where
 
     // A request is long, and so is the future of a handler that has it: each is moved as rarely as possible. Boxed at once, the
     // future is moved once, and not with each answer from here into hyper.
+    #[inline]
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
-        let receives = !request.body().is_end_stream();
-        let (number, takes_turn) = self.progress.begin(receives);
+        let (head, body) = request.into_parts();
+        let receives = !body.is_end_stream();
+        let (number, takes_turn) = self.meter.begin(receives);
         #[cfg(feature = "tracing")]
-        super::trace::request(&request);
-        let asked = Asked::of(&request);
-        if let Err(status) = self.check(&request, receives) {
+        super::trace::request(&head);
+        let asked = Asked::of(&head, &body);
+        if let Err(status) = self.check(&head, &body) {
             return self.answer(asked, Stage::Refused(status));
         }
+        let body = match receives {
+            true => self.watch(body, number),
+            false => Incoming::empty(),
+        };
         let mut current = self.current.borrow_mut();
         let service = current.get_or_insert_with(|| self.service.clone());
         // A service that is ready is called at once. One that is not ready is asked again when hyper polls the answer: here
@@ -61,15 +68,11 @@ where
             false => Poll::Pending,
         };
         match ready {
-            Poll::Ready(Ok(())) => {
-                let (parts, body) = request.into_parts();
-                let request = Request::from_parts(parts, self.watch(body, number));
-                Answer {
-                    progress: Some(Arc::clone(&self.progress)),
-                    asked,
-                    stage: Stage::Answering(Box::pin(service.call(request))),
-                }
-            }
+            Poll::Ready(Ok(())) => Answer {
+                meter: Some(Arc::clone(&self.meter)),
+                asked,
+                stage: Stage::Answering(Box::pin(service.call(Request::from_parts(head, body)))),
+            },
             Poll::Ready(Err(_)) => {
                 *current = None;
                 self.answer(asked, Stage::Refused(FAILED))
@@ -77,7 +80,7 @@ where
             Poll::Pending => {
                 // It may have a place in a queue.
                 let service = current.take().unwrap_or_else(|| self.service.clone());
-                let request = request.map(|body| self.watch(body, number));
+                let request = Request::from_parts(head, body);
                 self.answer(asked, Stage::waiting(service, request, !takes_turn))
             }
         }
@@ -85,35 +88,33 @@ where
 }
 
 impl<S> Http1Service<S> {
-    pub(super) fn new(service: S, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(service: S, meter: Arc<Meter>) -> Self {
         Http1Service {
             service,
             current: RefCell::new(None),
-            progress,
+            meter,
         }
     }
 
     /// Checks a request: [`check`].
-    fn check(&self, request: &Request<hyper::body::Incoming>, receives: bool) -> Result<(), StatusCode> {
+    fn check(&self, head: &Parts, body: &hyper::body::Incoming) -> Result<(), StatusCode> {
         // What was read is needed only for a request with a body.
-        if !receives {
-            return check(request, b"");
+        if body.is_end_stream() {
+            return check(head, None);
         }
-        self.progress.with_noted(|noted| {
+        self.meter.with_noted(|noted| {
             // The end of a chunked body is not known.
-            let body = request.body().size_hint().exact();
-            let end = body.map_or(usize::MAX, |body| message_end(noted, body));
-            (check(request, noted), end)
+            let length = body.size_hint().exact();
+            let end = length.map_or(usize::MAX, |length| message_end(noted, length));
+            (check(head, Some(noted)), end)
         })
     }
 
+    #[inline(never)]
     fn watch(&self, body: hyper::body::Incoming, request: u64) -> Incoming {
-        if body.is_end_stream() {
-            return Incoming::empty();
-        }
         let watch = RequestWatch {
             request,
-            progress: Arc::clone(&self.progress),
+            meter: Arc::clone(&self.meter),
         };
         Incoming::http1(body, Box::new(watch))
     }
@@ -121,17 +122,33 @@ impl<S> Http1Service<S> {
     #[cold]
     fn answer<F>(&self, asked: Asked, stage: Stage<S, F>) -> Answer<S, F> {
         Answer {
-            progress: Some(Arc::clone(&self.progress)),
+            meter: Some(Arc::clone(&self.meter)),
             asked,
             stage,
         }
     }
 }
 
+/// Watches the body of a request.
+struct RequestWatch {
+    request: u64,
+    meter: Arc<Meter>,
+}
+
+impl BodyWatch for RequestWatch {
+    fn ended(self: Box<Self>, complete: bool) {
+        self.meter.received_body(self.request, complete);
+    }
+
+    fn cause(&self) -> Option<Error> {
+        self.meter.cause()
+    }
+}
+
 /// The response to a request.
 pub(super) struct Answer<S, F> {
     /// None once the response was returned.
-    progress: Option<Arc<Progress>>,
+    meter: Option<Arc<Meter>>,
     asked: Asked,
     stage: Stage<S, F>,
 }
@@ -166,13 +183,9 @@ where
     S: Service<Request<Incoming>>,
 {
     /// The future of the service, once the request has its turn and the service is ready.
-    fn poll_call(
-        &mut self,
-        progress: &Progress,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<S::Future, StatusCode>> {
+    fn poll_call(&mut self, meter: &Meter, cx: &mut Context<'_>) -> Poll<Result<S::Future, StatusCode>> {
         if self.for_turn {
-            if !progress.takes_turn() {
+            if !meter.takes_turn() {
                 wake_after_sockets(cx);
                 return Poll::Pending;
             }
@@ -199,7 +212,7 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let Some(progress) = &this.progress else {
+        let Some(meter) = &this.meter else {
             return Poll::Pending;
         };
         let status = loop {
@@ -208,17 +221,17 @@ where
                     Ok(response) => {
                         // If it holds the body of the request, nobody else will read that.
                         this.stage = Stage::Answered;
-                        let Some(progress) = this.progress.take() else {
+                        let Some(meter) = this.meter.take() else {
                             return Poll::Pending;
                         };
                         #[cfg(feature = "tracing")]
                         super::trace::response(response.status());
-                        let now = progress.respond(this.asked.begins_tunnel(response.status()));
-                        return Poll::Ready(Ok(this.asked.response(response, now, progress)));
+                        let now = meter.respond(this.asked.begins_tunnel(response.status()));
+                        return Poll::Ready(Ok(this.asked.response(response, now, meter)));
                     }
                     Err(_) => break FAILED,
                 },
-                Stage::Waiting(waiting) => match ready!(waiting.poll_call(progress, cx)) {
+                Stage::Waiting(waiting) => match ready!(waiting.poll_call(meter, cx)) {
                     Ok(future) => this.stage = Stage::Answering(Box::pin(future)),
                     Err(status) => break status,
                 },
@@ -227,13 +240,13 @@ where
             }
         };
         this.stage = Stage::Answered;
-        let Some(progress) = this.progress.take() else {
+        let Some(meter) = this.meter.take() else {
             return Poll::Pending;
         };
         #[cfg(feature = "tracing")]
         super::trace::response(status);
-        let now = progress.respond(false);
-        Poll::Ready(Ok(refusal(status, now, progress)))
+        let now = meter.respond(false);
+        Poll::Ready(Ok(refusal(status, now, meter)))
     }
 }
 
@@ -285,12 +298,12 @@ mod tests {
     type Answering = Pin<Box<Answer<Script, <Script as Service<Request<Incoming>>>::Future>>>;
 
     /// A request that waits for its turn.
-    fn waiting(service: &Script, progress: &Arc<Progress>) -> Answering {
-        let request = Request::new(Incoming::empty());
+    fn waiting(service: &Script, meter: &Arc<Meter>) -> Answering {
+        let (head, body) = Request::new(Incoming::empty()).into_parts();
         Box::pin(Answer {
-            progress: Some(Arc::clone(progress)),
-            asked: Asked::of(&request),
-            stage: Stage::waiting(service.clone(), request, true),
+            meter: Some(Arc::clone(meter)),
+            asked: Asked::of(&head, &body),
+            stage: Stage::waiting(service.clone(), Request::from_parts(head, body), true),
         })
     }
 
@@ -308,24 +321,24 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_beyond_those_of_a_turn_reaches_its_service_in_the_next_one() {
-        let (service, progress) = (Script::new(Ok(())), Arc::default());
-        let mut answer = waiting(&service, &progress);
-        while progress.takes_turn() {}
+        let (service, meter) = (Script::new(Ok(())), Arc::default());
+        let mut answer = waiting(&service, &meter);
+        while meter.takes_turn() {}
         assert!(poll(&mut answer).await.is_pending());
         assert_eq!(service.calls.load(Ordering::Relaxed), 0);
-        progress.end_turn();
+        meter.end_turn();
         assert!(poll(&mut answer).await.is_pending());
         assert_eq!(service.calls.load(Ordering::Relaxed), 1);
         // A request takes one turn, however often its response is asked for.
-        while progress.takes_turn() {}
+        while meter.takes_turn() {}
         assert_eq!(poll(&mut answer).await, Poll::Ready(StatusCode::OK));
-        assert!(progress.now().responded);
+        assert!(meter.exchange().responded);
     }
 
     #[tokio::test]
     async fn a_service_that_fails_before_the_request_answers_500() {
-        let (service, progress) = (Script::new(Err("no room")), Arc::default());
-        let mut answer = waiting(&service, &progress);
+        let (service, meter) = (Script::new(Err("no room")), Arc::default());
+        let mut answer = waiting(&service, &meter);
         assert_eq!(
             poll(&mut answer).await,
             Poll::Ready(StatusCode::INTERNAL_SERVER_ERROR)

@@ -1,16 +1,17 @@
 //! The events of an HTTP/1.1 connection for `tracing`, with the targets of HTTP/2.
 
-use http::{Request, StatusCode};
+use http::StatusCode;
+use http::request::Parts;
 use tracing::{debug, trace};
 
 use crate::error::Error;
 
 /// A request was received.
-pub(super) fn request<B>(request: &Request<B>) {
+pub(super) fn request(head: &Parts) {
     trace!(
         target: "fullbore::stream",
-        method = %request.method(),
-        path = request.uri().path(),
+        method = %head.method,
+        path = head.uri.path(),
         "request over HTTP/1.1"
     );
 }

@@ -19,7 +19,7 @@ fn config() -> Config {
 }
 
 /// What ends a connection on which nothing changes, and after how many milliseconds.
-async fn expired(config: Config, request: Now, traffic: Traffic) -> (Expired, u128) {
+async fn expired(config: Config, request: Exchange, traffic: Traffic) -> (Expired, u128) {
     let mut limits = Limits::new(Arc::new(config), None);
     let begun = Instant::now();
     let expired = poll_fn(|cx| limits.poll(request, traffic, cx));
@@ -29,22 +29,22 @@ async fn expired(config: Config, request: Now, traffic: Traffic) -> (Expired, u1
 
 #[tokio::test(start_paused = true)]
 async fn each_state_of_a_connection_has_its_limit() {
-    let first = Now::default();
+    let first = Exchange::default();
     let nothing = Traffic::default();
     let one = Traffic {
         received: 1,
         ..nothing
     };
-    let answered = Now { requests: 1, ..first };
+    let answered = Exchange { requests: 1, ..first };
     assert_eq!(expired(config(), first, nothing).await, (Expired::Silence, 2_000));
     assert_eq!(expired(config(), first, one).await, (Expired::Head, 3_000));
     assert_eq!(expired(config(), answered, one).await, (Expired::Idle, 5_000));
 
-    let answers = Now {
+    let answers = Exchange {
         answers: true,
         ..answered
     };
-    let receives = Now {
+    let receives = Exchange {
         receives: true,
         ..answers
     };
@@ -67,11 +67,11 @@ async fn each_state_of_a_connection_has_its_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn of_several_limits_the_first_that_is_over_counts() {
-    let request = Now {
+    let request = Exchange {
         requests: 1,
         answers: true,
         receives: true,
-        ..Now::default()
+        ..Exchange::default()
     };
     let traffic = Traffic {
         awaits_read: true,
@@ -98,10 +98,10 @@ async fn of_several_limits_the_first_that_is_over_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tunnel_is_looked_at_four_times_in_the_time_that_a_write_may_take() {
-    let request = Now {
+    let request = Exchange {
         requests: 1,
         tunnel: true,
-        ..Now::default()
+        ..Exchange::default()
     };
     let mut limits = Limits::new(Arc::new(config()), None);
     let mut polls = 0;
@@ -133,11 +133,11 @@ async fn each_request_has_all_of_the_time_for_its_body() {
         ..Traffic::default()
     };
     for requests in 1..4 {
-        let receives = Now {
+        let receives = Exchange {
             requests,
             receives: true,
             answers: true,
-            ..Now::default()
+            ..Exchange::default()
         };
         let waits = poll_fn(|cx| limits.poll(receives, traffic, cx));
         let ended = tokio::time::timeout(SECOND * 6, waits).await;

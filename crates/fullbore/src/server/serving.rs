@@ -1,0 +1,186 @@
+//! Serves one connection: until it ends, its server shuts down, or another connection needs its place.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use fullbore_proto::ErrorCode;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use http_body::Body;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower_service::Service;
+
+use super::admission::{Permit, Told};
+use super::auto::{Prepare, ServeConnectionAuto, serve_connection_auto};
+use super::peer::OnEnd;
+use crate::body::Incoming;
+use crate::error::{BoxError, Error};
+use crate::file::Chunk;
+use crate::settings::HttpVersions;
+
+/// How long an evicted connection may take to send its GOAWAY.
+const EVICTION_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The debug data of an eviction: of an idle connection, and of one with requests.
+const IDLE: &str = "the server has reached its limit of connections, and this connection was idle";
+const SCARCE: &str =
+    "the server is short of connections, streams or memory, and this connection made the least progress";
+
+/// Who is told of the end of a connection, and the peer's address.
+pub(super) type End = Box<(OnEnd, Option<SocketAddr>)>;
+
+/// Serves a transport that was accepted, until its connection ends, also when the server shuts down or evicts it.
+pub(super) fn serve<T, S, B>(
+    io: T,
+    service: S,
+    versions: HttpVersions,
+    prepare: Prepare<T, S>,
+    permit: Permit,
+    end: Option<End>,
+) -> impl Future<Output = ()>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    let connection = serve_connection_auto(io, service, permit.config());
+    let connection = connection.http_versions(versions).preparing(prepare);
+    Serving {
+        connection: Some(Box::pin(connection)),
+        waker: Waker::noop().clone(),
+        told: Told::default(),
+        closing: None,
+        permit,
+        end,
+    }
+}
+
+/// Why a connection is no longer served.
+enum Served {
+    /// It has ended.
+    Ended(Result<(), Error>),
+    /// It was evicted.
+    Evicted,
+    /// Its server is gone, or has waited long enough.
+    Gone,
+}
+
+type Connection<T, S> = Pin<Box<ServeConnectionAuto<T, S>>>;
+
+/// The future of a connection. What every poll needs comes first, so that it is on few lines of the processor's cache.
+#[repr(C)]
+struct Serving<T, S> {
+    /// None once it is no longer served.
+    connection: Option<Connection<T, S>>,
+    /// Whom the permit wakes, and what the connection had been told by then.
+    waker: Waker,
+    told: Told,
+    /// An evicted connection, which may still send its last frames.
+    closing: Option<BoxFuture<'static, ()>>,
+    /// Returned behind the connection's memory.
+    permit: Permit,
+    end: Option<End>,
+}
+
+impl<T, S, B> Serving<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    /// Runs the connection until it is no longer served.
+    fn poll_served(&mut self, cx: &mut Context<'_>) -> Poll<Served> {
+        let Some(connection) = &mut self.connection else {
+            return Poll::Ready(Served::Gone);
+        };
+        loop {
+            let polled = connection.as_mut().poll(cx);
+            connection.record(&mut self.permit);
+            if let Poll::Ready(result) = polled {
+                return Poll::Ready(Served::Ended(result));
+            }
+            if self.told.is_gone() {
+                return Poll::Ready(Served::Gone);
+            }
+            if self.permit.told() == self.told && self.waker.will_wake(cx.waker()) {
+                return Poll::Pending;
+            }
+            self.permit.register(cx);
+            self.waker.clone_from(cx.waker());
+            let before = std::mem::replace(&mut self.told, self.permit.told());
+            if self.told == before {
+                return Poll::Pending;
+            }
+            if self.told.is_evicted() {
+                return Poll::Ready(Served::Evicted);
+            }
+            if !before.shuts_down() {
+                connection.graceful_shutdown();
+            }
+        }
+    }
+
+    /// The connection is no longer served.
+    fn leave(&mut self, served: &Served) {
+        let Some(mut connection) = self.connection.take() else {
+            return;
+        };
+        let end = self.end.take();
+        let error = match served {
+            Served::Ended(result) => result.as_ref().err(),
+            Served::Gone => None,
+            Served::Evicted => {
+                match self.permit.is_idle() {
+                    true => connection.abort(ErrorCode::NO_ERROR, IDLE),
+                    false => connection.abort(ErrorCode::ENHANCE_YOUR_CALM, SCARCE),
+                }
+                self.closing = Some(Box::pin(async move {
+                    let _ = tokio::time::timeout(EVICTION_TIMEOUT, &mut connection).await;
+                    if let Some(end) = end {
+                        connection.tell_end(&end.0, end.1, None, true);
+                    }
+                }));
+                return;
+            }
+        };
+        if let Some(end) = end {
+            connection.tell_end(&end.0, end.1, error, false);
+        }
+    }
+}
+
+impl<T, S, B> Future for Serving<T, S>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Unpin + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.connection.is_some() {
+            let served = ready!(self.poll_served(cx));
+            self.leave(&served);
+        }
+        if let Some(closing) = &mut self.closing {
+            ready!(closing.as_mut().poll(cx));
+            self.closing = None;
+        }
+        Poll::Ready(())
+    }
+}
