@@ -52,12 +52,13 @@ use self::read::{Read, ReadBuffer};
 use self::rounds::Rounds;
 use self::turn::Turn;
 use self::unsent::Unsent;
-use self::write::WriteFiles;
+use self::write::{WriteFiles, WriteSlices};
 use crate::body::Incoming;
 use crate::cell::{Cell, Mailbox};
 use crate::error::{Error, PeerGoAway};
 use crate::linger::{Discard, LINGER};
 use crate::sender::Sender;
+use crate::slices::{poll_send_slices, poll_write_slices};
 use crate::turns::wake_after_sockets;
 
 /// What a server does with requests; a client receives none.
@@ -105,6 +106,7 @@ pub(crate) struct Driver<T, A> {
     unsent: Option<Unsent<T>>,
     /// How lists with file ranges are written, where the transport can send these by reference.
     write_files: Option<WriteFiles<T>>,
+    write_slices: WriteSlices<T>,
     /// A way to read and discard that costs less than decryption.
     discard: Option<Discard<T>>,
     /// The count of sent HEADERS frames when the last list was made.
@@ -166,6 +168,7 @@ where
             fetch_size: write::FETCH,
             unsent: None,
             write_files: None,
+            write_slices: poll_write_slices,
             discard: None,
             headers_sent: 0,
             unflushed: false,
@@ -402,6 +405,14 @@ impl<T, A> Driver<T, A> {
     /// Parses what was read from the transport before, in place of the first read.
     pub(crate) fn begin_with(&mut self, read: Bytes) {
         self.input.unparsed = read;
+    }
+
+    /// Writes several slices over TCP by `sendmsg`.
+    pub(crate) fn send_slices(&mut self)
+    where
+        T: AsyncWrite + Unpin + 'static,
+    {
+        self.write_slices = poll_send_slices;
     }
 
     /// Has no more wait unsent than the path takes within `time`. `socket` finds the TCP connection below the transport.

@@ -245,6 +245,7 @@ impl Connector {
         T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (sender, mut connection) = handshake_observed(io, config, Some(observer));
+        connection.send_slices();
         if let Some(time) = self.dialer.tcp.buffers.adaptive_unsent() {
             connection.limit_unsent(T::tcp, time);
         }

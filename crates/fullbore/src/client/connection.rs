@@ -64,6 +64,14 @@ pub struct Connection<T> {
 }
 
 impl<T> Connection<T> {
+    /// Writes several slices over TCP by `sendmsg`.
+    pub(super) fn send_slices(&mut self)
+    where
+        T: AsyncWrite + Unpin + 'static,
+    {
+        self.driver.send_slices();
+    }
+
     /// Has no more wait unsent than the path takes within `time`.
     pub(super) fn limit_unsent(&mut self, tcp: TcpBelow<T>, time: Duration) {
         self.driver.limit_unsent(tcp, time);

@@ -8,12 +8,10 @@ use std::task::{Context, Poll, ready};
 use bytes::Buf;
 use fullbore_proto::{FrameType, Time, Transmit};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::io::poll_write_buf;
 
 use super::{Accept, Driver};
 use crate::error::Error;
 use crate::file;
-use crate::slices::poll_write_slices;
 
 /// How many bytes are read from files for one write: at first, and over TLS always, where as many are sealed at a time, in
 /// whole records.
@@ -46,8 +44,13 @@ thread_local! {
 const FIRST: usize = 32 << 10;
 const LONG: usize = 48 << 10;
 
-/// The most slices of such a write.
+/// The most slices of such a write, and of any other.
 const FIRST_SLICES: usize = 8;
+const SLICES: usize = 64;
+
+/// Writes slices.
+pub(super) type WriteSlices<T> =
+    fn(Pin<&mut T>, &mut Context<'_>, &[IoSlice<'_>]) -> Poll<std::io::Result<usize>>;
 
 /// Writes lists whose payloads are in files, without reading these.
 pub(super) struct WriteFiles<T> {
@@ -232,21 +235,21 @@ where
         if let Some(most) = most {
             let mut slices = [IoSlice::new(&[]); FIRST_SLICES];
             let count = self.out.first_chunks(most, &mut slices);
-            let written = ready!(poll_write_slices(Pin::new(&mut self.io), cx, &slices[..count]))?;
+            let written = ready!((self.write_slices)(Pin::new(&mut self.io), cx, &slices[..count]))?;
             self.out.advance(written);
             return Poll::Ready(Ok(written));
         }
         let whole = self.out.chunk();
         let poll = if whole.len() == self.out.remaining() {
-            // As `poll_write_slices` writes one slice.
-            let poll = Pin::new(&mut self.io).poll_write(cx, whole);
-            if let Poll::Ready(Ok(written)) = poll {
-                self.out.advance(written);
-            }
-            poll
+            Pin::new(&mut self.io).poll_write(cx, whole)
         } else {
-            poll_write_buf(Pin::new(&mut self.io), cx, &mut self.out)
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = self.out.chunks_vectored(&mut slices);
+            (self.write_slices)(Pin::new(&mut self.io), cx, &slices[..count])
         };
+        if let Poll::Ready(Ok(written)) = poll {
+            self.out.advance(written);
+        }
         if fetches {
             self.adapt_fetch(&poll);
         }

@@ -27,7 +27,7 @@ const READ_TURN: usize = 256 << 10;
 const WRITE_TURN: usize = 512 << 10;
 
 /// Slices that together have at most so many bytes are written as one.
-const SHORT_WRITE: usize = 2 << 10;
+const SHORT_WRITE: usize = 4 << 10;
 
 /// The connection's handle.
 pub(crate) struct Transport<T> {

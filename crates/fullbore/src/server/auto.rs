@@ -303,7 +303,8 @@ where
             });
             return Stage::Http1(serve_http1(self.io, read, self.service, self.config, alarms));
         }
-        let connection = serve_connection(self.io, self.service, self.config).after(read);
+        let mut connection = serve_connection(self.io, self.service, self.config).after(read);
+        connection.send_slices();
         Stage::Http2(match self.prepare {
             Some(prepare) => {
                 let mut connection = (prepare.http2)(connection);
