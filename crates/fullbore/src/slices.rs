@@ -115,6 +115,56 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn slices_are_sent_over_tcp_in_order_until_the_socket_is_full() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (mut near, mut far) = (near.expect("a connection"), far.expect("a connection").0);
+        let bytes: Vec<u8> = (0..1 << 20).map(|index: u32| index.to_le_bytes()[1]).collect();
+        let mut sent = 0;
+        let mut fill = |cx: &mut Context<'_>, near: &mut TcpStream| -> Poll<io::Result<()>> {
+            loop {
+                let (first, second) = bytes[sent % bytes.len()..].split_at(1);
+                let slices = [IoSlice::new(first), IoSlice::new(second)];
+                sent += ready!(poll_send_slices(Pin::new(&mut *near), cx, &slices))?;
+            }
+        };
+        let full = std::future::poll_fn(|cx| Poll::Ready(fill(cx, &mut near))).await;
+        assert!(full.is_pending(), "nobody reads");
+        drop(near);
+        let mut read = Vec::new();
+        far.read_to_end(&mut read).await.expect("what was sent");
+        assert_eq!(read.len(), sent);
+        assert!(
+            read.iter()
+                .zip(bytes.iter().cycle())
+                .all(|(read, byte)| read == byte)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_send_to_a_peer_that_has_gone_is_an_error() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (mut near, far) = (near.expect("a connection"), far.expect("a connection").0);
+        drop(far);
+        let slices = [IoSlice::new(b"one"), IoSlice::new(b"two")];
+        let failed = loop {
+            let send = |cx: &mut Context<'_>| poll_send_slices(Pin::new(&mut near), cx, &slices);
+            if let Err(error) = std::future::poll_fn(send).await {
+                break error.kind();
+            }
+        };
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        assert!(matches!(failed, BrokenPipe | ConnectionReset), "{failed:?}");
+    }
+
     #[cfg(feature = "tls")]
     #[tokio::test]
     async fn one_slice_below_tls_is_a_plain_write() {

@@ -79,7 +79,7 @@ where
     B::Error: Into<BoxError>,
 {
     ServeConnectionAuto {
-        stage: Stage::Undecided(Undecided {
+        stage: Stage::Undecided(Box::new(Undecided {
             io,
             service,
             config: config.into(),
@@ -87,27 +87,21 @@ where
             prepare: None,
             read: BytesMut::new(),
             timer: None,
-        }),
+        })),
         shutdown: Shutdown::No,
     }
 }
 
 /// The future that runs a server connection of either version: see [`serve_connection_auto`].
-// What every poll needs comes first, so that it is on one line of the processor's cache.
-#[repr(C)]
 #[must_use = "the connection does nothing unless it is polled"]
 pub struct ServeConnectionAuto<T, S> {
-    shutdown: Shutdown,
     stage: Stage<T, S>,
+    shutdown: Shutdown,
 }
 
-#[allow(
-    clippy::large_enum_variant,
-    reason = "the largest is the one that most connections have"
-)]
 enum Stage<T, S> {
-    Undecided(Undecided<T, S>),
-    Http2(ServeConnection<T, S>),
+    Undecided(Box<Undecided<T, S>>),
+    Http2(Box<ServeConnection<T, S>>),
     Http1(Box<dyn Http1>),
     Ended,
 }
@@ -305,7 +299,7 @@ where
         }
         let mut connection = serve_connection(self.io, self.service, self.config).after(read);
         connection.send_slices();
-        Stage::Http2(match self.prepare {
+        Stage::Http2(Box::new(match self.prepare {
             Some(prepare) => {
                 let mut connection = (prepare.http2)(connection);
                 if let Some(time) = prepare.unsent {
@@ -314,7 +308,7 @@ where
                 connection
             }
             None => connection,
-        })
+        }))
     }
 }
 

@@ -53,10 +53,9 @@ where
     let connection = serve_connection_auto(io, service, permit.config());
     let connection = connection.http_versions(versions).preparing(prepare);
     Serving {
-        connection: Some(Box::pin(connection)),
+        phase: Phase::Served(connection),
         waker: Waker::noop().clone(),
         told: Told::default(),
-        closing: None,
         permit,
         end,
     }
@@ -72,21 +71,23 @@ enum Served {
     Gone,
 }
 
-type Connection<T, S> = Pin<Box<ServeConnectionAuto<T, S>>>;
-
 /// The future of a connection. What every poll needs comes first, so that it is on few lines of the processor's cache.
 #[repr(C)]
 struct Serving<T, S> {
-    /// None once it is no longer served.
-    connection: Option<Connection<T, S>>,
+    phase: Phase<T, S>,
     /// Whom the permit wakes, and what the connection had been told by then.
     waker: Waker,
     told: Told,
-    /// An evicted connection, which may still send its last frames.
-    closing: Option<BoxFuture<'static, ()>>,
     /// Returned behind the connection's memory.
     permit: Permit,
     end: Option<End>,
+}
+
+enum Phase<T, S> {
+    Served(ServeConnectionAuto<T, S>),
+    /// It was evicted, and may still send its last frames.
+    Evicted(BoxFuture<'static, ()>),
+    Over,
 }
 
 impl<T, S, B> Serving<T, S>
@@ -101,11 +102,11 @@ where
 {
     /// Runs the connection until it is no longer served.
     fn poll_served(&mut self, cx: &mut Context<'_>) -> Poll<Served> {
-        let Some(connection) = &mut self.connection else {
+        let Phase::Served(connection) = &mut self.phase else {
             return Poll::Ready(Served::Gone);
         };
         loop {
-            let polled = connection.as_mut().poll(cx);
+            let polled = Pin::new(&mut *connection).poll(cx);
             connection.record(&mut self.permit);
             if let Poll::Ready(result) = polled {
                 return Poll::Ready(Served::Ended(result));
@@ -133,7 +134,7 @@ where
 
     /// The connection is no longer served.
     fn leave(&mut self, served: &Served) {
-        let Some(mut connection) = self.connection.take() else {
+        let Phase::Served(mut connection) = std::mem::replace(&mut self.phase, Phase::Over) else {
             return;
         };
         let end = self.end.take();
@@ -145,7 +146,7 @@ where
                     true => connection.abort(ErrorCode::NO_ERROR, IDLE),
                     false => connection.abort(ErrorCode::ENHANCE_YOUR_CALM, SCARCE),
                 }
-                self.closing = Some(Box::pin(async move {
+                self.phase = Phase::Evicted(Box::pin(async move {
                     let _ = tokio::time::timeout(EVICTION_TIMEOUT, &mut connection).await;
                     if let Some(end) = end {
                         connection.tell_end(&end.0, end.1, None, true);
@@ -173,13 +174,13 @@ where
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.connection.is_some() {
+        if let Phase::Served(_) = self.phase {
             let served = ready!(self.poll_served(cx));
             self.leave(&served);
         }
-        if let Some(closing) = &mut self.closing {
+        if let Phase::Evicted(closing) = &mut self.phase {
             ready!(closing.as_mut().poll(cx));
-            self.closing = None;
+            self.phase = Phase::Over;
         }
         Poll::Ready(())
     }

@@ -277,3 +277,44 @@ fn at_least_16_connections_may_be_closing() {
     assert!(!limits.has_many_closing());
     assert_eq!(limits.connections(), 1);
 }
+
+#[test]
+fn a_server_tells_its_own_connections_only_and_each_of_them_once() {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    let limits = ConnectionLimits::new(3, 100);
+    let [first, second] = [(); 2].map(|()| Admission::new(limits.clone(), config()));
+    let permits =
+        [&first, &second, &first].map(|server| server.admit(address("192.0.2.1")).expect("a permit"));
+    let wakes: [_; 3] = std::array::from_fn(|_| Arc::new(Wakes::default()));
+    for (permit, wakes) in permits.iter().zip(&wakes) {
+        permit.register(&Context::from_waker(&Arc::clone(wakes).into()));
+    }
+    let told = || permits.each_ref().map(Permit::told);
+    let woken = || wakes.each_ref().map(|wakes| wakes.0.load(Ordering::Relaxed));
+    first.shut_down();
+    assert_eq!(told().map(Told::shuts_down), [true, false, true]);
+    assert_eq!(told().map(Told::is_gone), [false; 3]);
+    assert_eq!(woken(), [1, 0, 1]);
+    // One that is evicted has left the table, and is not told.
+    let newcomer = second.admit(address("192.0.2.2")).expect("one is evicted");
+    let evicted = told().map(Told::is_evicted);
+    assert_eq!(evicted.iter().filter(|evicted| **evicted).count(), 1);
+    drop(second);
+    assert!(newcomer.told().is_gone());
+    drop(first);
+    for (told, evicted) in told().into_iter().zip(evicted) {
+        assert_eq!(told.is_gone(), !evicted);
+        assert_eq!(told.is_evicted(), evicted);
+    }
+}
