@@ -36,7 +36,11 @@ pub(crate) fn poll_send_slices<T: AsyncWrite + Unpin + 'static>(
     poll_write_slices(Pin::new(io), cx, slices)
 }
 
+/// The most slices that a system takes at once. `writev` of the standard library takes no more of a longer list.
+const MOST_SLICES: usize = 1_024;
+
 fn poll_send(stream: &TcpStream, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    let slices = &slices[..slices.len().min(MOST_SLICES)];
     loop {
         ready!(stream.poll_write_ready(cx))?;
         let sent = stream.try_io(Interest::WRITABLE, || SockRef::from(stream).send_vectored(slices));
@@ -143,6 +147,18 @@ mod tests {
                 .zip(bytes.iter().cycle())
                 .all(|(read, byte)| read == byte)
         );
+    }
+
+    #[tokio::test]
+    async fn more_slices_than_the_system_takes_are_sent_in_part() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut near = TcpStream::connect(address).await.expect("a connection");
+        let slices = vec![IoSlice::new(b"a"); MOST_SLICES + 1];
+        let sent = std::future::poll_fn(|cx| poll_send_slices(Pin::new(&mut near), cx, &slices)).await;
+        assert_eq!(sent.expect("room in the socket"), MOST_SLICES);
     }
 
     #[tokio::test]

@@ -114,7 +114,9 @@ where
             if self.told.is_gone() {
                 return Poll::Ready(Served::Gone);
             }
-            if self.permit.told() == self.told && self.waker.will_wake(cx.waker()) {
+            // Waking takes the waker. While nothing was told, the one that was registered is still there.
+            let told_nothing = self.told == Told::default() && self.permit.told() == self.told;
+            if told_nothing && self.waker.will_wake(cx.waker()) {
                 return Poll::Pending;
             }
             self.permit.register(cx);

@@ -1,10 +1,19 @@
 //! Who is admitted, and who is evicted.
 
-use std::future::poll_fn;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
+use std::task::Wake;
 
 use fullbore_proto::{Connection, MemoryBudget, Time};
+use tokio::io::AsyncWriteExt;
 
 use super::*;
+use crate::body::Incoming;
+use crate::server::auto::Prepare;
+use crate::server::serving::serve;
+use crate::settings::HttpVersions;
 
 fn config() -> Arc<Config> {
     Arc::new(Config::default())
@@ -278,20 +287,23 @@ fn at_least_16_connections_may_be_closing() {
     assert_eq!(limits.connections(), 1);
 }
 
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Wakes {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 #[test]
 fn a_server_tells_its_own_connections_only_and_each_of_them_once() {
-    use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
-
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     let limits = ConnectionLimits::new(3, 100);
     let [first, second] = [(); 2].map(|()| Admission::new(limits.clone(), config()));
     let permits =
@@ -301,7 +313,7 @@ fn a_server_tells_its_own_connections_only_and_each_of_them_once() {
         permit.register(&Context::from_waker(&Arc::clone(wakes).into()));
     }
     let told = || permits.each_ref().map(Permit::told);
-    let woken = || wakes.each_ref().map(|wakes| wakes.0.load(Ordering::Relaxed));
+    let woken = || wakes.each_ref().map(|wakes| wakes.count());
     first.shut_down();
     assert_eq!(told().map(Told::shuts_down), [true, false, true]);
     assert_eq!(told().map(Told::is_gone), [false; 3]);
@@ -316,5 +328,45 @@ fn a_server_tells_its_own_connections_only_and_each_of_them_once() {
     for (told, evicted) in told().into_iter().zip(evicted) {
         assert_eq!(told.is_gone(), !evicted);
         assert_eq!(told.is_evicted(), evicted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_polled_while_it_is_told_something_is_woken_by_the_next_word() {
+    for evict in [false, true] {
+        let limits = ConnectionLimits::new(10, 100);
+        let admission = Admission::new(limits.clone(), config());
+        let permit = admission.admit(address("192.0.2.1")).expect("a permit");
+        let entry = Arc::clone(&permit.entry);
+        let (near, mut far) = tokio::io::duplex(1 << 12);
+        far.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            .await
+            .expect("room in the pipe");
+        let service = tower::service_fn(|_: http::Request<Incoming>| {
+            std::future::pending::<Result<http::Response<String>, Infallible>>()
+        });
+        let prepare = Prepare {
+            http2: |connection| connection,
+            http1: |_, _| {},
+            tcp: |_| None,
+            unsent: None,
+            alarms: None,
+        };
+        let mut serving = pin!(serve(near, service, HttpVersions::Both, prepare, permit, None));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Arc::clone(&wakes).into();
+        let mut cx = Context::from_waker(&waker);
+        assert!(serving.as_mut().poll(&mut cx).is_pending());
+        // Another thread is about to wake it.
+        entry.told.fetch_or(Told::SHUTDOWN, Ordering::Release);
+        assert!(serving.as_mut().poll(&mut cx).is_pending());
+        entry.waker.wake();
+        assert!(serving.as_mut().poll(&mut cx).is_pending());
+        let before = wakes.count();
+        match evict {
+            true => limits.evict(&mut limits.lock(), &entry),
+            false => drop(admission),
+        }
+        assert_eq!(wakes.count(), before + 1, "evicted: {evict}");
     }
 }
