@@ -104,16 +104,18 @@ fn a_server_that_is_killed_leaves_nothing_of_an_upload() -> TestResult {
         }
         let mut upload = Upload::begin(root.path(), &["--overwrite"], &[b'x'; 10_000])?;
         let descriptors = format!("/proc/{}/fd", upload.serving.child.id());
-        let is_open = || -> TestResult<bool> {
+        // The first upload of a server has another unnamed file, which is empty: it tries whether it can give one a name.
+        let is_written = || -> TestResult<bool> {
             for descriptor in std::fs::read_dir(&descriptors)? {
-                let path = std::fs::read_link(descriptor?.path()).unwrap_or_default();
+                let descriptor = descriptor?.path();
+                let path = std::fs::read_link(&descriptor).unwrap_or_default();
                 if path.starts_with(root.path()) && path.to_string_lossy().ends_with(" (deleted)") {
-                    return Ok(true);
+                    return Ok(std::fs::metadata(descriptor).is_ok_and(|file| file.len() > 0));
                 }
             }
             Ok(false)
         };
-        until("the upload begins", is_open)?;
+        until("the upload begins", is_written)?;
         assert_eq!(names(root.path())?, before);
         signal(&upload.serving.child, Signal::Kill)?;
         upload.ended()?;
