@@ -119,14 +119,19 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn slices_are_sent_over_tcp_in_order_until_the_socket_is_full() {
+    /// Both ends of a TCP connection.
+    async fn connected() -> (TcpStream, TcpStream) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port");
         let address = listener.local_addr().expect("an address");
         let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let (mut near, mut far) = (near.expect("a connection"), far.expect("a connection").0);
+        (near.expect("a connection"), far.expect("a connection").0)
+    }
+
+    #[tokio::test]
+    async fn slices_are_sent_over_tcp_in_order_until_the_socket_is_full() {
+        let (mut near, mut far) = connected().await;
         let bytes: Vec<u8> = (0..1 << 20).map(|index: u32| index.to_le_bytes()[1]).collect();
         let mut sent = 0;
         let mut fill = |cx: &mut Context<'_>, near: &mut TcpStream| -> Poll<io::Result<()>> {
@@ -151,11 +156,7 @@ mod tests {
 
     #[tokio::test]
     async fn more_slices_than_the_system_takes_are_sent_in_part() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let mut near = TcpStream::connect(address).await.expect("a connection");
+        let (mut near, _far) = connected().await;
         let slices = vec![IoSlice::new(b"a"); MOST_SLICES + 1];
         let sent = std::future::poll_fn(|cx| poll_send_slices(Pin::new(&mut near), cx, &slices)).await;
         assert_eq!(sent.expect("room in the socket"), MOST_SLICES);
@@ -163,12 +164,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_send_to_a_peer_that_has_gone_is_an_error() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let (mut near, far) = (near.expect("a connection"), far.expect("a connection").0);
+        let (mut near, far) = connected().await;
         drop(far);
         let slices = [IoSlice::new(b"one"), IoSlice::new(b"two")];
         let failed = loop {

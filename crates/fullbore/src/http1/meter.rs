@@ -280,8 +280,8 @@ impl Meter {
         self.has_notes.store(!noted.is_empty(), Ordering::Relaxed);
     }
 
-    /// Passes to `look` what hyper was given of the head that it has parsed, and perhaps of what follows; nothing of heads that
-    /// have no `transfer-encoding`. `look` also returns how much of it to forget. Nothing more is noted until
+    /// Passes to `look` what hyper was given of the head that it has parsed, and perhaps of what follows. On a server that may be
+    /// nothing if the head has no `transfer-encoding`. `look` also returns how much of it to forget. Nothing more is noted until
     /// [`Self::received_body`].
     pub(crate) fn with_noted<R>(&self, look: impl FnOnce(&[u8]) -> (R, usize)) -> R {
         let mut noted = self.noted();
