@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -11,6 +12,8 @@ use rustix::time::{
 };
 use tokio::net::unix::pipe;
 use tokio::task::AbortHandle;
+
+use super::PULSE;
 
 /// How much later than asked a task may be woken. Tasks that are due within this time are woken together.
 const RESOLUTION: Duration = Duration::from_millis(10);
@@ -29,6 +32,8 @@ struct Handle {
 struct Timer {
     /// The kernel's timer. tokio waits for it and reads from it as it does with a pipe.
     fd: pipe::Receiver,
+    /// How often it has fired.
+    fired: AtomicU64,
     set: Mutex<Set>,
 }
 
@@ -50,10 +55,17 @@ impl Alarms {
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags).ok()?;
         let timer = Arc::new(Timer {
             fd: pipe::Receiver::from_owned_fd_unchecked(fd).ok()?,
+            fired: AtomicU64::new(0),
             set: Mutex::default(),
         });
         let task = runtime.spawn(run(Arc::clone(&timer))).abort_handle();
         Some(Alarms(Arc::new(Handle { timer, task })))
+    }
+
+    /// How often tasks may have been woken: while this does not change, every alarm that was set and not removed is still set.
+    /// Once one is set, it changes at least once in [`PULSE`].
+    pub(super) fn fired(&self) -> u64 {
+        self.0.timer.fired.load(Ordering::Acquire)
     }
 
     /// Has a task woken, in place of the one before it with this number. An alarm without a number gets one.
@@ -95,7 +107,8 @@ impl Timer {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the kernel's timer for the first alarm, unless it fires before. It is never moved for one that is removed.
+    /// Sets the kernel's timer for the first alarm, or for the next pulse, unless it fires before. It is never moved for one that
+    /// is removed.
     fn fire_in_time(&self, set: &mut Set) {
         let Some(((first, _), _)) = set.wakers.first_key_value() else {
             return;
@@ -104,10 +117,10 @@ impl Timer {
         if set.fires.is_some_and(|fires| fires <= at) {
             return;
         }
+        let now = Instant::now();
+        let at = at.min(now + PULSE);
         // Zero would stop the timer.
-        let left = at
-            .saturating_duration_since(Instant::now())
-            .max(Duration::from_nanos(1));
+        let left = at.saturating_duration_since(now).max(Duration::from_nanos(1));
         let new = Itimerspec {
             it_interval: Timespec {
                 tv_sec: 0,
@@ -127,6 +140,8 @@ impl Timer {
     /// Takes out the alarms that are due.
     fn due(&self) -> Vec<Waker> {
         let mut set = self.lock();
+        // Before any of them is woken.
+        self.fired.fetch_add(1, Ordering::Release);
         let now = Instant::now();
         let mut due = Vec::new();
         while let Some(first) = set.wakers.first_entry().filter(|first| first.key().0 <= now) {
@@ -215,6 +230,29 @@ mod tests {
         poll_fn(|cx| alarm.poll(cx)).await;
         assert!(Instant::now() >= alarm.deadline());
         assert!(alarms.0.timer.lock().wakers.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_timer_fires_also_while_no_alarm_is_due() {
+        let alarms = Alarms::start().expect("a runtime");
+        let mut alarm = Alarm::at(soon(3_600_000), Some(&alarms));
+        assert!(!poll_once(&mut alarm).await);
+        for _ in 0..2 {
+            let fired = alarm.fired().expect("an alarm of a server");
+            while alarm.fired() == Some(fired) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        assert_eq!(alarms.0.timer.lock().wakers.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_is_woken_sees_that_the_timer_has_fired() {
+        let alarms = Alarms::start().expect("a runtime");
+        let mut alarm = Alarm::at(soon(20), Some(&alarms));
+        let fired = alarm.fired();
+        poll_fn(|cx| alarm.poll(cx)).await;
+        assert!(alarm.fired() > fired);
     }
 
     #[tokio::test]

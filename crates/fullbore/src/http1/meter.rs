@@ -84,6 +84,9 @@ const REQUESTS_OF_TURN: u32 = 16;
 /// A longer read is noted, whatever is in it.
 const LONGEST_PLAIN: usize = 4 << 10;
 
+/// How many bytes of a read are compared at once.
+const AT_ONCE: usize = 32;
+
 /// A piece of a file.
 #[derive(Debug, Default)]
 struct Piece {
@@ -254,6 +257,17 @@ impl Meter {
         }
     }
 
+    /// The number of requests, and of the bytes received, if no request is in progress and nothing else is to be measured.
+    #[inline]
+    pub(crate) fn at_rest(&self) -> Option<(u64, u64)> {
+        let exchange = self.exchange.load(Ordering::Relaxed);
+        let is_busy = exchange & (ANSWERS | RECEIVES | TUNNEL) != 0;
+        if is_busy || self.bits() & (AWAITS_WRITE | FAILED) != 0 {
+            return None;
+        }
+        Some((exchange >> NUMBER_SHIFT, self.received.load(Ordering::Relaxed)))
+    }
+
     /// A response is in progress, and hyper does not read.
     pub(super) fn is_only_answering(&self) -> bool {
         self.exchange.load(Ordering::Relaxed) & (ANSWERS | RECEIVES) == ANSWERS
@@ -346,11 +360,24 @@ fn is_plain(read: &[u8]) -> bool {
     if read.len() > LONGEST_PLAIN || !read.ends_with(b"\r\n\r\n") {
         return false;
     }
-    // Without a branch for each letter, so that the processor compares many at once.
-    let named = read.iter().zip(&read[1..]).fold(0, |named, (first, second)| {
-        named | u8::from((first | 32 == b's') & (second | 32 == b'f'))
-    });
-    named == 0
+    // The last bytes are looked at apart, together with some before, since the processor compares so many at once.
+    let (firsts, seconds) = (&read[..read.len() - 1], &read[1..]);
+    let whole = firsts.len() / AT_ONCE * AT_ONCE;
+    let is_named = match (firsts.last_chunk::<AT_ONCE>(), seconds.last_chunk::<AT_ONCE>()) {
+        (Some(last), Some(after)) => has_sf(&firsts[..whole], &seconds[..whole]) | has_sf(last, after),
+        _ => has_sf(firsts, seconds),
+    };
+    !is_named
+}
+
+/// Whether "sf" occurs, without a branch for each letter.
+#[inline(always)]
+fn has_sf(firsts: &[u8], seconds: &[u8]) -> bool {
+    let is_pair = |(first, second): (&u8, &u8)| (first | 32 == b's') & (second | 32 == b'f');
+    firsts
+        .iter()
+        .zip(seconds)
+        .fold(false, |any, pair| any | is_pair(pair))
 }
 
 /// Adds to a counter that no other task writes.

@@ -29,6 +29,9 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that count as progress.
 const MIN_PROGRESS: u64 = 1 << 10;
 
+/// How exactly the time of the last progress is known.
+const SINCE_RESOLUTION: Duration = Duration::from_millis(10);
+
 /// How many connections are compared to find one to evict, so that the cost of an accept is bounded.
 const SAMPLE: usize = 64;
 
@@ -118,7 +121,7 @@ struct Entry {
     told: AtomicU8,
     streams: AtomicU64,
     leased: AtomicU64,
-    /// The time of the last progress, or of becoming idle, in microseconds since `began`.
+    /// The time of the last progress, or of becoming idle, in microseconds since `began`: up to [`SINCE_RESOLUTION`] before.
     since: AtomicU64,
     waker: AtomicWaker,
     group: IpAddr,
@@ -195,6 +198,8 @@ pub(super) struct Permit {
     /// The progress that was recorded last.
     progress: u64,
     had_streams: bool,
+    /// When the time of progress is noted again.
+    note_next: Instant,
     limits: ConnectionLimits,
     config: Arc<Config>,
 }
@@ -253,12 +258,13 @@ impl ConnectionLimits {
         }
         let group = table.groups.entry(address).or_default();
         let config = group.config_for(config, &self.inner.streams);
+        let now = Instant::now();
         let entry = Arc::new(Entry {
             group: address,
             index: AtomicUsize::new(group.entries.len()),
             streams: AtomicU64::new(0),
             leased: AtomicU64::new(0),
-            since: AtomicU64::new(self.now()),
+            since: AtomicU64::new(self.time(now)),
             told: AtomicU8::new(0),
             waker: AtomicWaker::new(),
             server,
@@ -273,6 +279,7 @@ impl ConnectionLimits {
             config,
             progress: 0,
             had_streams: false,
+            note_next: now,
         })
     }
 
@@ -547,7 +554,11 @@ impl Permit {
         if has_streams != self.had_streams || progress - self.progress >= MIN_PROGRESS {
             self.had_streams = has_streams;
             self.progress = progress;
-            self.entry.since.store(self.limits.time(at), Ordering::Relaxed);
+            // The difference of two times costs more than the rest of a record.
+            if at >= self.note_next {
+                self.note_next = at + SINCE_RESOLUTION;
+                self.entry.since.store(self.limits.time(at), Ordering::Relaxed);
+            }
         }
     }
 

@@ -176,6 +176,29 @@ where
         self.tell_shutdown();
     }
 
+    /// Decides the version. Not within the function that polls the connection, which would need so much of the stack each time.
+    #[inline(never)]
+    fn poll_undecided(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let Stage::Undecided(undecided) = &mut self.stage else {
+            return Poll::Ready(Ok(()));
+        };
+        if self.shutdown != Shutdown::No && undecided.read.is_empty() {
+            self.stage = Stage::Ended;
+            return Poll::Ready(Ok(()));
+        }
+        let version = ready!(undecided.poll_version(cx));
+        let Stage::Undecided(undecided) = std::mem::replace(&mut self.stage, Stage::Ended) else {
+            return Poll::Ready(Ok(()));
+        };
+        if let Some(version) = version? {
+            self.stage = undecided.begin(version);
+        }
+        if let Stage::Http2(_) = self.stage {
+            self.tell_shutdown();
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn tell_shutdown(&mut self) {
         if self.shutdown != Shutdown::Asked {
             return;
@@ -337,22 +360,7 @@ where
                     // Now hyper knows what was read before.
                     this.tell_shutdown();
                 }
-                Stage::Undecided(undecided) => {
-                    if this.shutdown != Shutdown::No && undecided.read.is_empty() {
-                        this.stage = Stage::Ended;
-                        continue;
-                    }
-                    let version = ready!(undecided.poll_version(cx));
-                    let Stage::Undecided(undecided) = std::mem::replace(&mut this.stage, Stage::Ended) else {
-                        continue;
-                    };
-                    if let Some(version) = version? {
-                        this.stage = undecided.begin(version);
-                    }
-                    if let Stage::Http2(_) = this.stage {
-                        this.tell_shutdown();
-                    }
-                }
+                Stage::Undecided(_) => ready!(this.poll_undecided(cx))?,
                 Stage::Ended => return Poll::Ready(Ok(())),
             }
         }

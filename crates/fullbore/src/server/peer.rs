@@ -149,18 +149,31 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
-        let added = &self.added;
-        if added.to_all || (added.to_uploads && !request.body().is_end_stream()) {
-            if let Some(address) = added.address {
-                request.extensions_mut().insert(PeerAddr(address));
-            }
+        if self.added.is_some() {
+            self.added.add_to(&mut request);
         }
-        if let Some(extensions) = &added.extensions {
-            request.extensions_mut().extend(Extensions::clone(extensions));
-        }
-        CALLER.set(added.address);
+        CALLER.set(self.added.address);
         let answer = self.service.call(request);
         CALLER.set(None);
         answer
+    }
+}
+
+impl Added {
+    /// Whether anything is added to requests.
+    fn is_some(&self) -> bool {
+        self.to_all || self.to_uploads || self.extensions.is_some()
+    }
+
+    #[inline(never)]
+    fn add_to(&self, request: &mut Request<Incoming>) {
+        if self.to_all || (self.to_uploads && !request.body().is_end_stream()) {
+            if let Some(address) = self.address {
+                request.extensions_mut().insert(PeerAddr(address));
+            }
+        }
+        if let Some(extensions) = &self.extensions {
+            request.extensions_mut().extend(Extensions::clone(extensions));
+        }
     }
 }

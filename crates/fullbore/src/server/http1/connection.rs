@@ -245,8 +245,15 @@ where
         if let Some(end) = end {
             return Poll::Ready(end);
         }
+        let meter = self.transport.meter();
+        meter.end_turn();
+        // What most polls find, at the least cost.
+        if let Some((requests, received)) = meter.at_rest() {
+            if self.limits.is_measured(requests, received, cx) {
+                return Poll::Pending;
+            }
+        }
         let (request, traffic) = self.look();
-        self.transport.meter().end_turn();
         if traffic.failed {
             return Poll::Ready(End::Failed);
         }

@@ -7,12 +7,16 @@ use std::time::Duration;
 use fullbore_proto::Config;
 use tokio::time::Instant;
 
-use crate::alarm::{Alarm, Alarms};
+use crate::alarm::{Alarm, Alarms, PULSE};
 use crate::error::Error;
 use crate::http1::{Exchange, Traffic, Waiting};
 
 /// The bytes that count as progress of what the peer takes, as in the engine.
 const LEAST_PROGRESS: u64 = 1 << 10;
+
+/// An idle connection with a shorter limit ends in time. One with a longer limit may last longer by [`PULSE`], which spares each of its
+/// requests a look at the clock.
+const EXACT_IDLE: Duration = Duration::from_secs(20);
 
 /// Which limit was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,19 +63,24 @@ impl Expired {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Limits {
-    looked: Instant,
     /// The requests that have been seen.
     requests: u64,
     /// At the last look requests had been answered, which is not in what follows yet: the bytes that had been received then.
     answered: Option<u64>,
-    /// When the timer wakes this task, if it then has not been idle for too long, whenever that began after the timer was set.
-    awake_for_idle: Option<Instant>,
+    /// While [`Alarm::fired`] is this, the timer wakes this task as `awake_for_idle` says.
+    fired: Option<u64>,
     /// Whom the timer wakes.
     waker: Waker,
-    /// Whether one of the following waited at the last poll.
+    /// Whether a body, a write or the peer's end waited at the last poll.
     waits: bool,
     /// Whether a request was in progress.
     busy: bool,
+    is_looked_exact: bool,
+    timer: Option<Alarm>,
+    /// When it was polled last; if that was without a look at the clock, up to [`PULSE`] before.
+    looked: Instant,
+    /// When the timer wakes this task, if it then has not been idle for too long, whenever that began after the timer was set.
+    awake_for_idle: Option<Instant>,
     /// Since when there is no request, and the bytes that had been received then.
     idle: Instant,
     idle_received: u64,
@@ -82,7 +91,6 @@ pub(super) struct Limits {
     half_closed: Waiting,
     config: Arc<Config>,
     alarms: Option<Alarms>,
-    timer: Option<Alarm>,
 }
 
 impl Limits {
@@ -90,13 +98,16 @@ impl Limits {
     pub(super) fn new(config: Arc<Config>, alarms: Option<Alarms>) -> Self {
         let now = Instant::now();
         Limits {
-            looked: now,
             requests: 0,
             answered: None,
-            awake_for_idle: None,
+            fired: None,
             waker: Waker::noop().clone(),
             waits: false,
             busy: false,
+            is_looked_exact: true,
+            timer: None,
+            looked: now,
+            awake_for_idle: None,
             idle: now,
             idle_received: 0,
             head: None,
@@ -105,17 +116,31 @@ impl Limits {
             half_closed: Waiting::new(),
             config,
             alarms,
-            timer: None,
         }
     }
 
-    /// When it was polled last.
+    /// When it was polled last, or up to [`PULSE`] before.
     pub(super) fn last_looked(&self) -> Instant {
         self.looked
     }
 
     pub(super) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Whether no limit can be exceeded when the connection was polled and rests now: its requests were answered, and the timer
+    /// wakes it before it has been idle for too long, as at the last look at the clock.
+    #[inline]
+    pub(super) fn is_measured(&mut self, requests: u64, received: u64, cx: &Context<'_>) -> bool {
+        let has_answered = requests != self.requests && !self.waits;
+        let is_awake = self.fired.is_some() && self.fired == self.fired();
+        if !has_answered || !is_awake || !self.waker.will_wake(cx.waker()) {
+            return false;
+        }
+        self.requests = requests;
+        self.answered = Some(received);
+        self.is_looked_exact = false;
+        true
     }
 
     /// Ready when a limit is exceeded. Call it whenever the connection was polled.
@@ -125,17 +150,23 @@ impl Limits {
         traffic: Traffic,
         cx: &mut Context<'_>,
     ) -> Poll<Expired> {
+        let fired = self.fired();
         let mut now = Instant::now();
         if self.has_only_answered(request, traffic) {
-            self.looked = now;
             self.requests = request.requests;
             self.answered = Some(traffic.received);
+            self.looked = now;
+            self.is_looked_exact = true;
             if self.is_awake_in_time(now, cx) {
+                let idle = self.config.idle_timeout;
+                self.fired = fired.filter(|_| idle.is_some_and(|limit| limit >= EXACT_IDLE));
                 return Poll::Pending;
             }
         }
-        self.settle();
+        self.settle(now);
         self.looked = now;
+        self.is_looked_exact = true;
+        self.fired = None;
         loop {
             self.update(request, traffic, now);
             let Some((at, expired)) = self.next(request, traffic, now) else {
@@ -171,14 +202,22 @@ impl Limits {
     }
 
     /// Takes into account the requests that had been answered at the last look.
-    fn settle(&mut self) {
+    fn settle(&mut self, now: Instant) {
         if let Some(received) = self.answered.take() {
             self.busy = false;
             self.body.restart(received);
-            self.idle = self.looked;
+            self.idle = match self.is_looked_exact {
+                true => self.looked,
+                false => now.min(self.looked + PULSE),
+            };
             self.idle_received = received;
             self.head = None;
         }
+    }
+
+    /// [`Alarm::fired`] of the timer.
+    fn fired(&self) -> Option<u64> {
+        self.timer.as_ref().and_then(Alarm::fired)
     }
 
     /// Whether the timer wakes this task before it has been idle for too long from now on, as it was told before.

@@ -46,18 +46,11 @@ impl Asked {
     #[inline]
     pub(super) fn response<B>(
         self,
-        response: Response<B>,
+        mut response: Response<B>,
         now: Exchange,
         meter: Arc<Meter>,
     ) -> Response<ResponseBody<B>> {
         let declared = declared_length(response.headers());
-        let mut response = response.map(|body| ResponseBody {
-            body: Some(body),
-            range: None,
-            declared,
-            meter,
-            request: now.requests,
-        });
         // hyper sets that of the request, and has no text for some others.
         *response.version_mut() = Version::HTTP_11;
         // hyper closes the connection when the rest of a body does not come at once. A client is told before.
@@ -65,7 +58,13 @@ impl Asked {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
-        response
+        response.map(|body| ResponseBody {
+            body: Some(body),
+            range: None,
+            declared,
+            meter,
+            request: now.requests,
+        })
     }
 }
 

@@ -79,9 +79,8 @@ where
             }
             Poll::Pending => {
                 // It may have a place in a queue.
-                let service = current.take().unwrap_or_else(|| self.service.clone());
-                let request = Request::from_parts(head, body);
-                self.answer(asked, Stage::waiting(service, request, !takes_turn))
+                let service = current.take();
+                self.wait(service, asked, head, body, !takes_turn)
             }
         }
     }
@@ -117,6 +116,25 @@ impl<S> Http1Service<S> {
             meter: Arc::clone(&self.meter),
         };
         Incoming::http1(body, Box::new(watch))
+    }
+
+    /// The answer to a request that is not passed to its service yet.
+    #[cold]
+    #[inline(never)]
+    fn wait<F>(
+        &self,
+        service: Option<S>,
+        asked: Asked,
+        head: Parts,
+        body: Incoming,
+        for_turn: bool,
+    ) -> Answer<S, F>
+    where
+        S: Clone,
+    {
+        let service = service.unwrap_or_else(|| self.service.clone());
+        let request = Request::from_parts(head, body);
+        self.answer(asked, Stage::waiting(service, request, for_turn))
     }
 
     #[cold]
@@ -183,6 +201,8 @@ where
     S: Service<Request<Incoming>>,
 {
     /// The future of the service, once the request has its turn and the service is ready.
+    #[cold]
+    #[inline(never)]
     fn poll_call(&mut self, meter: &Meter, cx: &mut Context<'_>) -> Poll<Result<S::Future, StatusCode>> {
         if self.for_turn {
             if !meter.takes_turn() {

@@ -144,3 +144,108 @@ async fn each_request_has_all_of_the_time_for_its_body() {
         assert!(ended.is_err(), "{ended:?} for request {requests}");
     }
 }
+
+/// Answers the request with this number, and says whether that took no look at the clock.
+async fn answer(limits: &mut Limits, requests: u64) -> bool {
+    poll_fn(|cx| {
+        if limits.is_measured(requests, requests, cx) {
+            return Poll::Ready(true);
+        }
+        let request = Exchange {
+            requests,
+            ..Exchange::default()
+        };
+        let traffic = Traffic {
+            received: requests,
+            ..Traffic::default()
+        };
+        assert!(limits.poll(request, traffic, cx).is_pending());
+        Poll::Ready(false)
+    })
+    .await
+}
+
+/// Answers so many requests more, in a task of their own. Whether any of them took no look at the clock.
+#[cfg(target_os = "linux")]
+async fn answer_many(mut limits: Limits, count: u64) -> (Limits, bool) {
+    let task = tokio::spawn(async move {
+        let mut any = false;
+        for requests in limits.requests..limits.requests + count {
+            any |= answer(&mut limits, requests + 1).await;
+        }
+        (limits, any)
+    });
+    task.await.expect("no panic")
+}
+
+/// Waits until the timer has fired.
+#[cfg(target_os = "linux")]
+async fn fires(alarms: &Alarms) {
+    let mut alarm = Alarm::after(Duration::from_millis(20), Some(alarms));
+    let before = alarm.fired();
+    poll_fn(|cx| alarm.poll(cx)).await;
+    while alarm.fired() == before {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn between_two_fires_of_the_timer_the_clock_is_not_looked_at() {
+    let alarms = Alarms::start().expect("a runtime");
+    let limits = Limits::new(Arc::new(Config::default()), Some(alarms.clone()));
+    // The first one sets the timer, and the second one finds it set.
+    let (limits, any) = answer_many(limits, 2).await;
+    assert!(!any);
+    let (mut limits, any) = answer_many(limits, 100).await;
+    assert!(any, "the timer may fire between two of them, but not between all");
+    assert_eq!(limits.answered, Some(102));
+
+    // A task that the timer does not wake.
+    let next = limits.requests + 1;
+    assert!(!answer(&mut limits, next).await);
+    fires(&alarms).await;
+    let (mut limits, any) = answer_many(limits, 1).await;
+    assert!(!any);
+    // A request in progress is measured by the clock.
+    limits.waits = true;
+    let next = limits.requests + 1;
+    assert!(!answer(&mut limits, next).await);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_short_limit_on_idle_connections_is_exact() {
+    let alarms = Alarms::start().expect("a runtime");
+    for (limit, exact) in [(EXACT_IDLE - SECOND, true), (EXACT_IDLE, false)] {
+        let mut config = config();
+        config.idle_timeout = Some(limit);
+        let limits = Limits::new(Arc::new(config), Some(alarms.clone()));
+        assert_eq!(answer_many(limits, 100).await.1, !exact, "{limit:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_alarms_the_clock_is_looked_at_for_each_answer() {
+    let mut limits = Limits::new(Arc::new(Config::default()), None);
+    for requests in 1..10 {
+        assert!(!answer(&mut limits, requests).await);
+        assert_eq!(limits.last_looked(), Instant::now());
+        tokio::time::advance(SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_idle_since_the_latest_time_at_which_it_may_have_answered() {
+    let begin = Instant::now();
+    for (is_exact, later, idle) in [
+        (true, SECOND * 9, Duration::ZERO),
+        (false, SECOND, SECOND),
+        (false, SECOND * 9, PULSE),
+    ] {
+        let mut limits = Limits::new(Arc::new(config()), None);
+        (limits.answered, limits.is_looked_exact) = (Some(1), is_exact);
+        limits.settle(begin + later);
+        assert_eq!(limits.idle, begin + idle);
+    }
+}
