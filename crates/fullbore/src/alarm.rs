@@ -22,8 +22,9 @@ pub(crate) use kernel::Alarms;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use none::Alarms;
 
-/// While an alarm of a server is set, its timer fires at least once in this time: see [`Alarm::fired`].
-pub(crate) const PULSE: Duration = Duration::from_secs(2);
+/// While an alarm of a server is set, its timer fires after this time at the latest: see [`Alarm::fired`].
+#[cfg(target_os = "linux")]
+const PULSE: Duration = Duration::from_secs(2);
 
 /// Stands for a time beyond what the clock can tell: 30 years.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3_600);
@@ -63,13 +64,21 @@ impl Alarm {
         self.at
     }
 
-    /// How often the timer of the server's alarms has fired; `None` where the runtime wakes the task. While it does not change, this
-    /// alarm is still set if it was, and at most [`PULSE`] passes. It costs less than a look at the clock.
+    /// How often the timer of the server's alarms has fired; `None` where the runtime wakes the task. An alarm that is set and not due
+    /// when this has some value is still set while it has that value. It costs less than a look at the clock.
     #[inline]
     pub(crate) fn fired(&self) -> Option<u64> {
         match &self.by {
             By::Alarms(alarms, _) => Some(alarms.fired()),
             By::Runtime(_) => None,
+        }
+    }
+
+    /// How long [`Self::fired`] has had one value at most, while an alarm was set.
+    pub(crate) fn longest_rest(&self) -> Duration {
+        match &self.by {
+            By::Alarms(alarms, _) => alarms.longest_rest(),
+            By::Runtime(_) => Duration::ZERO,
         }
     }
 

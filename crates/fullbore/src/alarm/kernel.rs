@@ -34,6 +34,8 @@ struct Timer {
     fd: pipe::Receiver,
     /// How often it has fired.
     fired: AtomicU64,
+    /// The longest time in which it has not fired so far, in microseconds.
+    longest: AtomicU64,
     set: Mutex<Set>,
 }
 
@@ -44,6 +46,8 @@ struct Set {
     next_number: u64,
     /// When the kernel's timer fires, if it is set.
     fires: Option<Instant>,
+    /// Since when it is set.
+    since: Option<Instant>,
 }
 
 impl Alarms {
@@ -56,16 +60,23 @@ impl Alarms {
         let timer = Arc::new(Timer {
             fd: pipe::Receiver::from_owned_fd_unchecked(fd).ok()?,
             fired: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
             set: Mutex::default(),
         });
         let task = runtime.spawn(run(Arc::clone(&timer))).abort_handle();
         Some(Alarms(Arc::new(Handle { timer, task })))
     }
 
-    /// How often tasks may have been woken: while this does not change, every alarm that was set and not removed is still set.
-    /// Once one is set, it changes at least once in [`PULSE`].
+    /// How often the timer has fired. An alarm that is set and not due when this has some value is still set while it has that value.
+    /// Once an alarm is set, it changes within [`Self::longest_rest`].
     pub(super) fn fired(&self) -> u64 {
         self.0.timer.fired.load(Ordering::Acquire)
+    }
+
+    /// The longest time in which the timer did not fire while an alarm was set: [`PULSE`], or longer once threads were busy, or the
+    /// process was stopped.
+    pub(super) fn longest_rest(&self) -> Duration {
+        Duration::from_micros(self.0.timer.longest.load(Ordering::Acquire)).max(PULSE)
     }
 
     /// Has a task woken, in place of the one before it with this number. An alarm without a number gets one.
@@ -134,15 +145,21 @@ impl Timer {
         // Only an invalid time or descriptor makes it fail.
         if timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &new).is_ok() {
             set.fires = Some(at);
+            set.since.get_or_insert(now);
         }
     }
 
     /// Takes out the alarms that are due.
     fn due(&self) -> Vec<Waker> {
         let mut set = self.lock();
-        // Before any of them is woken.
-        self.fired.fetch_add(1, Ordering::Release);
+        // The time comes first: who sees the new count, and then that its alarm is not due, has one that is left here.
         let now = Instant::now();
+        if let Some(since) = set.since.take() {
+            let rest = u64::try_from((now - since).as_micros()).unwrap_or(u64::MAX);
+            self.longest.fetch_max(rest.saturating_add(1), Ordering::Release);
+        }
+        // Before any task is woken.
+        self.fired.fetch_add(1, Ordering::Release);
         let mut due = Vec::new();
         while let Some(first) = set.wakers.first_entry().filter(|first| first.key().0 <= now) {
             due.push(first.remove());
@@ -244,6 +261,47 @@ mod tests {
             }
         }
         assert_eq!(alarms.0.timer.lock().wakers.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_alarm_that_is_not_due_at_a_count_stays_set_while_that_lasts() {
+        let alarms = Alarms::start().expect("a runtime");
+        let timer = Arc::clone(&alarms.0.timer);
+        let removed = Arc::new(AtomicU64::new(0));
+        let firing = {
+            let (timer, removed) = (Arc::downgrade(&timer), Arc::clone(&removed));
+            std::thread::spawn(move || {
+                while let Some(timer) = timer.upgrade() {
+                    if !timer.due().is_empty() {
+                        removed.store(timer.fired.load(Ordering::Relaxed), Ordering::Release);
+                    }
+                }
+            })
+        };
+        for _ in 0..2_000 {
+            let mut alarm = Alarm::at(Instant::now() + Duration::from_micros(50), Some(&alarms));
+            removed.store(0, Ordering::Relaxed);
+            if poll_once(&mut alarm).await {
+                continue;
+            }
+            let mut counted = alarm.fired();
+            loop {
+                let fired = alarm.fired();
+                if Instant::now() >= alarm.deadline() {
+                    break;
+                }
+                counted = fired;
+            }
+            while removed.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            assert!(Some(removed.load(Ordering::Relaxed)) > counted);
+        }
+        drop((timer, alarms));
+        while !firing.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        firing.join().expect("no panic");
     }
 
     #[tokio::test]

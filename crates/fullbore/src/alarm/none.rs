@@ -1,7 +1,7 @@
 //! Systems without such a timer.
 
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// There are none.
 #[derive(Debug, Clone)]
@@ -13,6 +13,10 @@ impl Alarms {
     }
 
     pub(super) fn fired(&self) -> u64 {
+        match *self {}
+    }
+
+    pub(super) fn longest_rest(&self) -> Duration {
         match *self {}
     }
 

@@ -121,7 +121,8 @@ struct Entry {
     told: AtomicU8,
     streams: AtomicU64,
     leased: AtomicU64,
-    /// The time of the last progress, or of becoming idle, in microseconds since `began`: up to [`SINCE_RESOLUTION`] before.
+    /// The time of the last progress, or of becoming idle, in microseconds since `began`; or up to [`SINCE_RESOLUTION`] before,
+    /// and for a connection over HTTP/1.1 without a request up to 2 s before.
     since: AtomicU64,
     waker: AtomicWaker,
     group: IpAddr,

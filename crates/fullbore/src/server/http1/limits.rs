@@ -7,15 +7,15 @@ use std::time::Duration;
 use fullbore_proto::Config;
 use tokio::time::Instant;
 
-use crate::alarm::{Alarm, Alarms, PULSE};
+use crate::alarm::{Alarm, Alarms};
 use crate::error::Error;
 use crate::http1::{Exchange, Traffic, Waiting};
 
 /// The bytes that count as progress of what the peer takes, as in the engine.
 const LEAST_PROGRESS: u64 = 1 << 10;
 
-/// An idle connection with a shorter limit ends in time. One with a longer limit may last longer by [`PULSE`], which spares each of its
-/// requests a look at the clock.
+/// An idle connection with a shorter limit ends in time. One with a longer limit may last longer by [`Alarm::longest_rest`], which is
+/// 2 s as a rule, and which spares each of its requests a look at the clock.
 const EXACT_IDLE: Duration = Duration::from_secs(20);
 
 /// Which limit was exceeded.
@@ -77,7 +77,7 @@ pub(super) struct Limits {
     busy: bool,
     is_looked_exact: bool,
     timer: Option<Alarm>,
-    /// When it was polled last; if that was without a look at the clock, up to [`PULSE`] before.
+    /// When it was polled last; if that was without a look at the clock, up to [`Alarm::longest_rest`] before.
     looked: Instant,
     /// When the timer wakes this task, if it then has not been idle for too long, whenever that began after the timer was set.
     awake_for_idle: Option<Instant>,
@@ -119,7 +119,7 @@ impl Limits {
         }
     }
 
-    /// When it was polled last, or up to [`PULSE`] before.
+    /// When it was polled last, or up to [`Alarm::longest_rest`] before.
     pub(super) fn last_looked(&self) -> Instant {
         self.looked
     }
@@ -163,7 +163,7 @@ impl Limits {
                 return Poll::Pending;
             }
         }
-        self.settle(now);
+        self.settle(fired, now);
         self.looked = now;
         self.is_looked_exact = true;
         self.fired = None;
@@ -201,14 +201,19 @@ impl Limits {
         request.requests != self.requests && !request.is_busy() && !traffic.awaits_write && !self.waits
     }
 
-    /// Takes into account the requests that had been answered at the last look.
-    fn settle(&mut self, now: Instant) {
+    /// Takes into account the requests that had been answered at the last look. `fired` is [`Alarm::fired`].
+    fn settle(&mut self, fired: Option<u64>, now: Instant) {
         if let Some(received) = self.answered.take() {
             self.busy = false;
             self.body.restart(received);
             self.idle = match self.is_looked_exact {
                 true => self.looked,
-                false => now.min(self.looked + PULSE),
+                // They may have been answered until the timer fired next.
+                false if fired == self.fired => now,
+                false => {
+                    let rest = self.timer.as_ref().map_or(Duration::ZERO, Alarm::longest_rest);
+                    now.min(self.looked + rest)
+                }
             };
             self.idle_received = received;
             self.head = None;

@@ -235,17 +235,46 @@ async fn without_alarms_the_clock_is_looked_at_for_each_answer() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[cfg(target_os = "linux")]
+#[tokio::test]
 async fn a_connection_is_idle_since_the_latest_time_at_which_it_may_have_answered() {
-    let begin = Instant::now();
-    for (is_exact, later, idle) in [
-        (true, SECOND * 9, Duration::ZERO),
-        (false, SECOND, SECOND),
-        (false, SECOND * 9, PULSE),
+    let alarms = Alarms::start().expect("a runtime");
+    let alarm = || Alarm::after(SECOND * 3_600, Some(&alarms));
+    let rest = alarm().longest_rest();
+    assert_eq!(rest, SECOND * 2);
+    for (is_exact, fired, later, idle) in [
+        (true, 8, SECOND * 9, Duration::ZERO),
+        // The timer has not fired since.
+        (false, 7, SECOND * 9, SECOND * 9),
+        (false, 8, SECOND, SECOND),
+        (false, 8, SECOND * 9, rest),
     ] {
-        let mut limits = Limits::new(Arc::new(config()), None);
-        (limits.answered, limits.is_looked_exact) = (Some(1), is_exact);
-        limits.settle(begin + later);
-        assert_eq!(limits.idle, begin + idle);
+        let mut limits = Limits::new(Arc::new(config()), Some(alarms.clone()));
+        limits.timer = Some(alarm());
+        (limits.fired, limits.answered, limits.is_looked_exact) = (Some(7), Some(1), is_exact);
+        limits.settle(Some(fired), limits.looked + later);
+        assert_eq!(limits.idle, limits.looked + idle);
     }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_thread_that_was_blocked_ends_no_connection_too_early() {
+    let alarms = Alarms::start().expect("a runtime");
+    let mut limits = Limits::new(Arc::new(Config::default()), Some(alarms.clone()));
+    let blocked = async move {
+        // Until the timer is known to be set.
+        let mut requests = 1;
+        while !answer(&mut limits, requests).await {
+            requests += 1;
+        }
+        // The task of the alarms cannot run.
+        std::thread::sleep(SECOND * 3);
+        assert!(answer(&mut limits, requests + 1).await);
+        (limits, Instant::now())
+    };
+    let (mut limits, answered) = tokio::spawn(blocked).await.expect("no panic");
+    fires(&alarms).await;
+    limits.settle(limits.fired(), answered + SECOND * 60);
+    assert!(limits.idle >= answered, "{:?} before", answered - limits.idle);
 }
