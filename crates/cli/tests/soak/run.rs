@@ -76,6 +76,9 @@ fn runtime() -> Outcome<Runtime> {
         .build()?)
 }
 
+/// The tasks of the library's two servers, and on Linux the alarms of each.
+const SERVER_TASKS: usize = if cfg!(target_os = "linux") { 4 } else { 2 };
+
 /// The servers on the library, cleartext and TLS, and what operations on them share.
 fn library(runtime: &Runtime, stored: &Path, pem: &fullbore::tls::SelfSigned) -> Outcome<Shared> {
     let server_tls = Arc::new(server_config(pem.cert_pem.as_bytes(), pem.key_pem.as_bytes())?);
@@ -93,6 +96,12 @@ fn library(runtime: &Runtime, stored: &Path, pem: &fullbore::tls::SelfSigned) ->
             files: false,
         });
         runtime.spawn(server.serve(tower::service_fn(service::answer)));
+    }
+    // What the servers hold from their first poll on is there before anything is counted.
+    let until = Instant::now() + SETTLE;
+    while runtime.metrics().num_alive_tasks() < SERVER_TASKS {
+        assert!(Instant::now() < until, "a server has not started");
+        thread::sleep(Duration::from_millis(5));
     }
     let client = Client::builder().tls_config(Arc::clone(&client_tls)).build()?;
     let stored = stored.to_owned();
@@ -296,8 +305,6 @@ fn a_short_soak_of_the_library_finds_nothing_and_keeps_no_task() -> Outcome {
     let runtime = runtime()?;
     let pem = self_signed(&["localhost", "127.0.0.1"])?;
     let shared = library(&runtime, &std::env::temp_dir(), &pem)?;
-    // The two servers, and on Linux the alarms of each.
-    let tasks = if cfg!(target_os = "linux") { 4 } else { 2 };
     let tally = Tally::default();
     let until = Until {
         time: Instant::now() + Duration::from_secs(600),
@@ -314,7 +321,7 @@ fn a_short_soak_of_the_library_finds_nothing_and_keeps_no_task() -> Outcome {
     assert_eq!(tally.total(), 160);
     drop(shared);
     let until = Instant::now() + SETTLE;
-    while runtime.metrics().num_alive_tasks() > tasks {
+    while runtime.metrics().num_alive_tasks() > SERVER_TASKS {
         assert!(Instant::now() < until, "a task lives on");
         thread::sleep(Duration::from_millis(5));
     }
