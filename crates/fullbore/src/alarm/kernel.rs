@@ -284,7 +284,7 @@ mod tests {
             if poll_once(&mut alarm).await {
                 continue;
             }
-            let mut counted = alarm.fired();
+            let mut counted = None;
             loop {
                 let fired = alarm.fired();
                 if Instant::now() >= alarm.deadline() {
