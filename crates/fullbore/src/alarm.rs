@@ -64,8 +64,8 @@ impl Alarm {
         self.at
     }
 
-    /// How often the timer of the server's alarms has fired; `None` where the runtime wakes the task. An alarm that is set and not due
-    /// when this has some value is still set while it has that value. It costs less than a look at the clock.
+    /// How often the timer of the server's alarms has fired; `None` where the runtime wakes the task. An alarm that is set, and found
+    /// not to be due after this was read, stays set until this changes. Reading it costs less than a look at the clock.
     #[inline]
     pub(crate) fn fired(&self) -> Option<u64> {
         match &self.by {
@@ -74,7 +74,7 @@ impl Alarm {
         }
     }
 
-    /// How long [`Self::fired`] has had one value at most, while an alarm was set.
+    /// The longest time for which [`Self::fired`] has kept one value while an alarm was set.
     pub(crate) fn longest_rest(&self) -> Duration {
         match &self.by {
             By::Alarms(alarms, _) => alarms.longest_rest(),

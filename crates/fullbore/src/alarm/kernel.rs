@@ -46,7 +46,7 @@ struct Set {
     next_number: u64,
     /// When the kernel's timer fires, if it is set.
     fires: Option<Instant>,
-    /// Since when it is set.
+    /// When it was set first since it last fired.
     since: Option<Instant>,
 }
 
@@ -67,8 +67,8 @@ impl Alarms {
         Some(Alarms(Arc::new(Handle { timer, task })))
     }
 
-    /// How often the timer has fired. An alarm that is set and not due when this has some value is still set while it has that value.
-    /// Once an alarm is set, it changes within [`Self::longest_rest`].
+    /// How often the timer has fired. An alarm that is set, and found not to be due after this was read, stays set until this
+    /// changes. While an alarm is set it changes within [`Self::longest_rest`].
     pub(super) fn fired(&self) -> u64 {
         self.0.timer.fired.load(Ordering::Acquire)
     }
@@ -152,7 +152,7 @@ impl Timer {
     /// Takes out the alarms that are due.
     fn due(&self) -> Vec<Waker> {
         let mut set = self.lock();
-        // The time comes first: who sees the new count, and then that its alarm is not due, has one that is left here.
+        // The time is read before the count changes: an alarm that is not due for a reader of the new count is not due here.
         let now = Instant::now();
         if let Some(since) = set.since.take() {
             let rest = u64::try_from((now - since).as_micros()).unwrap_or(u64::MAX);

@@ -360,7 +360,7 @@ fn is_plain(read: &[u8]) -> bool {
     if read.len() > LONGEST_PLAIN || !read.ends_with(b"\r\n\r\n") {
         return false;
     }
-    // The last bytes are looked at apart, together with some before, since the processor compares so many at once.
+    // The last 32 are compared apart, overlapping those before, so that none is left to be compared by itself.
     let (firsts, seconds) = (&read[..read.len() - 1], &read[1..]);
     let whole = firsts.len() / AT_ONCE * AT_ONCE;
     let is_named = match (firsts.last_chunk::<AT_ONCE>(), seconds.last_chunk::<AT_ONCE>()) {

@@ -29,7 +29,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that count as progress.
 const MIN_PROGRESS: u64 = 1 << 10;
 
-/// How exactly the time of the last progress is known.
+/// The time of progress is noted no more often than this.
 const SINCE_RESOLUTION: Duration = Duration::from_millis(10);
 
 /// How many connections are compared to find one to evict, so that the cost of an accept is bounded.
@@ -199,7 +199,7 @@ pub(super) struct Permit {
     /// The progress that was recorded last.
     progress: u64,
     had_streams: bool,
-    /// When the time of progress is noted again.
+    /// The time of progress is not noted before this.
     note_next: Instant,
     limits: ConnectionLimits,
     config: Arc<Config>,

@@ -176,7 +176,7 @@ where
         self.tell_shutdown();
     }
 
-    /// Decides the version. Not within the function that polls the connection, which would need so much of the stack each time.
+    /// Decides the version. Within `poll` this would take 14 KiB of the stack at each poll of the connection.
     #[inline(never)]
     fn poll_undecided(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Stage::Undecided(undecided) = &mut self.stage else {

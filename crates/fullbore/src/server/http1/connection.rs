@@ -247,9 +247,9 @@ where
         }
         let meter = self.transport.meter();
         meter.end_turn();
-        // What most polls find, at the least cost.
+        // Most polls find this, and need no more.
         if let Some((requests, received)) = meter.at_rest() {
-            if self.limits.is_measured(requests, received, cx) {
+            if self.limits.note_answered(requests, received, cx) {
                 return Poll::Pending;
             }
         }

@@ -14,8 +14,8 @@ use crate::http1::{Exchange, Traffic, Waiting};
 /// The bytes that count as progress of what the peer takes, as in the engine.
 const LEAST_PROGRESS: u64 = 1 << 10;
 
-/// An idle connection with a shorter limit ends in time. One with a longer limit may last longer by [`Alarm::longest_rest`], which is
-/// 2 s as a rule, and which spares each of its requests a look at the clock.
+/// From this `idle_timeout` on, an answered request takes no look at the clock, and an idle connection may last longer than the
+/// limit by [`Alarm::longest_rest`], which is 2 s as a rule. With a shorter limit the clock is read each time.
 const EXACT_IDLE: Duration = Duration::from_secs(20);
 
 /// Which limit was exceeded.
@@ -75,7 +75,9 @@ pub(super) struct Limits {
     waits: bool,
     /// Whether a request was in progress.
     busy: bool,
+    /// Whether `looked` is exact.
     is_looked_exact: bool,
+    /// Wakes this task when the next limit may be exceeded.
     timer: Option<Alarm>,
     /// When it was polled last; if that was without a look at the clock, up to [`Alarm::longest_rest`] before.
     looked: Instant,
@@ -128,10 +130,11 @@ impl Limits {
         &self.config
     }
 
-    /// Whether no limit can be exceeded when the connection was polled and rests now: its requests were answered, and the timer
-    /// wakes it before it has been idle for too long, as at the last look at the clock.
+    /// Notes, without a look at the clock, that requests were answered and that the connection rests now. `false`, and nothing is
+    /// noted, if [`Self::poll`] has to be called: when no request was answered, or it is not certain that the timer wakes this task
+    /// before the connection has been idle for too long.
     #[inline]
-    pub(super) fn is_measured(&mut self, requests: u64, received: u64, cx: &Context<'_>) -> bool {
+    pub(super) fn note_answered(&mut self, requests: u64, received: u64, cx: &Context<'_>) -> bool {
         let has_answered = requests != self.requests && !self.waits;
         let is_awake = self.fired.is_some() && self.fired == self.fired();
         if !has_answered || !is_awake || !self.waker.will_wake(cx.waker()) {
@@ -208,7 +211,7 @@ impl Limits {
             self.body.restart(received);
             self.idle = match self.is_looked_exact {
                 true => self.looked,
-                // They may have been answered until the timer fired next.
+                // The last answer was before the timer fired next. It has not fired yet:
                 false if fired == self.fired => now,
                 false => {
                     let rest = self.timer.as_ref().map_or(Duration::ZERO, Alarm::longest_rest);

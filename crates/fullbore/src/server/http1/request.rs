@@ -81,8 +81,7 @@ fn find_host(headers: &HeaderMap) -> Option<&HeaderValue> {
 
 /// Whether a value has only characters of a host and a port.
 fn is_host(value: &[u8]) -> bool {
-    // Most are short: code that fits a line or two of the processor's cache costs less than more of it that looks at many bytes at
-    // once.
+    // Most hosts are short, so that a little code costs less than more code that looks at several bytes at once.
     value.iter().all(|byte| HOST_BYTES[usize::from(*byte)])
 }
 

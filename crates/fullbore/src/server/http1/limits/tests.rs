@@ -148,7 +148,7 @@ async fn each_request_has_all_of_the_time_for_its_body() {
 /// Answers the request with this number, and says whether that took no look at the clock.
 async fn answer(limits: &mut Limits, requests: u64) -> bool {
     poll_fn(|cx| {
-        if limits.is_measured(requests, requests, cx) {
+        if limits.note_answered(requests, requests, cx) {
             return Poll::Ready(true);
         }
         let request = Exchange {
