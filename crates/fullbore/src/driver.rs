@@ -24,6 +24,7 @@ mod idle;
 mod read;
 mod rounds;
 mod spare;
+mod timer;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;
@@ -50,6 +51,7 @@ use self::closing::Closing;
 use self::idle::{Activity, IdleTimer};
 use self::read::{Read, ReadBuffer};
 use self::rounds::Rounds;
+use self::timer::Timer;
 use self::turn::Turn;
 use self::unsent::Unsent;
 use self::write::{WriteFiles, WriteSlices};
@@ -115,7 +117,7 @@ pub(crate) struct Driver<T, A> {
     unflushed: bool,
     /// Until when the engine's `date` field is right.
     dated_until: Time,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<Timer>,
     /// How long a connection that has failed tries to send its GOAWAY.
     goaway_timer: Option<Pin<Box<Sleep>>>,
     /// The GOAWAY of the peer.
@@ -231,6 +233,7 @@ where
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.mailbox.begin_turn(cx.waker());
         self.turn.wake();
+        self.input.wake();
         loop {
             if self.turn.begin() {
                 match self.poll_read(cx) {
@@ -279,6 +282,7 @@ where
             }
             Err(error) => {
                 // A peer that closed early may have answered before. Its answer can still be read.
+                self.input.wake();
                 while let Poll::Ready(Ok(Read::Some)) = self.poll_read(cx) {}
                 let settled = self.connection.peer_settings_received();
                 let error = match self.connection.error() {
@@ -317,7 +321,8 @@ where
 
     /// Frees what only a busy connection needs, once it is idle.
     fn free_idle_memory(&mut self, cx: &mut Context<'_>) {
-        match self.idle.poll(cx, self.connection.stream_count() == 0) {
+        let quiet = self.connection.stream_count() == 0;
+        match self.idle.poll(cx, quiet, self.last_looked()) {
             Activity::Nothing => {
                 self.input.shrink();
                 if self.cells.is_empty() {
@@ -373,6 +378,7 @@ where
     /// Fires what the engine's deadline asks for, and sets the timer to the next one.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
         let mut fired = false;
+        let looked = self.last_looked();
         loop {
             let Some(deadline) = self.connection.next_deadline() else {
                 self.timer = None;
@@ -382,12 +388,12 @@ where
             let timer = match &mut self.timer {
                 Some(timer) if timer.deadline() == at => timer,
                 Some(timer) => {
-                    timer.as_mut().reset(at);
+                    timer.reset(at);
                     timer
                 }
-                None => self.timer.insert(Box::pin(tokio::time::sleep_until(at))),
+                None => self.timer.insert(Timer::at(at)),
             };
-            if timer.as_mut().poll(cx).is_pending() {
+            if timer.poll(cx, looked).is_pending() {
                 return fired;
             }
             // The clock of the timer is coarser than ours: never call before the deadline.

@@ -45,7 +45,7 @@ pub(crate) struct Mailbox<S: Listed> {
     openers: AtomicUsize,
     /// Whether the owner asked for a graceful shutdown.
     shutdown: AtomicBool,
-    /// Whether one of the two above changed since the driver looked at them.
+    /// Whether a command came, or one of the two above changed, since the driver looked at them.
     changed: AtomicBool,
     /// Whether new streams are refused, as far as the driver knows.
     closing: AtomicBool,
@@ -91,7 +91,7 @@ impl<S: Listed> Mailbox<S> {
     /// Sends a command to the driver. When the driver has ended, the sender of the answer is dropped.
     pub(crate) fn command(&self, command: ConnectionCommand) {
         self.commands().push(command);
-        self.wake();
+        self.change();
         if self.closed.load(Ordering::SeqCst) {
             self.commands().clear();
         }
@@ -157,11 +157,19 @@ impl<S: Listed> Mailbox<S> {
 impl<S: Listed> Mailbox<S> {
     /// Takes the next listed stream.
     pub(crate) fn take(&self) -> Option<Arc<S>> {
-        self.listed.pop()
+        // A queue without elements is found so by loads alone.
+        match self.listed.is_empty() {
+            true => None,
+            false => self.listed.pop(),
+        }
     }
 
+    /// Takes the commands, if anything but the list has changed since the last call.
     pub(crate) fn take_commands(&self) -> Vec<ConnectionCommand> {
-        std::mem::take(&mut *self.commands())
+        match self.changed.load(Ordering::SeqCst) && self.changed.swap(false, Ordering::SeqCst) {
+            true => std::mem::take(&mut *self.commands()),
+            false => Vec::new(),
+        }
     }
 
     fn commands(&self) -> MutexGuard<'_, Vec<ConnectionCommand>> {
@@ -198,8 +206,7 @@ impl<S: Listed> Mailbox<S> {
     #[must_use]
     pub(crate) fn end_turn(&self) -> bool {
         self.awake.store(false, Ordering::SeqCst);
-        let quiet = self.listed.is_empty() && self.commands().is_empty();
-        quiet && !self.changed.swap(false, Ordering::SeqCst)
+        self.listed.is_empty() && !self.changed.load(Ordering::SeqCst)
     }
 
     /// Whether no stream waits to be opened, and none can come any more.

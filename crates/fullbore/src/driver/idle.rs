@@ -1,33 +1,38 @@
 //! Detects that a connection is idle, so that it frees the memory it keeps for its next batch.
 //!
-//! A busy connection keeps a slab and cells that it would otherwise allocate for every batch. The timer is set ten times a
-//! second at most, and never while nothing happens. A connection whose requests come one by one, each after a rest, has no
-//! timer: it frees its memory when it has answered, while that is still in the processor's cache.
+//! A busy connection keeps a slab and cells that it would otherwise allocate for every batch. Its timer fires ten times a second,
+//! less often once it is seen to receive little, and never while nothing happens. A connection whose requests
+//! come one by one, each after a rest, has no timer: it frees its memory when it has answered, while that is still in the
+//! processor's cache.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::read::SMALLEST_READ;
+use super::timer::Timer;
 
 /// A connection is idle when it has received nothing for this long. Of connections that are opened together, those that
 /// received something within this time hold some 12 KiB each, and what they free lies between what they keep: of 10,000 that
 /// were opened within two seconds each took 3 KiB more of resident memory when this was a second.
 const IDLE: Duration = Duration::from_millis(100);
 
+/// The longest time between two looks at a connection that stays busy, in units of [`IDLE`]. Each look costs a wake-up.
+const LONGEST: u32 = 16;
+
 /// The timer of one connection.
 #[derive(Debug, Default)]
 pub(super) struct IdleTimer {
-    timer: Option<Pin<Box<Sleep>>>,
-    /// Whether something was received since the timer was set.
+    timer: Option<Timer>,
+    /// How long the timer was set to, in units of [`IDLE`].
+    span: u32,
+    /// Whether something was received since the last call.
     busy: bool,
-    /// How many octets since then.
+    /// How many octets since the timer was set.
     octets: usize,
-    /// When the connection was last found idle, if it has had no timer since.
-    rested: Option<Instant>,
+    /// When something was received last.
+    received: Option<Instant>,
 }
 
 /// What a connection has received of late.
@@ -35,9 +40,9 @@ pub(super) struct IdleTimer {
 pub(super) enum Activity {
     /// It is busy, or was found idle before.
     Unchanged,
-    /// Less than the smallest read asks for since the timer was set.
+    /// Less than the smallest read asks for in a tenth of a second.
     Little,
-    /// Nothing since the timer was set, or one request after a rest.
+    /// Nothing of late, or one request after a rest.
     Nothing,
 }
 
@@ -51,38 +56,42 @@ impl IdleTimer {
     /// Called before the driver sleeps. `quiet` is whether no stream is open.
     ///
     /// A second wake-up, for a timer, would find the connection out of the processor's cache.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, quiet: bool) -> Activity {
-        let mut activity = Activity::Unchanged;
-        loop {
-            let Some(timer) = &mut self.timer else {
-                if self.busy {
-                    if let Some(rested) = self.rested.take().filter(|_| quiet) {
-                        let now = Instant::now();
-                        if now.duration_since(rested) >= IDLE {
-                            (self.busy, self.octets, self.rested) = (false, 0, Some(now));
-                            return Activity::Nothing;
-                        }
-                    }
-                    self.timer = Some(Box::pin(tokio::time::sleep(IDLE)));
-                    (self.busy, self.octets) = (false, 0);
-                    continue;
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, quiet: bool, now: Instant) -> Activity {
+        if std::mem::take(&mut self.busy) {
+            let before = self.received.replace(now);
+            if self.timer.is_none() {
+                self.octets = 0;
+                if quiet && before.is_some_and(|before| now.duration_since(before) >= IDLE) {
+                    return Activity::Nothing;
                 }
-                return activity;
-            };
-            if timer.as_mut().poll(cx).is_pending() {
-                return activity;
+                self.span = 1;
+                self.timer = Some(Timer::at(now + IDLE));
             }
-            if !self.busy {
+        }
+        let mut activity = Activity::Unchanged;
+        while let Some(timer) = &mut self.timer {
+            if timer.poll(cx, now) == Poll::Pending {
+                break;
+            }
+            if self
+                .received
+                .is_none_or(|received| now.duration_since(received) >= IDLE)
+            {
                 self.timer = None;
-                self.rested = Some(Instant::now());
                 return Activity::Nothing;
             }
-            if self.octets < SMALLEST_READ {
+            // Who receives little keeps little, so that the next look may come later.
+            self.span = match self.octets < SMALLEST_READ * self.span as usize {
+                true => (self.span * 2).min(LONGEST),
+                false => 1,
+            };
+            if self.span > 1 {
                 activity = Activity::Little;
             }
-            (self.busy, self.octets) = (false, 0);
-            timer.as_mut().reset(Instant::now() + IDLE);
+            self.octets = 0;
+            timer.reset(now + IDLE * self.span);
         }
+        activity
     }
 
     /// Whether the connection was found idle before, or has never received anything.
@@ -158,11 +167,12 @@ mod tests {
         let mut seen = Vec::new();
         for octets in [1, SMALLEST_READ - 1, SMALLEST_READ, SMALLEST_READ - 1, 0, 0] {
             if octets > 0 {
-                idle.received(octets);
+                // The next look comes later.
+                idle.received(octets * idle.span.max(1) as usize);
             }
-            seen.push(poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx, false))).await);
+            seen.push(poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx, false, Instant::now()))).await);
             // The first only sets the timer.
-            tokio::time::sleep(IDLE).await;
+            tokio::time::sleep(IDLE * idle.span).await;
         }
         assert_eq!(seen, [Unchanged, Little, Unchanged, Little, Nothing, Unchanged]);
         assert!(idle.is_idle());
@@ -187,11 +197,11 @@ mod tests {
             // A timer that is over wakes the driver.
             for _ in 0..2 {
                 tokio::time::sleep(after / 2).await;
-                let _ = poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx, quiet))).await;
+                let _ = poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx, quiet, Instant::now()))).await;
             }
             idle.received(1);
             seen.push((
-                poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx, quiet))).await,
+                poll_fn(|cx| std::task::Poll::Ready(idle.poll(cx, quiet, Instant::now()))).await,
                 idle.timer.is_some(),
             ));
         }

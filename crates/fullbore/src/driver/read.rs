@@ -58,6 +58,8 @@ pub(super) struct ReadBuffer {
     pub(super) unparsed: Bytes,
     /// How much the next read asks for.
     pub(super) size: usize,
+    /// Nothing more is there to be read, and the task is woken when there is.
+    drained: bool,
 }
 
 impl Default for ReadBuffer {
@@ -66,11 +68,17 @@ impl Default for ReadBuffer {
             slab: BytesMut::new(),
             unparsed: Bytes::new(),
             size: SMALLEST_READ,
+            drained: false,
         }
     }
 }
 
 impl ReadBuffer {
+    /// The transport may have something to read again.
+    pub(super) fn wake(&mut self) {
+        self.drained = false;
+    }
+
     /// Frees the slab; the next read is a small one.
     pub(super) fn shrink(&mut self) {
         self.slab = BytesMut::new();
@@ -109,6 +117,9 @@ impl ReadBuffer {
         cx: &mut Context<'_>,
         ends: impl Fn(&io::Error) -> bool,
     ) -> Poll<io::Result<bool>> {
+        if self.drained {
+            return Poll::Pending;
+        }
         let mut end = false;
         self.borrow();
         while self.slab.len() < self.size {
@@ -123,11 +134,13 @@ impl ReadBuffer {
                 Poll::Ready(Ok(_)) => continue,
                 Poll::Ready(Err(error)) if ends(&error) => end = true,
                 other if self.slab.is_empty() => {
+                    self.drained = other.is_pending();
                     self.give_back();
                     return other.map_ok(|_| false);
                 }
                 // It comes again.
-                Poll::Ready(Err(_)) | Poll::Pending => {}
+                Poll::Ready(Err(_)) => {}
+                Poll::Pending => self.drained = true,
             }
             break;
         }

@@ -44,6 +44,9 @@ thread_local! {
 const FIRST: usize = 32 << 10;
 const LONG: usize = 48 << 10;
 
+/// So much is written within some microseconds, so that the clock is not read again behind it.
+const SHORT: usize = 16 << 10;
+
 /// The most slices of such a write, and of any other.
 const FIRST_SLICES: usize = 8;
 const SLICES: usize = 64;
@@ -88,7 +91,7 @@ where
     }
 
     fn poll_write_lists(&mut self, cx: &mut Context<'_>) -> Result<WriteState, Error> {
-        let mut some = false;
+        let mut took = 0;
         let at_rest = !self.unflushed && !self.out.has_remaining();
         let mut first = None;
         // The first list follows the collection at once, so that the clock, which takes some 25 ns, is not read again.
@@ -105,7 +108,10 @@ where
                     Poll::Pending => {
                         self.turn.block_write();
                         self.connection.socket_full(now);
-                        return Ok(WriteState { some, all: false });
+                        return Ok(WriteState {
+                            some: took > 0,
+                            all: false,
+                        });
                     }
                 };
                 self.connection.transmit_within(&mut self.out, most, now);
@@ -123,7 +129,7 @@ where
             match self.poll_write_list(cx, &mut first) {
                 Poll::Ready(Ok(0)) => return Err(Error::incomplete(None, None)),
                 Poll::Ready(Ok(count)) => {
-                    some = true;
+                    took += count;
                     self.unflushed = true;
                     if let Some(unsent) = &mut self.unsent {
                         unsent.take(count);
@@ -144,7 +150,10 @@ where
                     }
                     self.connection.socket_blocked(now);
                     self.connection.socket_holds(self.out.remaining(), now);
-                    return Ok(WriteState { some, all: false });
+                    return Ok(WriteState {
+                        some: took > 0,
+                        all: false,
+                    });
                 }
             }
         }
@@ -152,7 +161,7 @@ where
         // The loop ends with an empty list.
         let all = !self.connection.wants_transmit();
         if all {
-            let now = self.now();
+            let now = if took > SHORT { self.now() } else { self.looked };
             if let Some(unsent) = &mut self.unsent {
                 unsent.rest(now);
             }
@@ -166,7 +175,7 @@ where
                 Poll::Pending => {}
             }
         }
-        Ok(WriteState { some, all })
+        Ok(WriteState { some: took > 0, all })
     }
 
     /// How long the next list may be, once what waits unsent leaves room for it.
