@@ -164,7 +164,8 @@ impl<S: Listed> Mailbox<S> {
         }
     }
 
-    /// Takes the commands, if anything but the list has changed since the last call.
+    /// Takes the commands, if anything but the list has changed since the last call. What else has changed is to be looked at
+    /// after it.
     pub(crate) fn take_commands(&self) -> Vec<ConnectionCommand> {
         match self.changed.load(Ordering::SeqCst) && self.changed.swap(false, Ordering::SeqCst) {
             true => std::mem::take(&mut *self.commands()),

@@ -13,13 +13,14 @@ use tokio::time::Instant;
 use super::read::SMALLEST_READ;
 use super::timer::Timer;
 
-/// A connection is idle when it has received nothing for this long. Of connections that are opened together, those that
+/// A connection is idle when it has received nothing for this long at a look. Of connections that are opened together, those that
 /// received something within this time hold some 12 KiB each, and what they free lies between what they keep: of 10,000 that
 /// were opened within two seconds each took 3 KiB more of resident memory when this was a second.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// The longest time between two looks at a connection that stays busy, in units of [`IDLE`]. Each look costs a wake-up.
-const LONGEST: u32 = 16;
+/// The longest time between two looks at a connection that was busy at the last one, in units of [`IDLE`]. Each look costs a
+/// wake-up.
+const LONGEST: u32 = 8;
 
 /// The timer of one connection.
 #[derive(Debug, Default)]
@@ -31,8 +32,8 @@ pub(super) struct IdleTimer {
     busy: bool,
     /// How many octets since the timer was set.
     octets: usize,
-    /// When something was received last.
-    received: Option<Instant>,
+    /// The time of the last call before which something was received.
+    heard: Option<Instant>,
 }
 
 /// What a connection has received of late.
@@ -40,7 +41,7 @@ pub(super) struct IdleTimer {
 pub(super) enum Activity {
     /// It is busy, or was found idle before.
     Unchanged,
-    /// Less than the smallest read asks for in a tenth of a second.
+    /// Less than the smallest read asks for in each tenth of a second since the last look, on average.
     Little,
     /// Nothing of late, or one request after a rest.
     Nothing,
@@ -58,7 +59,7 @@ impl IdleTimer {
     /// A second wake-up, for a timer, would find the connection out of the processor's cache.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, quiet: bool, now: Instant) -> Activity {
         if std::mem::take(&mut self.busy) {
-            let before = self.received.replace(now);
+            let before = self.heard.replace(now);
             if self.timer.is_none() {
                 self.octets = 0;
                 if quiet && before.is_some_and(|before| now.duration_since(before) >= IDLE) {
@@ -73,10 +74,7 @@ impl IdleTimer {
             if timer.poll(cx, now) == Poll::Pending {
                 break;
             }
-            if self
-                .received
-                .is_none_or(|received| now.duration_since(received) >= IDLE)
-            {
+            if self.heard.is_none_or(|heard| now.duration_since(heard) >= IDLE) {
                 self.timer = None;
                 return Activity::Nothing;
             }

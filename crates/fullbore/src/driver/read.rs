@@ -34,6 +34,10 @@ const LEAST_PARSED: u32 = 4;
 /// brings some 300, which take as long to answer as a gigabit takes to carry one list.
 pub(super) const LISTS_BEFORE_READ: u32 = 4;
 
+/// For so many turns a transport that had nothing more is not asked again, unless the task is woken meanwhile. Handles on other
+/// threads may keep a connection in its turns.
+const DRAINED: u8 = 4;
+
 thread_local! {
     /// A slab of [`SMALLEST_READ`] that nothing refers to, for the next connection of this thread that reads. A connection
     /// that only receives requests holds no slab between its reads, and each read fills the same lines of the cache.
@@ -58,8 +62,8 @@ pub(super) struct ReadBuffer {
     pub(super) unparsed: Bytes,
     /// How much the next read asks for.
     pub(super) size: usize,
-    /// Nothing more is there to be read, and the task is woken when there is.
-    drained: bool,
+    /// For how many turns the transport is not asked: it had nothing more, and wakes the task when it has.
+    drained: u8,
 }
 
 impl Default for ReadBuffer {
@@ -68,15 +72,15 @@ impl Default for ReadBuffer {
             slab: BytesMut::new(),
             unparsed: Bytes::new(),
             size: SMALLEST_READ,
-            drained: false,
+            drained: 0,
         }
     }
 }
 
 impl ReadBuffer {
-    /// The transport may have something to read again.
+    /// The transport is asked in the next turn.
     pub(super) fn wake(&mut self) {
-        self.drained = false;
+        self.drained = 0;
     }
 
     /// Frees the slab; the next read is a small one.
@@ -117,7 +121,8 @@ impl ReadBuffer {
         cx: &mut Context<'_>,
         ends: impl Fn(&io::Error) -> bool,
     ) -> Poll<io::Result<bool>> {
-        if self.drained {
+        if self.drained > 0 {
+            self.drained -= 1;
             return Poll::Pending;
         }
         let mut end = false;
@@ -134,13 +139,13 @@ impl ReadBuffer {
                 Poll::Ready(Ok(_)) => continue,
                 Poll::Ready(Err(error)) if ends(&error) => end = true,
                 other if self.slab.is_empty() => {
-                    self.drained = other.is_pending();
+                    self.drained = if other.is_pending() { DRAINED } else { 0 };
                     self.give_back();
                     return other.map_ok(|_| false);
                 }
                 // It comes again.
                 Poll::Ready(Err(_)) => {}
-                Poll::Pending => self.drained = true,
+                Poll::Pending => self.drained = DRAINED,
             }
             break;
         }

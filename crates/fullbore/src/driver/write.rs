@@ -44,7 +44,7 @@ thread_local! {
 const FIRST: usize = 32 << 10;
 const LONG: usize = 48 << 10;
 
-/// So much is written within some microseconds, so that the clock is not read again behind it.
+/// So much is copied within some microseconds, so that the clock is not read again behind it.
 const SHORT: usize = 16 << 10;
 
 /// The most slices of such a write, and of any other.
@@ -96,12 +96,14 @@ where
         let mut first = None;
         // The first list follows the collection at once, so that the clock, which takes some 25 ns, is not read again.
         let mut looked = Some(self.looked);
+        let mut listed = self.looked;
         loop {
             if !self.out.has_remaining() {
                 if !self.connection.wants_transmit() {
                     break;
                 }
                 let now = looked.take().unwrap_or_else(|| self.now());
+                listed = now;
                 let most = match self.poll_longest_list(cx, now) {
                     Poll::Ready(Ok(most)) => most,
                     Poll::Ready(Err(error)) => return Err(self.transport_error(error)),
@@ -161,7 +163,7 @@ where
         // The loop ends with an empty list.
         let all = !self.connection.wants_transmit();
         if all {
-            let now = if took > SHORT { self.now() } else { self.looked };
+            let now = if took > SHORT { self.now() } else { listed };
             if let Some(unsent) = &mut self.unsent {
                 unsent.rest(now);
             }
