@@ -6,10 +6,11 @@
 //! no deadline.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant as MachineTime};
 
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 #[cfg(target_os = "linux")]
@@ -96,7 +97,7 @@ impl Alarm {
             self.by = By::Runtime(Box::pin(sleep_until(self.at)));
         }
         match &mut self.by {
-            By::Runtime(sleep) => sleep.as_mut().poll(cx),
+            By::Runtime(sleep) => poll_sleep(sleep.as_mut(), cx),
             By::Alarms(..) => Poll::Pending,
         }
     }
@@ -114,6 +115,12 @@ impl Drop for Alarm {
     }
 }
 
+/// Has the runtime wake the task when the time has come. A task whose budget is spent would only be told to come again, and who then
+/// does not ask again would not be woken.
+pub(crate) fn poll_sleep(sleep: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<()> {
+    pin!(unconstrained(sleep)).poll(cx)
+}
+
 /// Whether the runtime's clock is the machine's.
 fn is_machine_time() -> bool {
     let before = MachineTime::now();
@@ -124,8 +131,44 @@ fn is_machine_time() -> bool {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::{Wake, Waker};
 
     use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_asks_once_is_woken_although_its_budget_was_spent() {
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+        for _ in 0..1_000 {
+            sender.send(()).expect("there is a receiver");
+        }
+        let wakes = Arc::<Wakes>::default();
+        let waker = Waker::from(Arc::clone(&wakes));
+        let second = Duration::from_secs(1);
+        let mut alarm = Alarm::after(second, None);
+        poll_fn(|cx| {
+            while receiver.poll_recv(cx).is_ready() {}
+            assert!(alarm.poll(&mut Context::from_waker(&waker)).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        assert!(!receiver.is_empty(), "the budget is not spent");
+        tokio::task::yield_now().await;
+        // Perhaps it has been told to come again.
+        let before = wakes.0.load(Ordering::Relaxed);
+        tokio::time::sleep(second).await;
+        assert_eq!(wakes.0.load(Ordering::Relaxed), before + 1);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_paused_clock_is_obeyed() {

@@ -1,12 +1,12 @@
 //! A timer of the runtime that is asked only when it may be due: most turns of a connection find it far from that.
 
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::alarm::poll_sleep;
 
 /// How much earlier than this clock says the runtime's timer may have fired: clocks of processors may differ.
 const SKEW: Duration = Duration::from_millis(1);
@@ -44,8 +44,7 @@ impl Timer {
             return Poll::Pending;
         }
         self.waker.clone_from(cx.waker());
-        // A task whose budget is spent would be told to come again, and no waker would be registered.
-        pin!(unconstrained(self.sleep.as_mut())).poll(cx)
+        poll_sleep(self.sleep.as_mut(), cx)
     }
 }
 
@@ -74,39 +73,6 @@ mod tests {
         timer
             .poll(&mut Context::from_waker(&waker), Instant::now())
             .is_ready()
-    }
-
-    /// Receives until the runtime has the task come again.
-    async fn spend_budget() {
-        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-        for _ in 0..1_000 {
-            sender.send(()).expect("there is a receiver");
-        }
-        std::future::poll_fn(|cx| match receiver.poll_recv(cx) {
-            Poll::Ready(_) => {
-                while receiver.poll_recv(cx).is_ready() {}
-                Poll::Ready(())
-            }
-            Poll::Pending => Poll::Pending,
-        })
-        .await;
-        assert!(!receiver.is_empty(), "the budget is not spent");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_task_without_budget_is_woken_as_well() {
-        let second = Duration::from_secs(1);
-        let task = Arc::<Task>::default();
-        let mut timer = Timer::at(Instant::now() + second);
-        spend_budget().await;
-        assert!(!poll(&mut timer, &task));
-        // Perhaps it has been told to come again.
-        tokio::task::yield_now().await;
-        assert!(!poll(&mut timer, &task));
-        let before = task.0.load(Ordering::Relaxed);
-        tokio::time::sleep(second).await;
-        assert_eq!(task.0.load(Ordering::Relaxed), before + 1);
-        assert!(poll(&mut timer, &task));
     }
 
     #[tokio::test(start_paused = true)]
