@@ -115,8 +115,8 @@ impl Drop for Alarm {
     }
 }
 
-/// Has the runtime wake the task when the time has come. A task whose budget is spent would only be told to come again, and who then
-/// does not ask again would not be woken.
+/// Polls a sleep outside the task's budget. With the budget spent, tokio registers no waker and only has the task polled again: a
+/// caller that relies on one poll would not be woken when the time has come.
 pub(crate) fn poll_sleep(sleep: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<()> {
     pin!(unconstrained(sleep)).poll(cx)
 }
@@ -132,19 +132,11 @@ fn is_machine_time() -> bool {
 mod tests {
     use std::future::poll_fn;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::task::{Wake, Waker};
+    use std::task::Waker;
+
+    use fullbore_testing::wakes::Wakes;
 
     use super::*;
-
-    #[derive(Default)]
-    struct Wakes(AtomicU32);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_asks_once_is_woken_although_its_budget_was_spent() {
@@ -165,9 +157,9 @@ mod tests {
         assert!(!receiver.is_empty(), "the budget is not spent");
         tokio::task::yield_now().await;
         // Perhaps it has been told to come again.
-        let before = wakes.0.load(Ordering::Relaxed);
+        let before = wakes.count();
         tokio::time::sleep(second).await;
-        assert_eq!(wakes.0.load(Ordering::Relaxed), before + 1);
+        assert_eq!(wakes.count(), before + 1);
     }
 
     #[tokio::test(start_paused = true)]

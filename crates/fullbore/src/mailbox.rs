@@ -157,15 +157,15 @@ impl<S: Listed> Mailbox<S> {
 impl<S: Listed> Mailbox<S> {
     /// Takes the next listed stream.
     pub(crate) fn take(&self) -> Option<Arc<S>> {
-        // A queue without elements is found so by loads alone.
+        // Loads alone tell that it is empty. `pop` has a fence.
         match self.listed.is_empty() {
             true => None,
             false => self.listed.pop(),
         }
     }
 
-    /// Takes the commands, if anything but the list has changed since the last call. What else has changed is to be looked at
-    /// after it.
+    /// Takes the commands, if anything but the list has changed since the last call. Call it before you look at what else may
+    /// have changed: shutdown and openers.
     pub(crate) fn take_commands(&self) -> Vec<ConnectionCommand> {
         match self.changed.load(Ordering::SeqCst) && self.changed.swap(false, Ordering::SeqCst) {
             true => std::mem::take(&mut *self.commands()),

@@ -60,9 +60,10 @@ mod tests {
 
     use super::*;
 
-    /// Counts the writes of each kind.
+    /// Counts the reads, and the writes of each kind.
     pub(crate) struct Calls {
         io: DuplexStream,
+        pub(crate) reads: u32,
         pub(crate) plain: u32,
         pub(crate) vectored: u32,
     }
@@ -71,6 +72,7 @@ mod tests {
         pub(crate) fn of(io: DuplexStream) -> Self {
             Self {
                 io,
+                reads: 0,
                 plain: 0,
                 vectored: 0,
             }
@@ -83,6 +85,7 @@ mod tests {
             cx: &mut Context<'_>,
             into: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
+            self.reads += 1;
             Pin::new(&mut self.io).poll_read(cx, into)
         }
     }

@@ -9,3 +9,4 @@ pub mod pattern;
 pub mod peer;
 pub mod process;
 pub mod random;
+pub mod wakes;

@@ -1,9 +1,8 @@
 //! Detects that a connection is idle, so that it frees the memory it keeps for its next batch.
 //!
 //! A busy connection keeps a slab and cells that it would otherwise allocate for every batch. Its timer fires ten times a second,
-//! less often once it is seen to receive little, and never while nothing happens. A connection whose requests
-//! come one by one, each after a rest, has no timer: it frees its memory when it has answered, while that is still in the
-//! processor's cache.
+//! less often once it is seen to receive little, and never while nothing happens. A connection whose requests come one by one,
+//! each after a rest, has no timer: it frees its memory when it has answered, while that is still in the processor's cache.
 
 use std::task::{Context, Poll};
 use std::time::Duration;

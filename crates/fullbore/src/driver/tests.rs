@@ -6,11 +6,12 @@ use std::io::IoSlice;
 use bytes::Bytes;
 use fullbore_proto::{Config, Stall};
 use http::Request;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 
 use super::read::{LISTS_BEFORE_READ, SLAB, SMALLEST_READ};
 use super::*;
+use crate::slices::Calls;
 
 /// Keeps every request, and answers none.
 #[derive(Default)]
@@ -71,52 +72,24 @@ async fn others_have_their_turn_behind_each_frame_that_took_much_work() {
     assert!(heard[..count].ends_with(&frame(6, 1, 0, b"the last")));
 }
 
-/// Counts how often it is read.
-struct Reads(DuplexStream, u32);
-
-impl AsyncRead for Reads {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        self.1 += 1;
-        Pin::new(&mut self.0).poll_read(cx, into)
-    }
-}
-
-impl AsyncWrite for Reads {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        octets: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, octets)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_transport_that_has_nothing_more_is_not_asked_again_before_it_wakes() {
     let (near, mut far) = tokio::io::duplex(1 << 20);
-    let io = Reads(near, 0);
-    let mut driver = Driver::server(io, Arc::new(Config::default()), Mailbox::new(), Keep::default());
+    let mut driver = Driver::server(
+        Calls::of(near),
+        Arc::new(Config::default()),
+        Mailbox::new(),
+        Keep::default(),
+    );
     far.write_all(&beginning_with_requests(0))
         .await
         .expect("the pipe has room");
     let mut reads = Vec::new();
     for _ in 0..3 {
-        let before = driver.io.1;
+        let before = driver.io.reads;
         let ended = poll_fn(|cx| Poll::Ready(driver.poll(cx).is_ready())).await;
         assert!(!ended, "the connection ended");
-        reads.push(driver.io.1 - before);
+        reads.push(driver.io.reads - before);
         far.write_all(&frame(6, 0, 0, b"a ping!!"))
             .await
             .expect("the pipe has room");

@@ -51,24 +51,13 @@ impl Timer {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::task::Wake;
-    use std::time::Duration;
+
+    use fullbore_testing::wakes::Wakes;
 
     use super::*;
 
-    /// Counts how often its task is woken.
-    #[derive(Default)]
-    struct Task(AtomicU32);
-
-    impl Wake for Task {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     /// Polls the timer as a task.
-    fn poll(timer: &mut Timer, task: &Arc<Task>) -> bool {
+    fn poll(timer: &mut Timer, task: &Arc<Wakes>) -> bool {
         let waker = Waker::from(Arc::clone(task));
         timer
             .poll(&mut Context::from_waker(&waker), Instant::now())
@@ -78,7 +67,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_task_that_polled_last_is_woken_when_the_timer_is_due() {
         let second = Duration::from_secs(1);
-        let [first, other] = [Arc::<Task>::default(), Arc::default()];
+        let [first, other] = [Arc::<Wakes>::default(), Arc::default()];
         let mut timer = Timer::at(Instant::now() + second);
         for task in [&first, &first, &other, &other] {
             assert!(!poll(&mut timer, task));
@@ -88,7 +77,7 @@ mod tests {
         tokio::time::advance(second).await;
         assert!(!poll(&mut timer, &other));
         tokio::time::sleep(second).await;
-        let woken = [&first, &other].map(|task| task.0.load(Ordering::Relaxed));
+        let woken = [&first, &other].map(|task| task.count());
         assert_eq!(woken, [0, 1]);
         assert!(poll(&mut timer, &other));
         assert_eq!(timer.deadline(), Instant::now());

@@ -189,20 +189,10 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
+
+    use fullbore_testing::wakes::Wakes;
 
     use super::*;
-
-    /// Counts how often it is woken.
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
 
     const ONE: StreamId = StreamId::FIRST_CLIENT;
 
@@ -219,7 +209,7 @@ mod tests {
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(Arc::clone(&wakes));
         let yields = turn.yields(&mut Context::from_waker(&waker), || has_write);
-        (yields, wakes.0.load(Ordering::SeqCst))
+        (yields, wakes.count())
     }
 
     const YES: (bool, usize) = (true, 1);

@@ -3,10 +3,9 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::AtomicUsize;
-use std::task::Wake;
 
 use fullbore_proto::{Connection, MemoryBudget, Time};
+use fullbore_testing::wakes::Wakes;
 use tokio::io::AsyncWriteExt;
 
 use super::*;
@@ -285,21 +284,6 @@ fn at_least_16_connections_may_be_closing() {
     permits.remove(0);
     assert!(!limits.has_many_closing());
     assert_eq!(limits.connections(), 1);
-}
-
-#[derive(Default)]
-struct Wakes(AtomicUsize);
-
-impl Wake for Wakes {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Wakes {
-    fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 #[test]

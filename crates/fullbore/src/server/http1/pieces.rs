@@ -104,7 +104,9 @@ impl Drop for Piece {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::task::{Context, Wake, Waker};
+    use std::task::{Context, Waker};
+
+    use fullbore_testing::wakes::Wakes;
 
     use super::*;
     use crate::file::OpenFile;
@@ -123,21 +125,6 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         file.set_len(length).unwrap();
         OpenFile::new(file)
-    }
-
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wakes {
-        fn count(&self) -> usize {
-            self.0.load(Ordering::Relaxed)
-        }
-    }
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     #[test]
