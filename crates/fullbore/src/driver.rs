@@ -42,7 +42,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::{Config, Connection, StreamMap, Time, Transmit};
+use fullbore_proto::{Config, Connection, StreamMap, Time, Transmit, prefetch};
 use http::{HeaderValue, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
@@ -208,6 +208,9 @@ where
 
     /// Runs the connection until it must wait.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        prefetch(self);
+        prefetch(&*self.mailbox);
+        self.connection.prefetch();
         loop {
             match &mut self.stage {
                 Stage::Open => match self.poll_open(cx) {

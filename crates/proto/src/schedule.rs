@@ -8,6 +8,7 @@ use core::num::NonZeroU64;
 
 use crate::id::Key;
 use crate::invariant::infallible;
+use crate::prefetch::prefetch;
 use crate::priority::Priority;
 
 pub(crate) use self::ranked::Ranked;
@@ -68,6 +69,15 @@ impl Schedule {
             occupied: 0,
             next_turn: NonZeroU64::MIN,
             moved: 0,
+        }
+    }
+
+    /// Has the processor fetch the level of most streams.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        if let Some(level) = self.levels.get(usize::from(Priority::DEFAULT_URGENCY)) {
+            prefetch(level);
+            level.in_order.prefetch();
         }
     }
 

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use fullbore_proto::{Config, Share, StreamBudget};
+use fullbore_proto::{Config, Share, StreamBudget, prefetch};
 use tokio::time::Instant;
 
 /// The connections of a server, unless a limit is set.
@@ -561,6 +561,11 @@ impl Permit {
                 self.entry.since.store(self.limits.time(at), Ordering::Relaxed);
             }
         }
+    }
+
+    /// Has the processor fetch what [`Self::record`] writes.
+    pub(super) fn prefetch(&self) {
+        prefetch(&*self.entry);
     }
 
     /// What the connection was told.

@@ -105,6 +105,7 @@ where
         let Phase::Served(connection) = &mut self.phase else {
             return Poll::Ready(Served::Gone);
         };
+        self.permit.prefetch();
         loop {
             let polled = Pin::new(&mut *connection).poll(cx);
             connection.record(&mut self.permit);

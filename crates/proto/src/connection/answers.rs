@@ -3,6 +3,8 @@
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
+use crate::prefetch::prefetch;
+
 /// The longest block that is remembered, in octets. What repeats takes a few octets for each field.
 const LONGEST: usize = 128;
 
@@ -31,6 +33,14 @@ impl Answers {
             length: 0,
             changes: 0,
             response: None,
+        }
+    }
+
+    /// Has the processor fetch the fields of the response.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        if let Some(head) = &self.response {
+            prefetch(head.fields.as_slice());
         }
     }
 

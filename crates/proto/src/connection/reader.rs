@@ -13,6 +13,7 @@ use crate::error::{ConnectionError, ErrorCode, PeerLimit};
 use crate::frame::{Continuation, FRAME_HEADER_LENGTH, Flags, FrameHeader, FrameType, Headers, PREFACE};
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, FieldLimits, FieldSection};
 use crate::id::{Key, StreamId};
+use crate::prefetch::prefetch;
 use crate::role::Role;
 use crate::stats::FrameCounts;
 
@@ -120,6 +121,14 @@ impl Reader {
             repeats: None,
             received_bytes: 0,
             received_frames: FrameCounts::default(),
+        }
+    }
+
+    /// Has the processor fetch the last request.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        if let Some(repeats) = &self.repeats {
+            prefetch(&**repeats);
         }
     }
 

@@ -118,6 +118,12 @@ pub(super) struct Reset {
 }
 
 impl Streams {
+    /// Has the processor fetch the lists.
+    pub(super) fn prefetch(&self) {
+        self.lists.sending.prefetch();
+        self.store.prefetch();
+    }
+
     pub(super) fn new(role: Role, config: &Config, initial_window: WindowSize) -> Self {
         Streams {
             role,
@@ -143,7 +149,6 @@ impl Streams {
         }
     }
 
-    #[inline]
     pub(super) fn len(&self) -> usize {
         self.store.len()
     }
@@ -232,10 +237,7 @@ impl Streams {
         let initial = self.lists.refills.initial();
         let size = wide.unwrap_or(initial);
         let window = ReceiveWindow::new(initial.bytes(), size, config.stream_refill);
-        let window = match config.adaptive {
-            true => window,
-            false => window.fixed(),
-        };
+        let window = if config.adaptive { window } else { window.fixed() };
         Box::new(Stream::new(id, state, window, SendCredit::new(credit), now))
     }
 

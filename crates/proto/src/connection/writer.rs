@@ -16,6 +16,7 @@ use crate::frame::{
 use crate::hpack::Encoder;
 use crate::id::StreamId;
 use crate::message;
+use crate::prefetch::{prefetch, prefetch_start};
 use crate::role::Role;
 use crate::stats::FrameCounts;
 use crate::transmit::Transmit;
@@ -74,6 +75,16 @@ impl Writer {
             sent_frames: FrameCounts::default(),
             sent_bytes: 0,
         }
+    }
+
+    /// Has the processor fetch the last response.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        if let Some(answers) = &self.answers {
+            prefetch(&**answers);
+            answers.prefetch();
+        }
+        prefetch_start(&self.control, 64);
     }
 
     /// The preface (RFC 9113 section 3.4).

@@ -31,6 +31,11 @@ impl Sending {
         }
     }
 
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        self.schedule.prefetch();
+    }
+
     /// Whether no stream has both data and window.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {

@@ -7,6 +7,7 @@ use slab::Slab;
 
 use crate::id::{Key, StreamId, StreamMap};
 use crate::invariant::infallible;
+use crate::prefetch::prefetch_start;
 use crate::stream::Stream;
 
 /// Why a lookup by [`Store::taken`] cannot fail.
@@ -40,6 +41,11 @@ impl Store {
     fn touch(&self) {
         #[cfg(debug_assertions)]
         self.touched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch_start(&self.taken, size_of::<u32>());
     }
 
     /// Takes all streams out.

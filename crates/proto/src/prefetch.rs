@@ -1,0 +1,63 @@
+//! Has the processor fetch memory before it is needed.
+//!
+//! A server of a thousand connections finds none of what a request touches in its caches. If each line is fetched when it is
+//! first read, the processor waits some hundred nanoseconds for most of them, one after the other. Asked for together, before
+//! a system call, they are there when it returns.
+
+use prefetch_index::prefetch_index;
+
+/// The length of a cache line. If it is longer, some requests are repeated.
+const LINE: usize = 64;
+
+/// Has the processor fetch all lines of `value`. It waits for nothing, and changes nothing. The owner of many connections may
+/// use it for what it keeps beside each, as [`Connection::prefetch`](crate::Connection::prefetch) does.
+///
+/// ```
+/// let beside = Box::new([0_u8; 300]);
+/// fullbore_proto::prefetch(&*beside);
+/// ```
+#[inline]
+pub fn prefetch<T: ?Sized>(value: &T) {
+    fetch_all(core::ptr::from_ref(value).cast(), size_of_val(value));
+}
+
+/// Has the processor fetch the first `length` bytes of the memory of a list, also if it is empty.
+#[inline]
+pub(crate) fn prefetch_start<T>(list: &[T], length: usize) {
+    fetch_all(list.as_ptr().cast(), length);
+}
+
+#[inline]
+fn fetch_all(start: *const u8, length: usize) {
+    if length == 0 {
+        return;
+    }
+    let start = start.addr();
+    for offset in (0..length).step_by(LINE) {
+        fetch(start.wrapping_add(offset));
+    }
+    // What does not begin with a line may end in one more.
+    fetch(start.wrapping_add(length - 1));
+}
+
+#[inline]
+fn fetch(address: usize) {
+    // The crate takes an index, of which the processor sees an address.
+    const NOWHERE: &[u8] = &[];
+    prefetch_index(NOWHERE, address.wrapping_sub(NOWHERE.as_ptr().addr()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_read_whatever_is_asked_for() {
+        prefetch(&());
+        prefetch(&[0_u8; 1_000]);
+        prefetch("a line and a half");
+        prefetch_start::<u64>(&[], 0);
+        // An empty list has no memory.
+        prefetch_start::<u64>(&[], 4_096);
+    }
+}
