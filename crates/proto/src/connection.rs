@@ -180,8 +180,9 @@ impl Connection {
         }
     }
 
-    /// Has the processor fetch what the next request touches. Call it before a read that may bring one: the memory comes while
-    /// the transport is asked. It changes nothing.
+    /// Has the processor fetch most of what the next request touches behind pointers: the last request and response, and
+    /// the memory of lists. Call it before a read that may bring a request, and [`prefetch`](crate::prefetch) with the
+    /// connection itself before it: the memory comes while the transport is asked. It changes nothing.
     #[inline]
     pub fn prefetch(&self) {
         self.reader.prefetch();

@@ -1,16 +1,22 @@
 //! Has the processor fetch memory before it is needed.
 //!
-//! A server of a thousand connections finds none of what a request touches in its caches. If each line is fetched when it is
-//! first read, the processor waits some hundred nanoseconds for most of them, one after the other. Asked for together, before
-//! a system call, they are there when it returns.
+//! A server of a thousand connections finds little of what a request touches in its caches. If each line is fetched
+//! when it is first read, the processor waits for most of them one after the other, 60 to 100 ns each. Asked for
+//! together, before a system call, they are there when it returns.
 
 use prefetch_index::prefetch_index;
 
-/// The length of a cache line. If it is longer, some requests are repeated.
+/// The length of a cache line. Where lines are longer, some are asked for twice; where they are shorter, some are not.
 const LINE: usize = 64;
 
-/// Has the processor fetch all lines of `value`. It waits for nothing, and changes nothing. The owner of many connections may
-/// use it for what it keeps beside each, as [`Connection::prefetch`](crate::Connection::prefetch) does.
+/// The most that is fetched of one value, in bytes. More would push out what was fetched before.
+const MOST: usize = 4 << 10;
+
+/// No list has memory below this address. A list without memory has an address all the same, which is a small number.
+const LOWEST: usize = 4 << 10;
+
+/// Has the processor fetch the lines of `value`, up to 4 KiB. It does not wait for them, and changes nothing. The owner
+/// of many connections may use it for a [`Connection`](crate::Connection), and for what it keeps beside each.
 ///
 /// ```
 /// let beside = Box::new([0_u8; 300]);
@@ -29,10 +35,10 @@ pub(crate) fn prefetch_start<T>(list: &[T], length: usize) {
 
 #[inline]
 fn fetch_all(start: *const u8, length: usize) {
-    if length == 0 {
+    let (start, length) = (start.addr(), length.min(MOST));
+    if length == 0 || start < LOWEST {
         return;
     }
-    let start = start.addr();
     for offset in (0..length).step_by(LINE) {
         fetch(start.wrapping_add(offset));
     }
@@ -44,7 +50,9 @@ fn fetch_all(start: *const u8, length: usize) {
 fn fetch(address: usize) {
     // The crate takes an index, of which the processor sees an address.
     const NOWHERE: &[u8] = &[];
-    prefetch_index(NOWHERE, address.wrapping_sub(NOWHERE.as_ptr().addr()));
+    if !cfg!(miri) {
+        prefetch_index(NOWHERE, address.wrapping_sub(NOWHERE.as_ptr().addr()));
+    }
 }
 
 #[cfg(test)]
@@ -54,10 +62,11 @@ mod tests {
     #[test]
     fn nothing_is_read_whatever_is_asked_for() {
         prefetch(&());
-        prefetch(&[0_u8; 1_000]);
+        prefetch(&[0_u8; 10_000]);
         prefetch("a line and a half");
         prefetch_start::<u64>(&[], 0);
-        // An empty list has no memory.
+        // An empty list has no memory, and a short one less than this.
         prefetch_start::<u64>(&[], 4_096);
+        prefetch_start(&[1_u64], usize::MAX);
     }
 }

@@ -147,7 +147,7 @@ impl Ranked {
     }
 }
 
-/// Has a list that is empty begin where its memory does, which is in the processor's cache if the last entry was there too.
+/// Has a list that is empty begin where its memory does. That is in the processor's cache if the last entry was there.
 #[inline]
 fn rewind<T>(list: &mut VecDeque<T>) {
     if list.is_empty() {
