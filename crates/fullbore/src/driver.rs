@@ -208,6 +208,7 @@ where
 
     /// Runs the connection until it must wait.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        // With many connections nothing of this one is in the processor's cache. It comes while the kernel reads the socket.
         prefetch(self);
         prefetch(&*self.mailbox);
         self.connection.prefetch();

@@ -118,12 +118,6 @@ pub(super) struct Reset {
 }
 
 impl Streams {
-    /// Has the processor fetch the lists.
-    pub(super) fn prefetch(&self) {
-        self.lists.sending.prefetch();
-        self.store.prefetch();
-    }
-
     pub(super) fn new(role: Role, config: &Config, initial_window: WindowSize) -> Self {
         Streams {
             role,
@@ -147,6 +141,12 @@ impl Streams {
             gone: None,
             work: 0,
         }
+    }
+
+    /// Has the processor fetch the lists.
+    pub(super) fn prefetch(&self) {
+        self.lists.sending.prefetch();
+        self.store.prefetch();
     }
 
     pub(super) fn len(&self) -> usize {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::happened::Event;
-use crate::prefetch::prefetch_start;
+use crate::prefetch::{prefetch_start, rewind};
 
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -46,10 +46,7 @@ impl Events {
         while let Some(None) = self.queue.back() {
             self.queue.pop_back();
         }
-        if self.queue.is_empty() {
-            // The next event is stored where this one was, in memory that is in the processor's cache.
-            self.queue.clear();
-        }
+        rewind(&mut self.queue);
     }
 
     /// How many wait, with those that were withdrawn between them.

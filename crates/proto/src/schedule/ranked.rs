@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::id::Key;
-use crate::prefetch::prefetch_start;
+use crate::prefetch::{prefetch_start, rewind};
 
 /// An insertion into a list, or a removal, moves at most this many others.
 const FEW: usize = 64;
@@ -144,14 +144,6 @@ impl Ranked {
         if let Ranked::List(list) = self {
             list.shrink_to_fit();
         }
-    }
-}
-
-/// Has a list that is empty begin where its memory does. That is in the processor's cache if the last entry was there.
-#[inline]
-fn rewind<T>(list: &mut VecDeque<T>) {
-    if list.is_empty() {
-        list.clear();
     }
 }
 
