@@ -2,14 +2,16 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use fullbore::server::ConnectionLimits;
 use fullbore::tls::{self, Roots};
-use fullbore::{HttpVersions, Server, ServerBuilder};
+use fullbore::{ErrorKind, HttpVersions, Server, ServerBuilder};
 use http_body_util::Full;
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -393,4 +395,59 @@ async fn a_handler_upgrades_the_connection_and_it_counts_until_it_is_closed() {
         }
     })
     .await;
+}
+
+/// A transport that brings a request, takes no octet, and fails when it is told to.
+struct Failing {
+    request: &'static [u8],
+    fails: oneshot::Receiver<()>,
+}
+
+impl AsyncRead for Failing {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let request = std::mem::take(&mut self.request);
+        if request.is_empty() {
+            let _ = ready!(Pin::new(&mut self.fails).poll(cx));
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        buffer.put_slice(request);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Failing {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Pending
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_transport_that_fails_while_a_response_waits_for_room_ends_the_connection() {
+    let (fail, fails) = oneshot::channel();
+    let seen = Arc::new(Seen::default());
+    let handlers = Arc::clone(&seen);
+    let service = service(move |request| answer(Arc::clone(&handlers), request));
+    let transport = Failing {
+        request: b"GET /long HTTP/1.1\r\nhost: one.example\r\n\r\n",
+        fails,
+    };
+    let served = tokio::spawn(serve_connection_auto(transport, service, Config::default()));
+    while seen.begun() == 0 {
+        tokio::task::yield_now().await;
+    }
+    fail.send(()).expect("the connection is open");
+    let error = soon(served).await.expect("no panic").expect_err("it was reset");
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
 }

@@ -379,3 +379,33 @@ async fn the_next_connection_waits_when_the_server_throws_out_a_further_one() {
     assert!(pauses.len() >= 5, "{dials:?}");
     assert!(pauses.iter().all(|pause| *pause >= 1_000 * MS), "{pauses:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_end_without_a_response_are_replaced_after_pauses_that_grow() {
+    let builder = Client::builder().http_versions(crate::settings::HttpVersions::Http2);
+    // Each connection takes one request, and closes without an answer.
+    let (site, client) = Site::start_with(plan(MS, 0), builder, |_, io| async move {
+        let mut peer = Peer::server(io, &[(MAX_STREAMS, 1)]).await;
+        while let Some(frame) = peer.next().await {
+            match frame.kind {
+                frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+                frames::HEADERS => return,
+                _ => {}
+            }
+        }
+    });
+    for _ in 0..4 {
+        let error = client.get(URL).await.expect_err("nothing is answered");
+        // It may have been processed, so that it is not sent again.
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    }
+    let dials = site.dials.lock().expect("no panic");
+    let pauses: Vec<Duration> = dials.windows(2).map(|two| two[1] - two[0]).collect();
+    assert_eq!(pauses.len(), 3);
+    for (pause, longest) in pauses.into_iter().zip([100 * MS, 200 * MS, 400 * MS]) {
+        assert!(
+            (longest / 2..=longest + FEW).contains(&pause),
+            "{pause:?} of {longest:?}"
+        );
+    }
+}
