@@ -160,11 +160,14 @@ impl ConnectionState {
         self.served.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_served(&self) {
+    /// The peer has answered a request; whether that is the first one.
+    pub(super) fn set_served(&self) -> bool {
         // Only the first response writes to memory that tasks share.
-        if !self.has_served() {
+        let first = !self.has_served();
+        if first {
             self.served.store(true, Ordering::Relaxed);
         }
+        first
     }
 
     /// When connecting began.

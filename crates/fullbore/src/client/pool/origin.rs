@@ -34,7 +34,8 @@ use crate::client::handle::Handle;
 use crate::error::{Error, ErrorKind};
 use crate::observer::{Observer, Slot};
 
-/// How long no further connection is opened after a failure: at first, and at most. The pause doubles each time.
+/// How long no further connection is opened after a failure: at first, and at most. The pause doubles each time, until a
+/// connection that was opened since the last failure has served a request.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -378,13 +379,21 @@ impl OriginPool {
         let mut state = self.lock();
         state.known_streams = Some(max_streams);
         state.version = Version::Http2;
-        state.pause = None;
         // The number of slots has changed.
         state.growth.reset_queue();
         state.update_growth(now);
         let effects = self.update(&mut state, now);
         drop(state);
         self.apply(effects);
+    }
+
+    /// The first response on a connection. If it was opened since the last failure, the peer takes connections again.
+    fn first_answered(&self, connection: &PooledConnection) {
+        let mut state = self.lock();
+        let begun = connection.begun();
+        if state.pause.is_some_and(|(until, pause)| begun + pause >= until) {
+            state.pause = None;
+        }
     }
 
     fn slot_freed(self: &Arc<Self>, connection: &PooledConnection, exchange: Option<Duration>) {

@@ -41,9 +41,16 @@ impl Observer for PooledConnection {
     }
 
     fn answered(&self) {
-        self.set_served();
-        if self.settle_http1() {
-            if let Some(pool) = self.pool.upgrade() {
+        let first = self.set_served();
+        let proven = self.settle_http1();
+        if !first && !proven {
+            return;
+        }
+        if let Some(pool) = self.pool.upgrade() {
+            if first {
+                pool.first_answered(self);
+            }
+            if proven {
                 pool.http1_proven();
             }
         }

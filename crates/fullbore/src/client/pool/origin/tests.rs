@@ -74,6 +74,34 @@ async fn a_connection_that_closes_pauses_growth_once_and_only_beside_others() {
     assert_eq!(left(), (0, Some(until)), "it was the only one");
 }
 
+#[tokio::test(start_paused = true)]
+async fn pauses_end_when_a_connection_that_was_opened_since_the_failure_serves() {
+    let (_, client) = Site::start(plan(MS, 2), Client::builder());
+    all(begin(&client, 1).await).await;
+    let uri = "http://one.example/".parse().expect("a URL");
+    let pool = client.pool(&uri).expect("an origin");
+    let connection = || PooledConnection {
+        pool: Arc::downgrade(&pool),
+        state: ConnectionState::further(),
+    };
+    let pause = || pool.lock().pause.map(|(_, pause)| pause);
+    let earlier = connection();
+    tokio::time::advance(MS).await;
+    pool.lock().pause_growth(Instant::now());
+    tokio::time::advance(FIRST_PAUSE).await;
+    pool.lock().pause_growth(Instant::now());
+    earlier.answered();
+    assert_eq!(pause(), Some(FIRST_PAUSE * 2), "it began before the failure");
+    let later = connection();
+    later.settings_received(2);
+    assert_eq!(pause(), Some(FIRST_PAUSE * 2), "SETTINGS serve nobody");
+    later.answered();
+    assert_eq!(pause(), None);
+    pool.lock().pause_growth(Instant::now());
+    later.answered();
+    assert_eq!(pause(), Some(FIRST_PAUSE), "that is no first response");
+}
+
 #[test]
 fn a_request_that_comes_again_precedes_all_that_wait() {
     let mut state = PoolState::default();

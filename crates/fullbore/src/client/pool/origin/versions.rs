@@ -71,7 +71,6 @@ impl OriginPool {
         let now = Instant::now();
         let mut state = self.lock();
         state.version = Version::Http1;
-        state.pause = None;
         let effects = self.update(&mut state, now);
         drop(state);
         self.apply(effects);
