@@ -41,15 +41,12 @@ impl Observer for PooledConnection {
     }
 
     fn answered(&self) {
-        let first = self.set_served();
-        let proven = self.settle_http1();
-        if !first && !proven {
+        if !self.set_served() {
             return;
         }
+        let proven = self.settle_http1();
         if let Some(pool) = self.pool.upgrade() {
-            if first {
-                pool.first_answered(self);
-            }
+            pool.first_answered(self);
             if proven {
                 pool.http1_proven();
             }

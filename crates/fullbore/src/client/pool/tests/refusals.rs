@@ -135,6 +135,18 @@ fn timed_out((answer, took): (Result<(), Error>, Duration), later: Duration) {
     );
 }
 
+/// Asserts that there were three pauses between these times, each twice as long as the one before.
+fn assert_three_pauses(times: &[Instant]) {
+    let pauses: Vec<Duration> = times.windows(2).map(|two| two[1] - two[0]).collect();
+    assert_eq!(pauses.len(), 3);
+    for (pause, longest) in pauses.into_iter().zip([100 * MS, 200 * MS, 400 * MS]) {
+        assert!(
+            (longest / 2..=longest + FEW).contains(&pause),
+            "{pause:?} of {longest:?}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_was_refused_waits_no_longer_than_the_limit_for_a_stream() {
     let (site, client) = start(REFUSES);
@@ -283,14 +295,7 @@ async fn a_request_pauses_before_each_repeat_although_others_are_answered_meanwh
     assert!(error.is_refused(), "{error}");
     all(answered).await;
     let refused = refused.lock().expect("no panic");
-    let pauses: Vec<Duration> = refused.windows(2).map(|two| two[1] - two[0]).collect();
-    assert_eq!(pauses.len(), 3);
-    for (pause, longest) in pauses.into_iter().zip([100 * MS, 200 * MS, 400 * MS]) {
-        assert!(
-            (longest / 2..=longest + FEW).contains(&pause),
-            "{pause:?} of {longest:?}"
-        );
-    }
+    assert_three_pauses(&refused);
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,12 +409,5 @@ async fn connections_that_end_without_a_response_are_replaced_after_pauses_that_
         assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
     }
     let dials = site.dials.lock().expect("no panic");
-    let pauses: Vec<Duration> = dials.windows(2).map(|two| two[1] - two[0]).collect();
-    assert_eq!(pauses.len(), 3);
-    for (pause, longest) in pauses.into_iter().zip([100 * MS, 200 * MS, 400 * MS]) {
-        assert!(
-            (longest / 2..=longest + FEW).contains(&pause),
-            "{pause:?} of {longest:?}"
-        );
-    }
+    assert_three_pauses(&dials);
 }
