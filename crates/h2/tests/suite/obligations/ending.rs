@@ -324,6 +324,7 @@ async fn a_hundred_empty_frames_of_data_are_allowed_at_once() {
 }
 
 #[tokio::test]
+#[cfg_attr(feature = "unstable", ignore = "sends SETTINGS as the builder sets them")]
 async fn settings_carry_what_was_set_and_refuse_push() {
     let (near, mut far) = tokio::io::duplex(4_096);
     let (_requests, connection) = client::handshake(near).await.unwrap();

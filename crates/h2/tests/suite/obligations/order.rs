@@ -18,7 +18,10 @@ use crate::support::{
 };
 
 #[tokio::test]
-#[cfg_attr(not(feature = "fixed-windows"), ignore = "windows grow")]
+#[cfg_attr(
+    not(any(feature = "fixed-windows", feature = "unstable")),
+    ignore = "windows grow"
+)]
 async fn the_handshake_writes_the_preface_and_requests_follow_the_acknowledgement() {
     let (near, mut transport) = duplex(1 << 16);
     let (mut requests, connection) = client::handshake(near).await.unwrap();
@@ -43,7 +46,10 @@ async fn the_handshake_writes_the_preface_and_requests_follow_the_acknowledgemen
 }
 
 #[tokio::test]
-#[cfg_attr(not(feature = "fixed-windows"), ignore = "windows grow")]
+#[cfg_attr(
+    not(any(feature = "fixed-windows", feature = "unstable")),
+    ignore = "windows grow"
+)]
 async fn a_window_of_the_connection_follows_the_acknowledgement() {
     let mut builder = client::Builder::new();
     builder.initial_connection_window_size(100_000);
@@ -68,7 +74,10 @@ async fn a_window_of_the_connection_follows_the_acknowledgement() {
 }
 
 #[tokio::test]
-#[cfg_attr(not(feature = "fixed-windows"), ignore = "windows grow")]
+#[cfg_attr(
+    not(any(feature = "fixed-windows", feature = "unstable")),
+    ignore = "windows grow"
+)]
 async fn a_request_that_is_reset_before_it_is_written_is_opened_all_the_same() {
     let (near, transport) = duplex(1 << 16);
     let (mut requests, connection) = client::handshake(near).await.unwrap();
