@@ -62,7 +62,7 @@ pub(crate) struct ConnectionArgs {
     #[arg(long)]
     pub(crate) location_trusted: bool,
 
-    /// Follow also redirects from https to http, where anybody on the path can read and change the data
+    /// Also follow redirects from https to http, where anybody on the path can read and change the data
     #[arg(long)]
     pub(crate) location_insecure: bool,
 

@@ -67,7 +67,7 @@ impl FromStr for Login {
 
     fn from_str(text: &str) -> Result<Self, Failure> {
         let (name, password) = text.split_once(':').ok_or_else(|| {
-            Failure::usage("expected USER:PASSWORD; a password for -n or --netrc-file stands in the file")
+            Failure::usage("expected USER:PASSWORD; -n and --netrc-file read the password from a file")
         })?;
         let login = Self {
             name: name.to_owned(),

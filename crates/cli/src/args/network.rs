@@ -60,12 +60,12 @@ impl FromStr for Resolve {
             return Err(form());
         }
         let port = port.parse().ok().filter(|&port| port > 0);
-        let port = port.ok_or_else(|| Failure::usage("the port is no number from 1 to 65535"))?;
+        let port = port.ok_or_else(|| Failure::usage("the port must be a number from 1 to 65535"))?;
         let address = |text: &str| {
             let text = text.trim();
             let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
             let parsed = bare.unwrap_or(text).parse();
-            parsed.map_err(|_| Failure::usage(format!("{text:?} is no IPv4 or IPv6 address")))
+            parsed.map_err(|_| Failure::usage(format!("{text:?} is not an IPv4 or IPv6 address")))
         };
         Ok(Self {
             host: if host == "*" {

@@ -33,7 +33,7 @@ pub(crate) struct PathArgs {
     #[arg(long, value_name = "BYTES", value_parser = sizes::size)]
     pub(crate) tcp_send_buffer: Option<u32>,
 
-    /// Limit of unsent data in the kernel (TCP_NOTSENT_LOWAT, Linux), for which an urgent response waits; 0 is none
+    /// Limit on unsent data in the kernel (TCP_NOTSENT_LOWAT, Linux); an urgent response waits behind it; 0 is no limit
     /// [default: what the path takes in 10 ms]
     #[arg(long, value_name = "BYTES", value_parser = sizes::unsent)]
     pub(crate) tcp_unsent: Option<u32>,

@@ -23,8 +23,8 @@ Examples:
   fullbore serve /srv/www --listen [::]:443 --redirect-http [::]:80 --cert cert.pem --key key.pem
   fullbore serve . --self-signed --uploads .           https with its own certificate; PUT and a form store files
 
-The environment can set every option: FULLBORE_LISTEN stands for --listen, with several values in lines of their own, and
-FULLBORE_PLAINTEXT=true for --plaintext. The command line precedes it.";
+The environment can set every option: FULLBORE_LISTEN stands for --listen, with several values separated by newlines, and
+FULLBORE_PLAINTEXT=true for --plaintext. The command line takes precedence.";
 
 const ADDRESSES: &str = "Addresses";
 const TLS: &str = "TLS";
@@ -59,7 +59,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR", conflicts_with = "plaintext", help_heading = ADDRESSES)]
     pub(crate) redirect_http: Option<ListenAddress>,
 
-    /// The certificate chain (PEM). It is read anew when the file changes, and on SIGHUP
+    /// The certificate chain (PEM). It is read again when the file changes, and on SIGHUP
     #[arg(long, value_name = "FILE", requires = "key", help_heading = TLS)]
     pub(crate) cert: Option<PathBuf>,
 
@@ -140,7 +140,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub(crate) min_free: Option<u64>,
 
-    /// A header field of every response; can be repeated
+    /// Add a header field to every response; can be repeated
     #[arg(long, value_name = "NAME: VALUE", help_heading = RESPONSES)]
     pub(crate) header: Vec<ResponseField>,
 
@@ -243,12 +243,12 @@ fn permissions(text: &str) -> Result<Permissions, Failure> {
     }
 }
 
-/// A DNS name, also with a wildcard in front, or an address of IP.
+/// A DNS name, also with a wildcard in front, or an IP address.
 fn certificate_name(text: &str) -> Result<String, Failure> {
     match ServerName::try_from(text.strip_prefix("*.").unwrap_or(text)) {
         Ok(_) => Ok(text.to_ascii_lowercase()),
         Err(_) => Err(Failure::usage(
-            "expected a DNS name or an address of IP without a port, such as files.example.org or 192.0.2.7",
+            "expected a DNS name or an IP address without a port, such as files.example.org or 192.0.2.7",
         )),
     }
 }

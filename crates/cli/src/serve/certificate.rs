@@ -181,7 +181,7 @@ impl Watch {
         self.read = if due { certificate.source.stamp() } else { stamp };
         self.last = self.read;
         match read {
-            Ok(true) => Some(format!("the certificate in {} was read anew", certificate.source)),
+            Ok(true) => Some(format!("the certificate in {} was reloaded", certificate.source)),
             Ok(false) if told => Some(format!(
                 "the certificate in {} has not changed",
                 certificate.source
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(watch.look(&certificate, false), None);
         assert!(certificate.is_valid_for("a.example"));
         let said = watch.look(&certificate, false).unwrap();
-        assert!(said.ends_with("was read anew"), "{said}");
+        assert!(said.ends_with("was reloaded"), "{said}");
         assert!(certificate.is_valid_for("bb.example") && !certificate.is_valid_for("a.example"));
         assert_eq!(watch.look(&certificate, false), None);
         let said = watch.look(&certificate, true).unwrap();
@@ -395,7 +395,7 @@ mod tests {
         let said = looks.find_map(|look| watch.look(&certificate, false).map(|said| (look, said)));
         let (look, said) = said.unwrap();
         assert_eq!(look, 1_801);
-        assert!(said.ends_with("was read anew"), "{said}");
+        assert!(said.ends_with("was reloaded"), "{said}");
         assert!(!certificate.is_due());
     }
 }

@@ -241,21 +241,22 @@ impl fmt::Display for Metrics {
             most,
         )?;
         let streams = self.limits.streams();
-        Self::single(f, "streams", GAUGE, "Open HTTP/2 streams.", streams.leased())?;
+        let help = "HTTP/2 streams that connections have leased.";
+        Self::single(f, "streams", GAUGE, help, streams.leased())?;
         Self::single(
             f,
             "streams_limit",
             GAUGE,
-            "The limit on open HTTP/2 streams.",
+            "The limit on fullbore_streams.",
             streams.limit(),
         )?;
-        let help = "Memory that receive windows and header fields may take, in bytes.";
+        let help = "Memory that connections have leased for receive windows and header fields, in bytes.";
         Self::single(f, "memory_budget_leased_bytes", GAUGE, help, self.budget.leased())?;
         Self::single(
             f,
             "memory_budget_bytes",
             GAUGE,
-            "The limit on it.",
+            "The limit on fullbore_memory_budget_leased_bytes.",
             self.budget.limit(),
         )
     }

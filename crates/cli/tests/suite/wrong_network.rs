@@ -127,7 +127,7 @@ fn wrong_proxies_and_addresses_are_explained() -> TestResult {
             (
                 &["--resolve", "h:443:name", url],
                 2,
-                &["--resolve", "\"name\" is no IPv4 or IPv6 address"],
+                &["--resolve", "\"name\" is not an IPv4 or IPv6 address"],
             ),
             (&["-4", "-6", url], 2, &["'--ipv4' cannot be used with '--ipv6'"]),
             (&["-6", &dead_url], 4, &["127.0.0.1 has no IPv6 address"]),

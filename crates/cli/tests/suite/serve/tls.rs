@@ -72,7 +72,7 @@ fn a_new_certificate_is_used_when_its_file_changes_and_on_sighup() -> TestResult
     until("the new certificate is used", || {
         Ok(get(&origin, &new)?.code == Some(0))
     })?;
-    says("fullbore: the certificate in cert.pem was read anew")?;
+    says("fullbore: the certificate in cert.pem was reloaded")?;
     get(&origin, &old)?.failed_with(6);
 
     // By a signal, and one that cannot be used.
@@ -82,7 +82,7 @@ fn a_new_certificate_is_used_when_its_file_changes_and_on_sighup() -> TestResult
     fs::copy(&old, &new)?;
     renew(folder.path(), &["127.0.0.1"])?;
     signal(&site.child, Signal::Hangup)?;
-    says("fullbore: the certificate in cert.pem was read anew")?;
+    says("fullbore: the certificate in cert.pem was reloaded")?;
     get(&origin, &new)?.succeeded();
     signal(&site.child, Signal::Hangup)?;
     says("fullbore: the certificate in cert.pem has not changed")?;
