@@ -37,8 +37,8 @@ pub struct Settings {
     /// Whether a folder without an index is answered with a list of its files, in HTML or, if `accept` prefers it,
     /// `application/json`. If not, it is answered with 404. Default: no.
     pub listing: bool,
-    /// How many entries of a folder are listed. Of a larger folder these many are, in no stated choice, and the listing
-    /// says that there are more. Default: 10,000.
+    /// How many entries of a folder are listed. Of a larger folder an arbitrary selection of this many is listed, and
+    /// the listing says that there are more. Default: 10,000.
     pub max_listed: usize,
     /// The memory of all listings, in bytes, from when their folders are read until they are sent. Beyond it, and for a
     /// peer that has half of it, a listing is answered with 503. Default: 64 MiB.
@@ -89,8 +89,9 @@ pub struct Settings {
     /// How many free buffers of `chunk_bytes` are kept for reuse. Default: 8, which is 2 MiB at the default
     /// `chunk_bytes`.
     pub idle_chunks: usize,
-    /// The size of the cache in bytes, with its bookkeeping; 0 for none. [`Self::precompressed`] takes a sixteenth more. It holds small files, and the header fields of
-    /// larger ones. Each entry is compared with the file system before use. Default: 32 MiB.
+    /// The size of the cache in bytes, with its bookkeeping; 0 for none. [`Self::precompressed`] takes a sixteenth
+    /// more. The cache holds small files, and the header fields of larger ones. Each entry is compared with the file
+    /// system before use. Default: 32 MiB.
     pub cache_bytes: usize,
     /// How long a file must have been unchanged before it is cached. Default: 2 s, the coarsest timestamp of a common
     /// file system.

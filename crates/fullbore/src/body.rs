@@ -87,7 +87,8 @@ impl Incoming {
         self
     }
 
-    /// Enlarges the receive window of this body's stream, at once and permanently. The current size does nothing.
+    /// Enlarges the receive window of this body's stream to `bytes`, at once and permanently. Giving the current size
+    /// changes nothing.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `bytes` is not 1..=2^31-1, the body has ended or the message came

@@ -33,7 +33,9 @@
 //! |---|---|---|
 //! | `tls` | on | TLS by rustls |
 //! | `ring`, `aws-lc-rs` | `ring` | the crypto provider of rustls |
+//! | `proxy` | off | HTTP proxies and SOCKS5 for clients (`ClientBuilder::proxies`) |
 //! | `self-signed` | off | `tls::self_signed`, for tests |
+//! | `tracing` | off | spans and events of connections and streams, for a subscriber of the crate `tracing` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -11,10 +11,10 @@ use crate::error::Error;
 /// The memory budget of a client or a server for which none is set, in bytes: 512 MiB.
 pub const DEFAULT_MEMORY_BUDGET: u64 = 512 << 20;
 
-/// How long what may wait unsent in the kernel takes to leave, unless [`TcpBuffers`] say otherwise: 10 ms.
+/// The default of [`TcpBuffers::unsent_time`]: the kernel may hold as much unsent data as the path takes in 10 ms.
 ///
-/// An urgent response waits for about as long. A path is never idle as long as the connection has its turn within half of
-/// it.
+/// An urgent response waits for about as long. The path is never idle if the connection has its turn within half of
+/// this time.
 pub const DEFAULT_UNSENT_TIME: Duration = Duration::from_millis(10);
 
 /// SETTINGS_MAX_FRAME_SIZE (RFC 9113 section 6.5.2).
@@ -35,7 +35,7 @@ pub enum HttpVersions {
     Both,
     /// HTTP/2 alone.
     Http2,
-    /// HTTP/1.1 alone, and HTTP/1.0 for requests of such clients.
+    /// HTTP/1.1 alone. A server also answers requests of HTTP/1.0.
     Http1,
 }
 
@@ -86,18 +86,18 @@ pub struct TcpBuffers {
     /// TCP_NOTSENT_LOWAT (Linux): how much unsent data the kernel may hold. The kernel sends in the order of the
     /// writes, so an urgent response (RFC 9218) waits for all that the kernel holds.
     ///
-    /// `None`, which is the default: over HTTP/2 the limit follows the rate that the path takes
-    /// ([`Self::unsent_time`]). A number fixes it; writes are no larger than that either, but at least 80 KiB
-    /// ([`Config::write_size`]). 0 leaves it to `net.ipv4.tcp_notsent_lowat`, which is unlimited unless somebody has
-    /// set it.
+    /// `None`, the default: over HTTP/2 the limit follows the rate of the path ([`Self::unsent_time`]). A number, in
+    /// bytes, fixes the limit; writes are then no larger either, but at least 80 KiB ([`Config::write_size`]). 0
+    /// leaves the limit to `net.ipv4.tcp_notsent_lowat`, which is unlimited unless somebody has set it.
     ///
     /// The price of a low limit is processor time: the connection wakes and writes each time that half of the limit
     /// has left. The path is idle at times if it carries more than half of the limit while the connection waits for
     /// its turn: half of 128 KiB is half a millisecond of a gigabit.
     pub unsent: Option<u32>,
-    /// How much may wait unsent, as the time in which the path takes it, while [`Self::unsent`] is `None` (Linux).
-    /// `None` is 10 ms ([`DEFAULT_UNSENT_TIME`]). At least 32 KiB may wait, two TLS records. There is no limit on the
-    /// first 128 KiB of a connection, and none on a path that takes 2 MiB or more in this time, as loopback does.
+    /// How much unsent data the kernel may hold, as the time in which the path takes it, while [`Self::unsent`] is
+    /// `None` (Linux). `None` is 10 ms ([`DEFAULT_UNSENT_TIME`]). At least 32 KiB may wait, two TLS records. There is
+    /// no limit on the first 128 KiB of a connection, and none on a path that takes 2 MiB or more in this time, as
+    /// loopback does.
     ///
     /// A [`Client`](crate::Client) and a [`Server`](crate::Server) limit their connections over TCP and TLS, except
     /// those through a proxy and those of a [connector](crate::ClientBuilder::connector). Other transports, Unix
@@ -272,9 +272,9 @@ macro_rules! http2_options {
             self
         }
 
-        /// Sets when a silent peer is probed by PING; over HTTP/1.1 a server has the kernel do so (SO_KEEPALIVE). Default: after 60 s of silence while streams are open. The
-        /// connection ends when no answer comes within
-        /// [`Config::keep_alive_timeout`](crate::Config::keep_alive_timeout) (60 s).
+        /// Sets when a silent peer is probed by PING (RFC 9113 section 6.7). Over HTTP/1.1 a server has the kernel
+        /// probe it (SO_KEEPALIVE). Default: after 60 s of silence while streams are open. The connection ends when
+        /// no answer comes within [`Config::keep_alive_timeout`](crate::Config::keep_alive_timeout) (60 s).
         pub fn keep_alive(mut self, keep_alive: fullbore_proto::KeepAlive) -> Self {
             self.options.config.keep_alive = keep_alive;
             self
@@ -287,9 +287,9 @@ macro_rules! http2_options {
             self
         }
 
-        /// Limits the time that a body may pause while its receive window is open. Then the stream is reset, or the HTTP/1.1
-        /// connection of a server ends. Default:
-        /// no limit, because a stream of messages may be silent for hours.
+        /// Limits the time that a body may pause while its receive window is open. Then the stream is reset with
+        /// CANCEL; over HTTP/1.1 the connection ends. Default: no limit, because a stream of messages may be silent
+        /// for hours.
         pub fn body_timeout(mut self, timeout: Option<std::time::Duration>) -> Self {
             self.options.config.body_timeout = timeout;
             self

@@ -1,4 +1,4 @@
-//! TLS by rustls: configurations for common cases. ALPN offers `h2`, and `http/1.1` of servers.
+//! TLS by rustls: configurations for common cases. ALPN offers `h2`; servers also offer `http/1.1`.
 
 mod below;
 mod failure;
@@ -143,8 +143,8 @@ pub fn server_config(certificate_pem: &[u8], key_pem: &[u8]) -> Result<ServerCon
     server_config_with(certificate_pem, key_pem, WebPkiClientVerifier::no_client_auth())
 }
 
-/// As [`server_config`], for clients with a certificate that one of the authorities in a PEM text has signed. All others are
-/// refused in the handshake.
+/// As [`server_config`], but clients need a certificate that one of the authorities in a PEM text has signed. The
+/// handshake refuses all others.
 ///
 /// # Errors
 /// As [`server_config`], and [`ErrorKind::Config`] when the text of the authorities has no certificate or one that cannot

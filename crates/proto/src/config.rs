@@ -121,7 +121,8 @@ pub struct Config {
     /// Whether a DATA frame may carry data of several calls of [`Connection::send_data`](crate::Connection::send_data), and an
     /// end that was said without data. Default: on, for fewer frames.
     pub join_data: bool,
-    /// Whether field strings are Huffman-coded that are as long without it. Default: off, which costs less.
+    /// Whether field strings are Huffman-coded even if the code is as long as the string. Default: off, which costs
+    /// less.
     pub huffman_if_equal: bool,
     /// How streams share the connection by default. Default: in order.
     pub scheduling: Scheduling,
@@ -132,8 +133,8 @@ pub struct Config {
     /// the rest would be a record of its own. 16,384 suits TLS (RFC 8446 section 5.1). Default: 0, for no records.
     pub record_size: usize,
     /// The size of a write list of [`Connection::transmit`](crate::Connection::transmit), to within a frame, in
-    /// bytes; at least one frame. Default: 512 KiB. A list is past all scheduling: more urgent streams wait for it.
-    /// Below 256 KiB the cost of each write is noticeable beside the copy.
+    /// bytes; at least one frame. Default: 512 KiB. Scheduling cannot reorder a list: more urgent streams wait for
+    /// it. Below 256 KiB the cost of each write is noticeable beside the copy.
     pub write_size: usize,
     /// How long a frame is held back that the window would make tiny (law 6 of `docs/design/flow-control.md`).
     /// Default: 1 ms.
@@ -145,9 +146,9 @@ pub struct Config {
     /// The bytes of unsent frames other than DATA, HEADERS included, above which nothing more is read. Default: 256
     /// KiB, the HEADERS of some thousand responses (CVE-2019-9517).
     pub max_unsent_control: usize,
-    /// The unsent bytes of bodies of all streams. Default: 384 KiB. Each stream has an equal share of it, of half of
-    /// it with more than four streams, and at least 4 KiB (CVE-2019-9517). A body is polled while less than its share
-    /// waits.
+    /// The most bytes of bodies of all streams that wait to be sent. Default: 384 KiB. With up to four streams, each
+    /// has an equal share of it; with more, an equal share of half of it, and at least 4 KiB (CVE-2019-9517). A body
+    /// is polled while less than its share waits.
     pub send_buffer: usize,
     /// The memory of the field sections of all streams that are not released, in bytes. 2 KiB of each stream are
     /// free, and each field costs 96 bytes besides its name and value. Default: 4 MiB. A request above it is refused
@@ -233,9 +234,9 @@ pub struct Config {
 /// The sizes that adaptive windows begin with: see [`Config::first_windows`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstWindows {
-    /// That of each stream (SETTINGS_INITIAL_WINDOW_SIZE).
+    /// The window of each stream (SETTINGS_INITIAL_WINDOW_SIZE).
     pub stream: WindowSize,
-    /// That of the connection. Values below 65,535 count as 65,535.
+    /// The window of the connection. Values below 65,535 count as 65,535.
     pub connection: WindowSize,
 }
 

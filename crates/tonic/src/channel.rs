@@ -58,7 +58,7 @@ pub struct ChannelBuilder {
 }
 
 impl Channel {
-    /// Begins a channel to an origin, such as `https://example.com` or `http://127.0.0.1:50051`. An origin that is none is
+    /// Begins a channel to an origin, such as `https://example.com` or `http://127.0.0.1:50051`. An invalid origin is
     /// an error of [`ChannelBuilder::connect`].
     pub fn from_static(origin: &'static str) -> ChannelBuilder {
         ChannelBuilder::of(origin.parse())
@@ -69,7 +69,7 @@ impl Channel {
         ChannelBuilder::of(Ok(origin))
     }
 
-    /// The client, with the statistics of its connections and [`Client::shutdown`].
+    /// The client under the channel: use it for statistics of the connections and for [`Client::shutdown`].
     pub fn client(&self) -> &Client {
         &self.shared.client
     }
@@ -129,7 +129,7 @@ impl ChannelBuilder {
     /// [`UNAVAILABLE`](tonic::Code::Unavailable), and a later call tries again.
     ///
     /// # Errors
-    /// [`INVALID_ARGUMENT`](tonic::Code::InvalidArgument): the origin is none, or a setting is out of range.
+    /// [`INVALID_ARGUMENT`](tonic::Code::InvalidArgument): the origin is invalid, or a setting is out of range.
     pub fn connect_lazy(self) -> Result<Channel, Status> {
         let (scheme, authority) = origin(self.origin)?;
         let client = self.client.http_versions(HttpVersions::Http2).build();

@@ -182,7 +182,8 @@ impl SendRequest {
         }
     }
 
-    /// Enlarges the receive window of the connection, at once and permanently. The current size does nothing.
+    /// Enlarges the receive window of the connection to `bytes`, at once and permanently. Giving the current size
+    /// changes nothing.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `bytes` is not 1..=2^31-1,

@@ -1,10 +1,11 @@
 //! The pooled client: one connection for each origin, opened when the first request needs it, and more where the
 //! peer's limit on streams holds back a long path, or each request of HTTP/1.1 needs its own.
 //!
-//! This file has the interface. `exchange` sends a request, and sends it again where that is safe, `origin` has the connections and the queue of an
-//! origin, `growth` decides how many connections it needs, `attempt` opens one, `connection_state` is what a
-//! connection's driver reports, `backoff` says how long to wait for an origin that refuses requests, `wait_clock`
-//! how long for one that allows no stream, and `limited` for how long a request may take in all.
+//! This file has the interface. `exchange` sends a request, and sends it again where that is safe, `origin` has the
+//! connections and the queue of an origin, `growth` decides how many connections it needs, `attempt` opens one,
+//! `connection_state` is what a connection's driver reports, `backoff` says how long to wait for an origin that
+//! refuses requests, `wait_clock` how long for one that allows no stream, and `limited` for how long a request may
+//! take in all.
 
 mod attempt;
 mod backoff;
@@ -52,13 +53,13 @@ const FEW_ORIGINS: usize = 64;
 ///
 /// Where the peer's limit on streams holds back a long path, the client opens further connections to the origin, up
 /// to [`ClientBuilder::max_connections`]. It sends a request without a body again when the peer did not process it
-/// (REFUSED_STREAM, or a GOAWAY that leaves it out), and an idempotent one when a used HTTP/1.1 connection closes before an
-/// answer: up to [`ClientBuilder::max_repeats`] times, after a pause
-/// ([`ClientBuilder::repeat_pause`]). All requests to an origin share the pauses. When it refuses everything, they
-/// fail together with the peer's reason.
+/// (REFUSED_STREAM, or a GOAWAY that leaves it out), and when its method is idempotent and a used HTTP/1.1 connection
+/// closes before an answer. It does so up to [`ClientBuilder::max_repeats`] times, after a pause
+/// ([`ClientBuilder::repeat_pause`]). All requests to an origin share the pauses. When the origin refuses everything,
+/// they fail together with its reason.
 ///
-/// Cheap to clone; clones share the pool. `https://` negotiates the version by ALPN. `http://` begins in HTTP/2 with prior
-/// knowledge (RFC 9113 section 3.3), and goes on in HTTP/1.1 if the server does not speak HTTP/2
+/// Cheap to clone; clones share the pool. `https://` negotiates the version by ALPN. `http://` begins in HTTP/2 with
+/// prior knowledge (RFC 9113 section 3.3), and falls back to HTTP/1.1 if the server does not speak HTTP/2
 /// ([`ClientBuilder::http_versions`]).
 #[derive(Clone)]
 pub struct Client {
@@ -121,7 +122,7 @@ impl Client {
     /// Makes a client with the default settings.
     ///
     /// # Errors
-    /// None today. A default that the system cannot provide would be an error.
+    /// None at present. The signature allows for defaults that the system cannot provide.
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }

@@ -98,7 +98,7 @@ impl Proxies {
         self
     }
 
-    /// Takes over the hosts that other proxies leave out: those of the environment, say.
+    /// Sets the hosts that are reached without a proxy to those of `other`, such as those of the environment.
     #[must_use]
     pub fn with_exceptions_of(mut self, other: &Proxies) -> Self {
         self.except.clone_from(&other.except);

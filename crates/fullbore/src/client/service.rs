@@ -17,8 +17,8 @@ use crate::error::{BoxError, Error};
 
 /// Sends a request as [`Client::request`] does.
 ///
-/// The client is always ready. A request that has to wait for a connection or a stream waits in its future, and the
-/// number of those that wait has no limit. Where it needs one, put `tower::limit::ConcurrencyLimit` around the client.
+/// The client is always ready. A request that has to wait for a connection or a stream waits in its future. The
+/// number of waiting requests has no limit; to set one, put `tower::limit::ConcurrencyLimit` around the client.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), fullbore::BoxError> {

@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// Accepts the connections of a [`Server`](crate::Server), for [`ServerBuilder::build`](crate::ServerBuilder::build).
 ///
-/// Limits, TLS and the graceful shutdown are the same for every listener. Peers without an address of IP, as those of a
-/// Unix socket, count as one address ([`ConnectionLimits`](super::ConnectionLimits)).
+/// Limits, TLS and the graceful shutdown are the same for every listener. Peers without an IP address, such as those
+/// of a Unix socket, count as one address ([`ConnectionLimits`](super::ConnectionLimits)).
 pub trait Listener: Send + 'static {
     /// The transport of a connection.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
@@ -32,8 +32,8 @@ pub trait Listener: Send + 'static {
     /// When the system does not tell it.
     fn local_addr(&self) -> io::Result<Self::Address>;
 
-    /// The peer's address of IP, if it has one. Limits count the connections of an address, and it becomes
-    /// [`PeerAddr`](super::PeerAddr).
+    /// The peer's IP address, if it has one. Limits count the connections of an address, and
+    /// [`PeerAddr`](super::PeerAddr) carries it.
     fn peer(address: &Self::Address) -> Option<SocketAddr>;
 
     /// The TCP connection below a transport, to which the server applies its options. Default: none.

@@ -62,8 +62,8 @@ pub fn address_group(address: IpAddr) -> IpAddr {
 ///
 /// At the limit of connections, a new connection evicts another one: of the address that has most connections
 /// ([`address_group`]), one without a request, or else the one whose last progress is the longest ago. The evicted
-/// connection ends with GOAWAY, or over HTTP/1.1 with 503 if its response has not begun. If the new connection's own address has most, and none of these is idle, the new
-/// connection is closed instead.
+/// connection ends with GOAWAY, or over HTTP/1.1 with 503 if its response has not begun. If the new connection's own
+/// address has most connections, and none of these is idle, the new connection is closed instead.
 ///
 /// Streams, and the memory budget, are shared by the rule of [`Share`](crate::Share): an address has at most as much
 /// as is left for all others. When less than an eighth of either is left, connections that hold some and have made no

@@ -111,7 +111,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Limits the open streams of each client connection. Default: 10,000.
+    /// Limits the open streams of each client connection (SETTINGS_MAX_CONCURRENT_STREAMS, RFC 9113 section 5.1.2).
+    /// Default: 10,000.
     pub fn max_concurrent_streams(mut self, streams: u32) -> Self {
         self.options.config.max_concurrent_streams = streams;
         self
@@ -132,7 +133,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Limits the time that a graceful shutdown waits for requests in progress. Default: 30 s.
+    /// Limits the time that a graceful shutdown waits for requests in progress. Then
+    /// [`Server::serve`](crate::Server::serve) drops them and returns
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout). Default: 30 s.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout;
         self
@@ -175,7 +178,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Calls `hook` once for each connection that was served, when it has ended: for figures of a server. Default: none.
+    /// Calls `hook` once for each connection that was served, when it has ended, for statistics of a server. Default:
+    /// none.
     ///
     /// ```
     /// let builder = fullbore::Server::builder().on_end(|connection| {
@@ -187,8 +191,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Sends ranges of files ([`FileRange`](crate::FileRange)) by reference, without a copy: over HTTP/2, TCP without TLS, on
-    /// Linux. Default: off; they are read just before they are written.
+    /// Sends ranges of files ([`FileRange`](crate::FileRange)) by reference, without a copy: on Linux, over HTTP/2 on
+    /// TCP without TLS. Default: off; the driver reads them just before it writes them.
     ///
     /// It takes a fifth to a half less processor time for files of 256 KiB and more. In return, a file must not change while
     /// it is sent: [`FileRange`](crate::FileRange) says what a client may receive of a file that does.

@@ -27,7 +27,7 @@ thread_local! {
 impl PeerAddr {
     /// The peer whose request a [`Server`](crate::Server) passes to a service on this thread. Call it in
     /// [`Service::call`], before that returns. Unlike [`ServerBuilder::peer_addresses`] it costs nothing for each
-    /// request. `None` for a peer without an address of IP, as on a Unix socket.
+    /// request. `None` for a peer without an IP address, as on a Unix socket.
     ///
     /// [`ServerBuilder::peer_addresses`]: crate::ServerBuilder::peer_addresses
     pub fn current() -> Option<PeerAddr> {
@@ -52,7 +52,7 @@ impl<'a> Accepted<'a> {
         self.peer
     }
 
-    /// The address that the peer has connected to, if it is one of IP.
+    /// The address that the peer has connected to, if it is an IP address.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.local
     }

@@ -162,7 +162,7 @@ impl ClientBuilder {
     /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), and its stream is reset. It does not cover the body of the
     /// response ([`Self::body_timeout`] does). Default: no limit.
     ///
-    /// The default limits end a request whose connection is dead, and none whose server is slow.
+    /// The default limits end a request whose connection is dead. They do not end one whose server is only slow.
     pub fn request_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.request_timeout = timeout;
         self
@@ -292,8 +292,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Limits how often a request is sent again that the peer did not process (RFC 9113 section 8.7). When an origin
-    /// refuses more often than this in a row, the requests that wait for it fail. Default: 3.
+    /// Limits how often the client sends a request again that the peer did not process (RFC 9113 section 8.7). When
+    /// an origin refuses more often than this in a row, the requests that wait for it fail. Default: 3.
     pub fn max_repeats(mut self, repeats: u32) -> Self {
         self.max_repeats = repeats;
         self
@@ -306,8 +306,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Closes connections that were not needed for this long: those of HTTP/2 beyond the first to an origin, and all of
-    /// HTTP/1.1. Default: 30 s.
+    /// Closes connections that were not needed for this long: HTTP/2 connections beyond the first to an origin, and
+    /// all HTTP/1.1 connections. Default: 30 s. 0 is an error of [`Self::build`].
     pub fn pool_idle_timeout(mut self, timeout: Duration) -> Self {
         self.pool_idle_timeout = timeout;
         self
@@ -323,9 +323,9 @@ impl ClientBuilder {
 
     /// Sets the versions of HTTP that the client speaks. Default: both.
     ///
-    /// Over TLS the server selects one (ALPN); one that selects none gets HTTP/1.1. With `http://` the client begins in
-    /// HTTP/2 with prior knowledge (RFC 9113 section 3.3), sends the request in HTTP/1.1 if the server does not answer in
-    /// HTTP/2, and remembers what the origin speaks.
+    /// Over TLS the server selects one (ALPN). If it selects none, the client speaks HTTP/1.1. With `http://` the
+    /// client begins in HTTP/2 with prior knowledge (RFC 9113 section 3.3), sends the request in HTTP/1.1 if the
+    /// server does not answer in HTTP/2, and remembers what the origin speaks.
     ///
     /// ```
     /// # fn main() -> Result<(), fullbore::Error> {
