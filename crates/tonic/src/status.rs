@@ -37,6 +37,7 @@ fn code_of_error(error: &Error) -> Code {
         // No connection, or one that died: the call may succeed on another one.
         ErrorKind::Resolve
         | ErrorKind::Connect
+        | ErrorKind::Proxy
         | ErrorKind::Tls
         | ErrorKind::Certificate
         | ErrorKind::NotHttp2

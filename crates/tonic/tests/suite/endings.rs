@@ -1,12 +1,14 @@
 //! How calls end that no server ends well: the status that this channel reports, and the one of tonic's own. The tables
 //! of the guide say the same.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fullbore::client::Proxies;
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
-use fullbore::{BoxError, ErrorCode, KeepAlive, MemoryBudget};
+use fullbore::{BoxError, ErrorCode, ErrorKind, KeepAlive, MemoryBudget};
 use fullbore_tonic::{Channel, GrpcService};
 use tonic::service::Routes;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
@@ -334,6 +336,24 @@ async fn calls_that_are_reset_end_with_the_statuses_that_the_guide_lists() {
         ));
     }
     check("## When the server resets a call", &rows);
+}
+
+/// tonic's own channel knows no proxies, so the table has no row of it.
+#[tokio::test]
+async fn a_call_whose_proxy_refuses_the_connection_is_unavailable() {
+    let proxy = serve(Http1).await;
+    let proxies = Proxies::all(&format!("http://{proxy}")).expect("a proxy");
+    let builder = Channel::from_static("https://grpc.example").client(|client| client.proxies(proxies));
+    let mut client = Client::new(builder.connect_lazy().expect("a channel"));
+    let call = client.unary(Request::new(Bytes::from_static(b"message")));
+    let status = soon(call).await.expect_err("no connection");
+    let source = status.source().and_then(|source| source.downcast_ref());
+    assert_eq!(
+        source.map(fullbore::Error::kind),
+        Some(ErrorKind::Proxy),
+        "{status}"
+    );
+    assert_eq!(status.code(), Code::Unavailable);
 }
 
 /// The rows of what prevents a connection.
