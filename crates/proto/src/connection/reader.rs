@@ -30,6 +30,8 @@ pub(super) struct Reader {
     role: Role,
     /// The last request of a server.
     repeats: Option<Box<Repeats>>,
+    /// No block has come since the last [`Self::trim`]. What comes after a rest is seldom followed by the same at once.
+    rested: bool,
     received_bytes: u64,
     received_frames: FrameCounts,
 }
@@ -119,6 +121,7 @@ impl Reader {
             section: FieldSection::default(),
             role,
             repeats: None,
+            rested: false,
             received_bytes: 0,
             received_frames: FrameCounts::default(),
         }
@@ -333,7 +336,9 @@ impl Reader {
             }
         }
         self.decode(stream, block, config)?;
-        if self.role == Role::Server {
+        let remembers = self.role == Role::Server && !self.rested;
+        self.rested = false;
+        if remembers {
             let repeats = self.repeats.get_or_insert_with(|| Box::new(Repeats::new()));
             repeats.decoded(block, self.section.changed_table());
         }
@@ -416,6 +421,7 @@ impl Reader {
         self.section.trim();
         self.partial.shrink_to_fit();
         self.repeats = None;
+        self.rested = true;
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Writer {
     encoder: Encoder,
     /// The last response of a server.
     answers: Option<Box<Answers>>,
+    /// No response has left since the last [`Self::trim`].
+    rested: bool,
     /// The `date` field of responses without one.
     date: Option<HeaderValue>,
     /// The frames that are sent before DATA, in order.
@@ -66,6 +68,7 @@ impl Writer {
         Writer {
             encoder,
             answers: None,
+            rested: false,
             date: None,
             control: Vec::new(),
             late: None,
@@ -225,8 +228,16 @@ impl Writer {
 
     /// The HEADERS of a final response, with a `date`. It [repeats](Self::repeats) the last one, or not.
     pub(super) fn response(&mut self, stream: StreamId, end: bool, response: &Response<()>, repeats: bool) {
-        let mut answers = self.answers.take().unwrap_or_else(|| Box::new(Answers::new()));
         let date = self.date.take();
+        if self.rested {
+            self.rested = false;
+            self.head(stream, end, |encoder, out| {
+                message::encode_response(encoder, response, date.as_ref(), out);
+            });
+            self.date = date;
+            return;
+        }
+        let mut answers = self.answers.take().unwrap_or_else(|| Box::new(Answers::new()));
         self.head(stream, end, |encoder, out| {
             if repeats {
                 out.extend_from_slice(answers.block());
@@ -330,6 +341,7 @@ impl Writer {
     pub(super) fn trim(&mut self) {
         self.encoder.trim();
         self.answers = None;
+        self.rested = true;
         self.date = None;
         self.control.shrink_to_fit();
         self.late.take_if(|late| late.0.is_empty());

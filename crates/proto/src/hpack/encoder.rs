@@ -35,7 +35,8 @@ const PLACES: usize = 16;
 #[derive(Debug)]
 pub struct Encoder {
     table: EncoderTable,
-    /// What earlier blocks have shown; none when trimmed.
+    /// What earlier blocks have shown. A trim keeps it, so that the fields of a connection that asks for one file now and
+    /// then enter the table.
     last_block: Option<Box<LastBlock>>,
     /// How many fields of this block have been encoded.
     place: u32,
@@ -50,10 +51,10 @@ pub struct Encoder {
 
 #[derive(Debug)]
 struct LastBlock {
-    /// Hashes of fields that were sent as literals lately, although their kind seldom repeats.
-    lately: [u32; LATELY],
+    /// The high bits of hashes of fields that were sent as literals lately, although their kind seldom repeats.
+    lately: [u16; LATELY],
     /// The number of the table's entry that stood at each place of the last block which had one from the table there.
-    places: [u32; PLACES],
+    places: [u16; PLACES],
 }
 
 impl LastBlock {
@@ -138,16 +139,12 @@ impl Encoder {
         if let Some(owed) = self.owed_update.take() {
             self.send_size_update(owed, out);
         }
-        if self.table.is_trimmed() {
-            self.table.restore();
-        }
         self.place = 0;
     }
 
-    /// Frees some 800 bytes that can be rebuilt or done without. The state of the peer's decoder is kept.
+    /// Frees some 500 bytes that can be rebuilt. The state of the peer's decoder is kept.
     pub fn trim(&mut self) {
         self.table.trim();
-        self.last_block = None;
     }
 
     #[cold]
@@ -238,7 +235,10 @@ impl Encoder {
             }
         }
         let name_index = match static_index {
-            0 => self.table.find_name(Hashes::new(0, name, b""), name).unwrap_or(0),
+            0 => {
+                self.table.restore();
+                self.table.find_name(Hashes::new(0, name, b""), name).unwrap_or(0)
+            }
             index => index,
         };
         integer::encode(name_index, 4, if never_indexed { 0x10 } else { 0 }, out);
@@ -253,7 +253,8 @@ impl Encoder {
         name: FieldNameRef<'_>,
         value: &[u8],
         out: &mut Vec<u8>,
-    ) -> u32 {
+    ) -> u16 {
+        self.table.restore();
         let name_index = match self.table.find(hashes, name, value) {
             Some(Match::Field(index)) => {
                 integer::encode(index, 7, 0x80, out);
@@ -274,8 +275,10 @@ impl Encoder {
     fn comes_again(&mut self, hashes: Hashes) -> bool {
         let hash = hashes.of_field();
         let last_block = self.last_block.get_or_insert_with(LastBlock::new);
-        let place = &mut last_block.lately[hash as usize % LATELY];
-        std::mem::replace(place, hash) == hash
+        // The slot stands for the low bits.
+        let slot = &mut last_block.lately[hash as usize % LATELY];
+        let high = (hash >> 16) as u16;
+        std::mem::replace(slot, high) == high
     }
 
     fn is_worth_indexing(&self, name: FieldNameRef<'_>, value: &[u8]) -> bool {

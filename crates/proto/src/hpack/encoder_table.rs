@@ -2,7 +2,7 @@
 //!
 //! Two chained indexes over a ring of entries. A chain leads from a newer entry to an older one of the same bucket,
 //! and ends at an evicted entry, so neither insertions nor evictions repair it. A trimmed table has no indexes; they
-//! are rebuilt from the entries.
+//! are rebuilt from the entries when a field is looked up by its hashes.
 
 use std::collections::VecDeque;
 
@@ -151,21 +151,23 @@ impl EncoderTable {
         None
     }
 
-    /// The index of the entry of that number, if it is still there and is this field. Any number may be asked for.
+    /// The index of the entry whose number ends in these 16 bits, if it is still there and is this field. Any number may be
+    /// asked for. Needs no indexes.
     #[inline]
-    pub(super) fn find_again(&self, number: u32, name: FieldNameRef<'_>, value: &[u8]) -> Option<usize> {
-        let (age, entry) = self.entry(number, 0)?;
+    pub(super) fn find_again(&self, number: u16, name: FieldNameRef<'_>, value: &[u8]) -> Option<usize> {
+        let age = (self.inserted as u16).wrapping_sub(number);
+        let (age, entry) = self.entry(self.inserted.wrapping_sub(u32::from(age)), 0)?;
         (*entry.value == *value && is_name(&entry.name, name)).then(|| index(age))
     }
 
-    /// The number of the entry that has this index now.
-    pub(super) fn number(&self, index: usize) -> u32 {
+    /// The last 16 bits of the number of the entry that has this index now.
+    pub(super) fn number(&self, index: usize) -> u16 {
         let age = index - static_table::LEN - 1;
-        self.inserted.wrapping_sub(age as u32)
+        (self.inserted as u16).wrapping_sub(age as u16)
     }
 
-    /// Adds a field whose size does not pass the table's; the number of its entry.
-    pub(super) fn insert(&mut self, hashes: Hashes, name: FieldNameRef<'_>, value: &[u8]) -> u32 {
+    /// Adds a field whose size does not pass the table's; the last 16 bits of the number of its entry.
+    pub(super) fn insert(&mut self, hashes: Hashes, name: FieldNameRef<'_>, value: &[u8]) -> u16 {
         let mut entry = Entry {
             name: name.to_owned(),
             value: value.into(),
@@ -175,18 +177,13 @@ impl EncoderTable {
         };
         let size = entry.size();
         self.evict_to(self.max_size.saturating_sub(size));
+        self.restore();
         self.inserted = self.inserted.wrapping_add(1);
         let buckets = self.buckets.get_or_insert_with(Buckets::new);
         buckets.put(&mut entry, self.inserted);
         self.size += size;
         self.entries.push_back(entry);
-        self.inserted
-    }
-
-    /// Whether the indexes have to be rebuilt before a lookup.
-    #[inline]
-    pub(super) fn is_trimmed(&self) -> bool {
-        self.buckets.is_none() && !self.entries.is_empty()
+        self.inserted as u16
     }
 
     /// Frees the indexes until [`Self::restore`] rebuilds them.
@@ -195,7 +192,16 @@ impl EncoderTable {
         self.entries.shrink_to_fit();
     }
 
+    /// Rebuilds the indexes of a trimmed table, which [`Self::find`] and [`Self::find_name`] need.
+    #[inline]
     pub(super) fn restore(&mut self) {
+        if self.buckets.is_none() && !self.entries.is_empty() {
+            self.rebuild();
+        }
+    }
+
+    #[cold]
+    fn rebuild(&mut self) {
         let mut buckets = Buckets::new();
         let mut number = self.inserted.wrapping_sub(self.entries.len() as u32);
         for entry in &mut self.entries {
@@ -350,7 +356,7 @@ mod tests {
             };
             let before = found(&table);
             table.trim();
-            assert!(table.is_trimmed());
+            assert!(table.buckets.is_none());
             table.restore();
             assert_eq!(found(&table), before);
         }
@@ -362,7 +368,7 @@ mod tests {
         table.inserted = u32::MAX - 5;
         let keys: Vec<[u8; 1]> = (0..10).map(|key| [key]).collect();
         let mut insert = |key| table.insert(Hashes::new(0, name(key), b"v"), name(key), b"v");
-        let numbers: Vec<u32> = keys.iter().map(|key| insert(key)).collect();
+        let numbers: Vec<u16> = keys.iter().map(|key| insert(key)).collect();
         for (key, &number) in keys.iter().zip(&numbers) {
             let Some(Match::Field(index)) = find(&table, key, b"v") else {
                 panic!("{key:?} is not found");
