@@ -61,11 +61,15 @@ impl Validators {
     }
 }
 
+/// Whether a request has preconditions. Few have any, and comparing each name is cheaper than four lookups.
+pub(crate) fn is_conditional(headers: &HeaderMap) -> bool {
+    let conditional = |name: &HeaderName| name.as_str().starts_with("if-");
+    headers.keys().any(conditional)
+}
+
 /// Evaluates the preconditions of a request against the current file, `None` when there is none.
 pub(crate) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Validators>) -> Verdict {
-    // Few requests have any, and comparing each name is cheaper than four lookups.
-    let conditional = |name: &HeaderName| name.as_str().starts_with("if-");
-    if !headers.keys().any(conditional) {
+    if !is_conditional(headers) {
         return Verdict::Proceed;
     }
     let safe = method == Method::GET || method == Method::HEAD;

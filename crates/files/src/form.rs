@@ -317,7 +317,7 @@ impl<B: Body<Data = Bytes>> PartSource<'_, B> {
         let replace = store.settings.overwrite;
         let mut writer = begin(store, &destination, announced, replace, |_| Ok(())).await?;
         match self.gather(part, &mut writer).await {
-            Ok(bytes) => match writer.publish(replace).await {
+            Ok(bytes) => match writer.publish(replace, None).await {
                 Ok(_) => Ok(bytes),
                 Err(error) => Err(failure(&error)),
             },

@@ -62,6 +62,13 @@ pub(crate) fn name_taken() -> Refusal {
     conflict("a file of this name exists; it is kept: use another name")
 }
 
+pub(crate) fn precondition_failed() -> Refusal {
+    refuse(
+        StatusCode::PRECONDITION_FAILED,
+        "the file is not in the state that the request demands",
+    )
+}
+
 pub(crate) fn is_a_folder() -> Refusal {
     conflict("this name is a folder: add a slash and the name of the file")
 }
@@ -71,6 +78,7 @@ pub(crate) fn failure(failure: &Failure) -> Refusal {
     match failure {
         Failure::Busy => busy(),
         Failure::Io(error) => io_failure(error),
+        Failure::Changed => precondition_failed(),
         Failure::Lost => not_stored(),
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct UploadLimits {
     in_progress: AtomicUsize,
     /// The uploads of each known peer.
     of_peer: Mutex<HashMap<Peer, usize>>,
+    /// Locked from when an upload's preconditions are checked until it has its name.
+    publishing: Mutex<()>,
     /// Replaces the answer of the file system.
     #[cfg(test)]
     pub(crate) simulated: std::sync::Mutex<Option<Space>>,
@@ -64,6 +66,7 @@ impl UploadLimits {
             least_free: settings.min_free_bytes,
             in_progress: AtomicUsize::new(0),
             of_peer: Mutex::new(HashMap::new()),
+            publishing: Mutex::new(()),
             #[cfg(test)]
             simulated: std::sync::Mutex::new(None),
         })
@@ -98,6 +101,11 @@ impl UploadLimits {
     fn lock(&self) -> MutexGuard<'_, HashMap<Peer, usize>> {
         // No code panics while it holds the lock, so the counts are consistent.
         self.of_peer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the turn of an upload with preconditions to be published. Blocks.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.publishing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many uploads hold memory or a descriptor.

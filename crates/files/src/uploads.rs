@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use cap_std::fs::Metadata;
+use cap_std::fs::{Dir, Metadata};
 use http::header::{CONTENT_RANGE, ETAG, LOCATION};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
@@ -27,14 +27,14 @@ use crate::peer::Peer;
 use crate::random::random;
 use crate::refusal::{
     Refusal, bad_destination, bad_path, busy, failure, io_failure, is_a_folder, name_taken, not_stored,
-    refuse,
+    precondition_failed, refuse,
 };
 use crate::resolve::Target;
 use crate::respond;
 use crate::settings::Settings;
 use crate::store::Published;
 use crate::upload_limits::UploadLimits;
-use crate::writer::{Failure, Writer};
+use crate::writer::{Demand, Failure, Writer};
 
 /// What uploads are stored with.
 #[derive(Clone, Copy)]
@@ -86,20 +86,25 @@ where
     let demands_absence = conditional::demands_absence(&head.headers);
     let replace = store.settings.overwrite && head.method == Method::PUT && !demands_absence;
 
-    let preconditions = (head.method.clone(), head.headers.clone());
-    let check = move |existing: Option<&Validators>| {
-        let (method, headers) = preconditions;
-        match conditional::evaluate(&method, &headers, existing) {
+    let preconditions = Arc::new((head.method.clone(), head.headers.clone()));
+    let holds = move |existing: Option<&Validators>| {
+        let (method, headers) = &*preconditions;
+        match conditional::evaluate(method, headers, existing) {
             Verdict::Proceed => Ok(()),
-            _ => Err(precondition_failed()),
+            _ => Err(Failure::Changed),
         }
     };
+    let at_first = holds.clone();
+    let check = move |existing: Option<&Validators>| at_first(existing).map_err(|error| failure(&error));
     let mut writer = begin(store, &destination, length.announced.unwrap_or(0), replace, check).await?;
     if let Err(refusal) = gather(&mut writer, &mut length, pin!(body)).await {
         writer.abandon().await;
         return Err(refusal);
     }
-    match writer.publish(replace).await {
+    // Another request may have replaced the file while the body arrived: the lost update of RFC 9110 section 13.1.1.
+    let demand = conditional::is_conditional(&head.headers)
+        .then(|| -> Demand { Box::new(move |directory, name| holds(existing(directory, name)?.as_ref())) });
+    match writer.publish(replace, demand).await {
         Ok(published) => Ok(stored(&destination, length.count, &published)),
         // Another request took the name while the body arrived.
         Err(Failure::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists && demands_absence => {
@@ -170,14 +175,7 @@ fn may_begin(
             return Err(is_a_folder());
         }
         exists = existing.is_ok();
-        // The validators are those of the file that GET would serve under this name.
-        validators = match open(directory, name) {
-            Ok(Found::File(_, metadata)) => Some(Validators::of(&metadata, SystemTime::now())),
-            // It is not known whether there is such a file.
-            Err(OpenError::Exhausted) => return Err(busy()),
-            Err(OpenError::Failed) => return Err(not_stored()),
-            _ => None,
-        };
+        validators = self::existing(directory, name).map_err(|error| failure(&error))?;
     }
     check(validators.as_ref())?;
     if exists && !replace {
@@ -187,11 +185,15 @@ fn may_begin(
     checked.map_err(|error| io_failure(&error))
 }
 
-fn precondition_failed() -> Refusal {
-    refuse(
-        StatusCode::PRECONDITION_FAILED,
-        "the file is not in the state that the request demands",
-    )
+/// The validators of the file that GET would serve under this name. Blocks.
+fn existing(directory: &Dir, name: &str) -> Result<Option<Validators>, Failure> {
+    match open(directory, name) {
+        Ok(Found::File(_, metadata)) => Ok(Some(Validators::of(&metadata, SystemTime::now()))),
+        // It is not known whether there is such a file.
+        Err(OpenError::Exhausted) => Err(Failure::Busy),
+        Err(OpenError::Failed) => Err(Failure::Lost),
+        _ => Ok(None),
+    }
 }
 
 fn stored(destination: &Destination, count: u64, published: &Published) -> FileResponse {

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cap_std::fs::Dir;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
@@ -24,9 +25,14 @@ pub(crate) enum Failure {
     /// All slots are taken.
     Busy,
     Io(io::Error),
+    /// The existing file is not in the state that the request demands.
+    Changed,
     /// A job panicked or was cancelled.
     Lost,
 }
+
+/// What a request demands of the existing file of this name in this folder. Blocks.
+pub(crate) type Demand = Box<dyn FnOnce(&Dir, &str) -> Result<(), Failure> + Send>;
 
 /// Gathers one batch while the one before is written.
 pub(crate) struct Writer {
@@ -111,16 +117,21 @@ impl Writer {
     /// task of its own: a complete upload is stored even if its peer disconnects now.
     ///
     /// # Errors
-    /// As [`Self::push`] and [`PendingFile::publish`].
-    pub(crate) async fn publish(mut self, replace: bool) -> Result<Published, Failure> {
+    /// As [`Self::push`], [`PendingFile::publish`] and `demand`.
+    pub(crate) async fn publish(
+        mut self,
+        replace: bool,
+        demand: Option<Demand>,
+    ) -> Result<Published, Failure> {
         self.begin()?;
         let task = tokio::spawn(async move {
             let mut begun = self.ready().await?;
             let job = spawn_blocking(move || {
-                begun.write(&self.limits, &self.destination, &self.batch)?;
-                begun.publish(&self.destination, replace)
+                let written = begun.write(&self.limits, &self.destination, &self.batch);
+                written.map_err(Failure::Io)?;
+                begun.publish(&self.limits, &self.destination, replace, demand)
             });
-            job.await.map_err(|_| Failure::Lost)?.map_err(Failure::Io)
+            job.await.map_err(|_| Failure::Lost)?
         });
         task.await.map_err(|_| Failure::Lost)?
     }
@@ -164,13 +175,28 @@ impl Begun {
         file.write(batch)
     }
 
-    fn publish(self, destination: &Destination, replace: bool) -> io::Result<Published> {
+    fn publish(
+        self,
+        limits: &UploadLimits,
+        destination: &Destination,
+        replace: bool,
+        demand: Option<Demand>,
+    ) -> Result<Published, Failure> {
         let Begun { file, slot } = self;
         let Some(file) = file else {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(Failure::Io(io::ErrorKind::NotFound.into()));
         };
-        let made = destination.make()?;
-        let published = file.publish(&made.directory, &destination.name, replace);
+        let made = destination.make().map_err(Failure::Io)?;
+        let (directory, name) = (&*made.directory, &*destination.name);
+        let publish = || file.publish(directory, name, replace).map_err(Failure::Io);
+        let published = match demand {
+            None => publish(),
+            Some(demand) => {
+                // Of two uploads with preconditions, the second one meets the file of the first.
+                let _turn = limits.turn();
+                demand(directory, name).and_then(|()| publish())
+            }
+        };
         if published.is_err() {
             made.undo();
         }
@@ -215,7 +241,7 @@ mod tests {
                     assert_eq!(waits, piece < pieces, "{piece} of {pieces}, round {round}");
                 }
             }
-            writer.publish(false).await.unwrap();
+            writer.publish(false, None).await.unwrap();
             let written = std::fs::read(root.path().join("a")).unwrap();
             assert_eq!(written, vec![7; 2 * octets * pieces]);
         }
@@ -247,7 +273,7 @@ mod tests {
         assert_eq!(limits.in_progress(), 0);
         assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
         other.push(Bytes::from("more")).await.unwrap();
-        other.publish(false).await.unwrap();
+        other.publish(false, None).await.unwrap();
         assert_eq!(std::fs::read(root.path().join("a")).unwrap(), b"more");
         assert_eq!(limits.in_progress(), 0);
     }
@@ -275,7 +301,7 @@ mod tests {
         assert_eq!(writer.flush_at(), Some(due));
         writer.flush().await.unwrap();
         assert_eq!(writer.flush_at(), None);
-        writer.publish(false).await.unwrap();
+        writer.publish(false, None).await.unwrap();
         assert_eq!(std::fs::read(root.path().join("a")).unwrap(), b"somemore");
     }
 }

@@ -470,6 +470,52 @@ async fn a_name_taken_meanwhile_is_not_replaced_by_who_must_not() {
 }
 
 #[tokio::test]
+async fn a_file_replaced_meanwhile_is_not_replaced_by_who_demands_the_one_before() {
+    let site = site();
+    assert_eq!(site.put("/a", "first").await.status, 201);
+    let etag = site.get("/a").await.field("etag").to_owned();
+    let fields = [("if-match", etag.as_str())];
+    let body = Script::of([Step::Data(Bytes::from("mine")), Step::Stall]);
+    let (body, release) = Gated::new(body);
+    let mut files = site.files.clone();
+    let upload = tokio::spawn(files.call(request(Method::PUT, "/a", &fields, body)));
+    until(|| site.in_progress() == 1).await;
+    let theirs = site
+        .send(Method::PUT, "/a", &fields, Script::text("theirs"))
+        .await;
+    assert_eq!(theirs.status, 200);
+    release.send(()).unwrap();
+    let Ok(response) = upload.await.unwrap();
+    assert_eq!(response.status(), 412);
+    assert_eq!(site.content("a"), "theirs");
+    assert_eq!(site.names(), ["a"]);
+}
+
+#[tokio::test]
+async fn of_uploads_at_once_that_demand_the_same_file_one_replaces_it() {
+    let site = site();
+    assert_eq!(site.put("/a", "first").await.status, 201);
+    let etag = site.get("/a").await.field("etag").to_owned();
+    let uploads: Vec<_> = (0..20)
+        .map(|_| {
+            let mut files = site.files.clone();
+            let fields = [("if-match", etag.as_str())];
+            tokio::spawn(files.call(request(Method::PUT, "/a", &fields, Script::text("next"))))
+        })
+        .collect();
+    let mut stored = 0;
+    for upload in uploads {
+        let Ok(response) = upload.await.unwrap();
+        match response.status().as_u16() {
+            200 => stored += 1,
+            status => assert_eq!(status, 412),
+        }
+    }
+    assert_eq!(stored, 1);
+    assert_eq!(site.names(), ["a"]);
+}
+
+#[tokio::test]
 async fn what_has_the_name_but_is_no_file_does_no_harm() {
     let site = site();
     std::fs::create_dir(site.path("dir")).unwrap();
