@@ -136,8 +136,8 @@ impl Fetcher {
             let until = self.pauses.after(url, &broken, begun, Instant::now(), wait);
             tokio::time::sleep_until(until).await;
         }
-        if outcome.file.is_some() || outcome.status == Some(200) {
-            self.conditions.save(outcome.tag.take()).await?;
+        if let Some(tag) = outcome.tag.take() {
+            self.conditions.save(tag).await?;
         }
         Ok(())
     }
@@ -194,18 +194,19 @@ impl Fetcher {
             }
             Err(failed) => return Err((failed, Some(download))),
         };
-        if self.heads == Heads::Only {
-            return Ok(None);
-        }
         if response.status() == StatusCode::NOT_MODIFIED {
             outcome.file = None;
+            outcome.tag = None;
             outcome.note = Some(format!(
                 "{}: not modified, so nothing was downloaded",
                 outcome.url
             ));
             return Ok(None);
         }
-        outcome.tag = response.headers().get(ETAG).cloned();
+        outcome.tag = Some(response.headers().get(ETAG).cloned());
+        if self.heads == Heads::Only {
+            return Ok(None);
+        }
         if self.outputs.names_by_header() && item.name.is_none() && !download.is_named_by_header {
             let target = self
                 .outputs
@@ -213,6 +214,7 @@ impl Fetcher {
                 .await;
             let Some(target) = target.map_err(permanent)? else {
                 outcome.file = None;
+                outcome.tag = None;
                 return Ok(None);
             };
             download = self.download(target, item, outcome);

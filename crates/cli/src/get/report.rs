@@ -36,9 +36,9 @@ pub(crate) struct Outcome {
     /// A remark, also about a success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
-    /// The entity tag of the body, for `--etag-save`.
+    /// The entity tag, if any, of the body that was received, for `--etag-save`; `None` when no body was.
     #[serde(skip)]
-    pub(crate) tag: Option<HeaderValue>,
+    pub(crate) tag: Option<Option<HeaderValue>>,
     /// The length of the whole in a 416 response.
     #[serde(skip)]
     pub(crate) whole: Option<u64>,

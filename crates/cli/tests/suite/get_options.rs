@@ -237,6 +237,37 @@ fn a_body_that_did_not_change_is_not_downloaded() -> TestResult {
 }
 
 #[test]
+fn the_entity_tag_of_a_head_and_of_a_body_that_is_not_in_a_file_is_saved() -> TestResult {
+    let server = Server::start(|_, asked| match asked.from("\"v1\"") {
+        Some(from) => (rest_of(asked, V1, &body(1), from), Then::Go),
+        None => (half(asked, V1, &body(1)), Then::Close),
+    })?;
+    let resumed = server.url();
+    let origin = serve(|_, _| ok("etag: \"v1\"\r\n", b"body"))?;
+    let whole = format!("{origin}/file");
+    let folder = tempfile::tempdir()?;
+    let tag = folder.path().join("tag");
+    for args in [
+        &["-I", &whole][..],
+        &["--discard", &whole],
+        &["--http2", "--retry", "1", "--discard", &resumed],
+        &["--http2", "--retry", "1", &resumed],
+    ] {
+        fs::write(&tag, "\"v0\"\n")?;
+        let get = ["get", "--etag-save", "tag"];
+        run(folder.path(), get.iter().chain(args))?.succeeded();
+        assert_eq!(fs::read(&tag)?, b"\"v1\"\n", "{args:?}");
+    }
+    // A body that was not saved has no tag for the file that was.
+    fs::write(folder.path().join("file"), "mine")?;
+    fs::write(&tag, "\"v0\"\n")?;
+    let skip = ["-JO", "--skip-existing", "--etag-save", "tag", &whole];
+    get(folder.path(), &skip)?.succeeded();
+    assert_eq!(fs::read(&tag)?, b"\"v0\"\n");
+    Ok(())
+}
+
+#[test]
 fn a_304_that_nobody_asked_for_is_no_body() -> TestResult {
     let origin = serve(|_, _| response("304 Not Modified", "", b""))?;
     let folder = tempfile::tempdir()?;
