@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fullbore::{Client, Incoming};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Empty;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -373,7 +373,15 @@ impl Hop {
             self.method = Method::GET;
             self.body = None;
             self.is_spent = false;
-            self.fields.remove(CONTENT_TYPE);
+            // They are about the upload and what it replaces, and not about its result.
+            let of_upload = |name: &&HeaderName| {
+                let text = name.as_str();
+                text.starts_with("content-") || text.starts_with("if-") || *name == EXPECT
+            };
+            let names: Vec<_> = self.fields.keys().filter(of_upload).cloned().collect();
+            for name in names {
+                self.fields.remove(name);
+            }
         }
     }
 }

@@ -168,6 +168,37 @@ fn an_upload_goes_where_the_redirect_says_with_its_method_and_body_or_as_a_get()
 }
 
 #[test]
+fn fields_about_an_upload_are_not_sent_with_the_request_for_its_result() -> TestResult {
+    let origin = crate::support::http1::serve(|head, _| match head {
+        head if head.contains(" /from ") => {
+            crate::support::http1::response("303 See Other", "location: /there\r\n", b"")
+        }
+        head => crate::support::http1::ok("", head.as_bytes()),
+    })?;
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("file"), "content")?;
+    let address = format!("{origin}/from");
+    let mut args = vec!["put", "--http1.1", "file", &address, "-H", "x-mine: 1"];
+    for field in [
+        "content-type: text/plain",
+        "content-encoding: gzip",
+        "content-language: en",
+        "if-none-match: *",
+    ] {
+        args.extend(["-H", field]);
+    }
+    let ended = run(folder.path(), args)?;
+    ended.succeeded();
+    let asked = String::from_utf8(ended.stdout)?;
+    assert!(
+        asked.starts_with("GET /there ") && asked.contains("x-mine: 1"),
+        "{asked}"
+    );
+    assert!(!asked.contains("content-") && !asked.contains("if-"), "{asked}");
+    Ok(())
+}
+
+#[test]
 fn an_upload_that_cannot_be_sent_again_or_must_not_be_fails_with_the_url() -> TestResult {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("file"), "content")?;
