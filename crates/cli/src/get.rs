@@ -75,7 +75,7 @@ pub(crate) async fn run(
     let client = client::client(&args.connection, args.connections).await?;
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),
-        fields: RequestFields::new(&args.connection, &args.urls)?,
+        fields: RequestFields::new(&args.connection, &args.urls).await?,
         redirects: Redirects::from_args(&args.connection),
         unreachable: Unreachable::default(),
         retries: args.retry,

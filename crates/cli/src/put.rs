@@ -121,7 +121,7 @@ struct Upload {
 
 impl Upload {
     async fn run(&mut self, args: PutArgs, target: Target) -> Result<(), Failure> {
-        let (body, sent) = upload_body::open(&args.file, Arc::clone(&self.progress))?;
+        let (body, sent) = upload_body::open(&args.file, Arc::clone(&self.progress)).await?;
         if let Some(length) = sent.length() {
             self.progress.expect(length);
         }
@@ -154,7 +154,7 @@ impl Upload {
         body: UploadSource,
         sent: &Sent,
     ) -> Result<Response<Incoming>, Failure> {
-        let fields = RequestFields::new(&args.connection, std::slice::from_ref(&args.url))?;
+        let fields = RequestFields::new(&args.connection, std::slice::from_ref(&args.url)).await?;
         let redirects = Redirects::from_args(&args.connection);
         let mut hop = Hop {
             url: self.address.url.clone(),

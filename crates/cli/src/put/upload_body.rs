@@ -59,13 +59,13 @@ impl Sent {
 }
 
 /// Opens the file; `-` is standard input.
-pub(super) fn open(path: &Path, progress: Arc<Progress>) -> Result<(UploadSource, Sent), Failure> {
+pub(super) async fn open(path: &Path, progress: Arc<Progress>) -> Result<(UploadSource, Sent), Failure> {
     if path == Path::new("-") {
         let (body, sent) = StreamBody::begin(Box::new(io::stdin()), path.to_owned(), None, progress)?;
         return Ok((UploadSource::Stream(body), sent));
     }
     let wrong = |error| Failure::from_io("read", path, &error);
-    let file = File::open(path).map_err(wrong)?;
+    let file = open_file(path).await?.map_err(wrong)?;
     let found = file.metadata().map_err(wrong)?;
     if found.is_dir() {
         return Err(wrong(io::ErrorKind::IsADirectory.into()));
@@ -94,6 +94,20 @@ pub(super) fn open(path: &Path, progress: Arc<Progress>) -> Result<(UploadSource
         ended,
     };
     Ok((UploadSource::File(body), sent))
+}
+
+/// Opens a file on a thread that is not one of the runtime: a FIFO is open only when another process writes to it, and the wait
+/// must not delay the end of the program.
+async fn open_file(path: &Path) -> Result<io::Result<File>, Failure> {
+    let (sender, opened) = oneshot::channel();
+    let path = path.to_owned();
+    std::thread::Builder::new()
+        .name("open".to_owned())
+        .spawn(move || sender.send(File::open(path)))
+        .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
+    Ok(opened
+        .await
+        .unwrap_or_else(|_| Err(io::Error::other("its thread ended"))))
 }
 
 /// The body of a regular file. Its length is that of the file when it was opened; appended data is not sent. A clone starts
@@ -375,7 +389,8 @@ mod tests {
         for content in [&b""[..], b"hello"] {
             let file = tempfile::NamedTempFile::new()?;
             std::fs::write(file.path(), content)?;
-            let Ok((UploadSource::File(mut body), _sent)) = open(file.path(), Progress::hidden()) else {
+            let Ok((UploadSource::File(mut body), _sent)) = open(file.path(), Progress::hidden()).await
+            else {
                 panic!("a regular file");
             };
             assert_eq!(body.size_hint().exact(), Some(content.len() as u64));
@@ -418,7 +433,7 @@ mod tests {
         let path = folder.path().join("file");
         std::fs::write(&path, "hello")?;
         let progress = Progress::hidden();
-        let (body, mut sent) = match open(&path, Arc::clone(&progress)) {
+        let (body, mut sent) = match open(&path, Arc::clone(&progress)).await {
             Ok((UploadSource::File(body), sent)) => (body, sent),
             _ => return Err(io::Error::other("no file")),
         };

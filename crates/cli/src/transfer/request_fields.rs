@@ -16,6 +16,7 @@ use crate::args::{ConnectionArgs, Login};
 use crate::exit::Failure;
 use crate::transfer::client::{Address, without_credentials};
 use crate::transfer::netrc::Netrc;
+use crate::transfer::receive::file_job;
 
 /// The fields of a run's requests.
 pub(crate) struct RequestFields {
@@ -37,7 +38,16 @@ impl RequestFields {
     ///
     /// # Errors
     /// The netrc file cannot be read, or two options give one field.
-    pub(crate) fn new(args: &ConnectionArgs, typed: &[String]) -> Result<Self, Failure> {
+    pub(crate) async fn new(args: &ConnectionArgs, typed: &[String]) -> Result<Self, Failure> {
+        let netrc = match netrc_file(args)? {
+            None => None,
+            // It may be a FIFO, whose other end is silent.
+            Some(path) => Some(file_job(move || Netrc::read(&path)).await?),
+        };
+        Self::with_netrc(args, typed, netrc)
+    }
+
+    fn with_netrc(args: &ConnectionArgs, typed: &[String], netrc: Option<Netrc>) -> Result<Self, Failure> {
         let origins = typed
             .iter()
             .filter_map(|text| Some(Url::parse(text).ok()?.origin()));
@@ -58,7 +68,7 @@ impl RequestFields {
             own,
             given: !given.is_empty(),
             everywhere: args.location_trusted,
-            netrc: netrc_file(args)?.as_deref().map(Netrc::read).transpose()?,
+            netrc,
             origins: Mutex::new(origins.collect()),
             noted: AtomicBool::new(false),
         })
@@ -179,7 +189,7 @@ mod tests {
             return Err(Failure::usage("another command"));
         };
         let typed: Vec<String> = typed.iter().map(ToString::to_string).collect();
-        RequestFields::new(&get.connection, &typed)
+        RequestFields::with_netrc(&get.connection, &typed, None)
     }
 
     fn fields(everywhere: bool, typed: &[&str]) -> RequestFields {

@@ -282,6 +282,42 @@ fn the_bar_of_many_files_counts_them() -> TestResult {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn an_interrupt_ends_the_wait_for_the_other_end_of_a_fifo() -> TestResult {
+    use crate::support::{Signal, signal};
+    let folder = tempfile::tempdir()?;
+    let made = std::process::Command::new("mkfifo")
+        .arg(folder.path().join("fifo"))
+        .status()?;
+    assert!(made.success());
+    for args in [
+        &["put", "fifo", "http://127.0.0.1:1/"][..],
+        &["get", "--netrc-file", "fifo", "http://127.0.0.1:1/"],
+    ] {
+        let mut child = program(folder.path())
+            .args(args)
+            .stderr(std::process::Stdio::null())
+            .spawn()?;
+        let status = format!("/proc/{}/status", child.id());
+        until("it handles SIGINT", || {
+            let status = fs::read_to_string(&status)?;
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = u64::from_str_radix(caught.unwrap_or_default().trim(), 16)?;
+            Ok(caught & 2 != 0)
+        })?;
+        signal(&child, Signal::Interrupt)?;
+        let ended = until("it ended", || Ok(child.try_wait()?.is_some()));
+        if ended.is_err() {
+            child.kill()?;
+        }
+        let code = child.wait()?.code();
+        ended?;
+        assert_eq!(code, Some(130), "{args:?}");
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_file_and_the_whole_agree_on_what_they_waited_for() -> TestResult {
     patiently(a_file_waits_for)
 }
