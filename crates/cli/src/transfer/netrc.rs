@@ -156,12 +156,18 @@ impl Tokens<'_> {
             .ok_or((line, "the file ends where a value is expected"))
     }
 
-    /// A macro ends with an empty line.
+    /// A macro ends with an empty line. Lines may end with CRLF.
     fn skip_macro(&mut self) {
-        let end = self.text.find("\n\n").map_or(self.text.len(), |end| end + 2);
-        let (skipped, rest) = self.text.split_at(end);
-        self.line += skipped.matches('\n').count();
-        self.text = rest;
+        let mut end = 0;
+        for (number, line) in self.text.split_inclusive('\n').enumerate() {
+            end += line.len();
+            self.line += usize::from(line.ends_with('\n'));
+            // The first line has the name of the macro.
+            if number > 0 && line.trim_end_matches(['\r', '\n']).is_empty() {
+                break;
+            }
+        }
+        self.text = self.text.get(end..).unwrap_or_default();
     }
 }
 
@@ -187,6 +193,17 @@ mod tests {
         assert_eq!(login(text, "four.example"), of("late", ""));
         assert_eq!(login("machine h login a", "other"), None);
         assert_eq!(login("", "h"), None);
+    }
+
+    #[test]
+    fn a_macro_ends_with_an_empty_line_whatever_ends_the_lines() {
+        let text = "macdef init\nput x\n\nmachine h login a password b\nmacdef last\nput y";
+        for text in [text.to_owned(), text.replace('\n', "\r\n")] {
+            let expected = Some(("a".to_owned(), "b".to_owned()));
+            assert_eq!(login(&text, "h"), expected, "{text:?}");
+            let wrong = text.replace("login", "logn");
+            assert_eq!(Netrc::parse(&wrong).err().map(|(line, _)| line), Some(4));
+        }
     }
 
     #[test]
