@@ -272,8 +272,14 @@ pub(crate) async fn farewell(client: &Client) {
     let _ = tokio::time::timeout(FAREWELL, client.shutdown()).await;
 }
 
-/// A status of 400 or above is a failure.
+/// A status of 400 or above is a failure. So is 101, for no request asks for another protocol (RFC 9110 section 15.2.2).
 pub(crate) fn check_status(url: &str, status: http::StatusCode) -> Result<(), Failure> {
+    if status == http::StatusCode::SWITCHING_PROTOCOLS {
+        let text = format!(
+            "{url}: status 101 switches to a protocol that was not asked for; this is an error of the server"
+        );
+        return Err(Failure::new(Exit::Protocol, text));
+    }
     if status.as_u16() < 400 {
         return Ok(());
     }
@@ -302,8 +308,15 @@ mod tests {
     use crate::args::{Args, Command};
 
     #[test]
-    fn every_status_of_400_or_above_is_a_failure() {
-        for (status, fails) in [(200, false), (399, false), (400, true), (599, true), (999, true)] {
+    fn every_status_of_400_or_above_and_101_is_a_failure() {
+        for (status, fails) in [
+            (101, true),
+            (200, false),
+            (399, false),
+            (400, true),
+            (599, true),
+            (999, true),
+        ] {
             let status = http::StatusCode::from_u16(status).unwrap();
             assert_eq!(check_status("http://h/", status).is_err(), fails, "{status}");
         }

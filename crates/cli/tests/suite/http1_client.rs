@@ -277,6 +277,10 @@ fn what_a_server_of_http_1_does_wrong_has_the_exit_code_of_http_2() -> TestResul
         ("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", 14),
         ("HTTP/1.1 two hundred\r\n\r\n", 9),
         (
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+            9,
+        ),
+        (
             "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
             9,
         ),
