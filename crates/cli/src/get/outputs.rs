@@ -144,6 +144,13 @@ impl Outputs {
         if self.is_there(&path).await {
             return Ok(None);
         }
+        if self.by_header && tokio::fs::symlink_metadata(&path).await.is_ok() {
+            let text = format!(
+                "{} exists, and --remote-header-name replaces no file; move it away, or give another name with -o FILE",
+                path.display()
+            );
+            return Err(Failure::new(Exit::Exists, text));
+        }
         match self.named(&path).await? {
             // The user did not name this device.
             Target::Device(path) => Err(Failure::exists(&path)),

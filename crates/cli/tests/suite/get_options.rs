@@ -109,6 +109,8 @@ fn a_response_names_its_file_and_replaces_none() -> TestResult {
     fs::write(folder.path().join("real name.txt"), "old")?;
     let again = get(folder.path(), &["-JO", &urls[0]])?;
     again.failed_with(15);
+    // With -J, it would be refused.
+    assert!(!again.stderr.contains("--force"), "{again:?}");
     assert_eq!(fs::read(folder.path().join("real name.txt"))?, b"old");
     get(folder.path(), &["-JO", "--skip-existing", &urls[0]])?.succeeded();
     assert_eq!(fs::read(folder.path().join("real name.txt"))?, b"old");
