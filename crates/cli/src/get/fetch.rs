@@ -377,7 +377,8 @@ impl Fetcher {
             let response = self.request(&url, name, headers, deadline).await?;
             let status = response.status();
             outcome.status = Some(status.as_u16());
-            if self.heads != Heads::No {
+            // That of a range would stand within the body.
+            if self.heads != Heads::No && range.is_empty() {
                 print_head(&response).await.map_err(Failed::permanent)?;
             }
             if status == StatusCode::NOT_MODIFIED && !self.conditions.fields().is_empty() {

@@ -120,6 +120,24 @@ fn a_response_names_its_file_and_replaces_none() -> TestResult {
 }
 
 #[test]
+fn no_head_is_printed_within_a_body_that_is_resumed() -> TestResult {
+    let server = Server::start(|_, asked| match asked.from("\"v1\"") {
+        Some(from) => (rest_of(asked, V1, &body(1), from), Then::Go),
+        None => (half(asked, V1, &body(1)), Then::Close),
+    })?;
+    let folder = tempfile::tempdir()?;
+    let args = ["get", "--http2", "--include", "--retry", "1", &server.url()];
+    let ended = run(folder.path(), args)?;
+    ended.succeeded();
+    assert!(server.asked() > 1, "nothing broke off");
+    let end = ended.stdout.windows(2).position(|octets| octets == b"\n\n");
+    let end = end.ok_or("no head")? + 2;
+    assert!(ended.stdout.starts_with(b"HTTP/2 200"), "another head");
+    assert!(ended.stdout[end..] == body(1), "another body");
+    Ok(())
+}
+
+#[test]
 fn heads_are_printed_alone_or_in_front_of_the_body() -> TestResult {
     let origin = serve(|head, _| match head.starts_with("HEAD ") {
         true => b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nx-kind: head\r\n\r\n".to_vec(),
