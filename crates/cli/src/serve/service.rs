@@ -119,7 +119,10 @@ fn error_page(args: &ServeArgs) -> Result<Option<String>, Failure> {
     let Some(page) = &args.error_page else {
         return Ok(None);
     };
-    if !args.root.join(page).is_file() || Path::new(page).is_absolute() {
+    let path = args.root.join(page);
+    // As for every file: a link or `..` may not lead out.
+    let below = || Ok::<_, io::Error>(path.canonicalize()?.starts_with(args.root.canonicalize()?));
+    if !path.is_file() || Path::new(page).is_absolute() || !below().unwrap_or(false) {
         let root = args.root.display();
         return Err(Failure::usage(format!(
             "--error-page {page}: there is no such file below {root}; give a path relative to this folder, such as 404.html"

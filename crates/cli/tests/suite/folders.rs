@@ -65,8 +65,17 @@ fn a_path_without_a_file_is_answered_as_the_options_say() -> TestResult {
     let serving = serve(root.path(), &["--spa", "--error-page", "404.html"])?;
     has(&get(&serving, "/none", "")?, "200", "<p>application</p>");
     has(&get(&serving, "/none.js", "")?, "404", "<p>lost</p>");
-    for page in ["none.html", "/404.html"] {
-        let ended = run(root.path(), ["serve", ".", "--plaintext", "--error-page", page])?;
+    let inner = root.path().join("inner");
+    std::fs::create_dir(&inner)?;
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("../404.html", inner.join("link.html"))?;
+    for (folder, page) in [
+        (root.path(), "none.html"),
+        (root.path(), "/404.html"),
+        (&inner, "../404.html"),
+        (&inner, "link.html"),
+    ] {
+        let ended = run(folder, ["serve", ".", "--plaintext", "--error-page", page])?;
         ended.failed_with(2);
         assert!(ended.stderr.contains("there is no such file below"), "{ended:?}");
     }
