@@ -35,6 +35,13 @@ impl Target {
             }
             Ok(_) => false,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if names_a_folder(path) {
+                    return Err(Failure::usage(format!(
+                        "{} is the path of a folder, which does not exist; use --dir to save files in it, or leave out what \
+                         follows the name",
+                        path.display()
+                    )));
+                }
                 return Ok(Self::File {
                     path: path.to_owned(),
                     force,
@@ -75,6 +82,13 @@ impl Target {
     }
 }
 
+/// Whether a path does not end with a name, but with a slash or dots: no file could get it.
+fn names_a_folder(path: &Path) -> bool {
+    let text = path.as_os_str().as_encoded_bytes();
+    path.file_name()
+        .is_none_or(|name| !text.ends_with(name.as_encoded_bytes()))
+}
+
 /// A link of another user in a shared folder may lead to any file of this user. The kernel has the same rule
 /// (`fs.protected_symlinks`), but not for a link that is resolved first.
 #[cfg(unix)]
@@ -111,5 +125,22 @@ mod tests {
         assert_eq!(Target::Device("b".into()).path(), Some(Path::new("b")));
         assert_eq!(Target::Discard.path(), None);
         assert_eq!(Target::Stdout { asked: true }.path(), None);
+    }
+
+    #[tokio::test]
+    async fn a_path_that_no_file_can_have_is_refused_before_the_download() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, is_refused) in [
+            ("a", false),
+            (".a", false),
+            ("a..", false),
+            ("a/", true),
+            ("a/.", true),
+            ("b/a/..", true),
+        ] {
+            let target = Target::named(&folder.path().join(name), false).await;
+            let exit = target.err().map(|failure| failure.exit);
+            assert_eq!(exit, is_refused.then_some(Exit::Usage), "{name}");
+        }
     }
 }
