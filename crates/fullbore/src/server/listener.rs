@@ -29,7 +29,9 @@ use crate::alarm::{Alarm, Alarms};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
-use crate::settings::{HttpVersions, keep_alive};
+#[cfg(feature = "tls")]
+use crate::settings::HttpVersions;
+use crate::settings::keep_alive;
 #[cfg(feature = "tls")]
 use crate::tls::BelowTls;
 
