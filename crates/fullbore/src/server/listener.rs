@@ -30,6 +30,8 @@ use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 #[cfg(feature = "tls")]
+use crate::linger::Linger;
+#[cfg(feature = "tls")]
 use crate::settings::HttpVersions;
 use crate::settings::keep_alive;
 #[cfg(feature = "tls")]
@@ -297,14 +299,22 @@ impl<L: Listener> Server<L> {
         #[cfg(feature = "tls")]
         if let Some(tls) = self.settings.tls.clone() {
             let handshake = tokio_rustls::TlsAcceptor::from(tls).accept(BelowTls(io));
-            let handshake = InTurn::new(handshake);
+            let handshake = InTurn::new(handshake.into_fallible());
             let handshake = tokio::time::timeout(self.settings.handshake_timeout, handshake);
             let arriving = Box::pin(async move {
                 let finished = handshake.await;
                 #[cfg(feature = "tracing")]
                 super::trace::handshake(arrival.added.address, &finished);
-                // The peer of a failed handshake has its alert, or has gone.
-                let stream = finished.ok()?.ok()?;
+                let stream = match finished.ok()? {
+                    Ok(stream) => stream,
+                    Err((_, mut io)) => {
+                        // Our alert says what was wrong. A socket that is closed with unread bytes resets the connection, and
+                        // the peer may see that first.
+                        let mut linger = Linger::new();
+                        poll_fn(|cx| linger.poll(&mut io, None, cx)).await;
+                        return None;
+                    }
+                };
                 arrival.describe(Some(stream.get_ref().1));
                 Some((stream, arrival.service().await?))
             });

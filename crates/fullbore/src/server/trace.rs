@@ -7,11 +7,14 @@ use tokio::time::error::Elapsed;
 use tracing::debug;
 
 /// A TLS handshake has ended.
-pub(super) fn handshake<T>(peer: Option<SocketAddr>, finished: &Result<io::Result<T>, Elapsed>) {
+pub(super) fn handshake<S, T>(
+    peer: Option<SocketAddr>,
+    finished: &Result<Result<S, (io::Error, T)>, Elapsed>,
+) {
     let peer = peer.map(tracing::field::display);
     match finished {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => {
+        Ok(Err((error, _))) => {
             debug!(target: "fullbore::connection", peer, "TLS handshake failed: {error}");
         }
         Err(_) => {

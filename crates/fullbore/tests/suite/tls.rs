@@ -16,7 +16,7 @@ use rcgen::{
     IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{full, service, soon};
 
@@ -468,4 +468,22 @@ async fn a_client_certificate_that_is_missing_is_named() {
             &parts,
         );
     }
+}
+
+#[tokio::test]
+async fn a_peer_whose_handshake_failed_reads_the_alert_though_it_goes_on_sending() {
+    let made = sign_oneself(&fields(&["localhost"]));
+    let port = serve_with(&made).await;
+    let mut io = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    // More than the server reads for the handshake.
+    for _ in 0..20 {
+        io.write_all(&[b'x'; 64 << 10]).await.unwrap();
+    }
+    let mut alert = Vec::new();
+    soon(io.read_to_end(&mut alert)).await.unwrap();
+    assert_eq!(
+        alert.first(),
+        Some(&21),
+        "the content type (RFC 8446 section 5.1)"
+    );
 }
