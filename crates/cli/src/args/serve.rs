@@ -140,7 +140,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub(crate) min_free: Option<u64>,
 
-    /// Add a header field to every response; can be repeated
+    /// Add a header field to every response but those to CORS preflight requests; can be repeated
     #[arg(long, value_name = "NAME: VALUE", help_heading = RESPONSES)]
     pub(crate) header: Vec<ResponseField>,
 

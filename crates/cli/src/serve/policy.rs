@@ -64,7 +64,7 @@ impl Policy {
         }))
     }
 
-    /// Adds the fields to a response.
+    /// Adds the fields to a response of the files.
     fn finish(&self, mut response: Response<SiteBody>) -> Response<SiteBody> {
         let status = response.status();
         let fields = response.headers_mut();
@@ -77,6 +77,12 @@ impl Policy {
                 fields.entry(CACHE_CONTROL).or_insert_with(|| value.clone());
             }
         }
+        self.add_fields(response)
+    }
+
+    /// Adds the fields of `--header`.
+    fn add_fields(&self, mut response: Response<SiteBody>) -> Response<SiteBody> {
+        let fields = response.headers_mut();
         for (index, field) in self.fields.iter().enumerate() {
             // The first one replaces what the file service says.
             if self.fields[..index]
@@ -160,9 +166,8 @@ impl Service<Request<Incoming>> for Guarded {
     fn call(&mut self, mut request: Request<Incoming>) -> Answer {
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         if reads && self.policy.health.as_deref() == Some(request.uri().path()) {
-            return Box::pin(std::future::ready(Ok(
-                text(StatusCode::OK, "ok\n").map(SiteBody::of_text)
-            )));
+            let response = text(StatusCode::OK, "ok\n").map(SiteBody::of_text);
+            return Box::pin(std::future::ready(Ok(self.policy.add_fields(response))));
         }
         let credentials = match self.policy.gate.as_ref().map(|gate| gate.look(request.headers())) {
             None => return self.pass(request, None),

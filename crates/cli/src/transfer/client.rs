@@ -283,12 +283,17 @@ pub(crate) fn check_status(url: &str, status: http::StatusCode) -> Result<(), Fa
     if status.as_u16() < 400 {
         return Ok(());
     }
-    let fault = if status == http::StatusCode::PROXY_AUTHENTICATION_REQUIRED {
-        "the proxy needs a name and password, or did not accept them; put them in its URL: http://user:password@host:port"
-    } else if status.is_client_error() {
-        "the server refused the request; check the URL and the credentials"
-    } else {
-        "this is an error of the server; try again later"
+    let fault = match status.as_u16() {
+        407 => {
+            "the proxy needs a name and password, or did not accept them; put them in its URL: http://user:password@host:port"
+        }
+        401 | 403 => "the server refused the request; check the credentials",
+        404 | 410 => "the server has nothing there; check the URL",
+        408 | 429 => "the server refused the request for now; try again later",
+        412 => "what the server has is not in the state that the request demands",
+        413 => "the body is larger than the server accepts",
+        400..500 => "the server refused the request; check the URL, the options and the credentials",
+        _ => "this is an error of the server; try again later",
     };
     let reason = status
         .canonical_reason()
@@ -319,6 +324,24 @@ mod tests {
         ] {
             let status = http::StatusCode::from_u16(status).unwrap();
             assert_eq!(check_status("http://h/", status).is_err(), fails, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_failure_says_what_to_check_for_its_status() {
+        for (status, advice) in [
+            (400, "check the URL, the options and the credentials"),
+            (401, "check the credentials"),
+            (404, "check the URL"),
+            (407, "put them in its URL: http://user:password@host:port"),
+            (412, "is not in the state that the request demands"),
+            (413, "the body is larger than the server accepts"),
+            (429, "try again later"),
+            (500, "this is an error of the server; try again later"),
+        ] {
+            let status = http::StatusCode::from_u16(status).unwrap();
+            let failure = check_status("http://h/", status).err().unwrap();
+            assert!(failure.message.ends_with(advice), "{failure}");
         }
     }
 

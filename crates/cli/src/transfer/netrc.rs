@@ -44,6 +44,8 @@ impl Netrc {
     }
 
     fn parse(text: &str) -> Result<Self, (usize, &'static str)> {
+        // Editors of Windows begin a file with a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut tokens = Tokens { text, line: 1 };
         let mut netrc = Netrc::default();
         while let Some(keyword) = tokens.next(true)? {
@@ -192,6 +194,7 @@ mod tests {
         assert_eq!(login(text, "three.example"), of("z", "#y"));
         assert_eq!(login(text, "four.example"), of("late", ""));
         assert_eq!(login("machine h login a", "other"), None);
+        assert_eq!(login("\u{feff}machine h login a", "h"), of("a", ""));
         assert_eq!(login("", "h"), None);
     }
 

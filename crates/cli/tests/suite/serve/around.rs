@@ -118,6 +118,10 @@ fn users_need_their_password_except_for_the_health_path() -> TestResult {
         &bob,
         "--health",
         "/healthz",
+        "--header",
+        "x-frame-options: DENY",
+        "--cache-control",
+        "max-age=9",
         "--log",
         "--log-format",
         "json",
@@ -143,6 +147,8 @@ fn users_need_their_password_except_for_the_health_path() -> TestResult {
         status(&response) == "200" && response.ends_with("\r\n\r\nok\n"),
         "{response}"
     );
+    assert_eq!(values(&response, "x-frame-options"), ["DENY"]);
+    assert!(!values(&response, "cache-control").contains(&"max-age=9"));
     let users: Vec<String> = (0..12)
         .map(|_| {
             let line: serde_json::Value = serde_json::from_str(&site.line()?)?;
