@@ -46,7 +46,8 @@ async fn many_tasks_share_a_connection() {
     let (near, far) = duplex(30_000);
     let server = tokio::spawn(serve(far));
     let mut builder = client::Builder::new();
-    builder.max_send_buffer_size(10_000);
+    // The limit of the server, which would refuse what comes beyond it before its SETTINGS arrive.
+    builder.max_send_buffer_size(10_000).initial_max_send_streams(10);
     let (requests, mut connection) = builder.handshake::<_, Bytes>(near).await.unwrap();
     let mut pings = connection.ping_pong().unwrap();
     let connection = tokio::spawn(connection);
