@@ -1,6 +1,7 @@
 //! What `get` and `put` share: the client, retries, the way of a body to its file, and what a run prints.
 
 pub(crate) mod client;
+pub(crate) mod detached;
 pub(crate) mod error_body;
 pub(crate) mod netrc;
 pub(crate) mod output;

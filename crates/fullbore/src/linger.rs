@@ -14,8 +14,8 @@ use tokio_util::io::poll_read_buf;
 
 use crate::turns::{Turns, queue, wake_after_sockets};
 
-/// How long, and for how many bytes, a closed connection is read, so that the peer receives our GOAWAY or last response rather
-/// than a reset of the transport (RFC 9113 section 5.4.1, RFC 9112 section 9.6).
+/// How long, and for how many bytes, a closed connection is read, so that the peer receives our GOAWAY, last response or TLS
+/// alert rather than a reset of the transport (RFC 9113 section 5.4.1, RFC 9112 section 9.6).
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 4 << 20;
 

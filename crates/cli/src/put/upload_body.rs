@@ -16,6 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::exit::{Exit, Failure};
+use crate::transfer::detached::detached;
 use crate::transfer::progress::Progress;
 
 const CHUNK: usize = 256 * 1024;
@@ -65,7 +66,10 @@ pub(super) async fn open(path: &Path, progress: Arc<Progress>) -> Result<(Upload
         return Ok((UploadSource::Stream(body), sent));
     }
     let wrong = |error| Failure::from_io("read", path, &error);
-    let file = open_file(path).await?.map_err(wrong)?;
+    let named = path.to_owned();
+    // A FIFO is open only when another process writes to it.
+    let opened = detached(move || Ok(File::open(named))).await?;
+    let file = opened.map_err(wrong)?;
     let found = file.metadata().map_err(wrong)?;
     if found.is_dir() {
         return Err(wrong(io::ErrorKind::IsADirectory.into()));
@@ -94,20 +98,6 @@ pub(super) async fn open(path: &Path, progress: Arc<Progress>) -> Result<(Upload
         ended,
     };
     Ok((UploadSource::File(body), sent))
-}
-
-/// Opens a file on a thread that is not one of the runtime: a FIFO is open only when another process writes to it, and the wait
-/// must not delay the end of the program.
-async fn open_file(path: &Path) -> Result<io::Result<File>, Failure> {
-    let (sender, opened) = oneshot::channel();
-    let path = path.to_owned();
-    std::thread::Builder::new()
-        .name("open".to_owned())
-        .spawn(move || sender.send(File::open(path)))
-        .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
-    Ok(opened
-        .await
-        .unwrap_or_else(|_| Err(io::Error::other("its thread ended"))))
 }
 
 /// The body of a regular file. Its length is that of the file when it was opened; appended data is not sent. A clone starts

@@ -15,8 +15,8 @@ use url::{Origin, Url};
 use crate::args::{ConnectionArgs, Login};
 use crate::exit::Failure;
 use crate::transfer::client::{Address, without_credentials};
+use crate::transfer::detached::detached;
 use crate::transfer::netrc::Netrc;
-use crate::transfer::receive::file_job;
 
 /// The fields of a run's requests.
 pub(crate) struct RequestFields {
@@ -41,8 +41,8 @@ impl RequestFields {
     pub(crate) async fn new(args: &ConnectionArgs, typed: &[String]) -> Result<Self, Failure> {
         let netrc = match netrc_file(args)? {
             None => None,
-            // It may be a FIFO, whose other end is silent.
-            Some(path) => Some(file_job(move || Netrc::read(&path)).await?),
+            // It may be a FIFO.
+            Some(path) => Some(detached(move || Netrc::read(&path)).await?),
         };
         Self::with_netrc(args, typed, netrc)
     }

@@ -119,12 +119,17 @@ fn a_response_names_its_file_and_replaces_none() -> TestResult {
     Ok(())
 }
 
-#[test]
-fn no_head_is_printed_within_a_body_that_is_resumed() -> TestResult {
-    let server = Server::start(|_, asked| match asked.from("\"v1\"") {
+/// A server that closes the connection after half of the body, and sends the rest when it is asked for.
+fn breaks_off() -> TestResult<Server> {
+    Server::start(|_, asked| match asked.from("\"v1\"") {
         Some(from) => (rest_of(asked, V1, &body(1), from), Then::Go),
         None => (half(asked, V1, &body(1)), Then::Close),
-    })?;
+    })
+}
+
+#[test]
+fn no_head_is_printed_within_a_body_that_is_resumed() -> TestResult {
+    let server = breaks_off()?;
     let folder = tempfile::tempdir()?;
     let args = ["get", "--http2", "--include", "--retry", "1", &server.url()];
     let ended = run(folder.path(), args)?;
@@ -258,10 +263,7 @@ fn a_body_that_did_not_change_is_not_downloaded() -> TestResult {
 
 #[test]
 fn the_entity_tag_of_a_head_and_of_a_body_that_is_not_in_a_file_is_saved() -> TestResult {
-    let server = Server::start(|_, asked| match asked.from("\"v1\"") {
-        Some(from) => (rest_of(asked, V1, &body(1), from), Then::Go),
-        None => (half(asked, V1, &body(1)), Then::Close),
-    })?;
+    let server = breaks_off()?;
     let resumed = server.url();
     let origin = serve(|_, _| ok("etag: \"v1\"\r\n", b"body"))?;
     let whole = format!("{origin}/file");

@@ -30,7 +30,7 @@ pub(super) struct Reader {
     role: Role,
     /// The last request of a server.
     repeats: Option<Box<Repeats>>,
-    /// No block has come since the last [`Self::trim`]. What comes after a rest is seldom followed by the same at once.
+    /// No block has come since the last [`Self::trim`]. The first one is not remembered: the next trim would free it.
     rested: bool,
     received_bytes: u64,
     received_frames: FrameCounts,

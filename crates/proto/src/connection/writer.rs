@@ -30,7 +30,7 @@ pub(super) struct Writer {
     encoder: Encoder,
     /// The last response of a server.
     answers: Option<Box<Answers>>,
-    /// No response has left since the last [`Self::trim`].
+    /// No response has left since the last [`Self::trim`]. The first one is not remembered: the next trim would free it.
     rested: bool,
     /// The `date` field of responses without one.
     date: Option<HeaderValue>,

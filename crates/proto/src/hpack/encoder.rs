@@ -35,8 +35,7 @@ const PLACES: usize = 16;
 #[derive(Debug)]
 pub struct Encoder {
     table: EncoderTable,
-    /// What earlier blocks have shown. A trim keeps it, so that the fields of a connection that asks for one file now and
-    /// then enter the table.
+    /// What earlier blocks have shown. A trim keeps it, so that fields that a connection sends now and then enter the table.
     last_block: Option<Box<LastBlock>>,
     /// How many fields of this block have been encoded.
     place: u32,
