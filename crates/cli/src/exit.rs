@@ -33,7 +33,7 @@ exit_codes! {
     Certificate = 6, "certificate", "the peer's certificate is not trusted";
     Tls = 7, "tls", "TLS failed in another way";
     NotHttp2 = 8, "not-http2", "the peer speaks no version of HTTP that may be used";
-    Protocol = 9, "protocol", "the peer violated HTTP/2";
+    Protocol = 9, "protocol", "the peer broke a rule of HTTP";
     Closed = 10, "closed", "the connection ended before the body did";
     Reset = 11, "reset", "the peer reset the stream";
     BodyLength = 12, "body-length", "the body is not as long as its content-length";

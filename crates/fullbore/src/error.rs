@@ -38,7 +38,7 @@ pub enum ErrorKind {
     Tls,
     /// The peer's certificate does not verify.
     Certificate,
-    /// The peer does not speak HTTP/2.
+    /// The peer does not speak HTTP/2, or no version of HTTP that may be used.
     NotHttp2,
     /// A rule of HTTP was broken. Over HTTP/2 [`Error::code`] says which kind of rule.
     Protocol,
