@@ -723,6 +723,8 @@ impl State {
             return;
         }
         let held = stream.in_flight();
+        // A sender may wait until this stream is opened, to send another request.
+        stream.wake_sender();
         self.streams.remove(&id);
         self.engine.release_connection_credit(held);
         self.engine.release_with(id, ErrorCode::CANCEL);

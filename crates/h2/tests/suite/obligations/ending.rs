@@ -94,6 +94,18 @@ async fn each_sender_has_one_request_that_waits() {
 }
 
 #[tokio::test]
+async fn a_sender_is_ready_once_the_request_that_waits_is_dropped() {
+    let (requests, _connection, _peer) = client_before_peer(&client::Builder::new(), &[(3, 1)]).await;
+    let mut requests = requests.ready().await.unwrap();
+    let (_first, _) = requests.send_request(get("/"), true).unwrap();
+    let (second, body) = requests.send_request(post("/"), false).unwrap();
+    // It waits first, and is woken by the drop.
+    let dropping = async move { drop((second, body)) };
+    let (ready, ()) = soon(async { tokio::join!(requests.ready(), dropping) }).await;
+    ready.unwrap();
+}
+
+#[tokio::test]
 async fn a_connection_ends_when_its_handles_and_streams_are_gone() {
     let (mut requests, connection, mut peer) = client_before_peer(&client::Builder::new(), &[]).await;
     let (response, _) = requests.send_request(get("/"), true).unwrap();
