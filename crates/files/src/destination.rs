@@ -11,7 +11,7 @@ use cap_std::fs::Dir;
 
 use crate::open::open_folder;
 use crate::peer::Peer;
-use crate::resolve::{MAX_NAME_BYTES, encode};
+use crate::resolve::MAX_NAME_BYTES;
 
 /// The folder for uploads.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ pub(crate) struct Destination {
     /// A single path segment that may be stored.
     pub(crate) name: String,
     pub(crate) peer: Option<Peer>,
-    /// The path at which GET finds the file, if it is served.
-    pub(crate) location: String,
+    /// The names from the root to the file, if it is served.
+    pub(crate) location: Vec<String>,
 }
 
 /// Why a path names no destination.
@@ -90,8 +90,7 @@ impl Destination {
             return Err(BadDestination::TooDeep);
         }
         let served_at = folder.served_at.as_deref().unwrap_or_default();
-        let names = served_at.iter().chain(folders).chain([&name]);
-        let location = names.map(|name| format!("/{}", encode(name))).collect();
+        let location = served_at.iter().chain(folders).chain([&name]).cloned().collect();
         Ok(Destination {
             root: Arc::clone(&folder.directory),
             folders: folders.to_vec(),
@@ -292,7 +291,7 @@ mod tests {
             Destination::new(&folder, &names(folders), name.to_owned(), 2, None)
                 .map(|destination| destination.location)
         };
-        assert_eq!(new(&["a", "b c"], "d"), Ok("/a/b%20c/d".to_owned()));
+        assert_eq!(new(&["a", "b c"], "d"), Ok(names(&["a", "b c", "d"])));
         assert_eq!(new(&["a", "b", "c"], "d"), Err(BadDestination::TooDeep));
         assert_eq!(new(&["a", ".b"], "d"), Err(BadDestination::Name));
         assert_eq!(new(&[".."], "d"), Err(BadDestination::Name));

@@ -201,7 +201,7 @@ impl Asked<'_> {
             }
             // The path of a folder ends with a slash, so that relative references in its index resolve within it.
             Ok(Found::Directory) if !target.is_directory() => {
-                Ok(redirect(&target.directory_location(), head.uri.query()))
+                Ok(redirect(&target.directory_reference(), head.uri.query()))
             }
             Ok(Found::Directory) | Err(OpenError::NotFound) => self.without_file(&target),
             Err(error) => Ok(respond::status(error.status())),

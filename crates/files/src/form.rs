@@ -27,7 +27,7 @@ use crate::file_body::FileResponse;
 use crate::page::{self, Escaped};
 use crate::peer::Peer;
 use crate::refusal::{Refusal, bad_destination, bad_path, failure, refuse};
-use crate::resolve::{Target, encode};
+use crate::resolve::Target;
 use crate::respond;
 use crate::uploads::{Store, begin};
 use crate::writer::Writer;
@@ -73,8 +73,7 @@ where
     if status == StatusCode::CREATED && target.as_ref().is_some_and(listed) {
         let location = target
             .as_ref()
-            .map(back)
-            .and_then(|back| HeaderValue::try_from(back).ok());
+            .and_then(|target| HeaderValue::try_from(target.directory_reference()).ok());
         return respond::with(respond::status(StatusCode::SEE_OTHER), LOCATION, location);
     }
     result_page(status, &files, last, target.as_ref())
@@ -96,14 +95,6 @@ impl StoredFile {
     }
 }
 
-/// The path of the folder, relative to that of the form.
-fn back(target: &Target) -> String {
-    match target.last() {
-        Some(name) if !target.is_directory() => format!("./{}/", encode(name)),
-        _ => "./".to_owned(),
-    }
-}
-
 fn result_page(
     status: StatusCode,
     files: &[StoredFile],
@@ -122,7 +113,7 @@ fn result_page(
     if let Some(target) = target {
         html.push_str(&format!(
             "<p><a href=\"{}\">Back to the folder</a></p>\n",
-            back(target)
+            target.directory_reference()
         ));
     }
     page::response(status, page::document(title, &html))

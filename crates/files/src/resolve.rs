@@ -3,8 +3,6 @@
 //! This does not access the file system. It only checks the form of a path; `open` keeps a request inside the root. Called
 //! by `files` and `uploads`.
 
-use std::fmt::Write as _;
-
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// The longest name of a file on common file systems, in bytes.
@@ -25,6 +23,8 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 pub(crate) struct Target {
     names: Vec<String>,
     directory: bool,
+    /// The slashes after the first one: one is taken off by each `..` of a reference, even beside another one.
+    depth: usize,
 }
 
 /// Why a path is refused.
@@ -54,7 +54,12 @@ impl Target {
             names.push(name);
         }
         let directory = names.is_empty() || rest.ends_with('/');
-        Ok(Target { names, directory })
+        let depth = rest.matches('/').count();
+        Ok(Target {
+            names,
+            directory,
+            depth,
+        })
     }
 
     /// Whether the path ends with a slash and so names a directory.
@@ -96,15 +101,27 @@ impl Target {
         }
     }
 
-    /// The path of this directory for `location`. It is built from the names, so `//host` in a request never becomes a
-    /// reference to another host.
-    pub(crate) fn directory_location(&self) -> String {
-        let mut location = String::from("/");
-        for name in &self.names {
-            // Writing to a String does not fail.
-            let _ = write!(location, "{}/", encode(name));
+    /// This directory for `location`, relative to the path of the request. A router may have taken a prefix off that path,
+    /// which only the client knows. Nor does `//host` in a request ever become a reference to another host.
+    pub(crate) fn directory_reference(&self) -> String {
+        match self.last() {
+            Some(name) if !self.directory => format!("./{}/", encode(name)),
+            _ => "./".to_owned(),
         }
-        location
+    }
+
+    /// The file with these names below the root, as [`Self::directory_reference`].
+    pub(crate) fn reference_to(&self, names: &[String]) -> String {
+        let folder = match self.directory {
+            true => &*self.names,
+            false => self.names.split_last().map_or(&[][..], |(_, folder)| folder),
+        };
+        let (up, down) = match names.strip_prefix(folder) {
+            Some(down) => ("./".to_owned(), down),
+            None => ("../".repeat(self.depth), names),
+        };
+        let down: Vec<String> = down.iter().map(|name| encode(name).to_string()).collect();
+        up + &down.join("/")
     }
 }
 
@@ -260,19 +277,39 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_location_is_absolute_and_escaped() {
+    fn a_reference_to_a_directory_is_relative_and_escaped() {
         for (path, expected) in [
-            ("/a", "/a/"),
-            ("//evil.example", "/evil.example/"),
-            ("/a%20b/%C3%A9%3f", "/a%20b/%C3%A9%3F/"),
-            ("/a:b", "/a%3Ab/"),
-            ("/x%0d%0ay", "/x%0D%0Ay/"),
+            ("/a", "./a/"),
+            ("/", "./"),
+            ("/a/b/", "./"),
+            ("//evil.example", "./evil.example/"),
+            ("/a%20b/%C3%A9%3f", "./%C3%A9%3F/"),
+            ("/a:b", "./a%3Ab/"),
+            ("/x%0d%0ay", "./x%0D%0Ay/"),
         ] {
             assert_eq!(
-                Target::parse(path).map(|t| t.directory_location()),
+                Target::parse(path).map(|t| t.directory_reference()),
                 Ok(expected.to_owned()),
                 "{path}"
             );
+        }
+    }
+
+    #[test]
+    fn a_reference_to_a_file_leads_there_from_the_path_of_the_request() {
+        for (path, names, expected) in [
+            ("/a", &["a"][..], "./a"),
+            ("/a/b", &["a", "b c"], "./b%20c"),
+            ("/a/", &["a", "b"], "./b"),
+            ("/a", &["a", "b"], "./a/b"),
+            ("/", &["a", "b"], "./a/b"),
+            ("/b/x", &["in", "b", "x"], "../in/b/x"),
+            ("/b/", &["in", "b", "x"], "../in/b/x"),
+            ("//b///c/x", &["in", "b", "c", "x"], "../../../../../in/b/c/x"),
+        ] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let target = Target::parse(path).unwrap();
+            assert_eq!(target.reference_to(&names), expected, "{path}");
         }
     }
 }

@@ -74,7 +74,8 @@ pub(crate) async fn store<B>(
 where
     B: Body<Data = Bytes>,
 {
-    let destination = Arc::new(destination(store, head, peer)?);
+    let target = Target::parse(head.uri.path()).map_err(bad_path)?;
+    let destination = Arc::new(destination(store, &target, &head.method, peer)?);
     if head.headers.contains_key(CONTENT_RANGE) {
         // RFC 9110 section 14.5: a part must not replace the whole.
         return Err(refuse(
@@ -105,7 +106,7 @@ where
     let demand = conditional::is_conditional(&head.headers)
         .then(|| -> Demand { Box::new(move |directory, name| holds(existing(directory, name)?.as_ref())) });
     match writer.publish(replace, demand).await {
-        Ok(published) => Ok(stored(&destination, length.count, &published)),
+        Ok(published) => Ok(stored(&target, &destination, length.count, &published)),
         // Another request took the name while the body arrived.
         Err(Failure::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists && demands_absence => {
             Err(precondition_failed())
@@ -196,12 +197,12 @@ fn existing(directory: &Dir, name: &str) -> Result<Option<Validators>, Failure> 
     }
 }
 
-fn stored(destination: &Destination, count: u64, published: &Published) -> FileResponse {
+fn stored(target: &Target, destination: &Destination, count: u64, published: &Published) -> FileResponse {
     let etag = Validators::of(&published.metadata, SystemTime::now()).etag();
     let (status, location) = if published.replaced {
         (StatusCode::OK, None)
     } else {
-        let location = HeaderValue::try_from(destination.location.as_str());
+        let location = HeaderValue::try_from(target.reference_to(&destination.location));
         (StatusCode::CREATED, location.ok())
     };
     let response = respond::text(status, &count.to_string());
@@ -209,12 +210,16 @@ fn stored(destination: &Destination, count: u64, published: &Published) -> FileR
 }
 
 /// Where the file goes. A POST to a path that ends with a slash gets a generated name.
-fn destination(store: Store<'_>, head: &Parts, peer: Option<Peer>) -> Result<Destination, Refusal> {
-    let target = Target::parse(head.uri.path()).map_err(bad_path)?;
+fn destination(
+    store: Store<'_>,
+    target: &Target,
+    method: &Method,
+    peer: Option<Peer>,
+) -> Result<Destination, Refusal> {
     let below = store.folder.below(target.names());
     let (folders, name) = match below.split_last() {
         Some((name, folders)) if !target.is_directory() => (folders, name.clone()),
-        _ if head.method == Method::POST => (below, generated_name()),
+        _ if method == Method::POST => (below, generated_name()),
         None if !target.is_directory() => return Err(is_a_folder()),
         _ => {
             return Err(refuse(

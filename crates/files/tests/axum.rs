@@ -50,6 +50,25 @@ async fn a_router_serves_ranges_of_files_and_stores_uploads() {
 }
 
 #[tokio::test]
+async fn below_a_prefix_every_location_is_one_of_the_service() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("docs")).unwrap();
+    std::fs::write(root.path().join("docs/index.html"), "the docs").unwrap();
+    let application = application(root.path());
+    for (method, path, status, location) in [
+        ("GET", "/files/docs?a=b", 308, "./docs/?a=b"),
+        ("PUT", "/files/docs/new", 201, "./new"),
+    ] {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.body(Body::empty()).unwrap();
+        let response = application.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), status, "{path}");
+        // A path from the root would lack the prefix, which the router takes off the path of the request.
+        assert_eq!(response.headers()["location"], location, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn axums_server_sends_a_file_over_http_1() {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("a.txt"), "hello").unwrap();

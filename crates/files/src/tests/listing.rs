@@ -99,7 +99,7 @@ async fn a_listing_is_off_by_default_and_an_index_comes_before_it() {
     assert!(site.get("/").await.text().contains("href=\"dir/\""));
     let redirect = site.get("/dir?sort=size").await;
     assert_eq!(redirect.status, 308);
-    assert_eq!(redirect.field("location"), "/dir/?sort=size");
+    assert_eq!(redirect.field("location"), "./dir/?sort=size");
     assert_eq!(site.get("/none/").await.status, 404);
     assert_eq!(site.get("/dir/file/").await.status, 404);
     site.write("index.html", "the index");

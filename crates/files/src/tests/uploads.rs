@@ -67,12 +67,27 @@ impl Site {
     }
 }
 
+/// The path that a reference leads to from that of the request (RFC 3986 section 5.2).
+fn resolved(path: &str, reference: &str) -> String {
+    let path = path.split('?').next().unwrap();
+    let mut names: Vec<&str> = path.split('/').collect();
+    names.pop();
+    for name in reference.split('/') {
+        match name {
+            "." => {}
+            ".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    names.join("/")
+}
+
 #[tokio::test]
 async fn put_creates_and_then_replaces() {
     let site = site();
     let first = site.put("/a%20b.txt", "one").await;
     assert_eq!(first.status, 201);
-    assert_eq!(first.field("location"), "/a%20b.txt");
+    assert_eq!(first.field("location"), "./a%20b.txt");
     assert_eq!(first.text(), "3\n");
     assert_eq!(site.content("a b.txt"), "one");
 
@@ -105,8 +120,8 @@ async fn post_to_a_slash_makes_up_a_name() {
         let answer = site.post(path, "text").await;
         assert_eq!(answer.status, 201);
         let location = answer.field("location");
-        assert!(location.starts_with(&format!("{path}upload-")), "{location}");
-        assert_eq!(site.get(location).await.text(), "text");
+        assert!(location.starts_with("./upload-"), "{location}");
+        assert_eq!(site.get(&resolved(path, location)).await.text(), "text");
     }
     assert_eq!(site.names().len(), 3);
     for path in ["/", "/sub/", "/new/"] {
@@ -130,9 +145,9 @@ async fn uploads_keep_the_folders_of_their_path() {
     ] {
         let answer = site.put(path, content).await;
         assert_eq!(answer.status, 201, "{path}");
-        let location = path.split('?').next().unwrap();
-        assert_eq!(answer.field("location"), location);
-        assert_eq!(site.get(location).await.text(), content);
+        assert_eq!(answer.field("location"), "./x.txt");
+        let location = resolved(path, answer.field("location"));
+        assert_eq!(site.get(&location).await.text(), content);
     }
     assert_eq!(site.content("a/x.txt"), "one");
     assert_eq!(site.content("b/x.txt"), "two");
@@ -150,11 +165,11 @@ async fn a_folder_below_the_served_one_is_named_as_in_get() {
             ..Settings::default()
         }
     });
-    for (path, location) in [("/in/a/x", "/in/a/x"), ("/b/x", "/in/b/x"), ("/c", "/in/c")] {
+    for (path, location) in [("/in/a/x", "./x"), ("/b/x", "../in/b/x"), ("/c", "./in/c")] {
         let answer = site.put(path, "text").await;
         assert_eq!(answer.status, 201, "{path}");
         assert_eq!(answer.field("location"), location);
-        assert_eq!(site.get(location).await.text(), "text");
+        assert_eq!(site.get(&resolved(path, location)).await.text(), "text");
     }
     for path in ["/in", "/in/"] {
         assert!(site.put(path, "text").await.status.is_client_error(), "{path}");
