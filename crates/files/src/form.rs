@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, LOCATION, ORIGIN};
+use http::header::{CONTENT_TYPE, LOCATION};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::BodyDataStream;
 use multer::{Field, Multipart};
@@ -24,6 +24,7 @@ use crate::accept;
 use crate::body_length::{BodyLength, next_frame};
 use crate::destination::Destination;
 use crate::file_body::FileResponse;
+use crate::origin::is_of_another_site;
 use crate::page::{self, Escaped};
 use crate::peer::Peer;
 use crate::refusal::{Refusal, bad_destination, bad_path, failure, refuse};
@@ -34,8 +35,6 @@ use crate::writer::Writer;
 
 /// The most bytes of a part's header. Those of browsers have some 200 bytes and the file's name.
 const PART_HEAD_BYTES: usize = 8 * 1024;
-
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Whether the request is a form with files.
 pub(crate) fn is_form(head: &Parts) -> bool {
@@ -214,32 +213,6 @@ fn malformed() -> Refusal {
     )
 }
 
-/// Whether a browser says that the form is on a page of another site (a cross-site request forgery).
-fn is_of_another_site(head: &Parts) -> bool {
-    let field = |name: HeaderName| {
-        head.headers
-            .get(name)
-            .map(|value| value.to_str().unwrap_or_default())
-    };
-    // Sent to secure origins and to localhost.
-    if let Some(site) = field(SEC_FETCH_SITE) {
-        return !matches!(site, "same-origin" | "none");
-    }
-    let Some(origin) = field(ORIGIN) else {
-        return false;
-    };
-    let authority = head
-        .uri
-        .authority()
-        .map(|authority| authority.as_str())
-        .or(field(HOST));
-    let origin = origin.split_once("://").map(|(_, authority)| authority);
-    match (origin, authority) {
-        (Some(origin), Some(authority)) => !origin.eq_ignore_ascii_case(authority),
-        _ => true,
-    }
-}
-
 /// The body of a form, which is given to the parser frame by frame.
 struct PartSource<'a, B> {
     body: Pin<&'a mut B>,
@@ -397,43 +370,6 @@ impl Body for Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_form_of_another_site_is_known_by_what_browsers_say() {
-        let is_foreign = |uri: &str, fields: &[(&str, &str)]| {
-            let mut request = http::Request::post(uri);
-            for (name, value) in fields {
-                request = request.header(*name, *value);
-            }
-            is_of_another_site(&request.body(()).unwrap().into_parts().0)
-        };
-        for (uri, fields, expected) in [
-            ("/", &[][..], false),
-            ("/", &[("sec-fetch-site", "same-origin")], false),
-            ("/", &[("sec-fetch-site", "none")], false),
-            ("/", &[("sec-fetch-site", "same-site")], true),
-            ("/", &[("sec-fetch-site", "cross-site")], true),
-            ("/", &[("host", "a:80"), ("origin", "http://a:80")], false),
-            ("/", &[("host", "A"), ("origin", "https://a")], false),
-            ("/", &[("host", "a:80"), ("origin", "http://a:81")], true),
-            ("/", &[("host", "a"), ("origin", "null")], true),
-            ("/", &[("origin", "http://a")], true),
-            ("https://a/", &[("origin", "https://a")], false),
-            ("https://a/", &[("origin", "https://b")], true),
-            // A proxy may have changed the host; a browser over TLS says both.
-            (
-                "/",
-                &[
-                    ("host", "inner"),
-                    ("origin", "https://a"),
-                    ("sec-fetch-site", "same-origin"),
-                ],
-                false,
-            ),
-        ] {
-            assert_eq!(is_foreign(uri, fields), expected, "{uri} {fields:?}");
-        }
-    }
 
     #[test]
     fn the_path_of_a_file_in_a_form_has_names() {

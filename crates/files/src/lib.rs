@@ -60,6 +60,7 @@ mod log;
 mod open;
 #[cfg(target_os = "linux")]
 mod optional;
+mod origin;
 mod page;
 mod peer;
 mod random;

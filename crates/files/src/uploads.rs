@@ -23,6 +23,7 @@ use crate::conditional::{self, Validators, Verdict};
 use crate::destination::{Destination, UploadFolder};
 use crate::file_body::FileResponse;
 use crate::open::{Found, OpenError, open};
+use crate::origin;
 use crate::peer::Peer;
 use crate::random::random;
 use crate::refusal::{
@@ -74,6 +75,12 @@ pub(crate) async fn store<B>(
 where
     B: Body<Data = Bytes>,
 {
+    if origin::is_forged(head) {
+        return Err(refuse(
+            StatusCode::FORBIDDEN,
+            "a page of another site sent this POST; it may send PUT, if this server allows that (CORS)",
+        ));
+    }
     let target = Target::parse(head.uri.path()).map_err(bad_path)?;
     let destination = Arc::new(destination(store, &target, &head.method, peer)?);
     if head.headers.contains_key(CONTENT_RANGE) {

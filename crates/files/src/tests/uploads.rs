@@ -114,6 +114,28 @@ async fn post_creates_and_never_replaces() {
 }
 
 #[tokio::test]
+async fn a_post_that_a_page_of_another_site_sends_unasked_is_refused() {
+    let site = site();
+    let foreign = ("sec-fetch-site", "cross-site");
+    // A form of this type has any content, a script among it.
+    for fields in [&[foreign, ("content-type", "text/plain")][..], &[foreign]] {
+        for path in ["/", "/a"] {
+            let answer = site.send(Method::POST, path, fields, Script::text("text")).await;
+            assert_eq!(answer.status, 403, "{path} {fields:?}");
+        }
+    }
+    assert!(site.names().is_empty());
+    // Browsers ask before they send these.
+    let fields = [foreign, ("content-type", "image/png")];
+    let answer = site.send(Method::POST, "/a", &fields, Script::text("text")).await;
+    assert_eq!(answer.status, 201);
+    let answer = site
+        .send(Method::PUT, "/b", &[foreign], Script::text("text"))
+        .await;
+    assert_eq!(answer.status, 201);
+}
+
+#[tokio::test]
 async fn post_to_a_slash_makes_up_a_name() {
     let site = site();
     for path in ["/", "/", "/sub/"] {
