@@ -1,8 +1,8 @@
 //! The cache of recently requested files: their header fields, and the content of small ones.
 //!
 //! An entry describes one state of a file, identified by device, inode, length, mtime and ctime. An entry with content is
-//! compared with the file system before use, at most once a millisecond, so a batch of requests for one file pays for one
-//! `stat`. A larger file is opened for each request and compared then. No descriptor is cached, so a removed file does
+//! compared with the file system before use, at most once a millisecond and after each upload, so a batch of requests for one
+//! file pays for one `stat`. A larger file is opened for each request and compared then. No descriptor is cached, so a removed file does
 //! not stay on the disk. A file that changed just now is not cached: another change within the same tick of the file
 //! system's clock would not be visible. The cache is limited in bytes. Called by `files`.
 
@@ -46,6 +46,8 @@ pub(crate) struct Cache {
     /// By the path of the request; empty unless siblings are served.
     siblings: Entries<Box<str>, KnownSiblings, ByBytes>,
     origin: Instant,
+    /// When an upload last changed a file: nanoseconds since the origin. What was compared before is compared again.
+    uploaded: AtomicU64,
     /// How long a file must have been unchanged.
     unchanged_for: Duration,
 }
@@ -97,6 +99,7 @@ impl Cache {
             siblings: Entries::with_weighter(for_siblings / TYPICAL_BYTES, for_siblings as u64, ByBytes),
             entries: Entries::with_weighter(bytes / TYPICAL_BYTES, bytes as u64, ByBytes),
             origin: Instant::now(),
+            uploaded: AtomicU64::new(0),
             unchanged_for,
         }
     }
@@ -109,7 +112,8 @@ impl Cache {
         }
         let now = self.now();
         let checked = cached.checked.load(Ordering::Relaxed);
-        if now.saturating_sub(checked) < VALID_FOR.as_nanos() as u64 {
+        let is_recent = now.saturating_sub(checked) < VALID_FOR.as_nanos() as u64;
+        if is_recent && checked >= self.uploaded.load(Ordering::Relaxed) {
             return Some(cached);
         }
         let is_same = |path: &str, identity| Identity::now_of(root, path) == Some(identity);
@@ -122,6 +126,11 @@ impl Cache {
         }
         cached.checked.store(now, Ordering::Relaxed);
         Some(cached)
+    }
+
+    /// An upload has its name: whoever is told so is to get it by the next request.
+    pub(crate) fn note_upload(&self) {
+        self.uploaded.fetch_max(self.now(), Ordering::Relaxed);
     }
 
     /// Whether a file in this state may be cached. The state must be older than the read.
@@ -149,7 +158,8 @@ impl Cache {
             path: file.path,
             identity: file.identity,
             plain,
-            checked: AtomicU64::new(self.now()),
+            // Not since it was read: an upload may have come between.
+            checked: AtomicU64::new(0),
         };
         self.entries.insert(request_path.into(), Arc::new(cached));
     }

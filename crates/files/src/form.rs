@@ -282,7 +282,10 @@ impl<B: Body<Data = Bytes>> PartSource<'_, B> {
         let mut writer = begin(store, &destination, announced, replace, |_| Ok(())).await?;
         match self.gather(part, &mut writer).await {
             Ok(bytes) => match writer.publish(replace, None).await {
-                Ok(_) => Ok(bytes),
+                Ok(_) => {
+                    store.cache.note_upload();
+                    Ok(bytes)
+                }
                 Err(error) => Err(failure(&error)),
             },
             Err(refusal) => {

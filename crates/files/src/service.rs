@@ -200,6 +200,7 @@ where
                 let store = Store {
                     folder,
                     limits: &shared.upload_limits,
+                    cache: &shared.cache,
                     settings: &shared.settings,
                 };
                 if form::is_form(&head) {

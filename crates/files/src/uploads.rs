@@ -19,6 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
 use crate::body_length::{BodyLength, next_frame};
+use crate::cache::Cache;
 use crate::conditional::{self, Validators, Verdict};
 use crate::destination::{Destination, UploadFolder};
 use crate::file_body::FileResponse;
@@ -42,6 +43,7 @@ use crate::writer::{Demand, Failure, Writer};
 pub(crate) struct Store<'a> {
     pub(crate) folder: &'a UploadFolder,
     pub(crate) limits: &'a Arc<UploadLimits>,
+    pub(crate) cache: &'a Cache,
     pub(crate) settings: &'a Settings,
 }
 
@@ -113,7 +115,10 @@ where
     let demand = conditional::is_conditional(&head.headers)
         .then(|| -> Demand { Box::new(move |directory, name| holds(existing(directory, name)?.as_ref())) });
     match writer.publish(replace, demand).await {
-        Ok(published) => Ok(stored(&target, &destination, length.count, &published)),
+        Ok(published) => {
+            store.cache.note_upload();
+            Ok(stored(&target, &destination, length.count, &published))
+        }
         // Another request took the name while the body arrived.
         Err(Failure::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists && demands_absence => {
             Err(precondition_failed())

@@ -105,6 +105,23 @@ async fn put_creates_and_then_replaces() {
 }
 
 #[tokio::test]
+async fn what_was_stored_is_what_the_next_get_sends() {
+    let site = Site::with(|root| Settings {
+        uploads: Uploads::Directory(root.to_owned()),
+        min_free_bytes: Some(0),
+        overwrite: true,
+        cache_after: Duration::ZERO,
+        ..Settings::default()
+    });
+    for text in ["one", "two"].repeat(20) {
+        assert!(site.put("/a", text).await.status.is_success());
+        // The second one is from the cache, which has just compared it.
+        assert_eq!(site.get("/a").await.text(), text);
+        assert_eq!(site.get("/a").await.text(), text);
+    }
+}
+
+#[tokio::test]
 async fn post_creates_and_never_replaces() {
     let site = site();
     assert_eq!(site.post("/a", "one").await.status, 201);
