@@ -154,6 +154,11 @@ where
                 return Poll::Ready(Err(Error::from_io(error)));
             }
             if let Some(reason) = self.receive_failed() {
+                if self.shared.lock().preface_received() {
+                    // The connection says GOAWAY, and returns the error.
+                    self.stage = Stage::Closing(reason, Initiator::Library);
+                    break;
+                }
                 let failure = Failure::GoAway(bytes::Bytes::new(), reason, Initiator::Library);
                 return Poll::Ready(Err(failure.into()));
             }

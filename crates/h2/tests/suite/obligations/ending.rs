@@ -300,6 +300,21 @@ async fn an_error_in_the_first_settings_is_told_to_the_peer() {
 }
 
 #[tokio::test]
+async fn an_error_right_after_the_preface_is_told_to_the_peer() {
+    let (transport, far) = duplex(1 << 16);
+    let mut peer = Peer::new(transport);
+    peer.preface().await;
+    peer.says(SETTINGS, 0, 0, b"").await;
+    // DATA on a stream that nobody has opened, in the same read.
+    peer.says(DATA, 0, 1, b"data").await;
+    let mut served = server::handshake(far).await.unwrap();
+    let error = soon(served.accept()).await.unwrap().err().unwrap();
+    assert_eq!(error.reason(), Some(Reason::PROTOCOL_ERROR));
+    assert!(error.is_go_away() && error.is_library());
+    assert_eq!(peer.hears_of(GOAWAY).await.word(4), 1);
+}
+
+#[tokio::test]
 async fn streams_that_are_refused_count_as_errors_if_few_of_these_are_allowed() {
     let mut builder = server::Builder::new();
     builder
