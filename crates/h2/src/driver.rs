@@ -192,9 +192,10 @@ where
         }
     }
 
-    /// What the connection ended with. The peer's error goes before our own, which may be a consequence of it.
+    /// What the connection ended with. The peer's error goes before our own, which may be a consequence of it. It is returned
+    /// once, so that a server that asks for requests after an error comes to the end.
     fn outcome(&self, reason: Reason, initiator: Initiator) -> Result<(), Error> {
-        match self.shared.lock().error_of_peer() {
+        match self.shared.lock().take_error_of_peer() {
             Some(failure) => Err(failure.into()),
             None if reason == Reason::NO_ERROR => Ok(()),
             None => Err(Failure::GoAway(bytes::Bytes::new(), reason, initiator).into()),

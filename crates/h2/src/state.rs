@@ -203,11 +203,10 @@ impl State {
         self.engine.abort(ErrorCode::NO_ERROR, "", now);
     }
 
-    /// The error of the peer's GOAWAY, if it named one.
-    pub(crate) fn error_of_peer(&self) -> Option<Failure> {
-        let (debug, reason) = self.go_away.as_ref()?;
-        let debug = debug.clone();
-        (*reason != Reason::NO_ERROR).then(|| Failure::GoAway(debug, *reason, Initiator::Remote))
+    /// The error of the peer's GOAWAY, if it named one. The connection has ended.
+    pub(crate) fn take_error_of_peer(&mut self) -> Option<Failure> {
+        let (debug, reason) = self.go_away.take_if(|(_, reason)| *reason != Reason::NO_ERROR)?;
+        Some(Failure::GoAway(debug, reason, Initiator::Remote))
     }
 
     pub(crate) fn peer_goes_in_peace(&self) -> bool {

@@ -315,6 +315,17 @@ async fn an_error_right_after_the_preface_is_told_to_the_peer() {
 }
 
 #[tokio::test]
+async fn a_server_comes_to_its_end_after_the_error_of_its_peer() {
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    peer.says(GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 2]).await;
+    let error = soon(served.accept()).await.unwrap().err().unwrap();
+    assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR));
+    assert!(error.is_go_away() && error.is_remote());
+    // A loop that ignores errors would not end otherwise.
+    assert!(soon(served.accept()).await.is_none());
+}
+
+#[tokio::test]
 async fn streams_that_are_refused_count_as_errors_if_few_of_these_are_allowed() {
     let mut builder = server::Builder::new();
     builder
