@@ -586,9 +586,8 @@ impl State {
         if stream.has_failed() {
             return;
         }
-        let unread = stream.drop_unread();
+        // What was received before stays readable, as after a reset of the peer.
         stream.fail(Failure::Reset(reason, Initiator::User));
-        self.engine.release_connection_credit(unread);
         // It has ended already if both messages were sent.
         let _ = self.engine.reset(id, reason::code(reason));
         self.take_events();

@@ -326,6 +326,21 @@ async fn a_server_comes_to_its_end_after_the_error_of_its_peer() {
 }
 
 #[tokio::test]
+async fn a_response_that_came_before_a_reset_of_ones_own_stays() {
+    let (mut requests, _connection, mut peer) = client_before_peer(&client::Builder::new(), &[]).await;
+    let (response, mut body) = requests.send_request(post("/"), false).unwrap();
+    peer.says(HEADERS, END_HEADERS, 1, OK).await;
+    peer.says(DATA, 0, 1, b"early").await;
+    assert!(peer.is_content().await);
+    body.send_reset(Reason::CANCEL);
+    let mut received = soon(response).await.unwrap().into_body();
+    assert_eq!(received.data().await.unwrap().unwrap(), "early");
+    let error = received.data().await.unwrap().unwrap_err();
+    assert!(error.is_reset() && error.reason() == Some(Reason::CANCEL));
+    assert_eq!(peer.hears_of(RST_STREAM).await.word(0), 8);
+}
+
+#[tokio::test]
 async fn streams_that_are_refused_count_as_errors_if_few_of_these_are_allowed() {
     let mut builder = server::Builder::new();
     builder

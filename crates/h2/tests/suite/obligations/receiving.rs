@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
-use h2::{RecvStream, client, server};
+use h2::{Reason, RecvStream, client, server};
 use http::Response;
 use tokio::io::duplex;
 
@@ -145,6 +145,56 @@ async fn a_body_that_is_dropped_returns_what_was_not_handed_out_and_what_follows
     drop(respond);
     let reset = drive(&mut served, peer.hears_of(RST_STREAM)).await;
     assert_eq!(reset.word(0), 0, "NO_ERROR: the response is whole");
+}
+
+#[tokio::test]
+#[cfg_attr(
+    not(any(feature = "fixed-windows", feature = "unstable")),
+    ignore = "windows grow"
+)]
+async fn what_came_before_a_reset_of_ones_own_stays_readable_and_is_credited_once() {
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    let mut credited = 0;
+    for round in 0..20 {
+        let stream = 2 * round + 1;
+        peer.says(HEADERS, END_HEADERS, stream, &request_block("POST"))
+            .await;
+        let (request, mut respond) = soon(served.accept()).await.unwrap().unwrap();
+        let mut body = request.into_body();
+        peer.says(DATA, 0, stream, &pattern(16_384)).await;
+        credited += credit(&mut served, &mut peer).await.0;
+        respond.send_reset(Reason::CANCEL);
+        // Some of it is read, some released, and the rest is dropped.
+        let mut received = 0;
+        if round % 3 > 0 {
+            while received < 16_384 {
+                let chunk = body.data().await.unwrap().unwrap();
+                received += chunk.len();
+                if round % 2 == 0 {
+                    body.flow_control().release_capacity(chunk.len()).unwrap();
+                }
+            }
+            assert_eq!(
+                body.data().await.unwrap().unwrap_err().reason(),
+                Some(Reason::CANCEL)
+            );
+        }
+        drop((body, respond));
+        let reset = drive(&mut served, async {
+            loop {
+                let frame = peer.hears().await.unwrap();
+                match (frame.kind, frame.stream) {
+                    (WINDOW_UPDATE, 0) => credited += frame.word(0),
+                    (RST_STREAM, _) => break frame,
+                    _ => {}
+                }
+            }
+        });
+        assert_eq!(reset.await.word(0), 8);
+    }
+    credited += credit(&mut served, &mut peer).await.0;
+    let kept = 20 * 16_384 - credited;
+    assert!(kept < 65_535 / 2, "{kept}");
 }
 
 #[tokio::test]
