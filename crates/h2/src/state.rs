@@ -495,7 +495,7 @@ impl State {
         };
         self.engine.want_credit(id);
         match self.streams.get_mut(&id) {
-            Some(stream) => stream.wait_to_send(cx),
+            Some(stream) => stream.wait_to_open(cx),
             None => Poll::Ready(Ok(())),
         }
     }

@@ -74,13 +74,15 @@ pub(crate) struct Stream {
 /// The memory of a stream. There may be 100,000 of a connection, and their map is up to half empty.
 const _: () = assert!(size_of::<Stream>() <= 120);
 
-/// What was received and not read besides the body.
+/// What was received and not read besides the body, and who waits for the beginning of the stream.
 #[derive(Debug, Default)]
 struct Fields {
     /// Informational responses come before the final one.
     informational: VecDeque<Response<()>>,
     response: Option<Response<()>>,
     trailers: Option<HeaderMap>,
+    /// Who waits until the stream is opened, to send another request. The body's own task may wait at the same time.
+    opening: Option<Waker>,
 }
 
 impl Stream {
@@ -335,8 +337,17 @@ impl Stream {
         Poll::Pending
     }
 
+    /// As [`Self::wait_to_send`], until the stream is opened.
+    pub(crate) fn wait_to_open<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
+        wait(&mut self.fields.get_or_insert_default().opening, cx);
+        Poll::Pending
+    }
+
     pub(crate) fn wake_sender(&mut self) {
         wake(&mut self.sender);
+        if let Some(fields) = &mut self.fields {
+            wake(&mut fields.opening);
+        }
     }
 }
 

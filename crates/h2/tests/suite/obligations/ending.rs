@@ -94,6 +94,24 @@ async fn each_sender_has_one_request_that_waits() {
 }
 
 #[tokio::test]
+async fn a_sender_and_the_body_of_its_request_wait_for_the_same_stream() {
+    let (requests, _connection, mut peer) = client_before_peer(&client::Builder::new(), &[(3, 1)]).await;
+    let mut requests = requests.ready().await.unwrap();
+    let (_first, _) = requests.send_request(get("/"), true).unwrap();
+    let (_second, mut body) = requests.send_request(post("/"), false).unwrap();
+    let sender = tokio::spawn(requests.ready());
+    let body = tokio::spawn(async move {
+        body.reserve_capacity(10);
+        poll_fn(|cx| body.poll_capacity(cx)).await.unwrap().unwrap();
+    });
+    // Both wait now, in tasks of their own.
+    assert!(peer.is_content().await);
+    peer.says(HEADERS, END_HEADERS | END_STREAM, 1, OK).await;
+    soon(body).await.unwrap();
+    soon(sender).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_sender_is_ready_once_the_request_that_waits_is_dropped() {
     let (requests, _connection, _peer) = client_before_peer(&client::Builder::new(), &[(3, 1)]).await;
     let mut requests = requests.ready().await.unwrap();
