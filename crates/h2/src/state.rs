@@ -418,9 +418,11 @@ impl State {
             return;
         };
         if self.engine.role() == Role::Server && stream.handles == 0 && error.by == Side::Peer {
-            // Nobody has seen the request, so nobody has to be told.
+            // Nobody has seen the request, so nobody has to be told, and nobody returns the credit of its body.
+            let held = stream.in_flight();
             self.streams.remove(&id);
             self.incoming.withdraw(id);
+            self.engine.release_connection_credit(held);
             self.engine.release(id);
             return;
         }

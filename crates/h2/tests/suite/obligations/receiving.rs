@@ -198,6 +198,26 @@ async fn what_came_before_a_reset_of_ones_own_stays_readable_and_is_credited_onc
 }
 
 #[tokio::test]
+#[cfg_attr(
+    not(any(feature = "fixed-windows", feature = "unstable")),
+    ignore = "windows grow"
+)]
+async fn the_body_of_a_request_that_is_reset_before_it_is_accepted_is_credited() {
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    let mut credited = 0;
+    for round in 0..20 {
+        let stream = 2 * round + 1;
+        peer.says(HEADERS, END_HEADERS, stream, &request_block("POST"))
+            .await;
+        peer.says(DATA, 0, stream, &pattern(16_384)).await;
+        peer.says(RST_STREAM, 0, stream, &8u32.to_be_bytes()).await;
+        credited += credit(&mut served, &mut peer).await.0;
+    }
+    let kept = 20 * 16_384 - credited;
+    assert!(kept < 65_535 / 2, "{kept}");
+}
+
+#[tokio::test]
 async fn the_last_handle_returns_all_that_was_in_flight() {
     let (mut body, respond, mut served, mut peer) = accepted(&server::Builder::new()).await;
     for _ in 0..3 {
