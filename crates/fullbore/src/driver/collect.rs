@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use fullbore_proto::{StreamId, Time, UsageError};
+use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Accept, Driver, spare};
+use super::{Accept, Driver, connection_fields, spare};
 use crate::cell::{Cell, CellState, LEAST_SEND_BUFFER, SEND_BUFFER, StreamCommand};
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::ConnectionCommand;
@@ -160,7 +161,7 @@ where
     /// Opens a stream with its request.
     fn open(&mut self, cell: &Arc<Cell>, state: &mut CellState) -> Option<StreamId> {
         // Without one the stream was rejected before, and its handles are being dropped.
-        let (request, end) = state.outbound.request.take()?;
+        let (mut request, end) = state.outbound.request.take()?;
         if state.inbound.abandoned {
             // The request was canceled before it was sent. Its body may be waiting for room.
             state.outbound.commands.clear();
@@ -170,9 +171,17 @@ where
             );
             return None;
         }
-        match self.connection.open_from(&request, end) {
+        let opened = connection_fields::send(
+            &mut request,
+            |request| Arc::make_mut(request).headers_mut(),
+            |request| {
+                let id = self.connection.open_from(request, end)?;
+                report!(self, request(id, request));
+                Ok(id)
+            },
+        );
+        match opened {
             Ok(id) => {
-                report!(self, request(id, &request));
                 state.id = Some(id);
                 self.cells.insert(id, Arc::clone(cell));
                 Some(id)
@@ -195,13 +204,18 @@ where
         state: &mut CellState,
     ) -> Result<(), UsageError> {
         match command {
-            StreamCommand::Response(response, end) => {
+            StreamCommand::Response(mut response, end) => {
                 report!(self, response(id, response.status()));
-                self.connection.send_response(id, &response, end)
+                connection_fields::send(&mut response, Response::headers_mut, |response| {
+                    self.connection.send_response(id, response, end)
+                })
             }
-            StreamCommand::Informational(response) => {
+            StreamCommand::Informational(mut response) => {
                 // A handler that has responded already needs no 100 (Continue).
-                match self.connection.send_informational(id, &response) {
+                let sent = connection_fields::send(&mut *response, Response::headers_mut, |response| {
+                    self.connection.send_informational(id, response)
+                });
+                match sent {
                     Err(UsageError::HeadOrder) => Ok(()),
                     other => other,
                 }

@@ -412,7 +412,7 @@ async fn a_message_that_http2_forbids_is_not_sent() {
     let mut request = get("/");
     request
         .headers_mut()
-        .insert(header::CONNECTION, "close".parse().unwrap());
+        .insert(header::CONTENT_LENGTH, "one".parse().unwrap());
     let error = soon(pair.client.send(request)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidMessage, "{error}");
     assert_eq!(soon(pair.client.send(get("/"))).await.unwrap().status(), 200);

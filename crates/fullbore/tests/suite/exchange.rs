@@ -75,6 +75,40 @@ where
     (head, body.to_bytes(), trailers)
 }
 
+/// Gateways pass messages of HTTP/1.1 on.
+#[tokio::test]
+async fn fields_that_speak_of_one_connection_are_left_out() {
+    const FIELDS: [(&str, &str); 6] = [
+        ("connection", "keep-alive, x-hop"),
+        ("keep-alive", "timeout=5"),
+        ("transfer-encoding", "chunked"),
+        ("te", "gzip"),
+        ("x-hop", "1"),
+        ("x-end", "2"),
+    ];
+    let answer = |request: Request<Incoming>| async move {
+        let names: Vec<&str> = request.headers().keys().map(|name| name.as_str()).collect();
+        let mut response = Response::builder().header("x-names", names.join(" "));
+        for (name, value) in FIELDS {
+            response = response.header(name, value);
+        }
+        Ok(response.body(full("hello"))?)
+    };
+    let pair = pair(config(), config(), answer);
+    let mut request = get("/");
+    for (name, value) in FIELDS {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    let response = soon(pair.client.send(request)).await.unwrap();
+    assert_eq!(response.headers()["x-names"], "x-end");
+    let mut names: Vec<&str> = response.headers().keys().map(|name| name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["content-length", "date", "x-end", "x-names"]);
+    let body = soon(response.into_body().collect()).await.unwrap();
+    assert_eq!(body.to_bytes(), "hello");
+    pair.end().await;
+}
+
 #[tokio::test]
 async fn a_get_is_answered_with_length_and_date() {
     let pair = simple_pair();

@@ -25,7 +25,10 @@ pub(super) fn request(
         headers.insert(HOST, host(head.uri())?);
     }
     for (name, value) in head.headers() {
-        headers.append(name, value.clone());
+        // hyper adds what fits the body.
+        if name != TRANSFER_ENCODING {
+            headers.append(name, value.clone());
+        }
     }
     if headers.contains_key(TE) {
         // RFC 9110 section 10.1.4: TE is for the next hop only.
@@ -50,8 +53,12 @@ fn check(head: &Request<()>, body: &Outgoing) -> Result<(), Error> {
     if *head.method() == Method::CONNECT && !body.is_empty() {
         return invalid("a tunnel over HTTP/1.1 is an upgrade: send CONNECT without a body");
     }
-    if head.headers().contains_key(TRANSFER_ENCODING) {
-        return invalid("transfer-encoding: the client frames the body itself");
+    // That of a request which is passed on says how its body came.
+    let mut codings = head.headers().get_all(TRANSFER_ENCODING).iter();
+    if codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
+        return invalid(
+            "transfer-encoding may say \"chunked\" and nothing else: the client frames the body itself",
+        );
     }
     let mut lengths = head.headers().get_all(CONTENT_LENGTH).iter();
     match (lengths.next(), lengths.next()) {
@@ -216,9 +223,19 @@ mod tests {
     }
 
     #[test]
+    fn how_the_body_of_a_request_came_that_is_passed_on_is_left_out() {
+        let fields = [("transfer-encoding", "Chunked"), ("accept", "a")];
+        let head = head(Method::POST, "http://one.example/", &fields);
+        let sent = request(&head, Outgoing::empty(), None).expect("valid");
+        assert!(!sent.headers().contains_key(TRANSFER_ENCODING));
+        assert_eq!(sent.headers()["accept"], "a");
+    }
+
+    #[test]
     fn a_framing_that_could_be_read_in_two_ways_is_refused() {
         for fields in [
-            &[("transfer-encoding", "chunked")][..],
+            &[("transfer-encoding", "gzip, chunked")][..],
+            &[("transfer-encoding", "chunked"), ("transfer-encoding", "x")],
             &[("content-length", "1"), ("content-length", "1")],
             &[("content-length", "1, 1")],
             &[("content-length", "+1")],
