@@ -144,6 +144,8 @@ struct Effects {
     presumed: HttpVersion,
     /// When to check the queue again, and where.
     check: Option<(Instant, Runtime)>,
+    /// Where to start the task that closes surplus connections.
+    cleanup: Option<Runtime>,
     /// To be dropped.
     removed: Vec<Member>,
 }
@@ -357,6 +359,9 @@ impl OriginPool {
                 }
             });
         }
+        if let Some(runtime) = effects.cleanup {
+            self.start_cleanup(&runtime);
+        }
         let mut assigned = VecDeque::from(effects.assigned);
         while let Some((waiter, lease)) = assigned.pop_front() {
             if let Err(Ok(lease)) = waiter.answer.send(Ok(lease)) {
@@ -481,8 +486,9 @@ impl OriginPool {
                         state.members.push(Member::new(connection, handle));
                         state.growth.reset_queue();
                         state.update_growth(now);
-                        self.start_cleanup(&mut state);
-                        self.update(&mut state, now)
+                        let mut effects = self.update(&mut state, now);
+                        effects.cleanup = state.cleanup_to_start();
+                        effects
                     }
                 }
             }

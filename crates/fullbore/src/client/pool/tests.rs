@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::client::connector::Transport;
+use crate::settings::HttpVersions;
 
 mod http1;
 mod refusals;
@@ -473,6 +474,43 @@ fn requests_fail_when_the_runtime_that_connects_for_them_is_shut_down() {
         .expect("no panic")
         .expect_err("no connection");
     assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
+}
+
+#[test]
+fn a_connection_is_opened_though_the_runtime_of_the_request_that_waited_last_has_shut_down() {
+    let (opened, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (one, other) = (runtime(), runtime());
+        let slow = Plan {
+            opening: MS * 1_000,
+            ..plan(MS, 1)
+        };
+        let builder = Client::builder()
+            .http_versions(HttpVersions::Http1)
+            .max_connections(2);
+        let (_, client) = Site::start_with(slow, builder, |_, io| async move {
+            let _open = io;
+            std::future::pending::<()>().await;
+        });
+        let ask = || {
+            let client = client.clone();
+            async move { client.get("http://one.example/").await }
+        };
+        one.block_on(async {
+            tokio::spawn(ask());
+            sleep(MS * 1_500).await;
+            tokio::spawn(ask());
+            update().await;
+        });
+        other.spawn(ask());
+        other.block_on(update());
+        assert_eq!((stats(&client).opening, stats(&client).waiting), (1, 2));
+        drop(other);
+        one.block_on(async { sleep(MS * 1_500).await });
+        let _ = opened.send(stats(&client).connections);
+    });
+    let connections = ended.recv_timeout(Duration::from_secs(60));
+    assert_eq!(connections.expect("the pool is not blocked"), 2);
 }
 
 #[test]

@@ -4,21 +4,18 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle as Runtime;
+
 use super::{Member, OriginPool, PoolState, PooledConnection};
 
 impl OriginPool {
-    /// Starts the task that closes them, while there is more than one connection.
-    pub(super) fn start_cleanup(self: &Arc<Self>, state: &mut PoolState) {
-        let Some(runtime) = state.runtime.as_ref().filter(|_| state.members.len() > 1) else {
-            return;
+    /// Starts the task that closes them. Called without the lock: a runtime that has shut down drops the task at once.
+    pub(super) fn start_cleanup(self: &Arc<Self>, runtime: &Runtime) {
+        let cleanup = Cleanup {
+            pool: Arc::downgrade(self),
+            done: false,
         };
-        if !std::mem::replace(&mut state.cleanup_running, true) {
-            let cleanup = Cleanup {
-                pool: Arc::downgrade(self),
-                done: false,
-            };
-            runtime.spawn(cleanup.run(self.settings.idle_timeout));
-        }
+        runtime.spawn(cleanup.run(self.settings.idle_timeout));
     }
 
     /// Closes connections that the peak since the last call did not need. Returns whether only one is left.
@@ -67,6 +64,13 @@ impl Drop for Cleanup {
 }
 
 impl PoolState {
+    /// Where to start the task that closes them, if there is more than one connection and it does not run.
+    pub(super) fn cleanup_to_start(&mut self) -> Option<Runtime> {
+        let runtime = self.runtime.clone().filter(|_| self.members.len() > 1)?;
+        let runs = std::mem::replace(&mut self.cleanup_running, true);
+        (!runs).then_some(runtime)
+    }
+
     /// Takes out the youngest connections whose streams the peak since the last call did not need.
     fn take_surplus(&mut self) -> Vec<Member> {
         let load = self.load();
