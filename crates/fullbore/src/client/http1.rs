@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::clock::{Clock, Limits};
 use self::outgoing::{Reader, Upload};
-use self::tolerant::Tolerant;
+use self::tolerant::{Tolerant, Writes};
 use crate::body::Incoming;
 use crate::error::{Error, ErrorKind};
 use crate::http1::{HyperIo, Transport};
@@ -306,8 +306,8 @@ async fn run<T>(io: T, settings: Settings, mut requests: mpsc::UnboundedReceiver
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let tunnel = Arc::new(AtomicBool::new(false));
-    let (transport, io) = Transport::new(Tolerant::new(io, Arc::clone(&tunnel)), Bytes::new(), TELLING);
+    let writes = Arc::new(Writes::default());
+    let (transport, io) = Transport::new(Tolerant::new(io, Arc::clone(&writes)), Bytes::new(), TELLING);
     let handshake: Result<(Sender, Connection<T>), _> = settings.builder.handshake(TokioIo::new(io)).await;
     let Ok((mut sender, connection)) = handshake else {
         return;
@@ -337,7 +337,7 @@ where
                     sender: &mut sender,
                     driven: &mut driven,
                     settings: &settings,
-                    tunnel: &tunnel,
+                    writes: &writes,
                 };
                 if !line.carry(*exchange, served, &mut end).await {
                     break;
@@ -365,7 +365,7 @@ struct Line<'a, T, F> {
     sender: &'a mut Sender,
     driven: &'a mut Driven<T, F>,
     settings: &'a Settings,
-    tunnel: &'a AtomicBool,
+    writes: &'a Writes,
 }
 
 /// How the wait for the head of a response ends.
@@ -449,10 +449,11 @@ where
         let status = response.status();
         let upgraded = status == StatusCode::SWITCHING_PROTOCOLS || (tunnels && status.is_success());
         if upgraded {
-            self.tunnel.store(true, Ordering::Relaxed);
+            self.writes.begin_tunnel();
             self.driven.transport.meter().end_turns();
         }
-        upload.answered(status.is_client_error() || status.is_server_error());
+        let refused = status.is_client_error() || status.is_server_error();
+        upload.answered(refused);
         end.connection.observer.answered();
         let reader = Box::new(Reader(Arc::clone(&upload)));
         let _ = answer.send(Ok(response.map(|body| Incoming::http1(body, reader))));
@@ -464,6 +465,11 @@ where
             }
             if let Poll::Ready(Ok(())) = self.sender.poll_ready(cx) {
                 return Poll::Ready(Ok(true));
+            }
+            // hyper still holds a part of the request, which the server does not want, or which cannot be sent.
+            if (refused || self.writes.have_failed()) && upload.poll_response_read(cx).is_ready() {
+                self.driven.connection = None;
+                return Poll::Ready(Ok(false));
             }
             clock.poll_body(cx).map(Err)
         });

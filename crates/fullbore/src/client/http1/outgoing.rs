@@ -84,6 +84,16 @@ impl Upload {
         !self.lock().response_read
     }
 
+    /// Waits until the body of the response was read to its end, or given up.
+    pub(super) fn poll_response_read(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.response_read {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
     /// When the body was handed over.
     pub(super) fn ended(&self) -> Option<Instant> {
         self.lock().ended

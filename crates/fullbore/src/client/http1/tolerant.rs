@@ -2,7 +2,8 @@
 //!
 //! A server may answer before it has the whole request, and close (RFC 9112 section 9.5). The write that follows fails,
 //! but the response is still in the kernel's buffer. So a failed write is no error at once: the reader learns of the end by
-//! itself, after what was sent before. Only if it has to wait for [`PATIENCE`] it gets the error of the write.
+//! itself, after what was sent before. Only if it has to wait for [`PATIENCE`] it gets the error of the write. When the
+//! response was read, nobody reads any more, and [`Writes::have_failed`] says that the connection is over.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -19,33 +20,48 @@ use tokio::time::{Sleep, sleep};
 /// noticed it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What the task of a connection and its transport tell each other about writes.
+#[derive(Default)]
+pub(super) struct Writes {
+    failed: AtomicBool,
+    strict: AtomicBool,
+}
+
+impl Writes {
+    /// Whether one has failed, so that none follows.
+    pub(super) fn have_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The connection is a tunnel now, whose owner learns of every failure.
+    pub(super) fn begin_tunnel(&self) {
+        self.strict.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A transport whose failed writes are reported by reads.
 pub(super) struct Tolerant<T> {
     io: T,
     /// The error of the first write that failed, until it is reported.
     failed: Option<(io::Error, Pin<Box<Sleep>>)>,
-    /// Whether a write has failed.
-    broken: bool,
-    /// Whether the connection is a tunnel now, whose owner learns of every failure.
-    strict: Arc<AtomicBool>,
+    writes: Arc<Writes>,
 }
 
 impl<T> Tolerant<T> {
-    pub(super) fn new(io: T, strict: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(io: T, writes: Arc<Writes>) -> Self {
         Tolerant {
             io,
             failed: None,
-            broken: false,
-            strict,
+            writes,
         }
     }
 
     /// A write that fails waits instead.
     fn forgive<R>(&mut self, cx: &Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         match written {
-            Poll::Ready(Err(error)) if !self.strict.load(Ordering::Relaxed) => {
+            Poll::Ready(Err(error)) if !self.writes.strict.load(Ordering::Relaxed) => {
                 self.failed = Some((error, Box::pin(sleep(PATIENCE))));
-                self.broken = true;
+                self.writes.failed.store(true, Ordering::Relaxed);
                 // The reader has to look again.
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -81,7 +97,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Tolerant<T> {
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Tolerant<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.broken {
+        if self.writes.have_failed() {
             return Poll::Pending;
         }
         let written = Pin::new(&mut self.io).poll_write(cx, bytes);
@@ -93,7 +109,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Tolerant<T> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.broken {
+        if self.writes.have_failed() {
             return Poll::Pending;
         }
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
@@ -105,7 +121,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Tolerant<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.broken {
+        if self.writes.have_failed() {
             return Poll::Pending;
         }
         let flushed = Pin::new(&mut self.io).poll_flush(cx);

@@ -407,6 +407,49 @@ async fn an_origin_that_spoke_http2_and_closes_at_the_preface_is_looked_at_anew(
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upload_that_was_answered_and_does_not_go_on_frees_its_connection() {
+    const REFUSED: &[u8] =
+        b"HTTP/1.1 413 Content Too Large\r\nconnection: close\r\ncontent-length: 3\r\n\r\nbig";
+    const KEPT: &[u8] = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno";
+    const ANSWERED: &[u8] = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+    // Whether the server closes, or reads no more.
+    for (answer, breaks) in [(REFUSED, true), (REFUSED, false), (KEPT, false), (ANSWERED, true)] {
+        let dial: Dial = Arc::new(move || {
+            Box::pin(async move {
+                let mut script = Script::ideal();
+                match breaks {
+                    true => script.breaks_after = Some(10_000),
+                    false => script.capacity = 10_000,
+                }
+                let (near, mut far) = link(script, Script::ideal());
+                tokio::spawn(async move {
+                    head(&mut far).await;
+                    let _ = far.write_all(answer).await;
+                    std::future::pending::<()>().await;
+                });
+                Ok(Box::new(near) as Box<dyn Transport>)
+            })
+        });
+        let client = client_by(dial, http1().max_connections(1));
+        let begun = Instant::now();
+        for _ in 0..3 {
+            // It is handed over at once.
+            let body = http_body_util::Full::<Bytes>::from(vec![0; 100_000]);
+            let sent = tokio::time::timeout(MS * 10_000, client.post("http://one.example/", body));
+            let response = sent.await.expect("a connection is free").expect("a response");
+            assert_eq!(response.status().as_str().as_bytes(), &answer[9..12]);
+            let mut body = response.into_body();
+            while let Some(frame) =
+                std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await
+            {
+                frame.expect("the body arrives");
+            }
+        }
+        assert_eq!(begun.elapsed(), Duration::ZERO, "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_has_a_connection_that_was_upgraded_learns_of_a_failed_write_at_once() {
     const SWITCHED: &[u8] =
         b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
