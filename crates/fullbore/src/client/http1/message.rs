@@ -5,6 +5,7 @@ use http::header::{
 };
 use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Request, Uri, Version};
+use http_body::Body;
 
 use super::Forwarding;
 use super::outgoing::Outgoing;
@@ -65,6 +66,7 @@ fn check(head: &Request<()>, body: &Outgoing) -> Result<(), Error> {
         (None, _) => Ok(()),
         (Some(length), None) => match number(length) {
             Some(1..) if body.is_empty() => invalid("content-length announces a body, and there is none"),
+            Some(0) if body.size_hint().lower() > 0 => invalid("content-length is 0, and there is a body"),
             Some(_) => Ok(()),
             None => invalid("content-length is no number"),
         },
@@ -251,11 +253,13 @@ mod tests {
             let error = refused.expect_err("refused");
             assert_eq!(error.kind(), ErrorKind::InvalidMessage, "{fields:?}");
         }
-        let sent = request(
-            &head(Method::POST, "http://one.example/", &[("content-length", "0")]),
-            Outgoing::empty(),
-            None,
-        );
-        assert!(sent.is_ok());
+        for (body, fits) in [("", true), ("there is one", false)] {
+            let sent = request(
+                &head(Method::POST, "http://one.example/", &[("content-length", "0")]),
+                Outgoing::new(body.to_owned()),
+                None,
+            );
+            assert_eq!(sent.is_ok(), fits, "{body:?}");
+        }
     }
 }

@@ -166,7 +166,7 @@ impl Outgoing {
 
     /// Begins to be sent, with this length if one is announced.
     pub(super) fn begin(&mut self, upload: Arc<Upload>, length: Option<u64>) {
-        if self.is_empty() {
+        if self.is_empty() || length == Some(0) {
             upload.lock().ended = Some(Instant::now());
         }
         self.left = length;
@@ -208,10 +208,26 @@ impl Outgoing {
                 None => return Err(self.fail(Error::new(ErrorKind::BodyLength, "it is longer"))),
             }
         }
+        // hyper does not ask a body for its end after the announced length.
+        let ends = ends || self.left == Some(0);
         if let (true, Some(upload)) = (ends, &self.upload) {
             upload.lock().ended = Some(Instant::now());
         }
         Ok(())
+    }
+
+    /// Looks for more behind the announced length, where hyper does not ask. A source that has to wait is not waited for.
+    fn look_beyond(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
+        let Some(body) = &mut self.body else { return Ok(()) };
+        match body.as_mut().poll_frame(cx) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(None) => {
+                self.body = None;
+                Ok(())
+            }
+            Poll::Ready(Some(Ok(frame))) => self.count(frame.data_ref().map_or(0, Bytes::len), false),
+            Poll::Ready(Some(Err(error))) => Err(self.fail(Error::body(error))),
+        }
     }
 
     fn fail(&mut self, error: Error) -> BoxError {
@@ -245,6 +261,9 @@ impl Body for Outgoing {
             Some(Ok(frame)) => {
                 let ends = ends || frame.is_trailers();
                 self.count(frame.data_ref().map_or(0, Bytes::len), ends)?;
+                if self.left == Some(0) && !ends {
+                    self.look_beyond(cx)?;
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {

@@ -450,6 +450,19 @@ async fn an_upload_that_was_answered_and_does_not_go_on_frees_its_connection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_limit_of_the_response_begins_when_the_announced_length_was_sent() {
+    let client = saying(http1().response_timeout(Some(MS * 1_000)), Vec::new());
+    // hyper does not ask for the end of such a body.
+    let request = Request::post("http://one.example/")
+        .header("content-length", 4)
+        .body(Unsized(Some(Bytes::from_static(b"body"))))
+        .expect("a request");
+    let sent = tokio::time::timeout(MS * 10_000, client.request(request));
+    let error = sent.await.expect("an end").expect_err("no response");
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_has_a_connection_that_was_upgraded_learns_of_a_failed_write_at_once() {
     const SWITCHED: &[u8] =
         b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
