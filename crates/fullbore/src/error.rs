@@ -19,7 +19,7 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The URL has no host, or its scheme is neither `http` nor `https`.
+    /// The URL has no host, its scheme is neither `http` nor `https`, or its port is no number from 0 to 65535.
     InvalidUrl,
     /// HTTP/2 forbids the caller's message, so it was not sent.
     InvalidMessage,

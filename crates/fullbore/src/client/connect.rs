@@ -47,12 +47,17 @@ impl<'a> Origin<'a> {
             Some(host) if !host.is_empty() => host,
             _ => return Err(invalid(format!("{uri} has no host"))),
         };
+        // `Uri` takes any digits for a port, and then has none.
+        let port = uri.port_u16();
+        if port.is_none() && names_port(uri, host) {
+            return Err(invalid(format!("the port of {uri} is no number from 0 to 65535")));
+        }
         // The brackets of an IPv6 address belong to the URL.
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         Ok(Origin {
             tls,
             host: Cow::Borrowed(address.unwrap_or(host)),
-            port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            port: port.unwrap_or(if tls { 443 } else { 80 }),
         })
     }
 
@@ -75,6 +80,13 @@ impl<'a> Origin<'a> {
             ..self
         }
     }
+}
+
+/// Whether a URL has something behind the colon that follows its host.
+fn names_port(uri: &Uri, host: &str) -> bool {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let named = authority.rsplit_once('@').map_or(authority, |(_, named)| named);
+    named.len() > host.len() + 1
 }
 
 impl fmt::Display for Origin<'_> {
@@ -354,5 +366,22 @@ mod tests {
             (false, "http://example.com:443".into())
         );
         assert_eq!(origin("https://[::1]/"), (true, "https://[::1]:443".into()));
+        assert_eq!(
+            origin("http://user@example.com:/"),
+            (false, "http://example.com:80".into())
+        );
+    }
+
+    #[test]
+    fn a_port_that_is_none_does_not_lead_to_that_of_the_scheme() {
+        for url in [
+            "http://example.com:65536/",
+            "https://user@[::1]:99999/",
+            "http://127.0.0.1:080000",
+        ] {
+            let uri = url.parse::<Uri>().expect("`Uri` takes it");
+            let error = Origin::of(&uri).expect_err(url);
+            assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{error}");
+        }
     }
 }
