@@ -27,7 +27,7 @@ pub(super) fn spawn(
     });
 }
 
-/// An attempt in progress. If the runtime drops its task, the attempt has failed.
+/// An attempt in progress. If its task is dropped, the attempt has failed.
 struct Attempt<F: FnOnce(Result<Opened, Error>)>(Option<F>);
 
 impl<F: FnOnce(Result<Opened, Error>)> Attempt<F> {
@@ -40,7 +40,11 @@ impl<F: FnOnce(Result<Opened, Error>)> Attempt<F> {
 
 impl<F: FnOnce(Result<Opened, Error>)> Drop for Attempt<F> {
     fn drop(&mut self) {
-        self.finish(Err(Error::new(ErrorKind::Connect, "the runtime shut down")));
+        let why = match std::thread::panicking() {
+            true => "the connector panicked",
+            false => "the runtime shut down",
+        };
+        self.finish(Err(Error::new(ErrorKind::Connect, why)));
     }
 }
 

@@ -532,6 +532,18 @@ fn further_connections_are_closed_by_another_runtime_when_the_one_that_opened_so
     assert_eq!(stats(&client).connections, 1);
 }
 
+#[tokio::test]
+async fn a_connector_that_panics_is_named() {
+    let dial: Dial = Arc::new(|| Box::pin(async { panic!("a bug of the caller") }));
+    let client = client_by(dial, Client::builder());
+    let error = client
+        .get("http://one.example/")
+        .await
+        .expect_err("no connection");
+    assert_eq!(error.kind(), ErrorKind::Connect);
+    assert!(error.to_string().ends_with("the connector panicked"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_is_shut_down_when_the_requests_in_progress_have_ended() {
     let (site, client) = Site::start(plan(MS, 1), Client::builder());
