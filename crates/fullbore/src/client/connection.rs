@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proto::{Config, Report};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
@@ -272,7 +272,9 @@ impl Future for ResponseFuture {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Ready(Ok(head)) => head,
         };
-        let length = match self.bodiless {
+        // The length of these is that of a response to GET, or of one with another status.
+        let bodiless = self.bodiless || head.status() == StatusCode::NOT_MODIFIED;
+        let length = match bodiless {
             true => Some(0),
             false => content_length(head.headers()),
         };

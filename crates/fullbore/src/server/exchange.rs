@@ -170,10 +170,11 @@ impl ResponseRules {
     fn split<B: Body>(&self, response: Response<B>) -> (Response<()>, Option<B>) {
         let (mut parts, body) = response.into_parts();
         let status = parts.status;
-        let bodiless = self.head_only || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let bodiless = self.head_only || has_none;
         let tunnel = self.connect && status.is_success();
         // The response to HEAD has the `content-length` of a response to GET, if the body knows it.
-        let knows = !bodiless || (self.head_only && !body.is_end_stream());
+        let knows = !has_none && !(self.head_only && body.is_end_stream());
         if knows && !tunnel {
             set_content_length(&mut parts.headers, &body);
         }

@@ -29,6 +29,10 @@ async fn answer(request: Request<Incoming>) -> Result<Reply, BoxError> {
         (_, "/same") => response
             .status(StatusCode::NOT_MODIFIED)
             .body(full("never sent"))?,
+        (_, "/unchanged") => response
+            .status(StatusCode::NOT_MODIFIED)
+            .header(header::CONTENT_LENGTH, 12)
+            .body(empty())?,
         (_, "/trailers") => {
             let body = Chunks::new(50_000, 5_000).with_trailer("x-sum", "42");
             Response::new(body.boxed_unsync())
@@ -155,10 +159,21 @@ async fn statuses_without_a_body_have_none() {
         ("/void", StatusCode::NO_CONTENT),
         ("/same", StatusCode::NOT_MODIFIED),
     ] {
-        let (head, body, _) = fetch(&pair, get(path)).await;
-        assert_eq!((head.status, body.len()), (status, 0));
-        assert_eq!(head.headers.get(header::CONTENT_LENGTH), None);
+        for method in [Method::GET, Method::HEAD] {
+            let mut request = get(path);
+            *request.method_mut() = method;
+            let (head, body, _) = fetch(&pair, request).await;
+            assert_eq!((head.status, body.len()), (status, 0));
+            assert_eq!(head.headers.get(header::CONTENT_LENGTH), None);
+        }
     }
+    let (head, body) = soon(pair.client.send(get("/unchanged")))
+        .await
+        .unwrap()
+        .into_parts();
+    assert_eq!(head.headers[header::CONTENT_LENGTH], "12");
+    assert_eq!(body.size_hint().exact(), Some(0));
+    drop(body);
     let (head, body, _) = fetch(&pair, get("/empty")).await;
     assert_eq!((head.status, body.len()), (StatusCode::OK, 0));
     assert_eq!(head.headers[header::CONTENT_LENGTH], "0");
