@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use self::queue::QueuedRequest;
+use self::refusals::Check;
 use self::versions::Version;
 use super::attempt;
 use super::backoff::Backoff;
@@ -351,13 +352,7 @@ impl OriginPool {
             }
         }
         if let Some((at, runtime)) = effects.check {
-            let pool = Arc::downgrade(self);
-            runtime.spawn(async move {
-                tokio::time::sleep_until(at).await;
-                if let Some(pool) = pool.upgrade() {
-                    pool.check(at);
-                }
-            });
+            runtime.spawn(Check::new(self, at).run());
         }
         if let Some(runtime) = effects.cleanup {
             self.start_cleanup(&runtime);
@@ -500,20 +495,25 @@ impl OriginPool {
 
     /// A connection could not be opened. If it was the only one, all waiting requests fail. Otherwise growth pauses.
     fn not_opened(self: &Arc<Self>, state: &mut PoolState, error: &Error) -> Effects {
-        let now = Instant::now();
         if state.members.is_empty() && state.opening == 0 {
             state.pause = None;
-            state.growth.reset_queue();
-            let waiting = std::mem::take(&mut state.waiting);
-            state.clock.set_running(false, now);
-            self.update_queued(state);
-            return Effects {
-                failed: Some((waiting, error.clone())),
-                ..Effects::default()
-            };
+            return self.fail_waiting(state, error);
         }
+        let now = Instant::now();
         state.pause_growth(now);
         self.update(state, now)
+    }
+
+    /// Fails all waiting requests.
+    fn fail_waiting(&self, state: &mut PoolState, error: &Error) -> Effects {
+        state.growth.reset_queue();
+        let waiting = std::mem::take(&mut state.waiting);
+        state.clock.set_running(false, Instant::now());
+        self.update_queued(state);
+        Effects {
+            failed: Some((waiting, error.clone())),
+            ..Effects::default()
+        }
     }
 
     fn has_member(&self, connection: &PooledConnection) -> bool {

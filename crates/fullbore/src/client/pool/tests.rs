@@ -477,6 +477,35 @@ fn requests_fail_when_the_runtime_that_connects_for_them_is_shut_down() {
 }
 
 #[test]
+fn the_queue_is_checked_though_the_runtime_that_was_to_do_it_has_shut_down() {
+    let (one, other) = (runtime(), runtime());
+    let builder = Client::builder().stream_wait_timeout(Some(MS * 10_000));
+    let (_, client) = Site::start(plan(MS, 0), builder);
+    let ask = || {
+        let client = client.clone();
+        async move { client.get("http://one.example/").await }
+    };
+    // The runtime that checks the queue is not the one that has the connection.
+    other.block_on(async {
+        client.connect("http://one.example/").await.expect("a connection");
+        sleep(MS * 100).await;
+    });
+    one.spawn(ask());
+    one.block_on(update());
+    let waiting = other.spawn(ask());
+    other.block_on(update());
+    assert_eq!(stats(&client).waiting, 2);
+    drop(one);
+    assert_eq!(stats(&client).waiting, 1);
+    let ended = other.block_on(async { tokio::time::timeout(MS * 60_000, waiting).await });
+    let error = ended
+        .expect("it ends")
+        .expect("no panic")
+        .expect_err("no stream is allowed");
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+}
+
+#[test]
 fn a_connection_is_opened_though_the_runtime_of_the_request_that_waited_last_has_shut_down() {
     let (opened, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

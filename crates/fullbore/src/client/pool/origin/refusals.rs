@@ -2,8 +2,8 @@
 //! fail.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{OriginPool, PoolState, Waiter};
 use crate::client::pool::backoff::{self, Backoff};
 use crate::client::pool::wait_clock::RequestWait;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 impl OriginPool {
     /// A request, or a connection, that began at `began` was refused.
@@ -141,7 +141,7 @@ impl OriginPool {
     }
 
     /// Checks the queue.
-    pub(super) fn check(self: &Arc<Self>, at: Instant) {
+    fn check(self: &Arc<Self>, at: Instant) {
         let now = Instant::now();
         let mut state = self.lock();
         if state.check_at == Some(at) {
@@ -150,6 +150,63 @@ impl OriginPool {
         let effects = self.update(&mut state, now);
         drop(state);
         self.apply(effects);
+    }
+
+    /// A runtime that was to check the queue has shut down. The runtime of the request that waited last does it instead. If
+    /// that has shut down too, the requests fail: nothing else would look after them.
+    fn check_lost(self: &Arc<Self>, lost: &Check) {
+        let mut state = self.lock();
+        if state.check_at != Some(lost.at) {
+            return;
+        }
+        if let Some(runtime) = state.runtime.clone().filter(|_| !lost.is_second) {
+            drop(state);
+            let mut second = Check::new(self, lost.at);
+            second.is_second = true;
+            runtime.spawn(second.run());
+            return;
+        }
+        state.check_at = None;
+        let error = Error::new(ErrorKind::Connect, "the runtime shut down");
+        let effects = self.fail_waiting(&mut state, &error);
+        drop(state);
+        self.apply(effects);
+    }
+}
+
+/// The task that checks the queue at some time.
+pub(super) struct Check {
+    pool: Weak<OriginPool>,
+    at: Instant,
+    /// Whether it takes the place of one that was lost.
+    is_second: bool,
+    done: bool,
+}
+
+impl Check {
+    pub(super) fn new(pool: &Arc<OriginPool>, at: Instant) -> Self {
+        Check {
+            pool: Arc::downgrade(pool),
+            at,
+            is_second: false,
+            done: false,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        tokio::time::sleep_until(self.at).await;
+        self.done = true;
+        if let Some(pool) = self.pool.upgrade() {
+            pool.check(self.at);
+        }
+    }
+}
+
+impl Drop for Check {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.upgrade().filter(|_| !self.done) {
+            pool.check_lost(self);
+        }
     }
 }
 
