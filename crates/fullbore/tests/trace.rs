@@ -94,7 +94,14 @@ async fn serve(body: &'static [u8], settings: &[(u16, u32)]) -> (Peer<DuplexStre
         if request.uri().path() == "/wait" {
             std::future::pending::<()>().await;
         }
-        Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(body))))
+        let mut response = Response::new(Full::new(Bytes::from_static(body)));
+        if request.method() == http::Method::POST {
+            let keep_alive = http::HeaderValue::from_static("keep-alive");
+            response
+                .headers_mut()
+                .insert(http::header::CONNECTION, keep_alive);
+        }
+        Ok::<_, BoxError>(response)
     });
     let mut config = config();
     config.pings = Limit::new(3, 1);
@@ -166,6 +173,23 @@ async fn settings_resets_and_goaway_are_reported_with_the_connection_and_the_str
     ]);
     log.has(&["fullbore::connection", "closed"]);
     assert!(!log.text().contains("TRACE"), "{}", log.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_http2_cannot_carry_is_reported_with_the_reason() {
+    let (log, _guard) = Log::start(Level::DEBUG);
+    let (mut client, serving) = serve(b"", &[]).await;
+    // POST.
+    client.request(1, true, &[]).await;
+    client.expect(frames::RST_STREAM).await;
+    drop(client);
+    serving.await.unwrap().unwrap();
+    log.has(&[
+        "DEBUG",
+        "stream{id=1}",
+        "fullbore::stream",
+        "the message cannot be sent over HTTP/2: the field connection",
+    ]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -250,6 +250,8 @@ where
         let _ = self
             .connection
             .reset(id, fullbore_proto::ErrorCode::INTERNAL_ERROR);
+        // Nobody else tells the author of a handler.
+        report!(self, rejected(id, &error));
         self.fail_in_lock(state, Error::from_usage(error));
     }
 

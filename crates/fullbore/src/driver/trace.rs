@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use fullbore_proto::{
     Connection, ConnectionError, ConnectionErrorKind, Ledger, Role, Stall, StreamError, StreamErrorKind,
-    StreamId, StreamMap, Time,
+    StreamId, StreamMap, Time, UsageError,
 };
 use http::{Request, StatusCode};
 use tokio::time::Instant;
@@ -109,6 +109,15 @@ impl Trace {
         debug!(target: STREAM, parent: span, by = ?error.by, "reset: {error}");
         if error.is_timeout() || matches!(error.kind(), Kind::Limit | Kind::Refused) {
             debug!(target: LIMITS, parent: span, "limit reached: {error}");
+        }
+    }
+
+    /// A message of a handle cannot be sent, so that its stream was reset.
+    pub(super) fn rejected(&self, stream: StreamId, error: &UsageError) {
+        let span = self.span(stream);
+        match std::error::Error::source(error) {
+            Some(cause) => debug!(target: STREAM, parent: span, "reset: {error}: {cause}"),
+            None => debug!(target: STREAM, parent: span, "reset: {error}"),
         }
     }
 
