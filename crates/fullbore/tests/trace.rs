@@ -96,10 +96,8 @@ async fn serve(body: &'static [u8], settings: &[(u16, u32)]) -> (Peer<DuplexStre
         }
         let mut response = Response::new(Full::new(Bytes::from_static(body)));
         if request.method() == http::Method::POST {
-            let keep_alive = http::HeaderValue::from_static("keep-alive");
-            response
-                .headers_mut()
-                .insert(http::header::CONNECTION, keep_alive);
+            let value = http::HeaderValue::from_static("text ");
+            response.headers_mut().insert("x-text", value);
         }
         Ok::<_, BoxError>(response)
     });
@@ -188,7 +186,7 @@ async fn a_response_that_http2_cannot_carry_is_reported_with_the_reason() {
         "DEBUG",
         "stream{id=1}",
         "fullbore::stream",
-        "the message cannot be sent over HTTP/2: the field connection",
+        "the message cannot be sent over HTTP/2: the value of the field x-text",
     ]);
 }
 
