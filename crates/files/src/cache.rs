@@ -1,10 +1,10 @@
 //! The cache of recently requested files: their header fields, and the content of small ones.
 //!
 //! An entry describes one state of a file, identified by device, inode, length, mtime and ctime. An entry with content is
-//! compared with the file system before use, at most once a millisecond and after each upload, so a batch of requests for one
-//! file pays for one `stat`. A larger file is opened for each request and compared then. No descriptor is cached, so a removed file does
-//! not stay on the disk. A file that changed just now is not cached: another change within the same tick of the file
-//! system's clock would not be visible. The cache is limited in bytes. Called by `files`.
+//! compared with the file system before use, at most once a millisecond and after each upload, so a batch of requests for
+//! one file pays for one `stat`. A larger file is opened for each request and compared then. No descriptor is cached, so
+//! a removed file does not stay on the disk. A file that changed just now is not cached: another change within the same
+//! tick of the file system's clock would not be visible. The cache is limited in bytes. Called by `files`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
