@@ -313,6 +313,14 @@ impl Error {
         Self::of(ErrorKind::Body, Detail::None, Some(source))
     }
 
+    /// The body that is sent was dropped before its end.
+    pub(crate) fn body_dropped() -> Self {
+        Self::new(
+            ErrorKind::Body,
+            "it was dropped before its end: it panicked, or its runtime shut down",
+        )
+    }
+
     /// The peer closed the connection within a message, after this GOAWAY or error if there was one.
     pub(crate) fn incomplete(frame: Option<&PeerGoAway>, source: Option<io::Error>) -> Self {
         let detail = match frame {

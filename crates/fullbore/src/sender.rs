@@ -195,10 +195,10 @@ impl Sender {
 }
 
 impl Drop for Sender {
+    /// A handler or a body has panicked, or its runtime has shut down. If the stream failed before, that is why it is dropped.
     fn drop(&mut self) {
         if !self.finished {
-            self.cell.lock().outbound.finished = true;
-            self.cell.post();
+            self.reset_for(ErrorCode::INTERNAL_ERROR, &Error::body_dropped());
         }
     }
 }

@@ -130,22 +130,22 @@ impl SendRequest {
         state.inbound.on_informational = OnInformational::of(&head);
         state.outbound.request = Some((head, whole));
         state.outbound.finished = whole;
-        let cell = Cell::new(Arc::clone(&self.mailbox), state);
-        if self.mailbox.is_closing() {
-            cell.fail(Error::from_usage(fullbore_proto::UsageError::NoNewStreams));
-            return ResponseFuture {
-                cell: Some(cell),
-                bodiless,
-            };
-        }
-        if !whole {
-            start_body(Sender::new(Arc::clone(&cell)), body);
-        }
-        cell.post();
-        ResponseFuture {
-            cell: Some(cell),
+        // Made before the body is polled: if that panics, nothing is left of the stream.
+        let response = ResponseFuture {
+            cell: Some(Cell::new(Arc::clone(&self.mailbox), state)),
             bodiless,
+        };
+        if let Some(cell) = &response.cell {
+            if self.mailbox.is_closing() {
+                cell.fail(Error::from_usage(fullbore_proto::UsageError::NoNewStreams));
+            } else {
+                if !whole {
+                    start_body(Sender::new(Arc::clone(cell)), body);
+                }
+                cell.post();
+            }
         }
+        response
     }
 
     /// Whether both open streams on the same connection.

@@ -1,5 +1,6 @@
 //! Exchanges that end before their time: the peer sees the right code, the others go on, and all credit returns.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -8,12 +9,13 @@ use fullbore::client::{SendRequest, handshake};
 use fullbore::server::serve_connection;
 use fullbore::{BoxError, ErrorCode, ErrorKind, Incoming};
 use http::{Request, Response};
-use http_body_util::BodyExt;
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, StreamBody};
 use tokio::sync::mpsc;
 
 use crate::support::{
-    Chunks, Guarded, Pair, Peer, Produced, Reply, config, empty, frames, full, get, pair, post, refused,
-    service, soon, take, windows,
+    Chunks, Guarded, Pair, Peer, Produced, Reply, config, empty, frames, full, get, pair, pattern, post,
+    refused, service, soon, take, windows,
 };
 
 /// Small windows, so that credit that does not return is missed soon.
@@ -166,6 +168,48 @@ async fn a_request_body_that_fails_is_the_callers_own_error() {
         assert!(cause.contains("the body broke"), "{error}: {cause}");
     }
     moves_on(&pair.client).await;
+    pair.end().await;
+}
+
+/// Gives so many octets, each of which has to be waited for, and then panics.
+fn panicking(octets: u64) -> impl Body<Data = Bytes, Error = BoxError> {
+    StreamBody::new(futures_util::stream::unfold(0, move |given| async move {
+        assert!(given < octets, "the body has panicked, as it was to");
+        tokio::task::yield_now().await;
+        Some((Ok(Frame::data(pattern(given, 1))), given + 1))
+    }))
+}
+
+#[tokio::test]
+async fn a_request_body_that_panics_ends_its_stream_and_no_other() {
+    let pair = small_pair();
+    for octets in [1, 3] {
+        let sent = pair.client.send(post("/count", panicking(octets)));
+        let error = soon(sent).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Body, "{error}");
+    }
+    // It is polled for the first time where it is sent.
+    let sends = || pair.client.send(post("/count", panicking(0)));
+    assert!(catch_unwind(AssertUnwindSafe(sends)).is_err());
+    moves_on(&pair.client).await;
+    pair.end().await;
+}
+
+async fn panics_after_it_gave_the_body_away(request: Request<Incoming>) -> Result<Reply, BoxError> {
+    tokio::spawn(take(request.into_body()));
+    tokio::task::yield_now().await;
+    panic!("the handler has panicked, as it was to")
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_while_another_task_reads_its_request_resets_its_stream() {
+    let pair = pair(config(), config(), panics_after_it_gave_the_body_away);
+    let sent = pair.client.send(post("/", Chunks::new(10, 10).stalling()));
+    let error = soon(sent).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.code()),
+        (ErrorKind::Reset, Some(ErrorCode::INTERNAL_ERROR))
+    );
     pair.end().await;
 }
 

@@ -283,7 +283,8 @@ async fn a_reader_wakes_the_driver_for_an_update_of_the_window_and_not_for_each_
         let due = driver.connection.stream_release_until_due(StreamId::FIRST_CLIENT);
         due.expect("it is open") as usize
     };
-    let mut body = driver.accept.0.pop().expect("a request").0.into_body();
+    let (request, _sender) = driver.accept.0.pop().expect("a request");
+    let mut body = request.into_body();
     let mut read = async || {
         let frame = timeout(Duration::from_secs(1), body.frame()).await;
         let frame = frame.expect("it is there").expect("a frame").expect("it is good");
