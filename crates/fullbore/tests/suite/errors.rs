@@ -6,7 +6,7 @@ use std::time::Duration;
 use fullbore::client::handshake;
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
 use fullbore::{BoxError, Client, ErrorCode, ErrorKind, HttpVersions, Incoming, Refill, Server};
-use http::{Request, Response, header};
+use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -415,6 +415,28 @@ async fn a_message_that_http2_forbids_is_not_sent() {
         .insert(header::CONTENT_LENGTH, "one".parse().unwrap());
     let error = soon(pair.client.send(request)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidMessage, "{error}");
+    assert_eq!(soon(pair.client.send(get("/"))).await.unwrap().status(), 200);
+    pair.end().await;
+}
+
+#[tokio::test]
+async fn a_head_much_larger_than_the_peer_accepts_costs_no_connection() {
+    let long = || HeaderValue::from_str(&"x".repeat(300 << 10)).unwrap();
+    let answer = move |request: Request<Incoming>| async move {
+        let mut response = Response::new(full("hello"));
+        if request.uri().path() == "/long" {
+            response.headers_mut().insert("x-long", long());
+        }
+        Ok(response)
+    };
+    let pair = pair(config(), config(), answer);
+    assert_eq!(soon(pair.client.send(get("/"))).await.unwrap().status(), 200);
+    let mut request = get("/");
+    request.headers_mut().insert("x-long", long());
+    let error = soon(pair.client.send(request)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidMessage, "{error}");
+    let error = soon(pair.client.send(get("/long"))).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Reset, "{error}");
     assert_eq!(soon(pair.client.send(get("/"))).await.unwrap().status(), 200);
     pair.end().await;
 }

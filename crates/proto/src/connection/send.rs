@@ -48,8 +48,12 @@ impl Connection {
         if self.role != Role::Client {
             return Err(UsageError::WrongRole);
         }
-        message::check_request(&request, self.config.relative_requests)
-            .map_err(UsageError::InvalidMessage)?;
+        message::check_request(
+            &request,
+            self.config.relative_requests,
+            self.settings.most_to_send(),
+        )
+        .map_err(UsageError::InvalidMessage)?;
         let waiting = self.streams.waiting();
         if !self.takes_new_streams() || waiting >= self.config.max_waiting_streams {
             return Err(UsageError::NoNewStreams);
@@ -156,7 +160,8 @@ impl Connection {
         // One that repeats the last was checked with it.
         let repeats = self.writer.repeats(response);
         if !repeats {
-            message::check_response(response).map_err(UsageError::InvalidMessage)?;
+            message::check_response(response, self.settings.most_to_send())
+                .map_err(UsageError::InvalidMessage)?;
             if response.status().is_informational() {
                 return Err(UsageError::HeadOrder);
             }
@@ -176,7 +181,8 @@ impl Connection {
     /// As [`Self::send_response`].
     pub fn send_informational(&mut self, id: StreamId, response: &Response<()>) -> Result<(), UsageError> {
         answerable(self.role, self.streams.by_id(id))?;
-        message::check_response(response).map_err(UsageError::InvalidMessage)?;
+        message::check_response(response, self.settings.most_to_send())
+            .map_err(UsageError::InvalidMessage)?;
         if !response.status().is_informational() {
             return Err(UsageError::HeadOrder);
         }
@@ -227,7 +233,8 @@ impl Connection {
     /// # Errors
     /// As [`Self::send_data`], and [`UsageError::InvalidMessage`].
     pub fn send_trailers(&mut self, id: StreamId, trailers: HeaderMap) -> Result<(), UsageError> {
-        message::check_trailers(&trailers).map_err(UsageError::InvalidMessage)?;
+        message::check_trailers(&trailers, self.settings.most_to_send())
+            .map_err(UsageError::InvalidMessage)?;
         let mut stream = sendable(self.streams.by_id(id))?;
         stream.send.trailers = Some(Box::new(trailers));
         stream.send.phase = Phase::Done;

@@ -28,6 +28,7 @@ pub(super) struct Settings {
 struct PeerSettings {
     initial_window_size: u32,
     max_concurrent_streams: u32,
+    max_header_list_size: u32,
     enable_connect_protocol: bool,
 }
 
@@ -55,6 +56,7 @@ impl Settings {
                 initial_window_size: DEFAULT_WINDOW.bytes(),
                 // The default is no limit, but no more are opened before the peer's SETTINGS arrive.
                 max_concurrent_streams: config.initial_max_send_streams,
+                max_header_list_size: u32::MAX,
                 enable_connect_protocol: false,
             },
         }
@@ -167,7 +169,8 @@ impl Settings {
                 Setting::EnablePush(true) if role == Role::Client => {
                     return Err(ConnectionError::protocol("a server sent SETTINGS_ENABLE_PUSH 1"));
                 }
-                // SETTINGS_MAX_HEADER_LIST_SIZE is advice (section 10.5.1). The others do not concern this endpoint.
+                Setting::MaxHeaderListSize(size) => peer.max_header_list_size = size,
+                // The others do not concern this endpoint.
                 _ => {}
             }
         }
@@ -179,6 +182,13 @@ impl Settings {
             rise: i64::from(largest) - before,
         };
         Ok((change.delta != 0 || change.rise > 0).then_some(change))
+    }
+
+    /// How large a field section may be that is sent. The peer's limit is advice (section 10.5.1), and a server answers 431
+    /// to what is a little larger. What is much larger may cost the connection, and with it the other streams.
+    #[inline]
+    pub(super) fn most_to_send(&self) -> usize {
+        (self.peer.max_header_list_size as usize).saturating_mul(2)
     }
 
     pub(super) fn receive(&mut self) {

@@ -9,7 +9,7 @@ use http::{Method, Request, Response, StatusCode};
 use super::protocol::Protocol;
 use super::receive::agree_on_length;
 use super::rules::{FieldKind, is_trailers, same_authority};
-use crate::hpack::has_outer_white_space;
+use crate::hpack::{ENTRY_OVERHEAD, has_outer_white_space};
 
 /// Why a message cannot be sent: the caller's fault. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub enum InvalidMessage {
     FieldValue(HeaderName),
     /// A `content-length` is no number, or several differ.
     ContentLength,
+    /// The fields are more than twice as large as the peer accepts (SETTINGS_MAX_HEADER_LIST_SIZE).
+    TooLarge,
 }
 
 impl fmt::Display for InvalidMessage {
@@ -69,19 +71,26 @@ impl fmt::Display for InvalidMessage {
                 write!(f, "the value of the field {name} begins or ends with white space: trim it")
             }
             Self::ContentLength => f.write_str("the content-length is no number, or there are several that differ"),
+            Self::TooLarge => f.write_str("the fields are more than twice as large as the peer accepts: send less in them"),
         }
     }
 }
 
 impl std::error::Error for InvalidMessage {}
 
-/// Checks that a request can be sent. With `may_be_relative` the URI may be a path alone.
+/// Checks that a request can be sent whose fields have at `most` so many octets, by the measure of RFC 9113 section
+/// 6.5.2. With `may_be_relative` the URI may be a path alone.
 ///
 /// # Errors
 ///
 /// What is wrong with it, for the caller to mend.
-pub(crate) fn check_request(request: &Request<()>, may_be_relative: bool) -> Result<(), InvalidMessage> {
+pub(crate) fn check_request(
+    request: &Request<()>,
+    may_be_relative: bool,
+    most: usize,
+) -> Result<(), InvalidMessage> {
     let uri = request.uri();
+    let most = most.saturating_sub(uri.path_and_query().map_or(0, |path| path.as_str().len()));
     let is_connect = request.method() == Method::CONNECT;
     let has_protocol = request.extensions().get::<Protocol>().is_some();
     if has_protocol && !is_connect {
@@ -93,7 +102,7 @@ pub(crate) fn check_request(request: &Request<()>, may_be_relative: bool) -> Res
     };
     let Some(authority) = uri.authority() else {
         return match may_be_relative && !is_connect {
-            true => check_path(request).and_then(|()| check_fields(request.headers())),
+            true => check_path(request).and_then(|()| check_fields(request.headers(), most)),
             false => Err(missing),
         };
     };
@@ -107,7 +116,7 @@ pub(crate) fn check_request(request: &Request<()>, may_be_relative: bool) -> Res
         check_path(request)?;
     }
     check_host(request.headers(), authority, uri.scheme())?;
-    check_fields(request.headers())
+    check_fields(request.headers(), most)
 }
 
 fn check_path(request: &Request<()>) -> Result<(), InvalidMessage> {
@@ -120,25 +129,25 @@ fn check_path(request: &Request<()>) -> Result<(), InvalidMessage> {
     }
 }
 
-/// Checks that a response, informational or final, can be sent.
+/// As [`check_request`], of a response, informational or final.
 ///
 /// # Errors
 ///
 /// What is wrong with it, for the caller to mend.
-pub(crate) fn check_response(response: &Response<()>) -> Result<(), InvalidMessage> {
+pub(crate) fn check_response(response: &Response<()>, most: usize) -> Result<(), InvalidMessage> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(InvalidMessage::SwitchingProtocols);
     }
-    check_fields(response.headers())
+    check_fields(response.headers(), most)
 }
 
-/// Checks that trailers can be sent.
+/// As [`check_request`], of trailers.
 ///
 /// # Errors
 ///
 /// What is wrong with them, for the caller to mend.
-pub(crate) fn check_trailers(trailers: &HeaderMap) -> Result<(), InvalidMessage> {
-    check_fields(trailers)
+pub(crate) fn check_trailers(trailers: &HeaderMap, most: usize) -> Result<(), InvalidMessage> {
+    check_fields(trailers, most)
 }
 
 fn check_host(
@@ -156,9 +165,11 @@ fn check_host(
     Ok(())
 }
 
-fn check_fields(headers: &HeaderMap) -> Result<(), InvalidMessage> {
+fn check_fields(headers: &HeaderMap, most: usize) -> Result<(), InvalidMessage> {
     let mut length = None;
+    let mut size = 0;
     for (name, value) in headers {
+        size += name.as_str().len() + value.len() + ENTRY_OVERHEAD;
         if has_outer_white_space(value.as_bytes()) {
             return Err(InvalidMessage::FieldValue(name.clone()));
         }
@@ -173,5 +184,8 @@ fn check_fields(headers: &HeaderMap) -> Result<(), InvalidMessage> {
             _ => {}
         }
     }
-    Ok(())
+    match size > most {
+        true => Err(InvalidMessage::TooLarge),
+        false => Ok(()),
+    }
 }

@@ -23,7 +23,7 @@ fn lines(block: &[u8]) -> Vec<(String, String)> {
 /// The lines that a request is sent as, once it passed its check.
 #[track_caller]
 fn sent(request: &Request<()>) -> Vec<(String, String)> {
-    check_request(request, false).unwrap();
+    check_request(request, false, usize::MAX).unwrap();
     let mut block = Vec::new();
     encode_request(&mut Encoder::new(4096), request, &mut block);
     lines(&block)
@@ -138,7 +138,10 @@ fn options_of_the_server_itself_is_sent_as_a_star() {
     let mut request = Request::from_parts(parts, ());
     assert!(sent(&request).contains(&(":path".into(), "*".into())));
     *request.method_mut() = Method::GET;
-    assert_eq!(check_request(&request, false), Err(InvalidMessage::Path));
+    assert_eq!(
+        check_request(&request, false, usize::MAX),
+        Err(InvalidMessage::Path)
+    );
 }
 
 #[test]
@@ -153,21 +156,27 @@ fn host_is_left_out_since_the_authority_says_it() {
 #[test]
 fn a_host_that_differs_cannot_be_sent() {
     assert_eq!(
-        check_request(&get_with_field("host", "example.org"), false),
+        check_request(&get_with_field("host", "example.org"), false, usize::MAX),
         Err(InvalidMessage::Host)
     );
     let mut request = get_with_field("host", "example.com");
     request
         .headers_mut()
         .append("host", HeaderValue::from_static("example.com"));
-    assert_eq!(check_request(&request, false), Err(InvalidMessage::Host));
+    assert_eq!(
+        check_request(&request, false, usize::MAX),
+        Err(InvalidMessage::Host)
+    );
 }
 
 #[test]
 fn a_relative_uri_cannot_be_sent() {
-    assert_eq!(check_request(&get("/a"), false), Err(InvalidMessage::RelativeUri));
     assert_eq!(
-        check_request(&get("example.com"), false),
+        check_request(&get("/a"), false, usize::MAX),
+        Err(InvalidMessage::RelativeUri)
+    );
+    assert_eq!(
+        check_request(&get("example.com"), false, usize::MAX),
         Err(InvalidMessage::RelativeUri)
     );
 }
@@ -175,7 +184,7 @@ fn a_relative_uri_cannot_be_sent() {
 #[test]
 fn userinfo_cannot_be_sent() {
     assert_eq!(
-        check_request(&get("https://user:secret@example.com/"), false),
+        check_request(&get("https://user:secret@example.com/"), false, usize::MAX),
         Err(InvalidMessage::UserInfo)
     );
 }
@@ -189,7 +198,7 @@ fn connect_is_sent_with_an_authority_alone() {
     );
     let request = Request::connect("/a").body(()).unwrap();
     assert_eq!(
-        check_request(&request, false),
+        check_request(&request, false, usize::MAX),
         Err(InvalidMessage::ConnectWithoutAuthority)
     );
 }
@@ -212,10 +221,13 @@ fn extended_connect_is_sent_with_all_pseudo_headers() {
     );
     let mut relative = request.clone();
     *relative.uri_mut() = Uri::from_static("example.com:443");
-    assert_eq!(check_request(&relative, false), Err(InvalidMessage::RelativeUri));
+    assert_eq!(
+        check_request(&relative, false, usize::MAX),
+        Err(InvalidMessage::RelativeUri)
+    );
     *request.method_mut() = Method::GET;
     assert_eq!(
-        check_request(&request, false),
+        check_request(&request, false, usize::MAX),
         Err(InvalidMessage::ProtocolWithoutConnect)
     );
 }
@@ -231,19 +243,22 @@ fn connection_specific_fields_cannot_be_sent() {
     ] {
         let error = Err(InvalidMessage::ConnectionSpecificField(name.parse().unwrap()));
         let request = get_with_field(name, "x");
-        assert_eq!(check_request(&request, false), error);
-        assert_eq!(check_trailers(request.headers()), error);
+        assert_eq!(check_request(&request, false, usize::MAX), error);
+        assert_eq!(check_trailers(request.headers(), usize::MAX), error);
         let mut response = Response::new(());
         *response.headers_mut() = request.headers().clone();
-        assert_eq!(check_response(&response), error);
+        assert_eq!(check_response(&response, usize::MAX), error);
     }
 }
 
 #[test]
 fn te_can_be_sent_as_trailers_alone() {
-    assert_eq!(check_request(&get_with_field("te", "trailers"), false), Ok(()));
     assert_eq!(
-        check_request(&get_with_field("te", "gzip"), false),
+        check_request(&get_with_field("te", "trailers"), false, usize::MAX),
+        Ok(())
+    );
+    assert_eq!(
+        check_request(&get_with_field("te", "gzip"), false, usize::MAX),
         Err(InvalidMessage::Te)
     );
 }
@@ -252,21 +267,24 @@ fn te_can_be_sent_as_trailers_alone() {
 fn outer_white_space_cannot_be_sent() {
     let error = InvalidMessage::FieldValue("x".parse().unwrap());
     assert_eq!(
-        check_request(&get_with_field("x", " a"), false),
+        check_request(&get_with_field("x", " a"), false, usize::MAX),
         Err(error.clone())
     );
-    assert_eq!(check_request(&get_with_field("x", "a\t"), false), Err(error));
-    assert_eq!(check_request(&get_with_field("x", ""), false), Ok(()));
+    assert_eq!(
+        check_request(&get_with_field("x", "a\t"), false, usize::MAX),
+        Err(error)
+    );
+    assert_eq!(check_request(&get_with_field("x", ""), false, usize::MAX), Ok(()));
 }
 
 #[test]
 fn a_content_length_that_is_none_cannot_be_sent() {
     assert_eq!(
-        check_request(&get_with_field("content-length", "five"), false),
+        check_request(&get_with_field("content-length", "five"), false, usize::MAX),
         Err(InvalidMessage::ContentLength)
     );
     assert_eq!(
-        check_request(&get_with_field("content-length", "5"), false),
+        check_request(&get_with_field("content-length", "5"), false, usize::MAX),
         Ok(())
     );
 }
@@ -278,7 +296,7 @@ fn a_response_is_sent_with_its_status_first() {
     response
         .headers_mut()
         .insert("server", HeaderValue::from_static("x"));
-    check_response(&response).unwrap();
+    check_response(&response, usize::MAX).unwrap();
     let mut block = Vec::new();
     encode_response(&mut Encoder::new(4096), &response, None, &mut block);
     assert_eq!(
@@ -310,14 +328,17 @@ fn a_response_without_a_date_is_given_one() {
 #[test]
 fn switching_protocols_cannot_be_sent() {
     let response = Response::builder().status(101).body(()).unwrap();
-    assert_eq!(check_response(&response), Err(InvalidMessage::SwitchingProtocols));
+    assert_eq!(
+        check_response(&response, usize::MAX),
+        Err(InvalidMessage::SwitchingProtocols)
+    );
 }
 
 #[test]
 fn trailers_are_sent_as_they_are() {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    check_trailers(&trailers).unwrap();
+    check_trailers(&trailers, usize::MAX).unwrap();
     let mut block = Vec::new();
     encode_trailers(&mut Encoder::new(4096), &trailers, &mut block);
     assert_eq!(lines(&block), [("grpc-status".into(), "0".into())]);
@@ -337,4 +358,21 @@ fn every_reason_says_what_to_do() {
     ] {
         assert!(reason.to_string().contains(": "), "{reason}");
     }
+}
+
+#[test]
+fn what_is_much_larger_than_the_peer_accepts_is_refused() {
+    let request = get_with_field("x-long", "12345678");
+    // 6 and 8 octets and 32 for the field, and 1 for the path.
+    assert_eq!(check_request(&request, false, 47), Ok(()));
+    assert_eq!(check_request(&request, false, 46), Err(InvalidMessage::TooLarge));
+    assert_eq!(check_trailers(request.headers(), 46), Ok(()));
+    assert_eq!(
+        check_trailers(request.headers(), 45),
+        Err(InvalidMessage::TooLarge)
+    );
+    let (mut head, ()) = Response::new(()).into_parts();
+    head.headers = request.headers().clone();
+    let response = Response::from_parts(head, ());
+    assert_eq!(check_response(&response, 45), Err(InvalidMessage::TooLarge));
 }
