@@ -141,7 +141,8 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = ready!(self.poll(cx));
-        if !matches!(&frame, Some(Ok(_))) {
+        // Trailers end the call: tonic does not ask for what follows them.
+        if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
             self.unfinished = None;
             // Before its end, this resets the stream.
             self.body = None;

@@ -245,6 +245,19 @@ async fn no_more_calls_are_in_progress_than_the_limit_allows() {
 }
 
 #[tokio::test]
+async fn a_call_that_has_ended_takes_no_place_while_its_stream_is_kept() {
+    let site = Site::fullbore().await;
+    let builder = Channel::builder(site.origin().parse().expect("a URL"));
+    let channel = builder.concurrency_limit(1).connect_lazy().expect("a channel");
+    let mut client = Client::new(channel);
+    let answer = soon(client.expand(Bytes::from("1 5"))).await.expect("a head");
+    let mut messages = answer.into_inner();
+    while soon(messages.message()).await.expect("no error").is_some() {}
+    soon(client.unary(Bytes::new())).await.expect("an answer");
+    drop(messages);
+}
+
+#[tokio::test]
 async fn each_request_names_the_application_and_the_library() {
     let server = fullbore::Server::bind("127.0.0.1:0").await.expect("a port");
     let origin = format!("http://{}", server.local_addr().expect("an address"));
