@@ -1,5 +1,6 @@
 //! The response to a call: its head is checked, and its body ends with a status, whatever the server sends.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -72,6 +73,8 @@ pub struct ResponseBody {
     /// None after the end.
     body: Option<Incoming>,
     deadline: Deadline,
+    /// The frames of a response that was complete when its deadline was noticed.
+    complete: VecDeque<Frame<Bytes>>,
     /// The HTTP status, as long as `grpc-status` has not come.
     unfinished: Option<StatusCode>,
     /// The call's place among those in progress.
@@ -89,6 +92,7 @@ impl ResponseBody {
         let body = ResponseBody {
             body: Some(body),
             deadline,
+            complete: VecDeque::new(),
             unfinished: (!finished).then_some(head.status),
             permit,
         };
@@ -100,9 +104,17 @@ impl ResponseBody {
             return Poll::Ready(None);
         };
         if self.deadline.poll(cx).is_ready() {
-            return Poll::Ready(Some(Err(status::deadline_exceeded())));
+            // A call that has ended has met its deadline, however late its messages are read.
+            if !takes_all(body, &mut self.complete, cx) {
+                return Poll::Ready(Some(Err(status::deadline_exceeded())));
+            }
+            self.deadline = Deadline::default();
         }
-        let Some(frame) = ready!(Pin::new(body).poll_frame(cx)) else {
+        let frame = match self.complete.pop_front() {
+            Some(frame) => Some(Ok(frame)),
+            None => ready!(Pin::new(body).poll_frame(cx)),
+        };
+        let Some(frame) = frame else {
             return Poll::Ready(self.unfinished.map(|code| Err(without_status(code))));
         };
         // The server's own deadline may be the cause of an error, and its RST_STREAM faster than the clock.
@@ -120,6 +132,17 @@ impl ResponseBody {
             }
         }
         Poll::Ready(Some(Ok(frame)))
+    }
+}
+
+/// Takes the frames that have arrived. Returns whether the response ends with them.
+fn takes_all(body: &mut Incoming, frames: &mut VecDeque<Frame<Bytes>>, cx: &mut Context<'_>) -> bool {
+    loop {
+        match Pin::new(&mut *body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => frames.push_back(frame),
+            Poll::Ready(None) => return true,
+            Poll::Ready(Some(Err(_))) | Poll::Pending => return false,
+        }
     }
 }
 
@@ -153,7 +176,7 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         let ended = self.body.as_ref().is_none_or(Body::is_end_stream);
-        ended && self.unfinished.is_none()
+        ended && self.complete.is_empty() && self.unfinished.is_none()
     }
 }
 

@@ -104,6 +104,36 @@ async fn a_call_in_time_is_not_disturbed_by_its_deadline() {
     assert!(soon(messages.message()).await.expect("a good end").is_none());
 }
 
+#[tokio::test]
+async fn messages_that_came_in_time_are_read_after_the_deadline() {
+    for site in [Site::fullbore().await, Site::tonic().await] {
+        let mut client = Client::new(site.channel());
+        let mut read = None;
+        for seconds in DEADLINES {
+            let mut request = Request::new(Bytes::from("3 100000"));
+            request.set_timeout(Duration::from_secs(seconds));
+            let Ok(answer) = soon(client.expand(request)).await else {
+                continue;
+            };
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            let mut messages = answer.into_inner();
+            let mut lengths = Vec::new();
+            let ended = loop {
+                match soon(messages.message()).await {
+                    Ok(Some(message)) => lengths.push(message.len()),
+                    Ok(None) => break Ok(()),
+                    Err(status) => break Err(status.code()),
+                }
+            };
+            read = Some((lengths, ended));
+            if ended.is_ok() {
+                break;
+            }
+        }
+        assert_eq!(read, Some((vec![100_000; 3], Ok(()))));
+    }
+}
+
 /// A client that says a deadline and does not keep it.
 async fn call(site: &Site, method: &str, seconds: u64) -> (http::HeaderMap, Option<http::HeaderMap>, usize) {
     let message = Bytes::from_static(&[0, 0, 0, 0, 1, b'm']);
