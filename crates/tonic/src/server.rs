@@ -33,12 +33,17 @@ use crate::status;
 #[derive(Debug, Clone)]
 pub struct GrpcService<S> {
     service: S,
+    /// The error of a service that is not ready, for the call that asked.
+    failed: Option<Status>,
 }
 
 impl<S> GrpcService<S> {
     /// Wraps a service.
     pub fn new(service: S) -> Self {
-        GrpcService { service }
+        GrpcService {
+            service,
+            failed: None,
+        }
     }
 }
 
@@ -53,10 +58,18 @@ where
     type Future = GrpcFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.service.poll_ready(cx)
+        let ready = ready!(self.service.poll_ready(cx));
+        self.failed = ready.err().map(|error| Status::from_error(error.into()));
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Incoming>) -> GrpcFuture<S::Future> {
+        if let Some(status) = self.failed.take() {
+            return GrpcFuture {
+                answer: Answer::Failed { status },
+                deadline: Deadline::default(),
+            };
+        }
         let deadline = Deadline::of(request.headers());
         #[cfg_attr(
             not(feature = "connect-info"),
@@ -66,7 +79,9 @@ where
         #[cfg(feature = "connect-info")]
         add_addresses(&mut request);
         GrpcFuture {
-            answer: self.service.call(request),
+            answer: Answer::Called {
+                answer: self.service.call(request),
+            },
             deadline,
         }
     }
@@ -127,8 +142,19 @@ pin_project! {
     #[derive(Debug)]
     pub struct GrpcFuture<F> {
         #[pin]
-        answer: F,
+        answer: Answer<F>,
         deadline: Deadline,
+    }
+}
+
+pin_project! {
+    #[project = AnswerNow]
+    #[derive(Debug)]
+    enum Answer<F> {
+        // The service was called.
+        Called { #[pin] answer: F },
+        // It was not ready.
+        Failed { status: Status },
     }
 }
 
@@ -141,7 +167,11 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let status = match this.answer.poll(cx) {
+        let answered = match this.answer.project() {
+            AnswerNow::Called { answer } => answer.poll(cx).map_err(|error| Status::from_error(error.into())),
+            AnswerNow::Failed { status } => Poll::Ready(Err(status.clone())),
+        };
+        let status = match answered {
             Poll::Ready(Ok(response)) => {
                 let deadline = std::mem::take(this.deadline);
                 return Poll::Ready(Ok(response.map(|body| GrpcBody {
@@ -149,7 +179,7 @@ where
                     deadline,
                 })));
             }
-            Poll::Ready(Err(error)) => Status::from_error(error.into()),
+            Poll::Ready(Err(status)) => status,
             Poll::Pending => {
                 ready!(this.deadline.poll(cx));
                 status::deadline_exceeded()

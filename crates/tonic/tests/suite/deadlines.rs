@@ -1,12 +1,14 @@
 //! Deadlines: the client's own, and those that a server enforces.
 
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_tonic::{Channel, GrpcService};
+use fullbore_tonic::{Channel, GrpcService, RequestBody};
 use http_body_util::{BodyExt, Full};
 use tonic::service::Routes;
 use tonic::{Code, Request};
+use tower_service::Service;
 
 use crate::sites::{Site, soon};
 use crate::support::client::Client;
@@ -178,7 +180,7 @@ async fn a_server_ends_a_call_at_the_deadline_that_the_client_named() {
 
 #[tokio::test]
 async fn an_error_of_a_layer_is_the_status_of_the_call() {
-    let failing = tower::service_fn(|_: http::Request<fullbore_tonic::RequestBody>| async {
+    let failing = tower::service_fn(|_: http::Request<RequestBody>| async {
         let status = tonic::Status::resource_exhausted("no room");
         Err::<http::Response<tonic::body::Body>, _>(fullbore::BoxError::from(status))
     });
@@ -192,6 +194,40 @@ async fn an_error_of_a_layer_is_the_status_of_the_call() {
         (status.code(), status.message()),
         (Code::ResourceExhausted, "no room")
     );
+}
+
+/// A service that is never ready: it fails.
+#[derive(Clone)]
+struct Unready;
+
+impl Service<http::Request<RequestBody>> for Unready {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = tonic::Status;
+    type Future = std::future::Pending<Result<Self::Response, tonic::Status>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), tonic::Status>> {
+        Poll::Ready(Err(tonic::Status::resource_exhausted("no room")))
+    }
+
+    fn call(&mut self, _: http::Request<RequestBody>) -> Self::Future {
+        panic!("a service is not called before it is ready")
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_a_layer_that_is_not_ready_is_the_status_of_the_call() {
+    let server = fullbore::Server::bind("127.0.0.1:0").await.expect("a port");
+    let origin = format!("http://{}", server.local_addr().expect("an address"));
+    tokio::spawn(server.serve(GrpcService::new(Unready)));
+    let channel = Channel::builder(origin.parse().expect("a URL")).connect_lazy();
+    let mut client = Client::new(channel.expect("a channel"));
+    for _ in 0..2 {
+        let status = soon(client.unary(Bytes::new())).await.expect_err("an error");
+        assert_eq!(
+            (status.code(), status.message()),
+            (Code::ResourceExhausted, "no room")
+        );
+    }
 }
 
 #[tokio::test]
