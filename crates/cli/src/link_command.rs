@@ -43,35 +43,41 @@ async fn forward(args: &LinkArgs) -> Result<ExitCode, Failure> {
     if let Some(rate) = args.rate {
         builder = builder.rate(rate);
     }
-    if args.count_frames {
-        builder = builder.on_end(move |report| {
+    let all = args.count_frames;
+    builder = builder.on_end(move |report| {
+        if all || matches!(report.end, End::Unreachable(_)) {
             // The receiver is dropped only when the program ends.
             let _ = sender.send(report);
-        });
-    }
+        }
+    });
     let link = builder
         .start(server)
         .map_err(|error| cannot_listen(&args.listen, &error))?;
     print(&format!("listening on {}", link.local_addr()))?;
     tokio::select! {
-        printed = print_reports(&mut reports, args.json), if args.count_frames => printed?,
+        printed = print_reports(&mut reports, args) => printed?,
         _ = interrupt.next() => {}
     }
     let stats = link.stats();
     // The thread reports the connections that are still open, and then drops the channel.
     drop(link);
-    if args.count_frames {
-        print_reports(&mut reports, args.json).await?;
-    }
+    print_reports(&mut reports, args).await?;
     // An error of standard error is ignored.
     let _ = writeln!(io::stderr(), "fullbore: {}", closing_line(&stats));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints reports until the channel is closed.
-async fn print_reports(reports: &mut UnboundedReceiver<ConnectionReport>, json: bool) -> Result<(), Failure> {
+/// Prints reports until the channel is closed. Without `--count-frames` they are of clients that the link has reset, because
+/// it could not reach the server.
+async fn print_reports(
+    reports: &mut UnboundedReceiver<ConnectionReport>,
+    args: &LinkArgs,
+) -> Result<(), Failure> {
     while let Some(report) = reports.recv().await {
-        if json {
+        if !args.count_frames {
+            let sentence = format!("{}: {}", args.to, end(report.end).0);
+            run::complain(&sentence);
+        } else if args.json {
             print(&json_line(&report))?;
         } else {
             print(&table(&report))?;

@@ -1,9 +1,11 @@
 //! `fullbore link`: what goes in comes out, frames are counted, and a signal ends it well.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
+
+use fullbore_testing::nobody::Nobody;
 
 use crate::support::{Signal, TestResult, program, run, signal};
 
@@ -22,7 +24,11 @@ struct Linking {
 
 impl Linking {
     fn start(server: &TcpListener, options: &[&str]) -> TestResult<Self> {
-        let to = server.local_addr()?.to_string();
+        Self::start_to(server.local_addr()?, options)
+    }
+
+    fn start_to(server: SocketAddr, options: &[&str]) -> TestResult<Self> {
+        let to = server.to_string();
         let mut child = program(Path::new("."))
             .args(["link", "--to", &to])
             .args(options)
@@ -143,6 +149,20 @@ fn without_counting_only_the_address_is_printed() -> TestResult {
     link.exchange(&server)?;
     let (code, out, _) = link.stop()?;
     assert_eq!((code, out.as_str()), (Some(0), ""));
+    Ok(())
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_named() -> TestResult {
+    let nobody = Nobody::bind();
+    let link = Linking::start_to(nobody.address(), &[])?;
+    let mut client = TcpStream::connect(&link.address)?;
+    // The link resets it.
+    assert!(client.read_to_end(&mut Vec::new()).is_err());
+    let (code, out, notes) = link.stop()?;
+    assert_eq!((code, out.as_str()), (Some(0), ""));
+    let sentence = format!("{nobody}: cannot reach the server: connection refused");
+    assert!(notes.contains(&sentence), "{notes}");
     Ok(())
 }
 
