@@ -113,7 +113,7 @@ impl ChannelBuilder {
     }
 
     /// Limits the calls in progress, each until its last message. Further calls wait; the wait counts toward their
-    /// deadline. Default: no limit but the server's.
+    /// deadline. At least 1. Default: no limit but the server's.
     pub fn concurrency_limit(mut self, calls: usize) -> Self {
         self.concurrency_limit = Some(calls);
         self
@@ -132,6 +132,11 @@ impl ChannelBuilder {
     /// [`INVALID_ARGUMENT`](tonic::Code::InvalidArgument): the origin is invalid, or a setting is out of range.
     pub fn connect_lazy(self) -> Result<Channel, Status> {
         let (scheme, authority) = origin(self.origin)?;
+        if self.concurrency_limit == Some(0) {
+            return Err(Status::invalid_argument(
+                "with a limit of 0 no call can begin; give concurrency_limit at least 1",
+            ));
+        }
         let client = self.client.http_versions(HttpVersions::Http2).build();
         let client = client.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let user_agent = match self.user_agent {

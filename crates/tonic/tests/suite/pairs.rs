@@ -211,9 +211,14 @@ async fn what_is_no_origin_is_an_invalid_argument() {
     Channel::from_static("http://127.0.0.1:50051/")
         .connect_lazy()
         .expect("an origin");
-    let builder = Channel::from_static("http://127.0.0.1").client(|client| client.max_connections(0));
-    let status = builder.connect_lazy().expect_err("a setting out of range");
-    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    let builder = || Channel::from_static("http://127.0.0.1");
+    for builder in [
+        builder().client(|client| client.max_connections(0)),
+        builder().concurrency_limit(0),
+    ] {
+        let status = builder.connect_lazy().expect_err("a setting out of range");
+        assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    }
 }
 
 #[tokio::test]
