@@ -10,7 +10,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use fullbore::Incoming;
-use http::{HeaderMap, Response, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
 use http_body::Body;
 use http_body::Frame;
 use tokio::sync::OwnedSemaphorePermit;
@@ -37,7 +37,7 @@ pub(crate) fn check(response: &mut Response<Incoming>) -> Result<(), Status> {
         );
         return Err(Status::unavailable(text));
     }
-    drop_malformed_details(response.headers_mut());
+    repair_status(response.headers_mut());
     let headers = response.headers();
     if headers.contains_key(Status::GRPC_STATUS) {
         return Ok(());
@@ -59,12 +59,41 @@ fn is_grpc(kind: &[u8]) -> bool {
     format.is_some_and(|format| matches!(format.first(), None | Some(b'+' | b';')))
 }
 
-/// Removes details of a status that are not base64. tonic panics on them.
-fn drop_malformed_details(headers: &mut HeaderMap) {
+/// Changes what tonic cannot decode of a status. It panics on details that are not base64, which are removed. For a message
+/// that is not UTF-8 it would forget the code: gRPC over HTTP/2 gives the user its percent-encoded form instead.
+fn repair_status(headers: &mut HeaderMap) {
     let details = headers.get(Status::GRPC_STATUS_DETAILS);
     if details.is_some_and(|details| BINARY.decode(details).is_err()) {
         headers.remove(Status::GRPC_STATUS_DETAILS);
     }
+    let message = headers.get(Status::GRPC_MESSAGE);
+    let malformed =
+        message.filter(|message| std::str::from_utf8(&percent_decoded(message.as_bytes())).is_err());
+    if let Some(message) = malformed {
+        let text = String::from_utf8_lossy(message.as_bytes()).replace('%', "%25");
+        match HeaderValue::from_bytes(text.as_bytes()) {
+            Ok(text) => headers.insert(Status::GRPC_MESSAGE, text),
+            Err(_) => headers.remove(Status::GRPC_MESSAGE),
+        };
+    }
+}
+
+/// The octets of a text. A percent sign without two hexadecimal digits stands for itself.
+fn percent_decoded(mut text: &[u8]) -> Vec<u8> {
+    let digit = |octet: u8| char::from(octet).to_digit(16);
+    let mut octets = Vec::with_capacity(text.len());
+    while let [first, rest @ ..] = text {
+        let escaped = match rest {
+            [high, low, ..] if *first == b'%' => digit(*high).zip(digit(*low)),
+            _ => None,
+        };
+        match escaped {
+            Some((high, low)) => octets.push((high << 4 | low) as u8),
+            None => octets.push(*first),
+        }
+        text = &rest[if escaped.is_some() { 2 } else { 0 }..];
+    }
+    octets
 }
 
 /// The body of a response, as a [`Channel`](crate::Channel) returns it. Its errors are statuses. A body that ends without
@@ -123,7 +152,7 @@ impl ResponseBody {
             false => status::of_error(error),
         })?;
         if let Some(trailers) = frame.trailers_mut() {
-            drop_malformed_details(trailers);
+            repair_status(trailers);
             match self.unfinished {
                 Some(code) if !trailers.contains_key(Status::GRPC_STATUS) => {
                     return Poll::Ready(Some(Err(without_status(code))));
@@ -183,5 +212,32 @@ impl Body for ResponseBody {
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseBody").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_not_utf8_keeps_its_code_and_its_encoded_form() {
+        for (sent, received) in [
+            (&b"plain, 100 %, %zz%"[..], "plain, 100 %, %zz%"),
+            (b"gew%C3%BCnscht", "gew\u{fc}nscht"),
+            ("gew\u{fc}nscht".as_bytes(), "gew\u{fc}nscht"),
+            (b"gew%FCnscht: 100%25", "gew%FCnscht: 100%25"),
+            (b"gew\xfcnscht %41", "gew\u{fffd}nscht %41"),
+            (b"%ff", "%ff"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(Status::GRPC_STATUS, HeaderValue::from_static("5"));
+            headers.insert(Status::GRPC_MESSAGE, HeaderValue::from_bytes(sent).unwrap());
+            repair_status(&mut headers);
+            let status = Status::from_header_map(&headers).unwrap();
+            assert_eq!(
+                (status.code(), status.message()),
+                (tonic::Code::NotFound, received)
+            );
+        }
     }
 }

@@ -157,6 +157,15 @@ const ENDINGS: &[(&str, Script, Limits)] = &[
         Limits::None,
     ),
     (
+        "`grpc-message` is not UTF-8",
+        Steps(&[HeadOf(
+            "200",
+            &[GRPC, ("grpc-status", "5"), ("grpc-message", "%FF")],
+            true,
+        )]),
+        Limits::None,
+    ),
+    (
         "half a message, then good trailers",
         Steps(&[Head, Half, Trailers(&[("grpc-status", "0")])]),
         Limits::None,
