@@ -97,7 +97,9 @@ fn percent_decoded(mut text: &[u8]) -> Vec<u8> {
 }
 
 /// The body of a response, as a [`Channel`](crate::Channel) returns it. Its errors are statuses. A body that ends without
-/// a status, and one that is not complete at the deadline of the call, ends with an error.
+/// a status, and one that is not complete at the deadline of the call, ends with an error. The default has ended: it is that
+/// of a call which an interceptor refuses.
+#[derive(Default)]
 pub struct ResponseBody {
     /// None after the end.
     body: Option<Incoming>,

@@ -174,8 +174,8 @@ impl ResponseRules {
         let bodiless = self.head_only || has_none;
         let tunnel = self.connect && status.is_success();
         // The response to HEAD has the `content-length` of a response to GET, if the body knows it.
-        let knows = !has_none && !(self.head_only && body.is_end_stream());
-        if knows && !tunnel {
+        let unknown = self.head_only && body.is_end_stream();
+        if !(has_none || unknown || tunnel) {
             set_content_length(&mut parts.headers, &body);
         }
         let end = bodiless || body.is_end_stream();

@@ -3,9 +3,14 @@
 use bytes::Bytes;
 use fullbore_tonic::{Channel, GrpcService};
 use http::HeaderValue;
+use tonic::metadata::MetadataValue;
 use tonic::service::Routes;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::TcpConnectInfo;
-use tonic::{Code, Request};
+use tonic::{Code, Request, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus as Known;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::sites::{Site, soon};
 use crate::support::client::{Client, Transport};
@@ -295,4 +300,51 @@ async fn each_request_names_the_application_and_the_library() {
     assert_eq!(head.get("content-type").expect("a type"), "application/grpc");
     assert!(!head.contains_key("content-length"), "gRPC has none");
     call.abort();
+}
+
+/// Interceptors are part of what tonic's generator makes.
+#[tokio::test]
+async fn an_interceptor_adds_metadata_and_refuses_calls() {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter
+        .set_service_status("known", tonic_health::ServingStatus::Serving)
+        .await;
+    let demand = |request: Request<()>| match request.metadata().get("x-key") {
+        Some(_) => Ok(request),
+        None => Err(Status::unauthenticated("no key")),
+    };
+    let service = InterceptedService::new(health, demand);
+    let server = fullbore::Server::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", server.local_addr().expect("an address"));
+    let serving = tokio::spawn(server.serve(GrpcService::new(Routes::new(service))));
+    let channel = Channel::builder(url.parse().expect("a URL"))
+        .connect_lazy()
+        .expect("a channel");
+    let ask = || HealthCheckRequest {
+        service: "known".to_owned(),
+    };
+    let with_key = |mut request: Request<()>| {
+        request
+            .metadata_mut()
+            .insert("x-key", MetadataValue::from_static("1"));
+        Ok(request)
+    };
+    let mut client = HealthClient::with_interceptor(channel.clone(), with_key);
+    let answer = soon(client.check(ask())).await.expect("an answer");
+    assert_eq!(answer.into_inner().status(), Known::Serving);
+    let mut client = HealthClient::new(channel.clone());
+    let refused = soon(client.check(ask()))
+        .await
+        .expect_err("refused by the server");
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    let refuse = |_: Request<()>| Err::<Request<()>, _>(Status::permission_denied("not today"));
+    let mut client = HealthClient::with_interceptor(channel, refuse);
+    let refused = soon(client.check(ask()))
+        .await
+        .expect_err("refused by the client");
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::PermissionDenied, "not today")
+    );
+    serving.abort();
 }
