@@ -16,10 +16,11 @@ use crate::http1::{BodyWatch, Http1Body};
 /// The body of a received message: a request on a server, a response on a client.
 ///
 /// Chunks are slices of what was read from the transport; nothing is copied. Over HTTP/2, taking a chunk returns its
-/// flow-control credit. A reader that stops reading stops the peer on this stream, and never blocks another stream.
-/// Dropping the body before its end resets the stream (client) or discards the rest (server), and returns all credit.
-/// Over HTTP/1.1 a reader that stops reading stops the connection, whose window is that of TCP, and dropping the body
-/// before its end ends the connection, unless the rest has arrived already.
+/// flow-control credit. A reader that stops reading stops the peer on this stream. It does not stop other streams, as
+/// long as the memory budget has room for what is left unread. Dropping the body before its end resets the stream
+/// (client) or discards the rest (server), and returns all credit. Over HTTP/1.1 a reader that stops reading stops the
+/// connection, whose window is that of TCP, and dropping the body before its end ends the connection, unless the rest
+/// has arrived already.
 pub struct Incoming {
     source: Source,
     /// The bytes that remain, if there is a `content-length`.
