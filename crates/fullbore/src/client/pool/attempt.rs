@@ -9,42 +9,57 @@ use crate::client::connect::{HttpVersion, Opened, Origin};
 use crate::error::{Error, ErrorKind};
 use crate::observer::Observer;
 
-/// Starts to connect, and calls `finish` with the result in any case.
+/// How an attempt ends.
+pub(super) enum Ended {
+    Connected(Result<Opened, Error>),
+    /// Its runtime has shut down, before it began or after.
+    Lost {
+        begun: bool,
+    },
+}
+
+/// Starts to connect, and calls `finish` in any case.
 pub(super) fn spawn(
     runtime: &Handle,
     settings: Arc<Settings>,
     origin: Origin<'static>,
     presumed: HttpVersion,
     observer: Arc<dyn Observer>,
-    finish: impl FnOnce(Result<Opened, Error>) + Send + 'static,
+    finish: impl FnOnce(Ended) + Send + 'static,
 ) {
-    let mut attempt = Attempt(Some(finish));
+    let mut attempt = Attempt {
+        finish: Some(finish),
+        begun: false,
+    };
     runtime.spawn(async move {
+        attempt.begun = true;
         let connected = connect(&settings, &origin, presumed, observer).await;
         // The preface leaves before the first requests, so that its SETTINGS measure the round trip of the path.
         tokio::task::yield_now().await;
-        attempt.finish(connected);
+        attempt.finish(Ended::Connected(connected));
     });
 }
 
-/// An attempt in progress. If its task is dropped, the attempt has failed.
-struct Attempt<F: FnOnce(Result<Opened, Error>)>(Option<F>);
+/// An attempt in progress.
+struct Attempt<F: FnOnce(Ended)> {
+    finish: Option<F>,
+    begun: bool,
+}
 
-impl<F: FnOnce(Result<Opened, Error>)> Attempt<F> {
-    fn finish(&mut self, connected: Result<Opened, Error>) {
-        if let Some(finish) = self.0.take() {
-            finish(connected);
+impl<F: FnOnce(Ended)> Attempt<F> {
+    fn finish(&mut self, ended: Ended) {
+        if let Some(finish) = self.finish.take() {
+            finish(ended);
         }
     }
 }
 
-impl<F: FnOnce(Result<Opened, Error>)> Drop for Attempt<F> {
+impl<F: FnOnce(Ended)> Drop for Attempt<F> {
     fn drop(&mut self) {
-        let why = match std::thread::panicking() {
-            true => "the connector panicked",
-            false => "the runtime shut down",
-        };
-        self.finish(Err(Error::new(ErrorKind::Connect, why)));
+        self.finish(match std::thread::panicking() {
+            true => Ended::Connected(Err(Error::new(ErrorKind::Connect, "the connector panicked"))),
+            false => Ended::Lost { begun: self.begun },
+        });
     }
 }
 

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use self::queue::QueuedRequest;
 use self::refusals::Check;
 use self::versions::Version;
-use super::attempt;
+use super::attempt::{self, Ended};
 use super::backoff::Backoff;
 use super::builder::Settings;
 use super::connection_state::ConnectionState;
@@ -143,6 +143,8 @@ struct Effects {
     open: Option<(Vec<Arc<PooledConnection>>, Runtime)>,
     /// The version that they speak, unless ALPN decides.
     presumed: HttpVersion,
+    /// Whether they take the place of one that was lost with its runtime.
+    is_second: bool,
     /// When to check the queue again, and where.
     check: Option<(Instant, Runtime)>,
     /// Where to start the task that closes surplus connections.
@@ -343,12 +345,19 @@ impl OriginPool {
                 let (settings, origin) = (Arc::clone(&self.settings), self.origin.clone());
                 let observer = Arc::clone(&connection) as Arc<dyn Observer>;
                 let pool = Arc::downgrade(self);
-                let presumed = effects.presumed;
-                attempt::spawn(&runtime, settings, origin, presumed, observer, move |connected| {
-                    if let Some(pool) = pool.upgrade() {
-                        pool.opened(connection, connected);
-                    }
-                });
+                let (presumed, is_second) = (effects.presumed, effects.is_second);
+                attempt::spawn(
+                    &runtime,
+                    settings,
+                    origin,
+                    presumed,
+                    observer,
+                    move |ended| match (pool.upgrade(), ended) {
+                        (Some(pool), Ended::Connected(connected)) => pool.opened(connection, connected),
+                        (Some(pool), Ended::Lost { begun }) => pool.lost(is_second && !begun),
+                        (None, _) => {}
+                    },
+                );
             }
         }
         if let Some((at, runtime)) = effects.check {
@@ -488,6 +497,22 @@ impl OriginPool {
                 }
             }
             Err(error) => self.not_opened(&mut state, &error),
+        };
+        drop(state);
+        self.apply(effects);
+    }
+
+    /// The runtime of an attempt has shut down. That of the request that waited last takes its place, unless that is `known`
+    /// to have shut down too.
+    fn lost(self: &Arc<Self>, known: bool) {
+        let mut state = self.lock();
+        state.opening = state.opening.saturating_sub(1);
+        let effects = match known {
+            true => self.not_opened(&mut state, &runtime_shut_down()),
+            false => Effects {
+                is_second: true,
+                ..self.update(&mut state, Instant::now())
+            },
         };
         drop(state);
         self.apply(effects);
@@ -728,3 +753,7 @@ fn shut_down() -> Error {
 
 #[cfg(test)]
 mod tests;
+
+fn runtime_shut_down() -> Error {
+    Error::new(ErrorKind::Connect, "the runtime shut down")
+}

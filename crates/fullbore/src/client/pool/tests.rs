@@ -454,7 +454,24 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn requests_fail_when_the_runtime_that_connects_for_them_is_shut_down() {
+fn another_runtime_connects_when_the_one_that_did_is_shut_down() {
+    let (one, other) = (runtime(), runtime());
+    let slow = Plan {
+        opening: MS * 10_000,
+        ..plan(MS, 1)
+    };
+    let (site, client) = Site::start(slow, Client::builder());
+    one.block_on(async { drop(begin(&client, 1).await) });
+    let waiting = other.block_on(begin(&client, 1));
+    assert_eq!((site.dials(), stats(&client).waiting), (1, 2));
+    drop(one);
+    assert_eq!((stats(&client).waiting, stats(&client).opening), (1, 1));
+    other.block_on(all(waiting));
+    assert_eq!(site.dials(), 2);
+}
+
+#[test]
+fn requests_fail_when_each_runtime_that_would_connect_for_them_is_shut_down() {
     let (one, other) = (runtime(), runtime());
     let slow = Plan {
         opening: MS * 10_000,
@@ -465,7 +482,9 @@ fn requests_fail_when_the_runtime_that_connects_for_them_is_shut_down() {
     let asking = client.clone();
     let waiting = other.spawn(async move { asking.get("http://one.example/").await });
     other.block_on(update());
-    assert_eq!((site.dials(), stats(&client).waiting), (1, 2));
+    // The one that waits last.
+    one.block_on(async { drop(begin(&client, 1).await) });
+    assert_eq!((site.dials(), stats(&client).waiting), (1, 3));
     drop(one);
     assert_eq!((stats(&client).waiting, stats(&client).opening), (0, 0));
     let ended = other.block_on(async { tokio::time::timeout(MS * 1_000, waiting).await });

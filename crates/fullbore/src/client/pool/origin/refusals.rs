@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::Instant;
 
-use super::{OriginPool, PoolState, Waiter};
+use super::{OriginPool, PoolState, Waiter, runtime_shut_down};
 use crate::client::pool::backoff::{self, Backoff};
 use crate::client::pool::wait_clock::RequestWait;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 impl OriginPool {
     /// A request, or a connection, that began at `began` was refused.
@@ -167,8 +167,7 @@ impl OriginPool {
             return;
         }
         state.check_at = None;
-        let error = Error::new(ErrorKind::Connect, "the runtime shut down");
-        let effects = self.fail_waiting(&mut state, &error);
+        let effects = self.fail_waiting(&mut state, &runtime_shut_down());
         drop(state);
         self.apply(effects);
     }
