@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use fullbore_proto::{StreamId, Time, UsageError};
-use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver, connection_fields, spare};
@@ -173,7 +172,10 @@ where
         }
         let opened = connection_fields::send(
             &mut request,
-            |request| Arc::make_mut(request).headers_mut(),
+            |request| match connection_fields::asks_for_upgrade(request.headers()) {
+                true => None,
+                false => Some(Arc::make_mut(request).headers_mut()),
+            },
             |request| {
                 let id = self.connection.open_from(request, end)?;
                 report!(self, request(id, request));
@@ -206,15 +208,19 @@ where
         match command {
             StreamCommand::Response(mut response, end) => {
                 report!(self, response(id, response.status()));
-                connection_fields::send(&mut response, Response::headers_mut, |response| {
-                    self.connection.send_response(id, response, end)
-                })
+                connection_fields::send(
+                    &mut response,
+                    |response| Some(response.headers_mut()),
+                    |response| self.connection.send_response(id, response, end),
+                )
             }
             StreamCommand::Informational(mut response) => {
                 // A handler that has responded already needs no 100 (Continue).
-                let sent = connection_fields::send(&mut *response, Response::headers_mut, |response| {
-                    self.connection.send_informational(id, response)
-                });
+                let sent = connection_fields::send(
+                    &mut *response,
+                    |response| Some(response.headers_mut()),
+                    |response| self.connection.send_informational(id, response),
+                );
                 match sent {
                     Err(UsageError::HeadOrder) => Ok(()),
                     other => other,

@@ -16,19 +16,28 @@ const ALWAYS: [HeaderName; 5] = [
     UPGRADE,
 ];
 
-/// Sends a message. If it is refused for such a field, it is sent without these fields.
+/// Sends a message. If it is refused for such a field, it is sent without these fields, if there are `headers` to remove
+/// them from.
 pub(super) fn send<M, R>(
     message: &mut M,
-    headers: impl FnOnce(&mut M) -> &mut HeaderMap,
+    headers: impl FnOnce(&mut M) -> Option<&mut HeaderMap>,
     mut send: impl FnMut(&M) -> Result<R, UsageError>,
 ) -> Result<R, UsageError> {
-    match send(message) {
-        Err(error) if is_reason(&error) => {
-            remove(headers(message));
-            send(message)
+    let sent = send(message);
+    if let Err(error) = &sent {
+        if let Some(headers) = is_reason(error).then(|| headers(message)).flatten() {
+            remove(headers);
+            return send(message);
         }
-        sent => sent,
     }
+    sent
+}
+
+/// Whether a request is for another protocol, such as WebSockets. Without the field it would be another request. An upgrade
+/// to HTTP/2 has been made.
+pub(super) fn asks_for_upgrade(headers: &HeaderMap) -> bool {
+    let mut protocols = headers.get_all(UPGRADE).iter();
+    protocols.any(|protocol| !protocol.as_bytes().eq_ignore_ascii_case(b"h2c"))
 }
 
 fn is_reason(error: &UsageError) -> bool {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use fullbore::client::handshake;
 use fullbore::server::{PeerAddr, serve_connection, serve_connection_local};
-use fullbore::{BoxError, Client, Incoming, Server};
+use fullbore::{BoxError, Client, ErrorKind, Incoming, Server};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame};
 use http_body_util::channel::Channel;
@@ -82,11 +82,12 @@ where
 /// Gateways pass messages of HTTP/1.1 on.
 #[tokio::test]
 async fn fields_that_speak_of_one_connection_are_left_out() {
-    const FIELDS: [(&str, &str); 6] = [
+    const FIELDS: [(&str, &str); 7] = [
         ("connection", "keep-alive, x-hop"),
         ("keep-alive", "timeout=5"),
         ("transfer-encoding", "chunked"),
         ("te", "gzip"),
+        ("upgrade", "h2c"),
         ("x-hop", "1"),
         ("x-end", "2"),
     ];
@@ -105,6 +106,12 @@ async fn fields_that_speak_of_one_connection_are_left_out() {
     }
     let response = soon(pair.client.send(request)).await.unwrap();
     assert_eq!(response.headers()["x-names"], "x-end");
+    let mut upgrade = get("/");
+    for (name, value) in [("connection", "upgrade"), ("upgrade", "websocket")] {
+        upgrade.headers_mut().insert(name, value.parse().unwrap());
+    }
+    let error = soon(pair.client.send(upgrade)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidMessage, "{error}");
     let mut names: Vec<&str> = response.headers().keys().map(|name| name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["content-length", "date", "x-end", "x-names"]);
