@@ -24,7 +24,7 @@ use crate::accept;
 use crate::body_length::{BodyLength, next_frame};
 use crate::destination::Destination;
 use crate::file_body::FileResponse;
-use crate::origin::is_of_another_site;
+use crate::origin::{is_of_another_site, media_type};
 use crate::page::{self, Escaped};
 use crate::peer::Peer;
 use crate::refusal::{Refusal, bad_destination, bad_path, failure, refuse};
@@ -38,13 +38,7 @@ const PART_HEAD_BYTES: usize = 8 * 1024;
 
 /// Whether the request is a form with files.
 pub(crate) fn is_form(head: &Parts) -> bool {
-    let media_type = head
-        .headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
-    let media_type = media_type.and_then(|value| value.split(';').next());
-    head.method == Method::POST
-        && media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("multipart/form-data"))
+    head.method == Method::POST && media_type(head).eq_ignore_ascii_case(b"multipart/form-data")
 }
 
 /// Stores the files of a form. A browser gets a redirect to the listing of the folder if there is one, and a page
@@ -392,6 +386,7 @@ mod tests {
         for (method, media_type, expected) in [
             (Method::POST, "multipart/form-data; boundary=x", true),
             (Method::POST, "Multipart/Form-Data ;boundary=x", true),
+            (Method::POST, "multipart/form-data; boundary=x; y=\u{e9}", true),
             (Method::POST, "multipart/mixed; boundary=x", false),
             (Method::POST, "application/octet-stream", false),
             (Method::PUT, "multipart/form-data; boundary=x", false),

@@ -3,7 +3,7 @@
 
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::request::Parts;
-use http::{HeaderName, Method};
+use http::{HeaderName, HeaderValue, Method};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -22,12 +22,18 @@ pub(crate) fn is_forged(head: &Parts) -> bool {
 
 fn is_unasked(head: &Parts) -> bool {
     // A script may send bytes without a type, too.
-    let Some(value) = head.headers.get(CONTENT_TYPE) else {
-        return true;
-    };
-    let media_type = value.to_str().unwrap_or_default().split(';').next();
-    let media_type = media_type.unwrap_or_default().trim();
-    UNASKED.iter().any(|known| media_type.eq_ignore_ascii_case(known))
+    let media_type = media_type(head);
+    media_type.is_empty()
+        || UNASKED
+            .iter()
+            .any(|known| media_type.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// The media type without its parameters, which may have octets that are no text.
+pub(crate) fn media_type(head: &Parts) -> &[u8] {
+    let value = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let media_type = value.unwrap_or_default().split(|octet| *octet == b';').next();
+    media_type.unwrap_or_default().trim_ascii()
 }
 
 /// Whether a browser says that the request is from a page of another site.
@@ -66,6 +72,9 @@ mod tests {
             ("POST", "", true),
             ("POST", "text/plain", true),
             ("POST", "Text/Plain ;charset=UTF-8", true),
+            ("POST", "text/plain;charset=\u{e9}", true),
+            ("POST", "multipart/form-data; boundary=x; y=\u{e9}", true),
+            ("POST", ";charset=UTF-8", true),
             ("POST", "application/x-www-form-urlencoded", true),
             ("POST", "multipart/form-data; boundary=x", true),
             ("POST", "application/octet-stream", false),

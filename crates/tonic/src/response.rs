@@ -137,6 +137,7 @@ impl ResponseBody {
         if self.deadline.poll(cx).is_ready() {
             // A call that has ended has met its deadline, however late its messages are read.
             if !takes_all(body, &mut self.complete, cx) {
+                self.complete.clear();
                 return Poll::Ready(Some(Err(status::deadline_exceeded())));
             }
             self.deadline = Deadline::default();

@@ -474,7 +474,7 @@ where
             clock.poll_body(cx).map(Err)
         });
         match rest.await {
-            Ok(true) if reusable => {
+            Ok(true) if reusable && !self.writes.have_failed() => {
                 slot.complete();
                 true
             }

@@ -1,15 +1,17 @@
 //! Fields that speak of one connection, which HTTP/2 does not have (RFC 9113 section 8.2.2).
 //!
-//! The same handler answers over HTTP/1.1, and gateways pass messages of HTTP/1.1 on. So the driver removes these fields,
-//! as RFC 9110 section 7.6.1 has intermediaries do. It looks only through messages that the engine has refused: others
-//! cost nothing.
+//! The same handler answers over HTTP/1.1, and gateways pass messages of HTTP/1.1 on. So the driver removes these fields.
+//! It looks only through messages that the engine has refused: others cost nothing.
+//!
+//! The fields that `connection` names stay. A gateway has to remove them before it adds its own (RFC 9110 section 7.6.1):
+//! afterwards a client could name those.
 
 use fullbore_proto::{InvalidMessage, UsageError};
 use http::header::{CONNECTION, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 
-/// Those that `connection` need not name.
-const ALWAYS: [HeaderName; 5] = [
+const REMOVED: [HeaderName; 6] = [
     CONNECTION,
+    HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     TRANSFER_ENCODING,
@@ -17,7 +19,7 @@ const ALWAYS: [HeaderName; 5] = [
 ];
 
 /// Sends a message. If it is refused for such a field, it is sent without these fields, if there are `headers` to remove
-/// them from.
+/// them from, and none of them says how the body has to be decoded.
 pub(super) fn send<M, R>(
     message: &mut M,
     headers: impl FnOnce(&mut M) -> Option<&mut HeaderMap>,
@@ -25,12 +27,19 @@ pub(super) fn send<M, R>(
 ) -> Result<R, UsageError> {
     let sent = send(message);
     if let Err(error) = &sent {
-        if let Some(headers) = is_reason(error).then(|| headers(message)).flatten() {
+        let headers = is_reason(error).then(|| headers(message)).flatten();
+        if let Some(headers) = headers.filter(|headers| !is_coded(headers)) {
             remove(headers);
             return send(message);
         }
     }
     sent
+}
+
+/// Whether a body has another transfer coding than chunks, which whoever received it has decoded.
+fn is_coded(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
 }
 
 /// Whether a request is for another protocol, such as WebSockets. Without the field it would be another request. An upgrade
@@ -51,14 +60,7 @@ fn is_reason(error: &UsageError) -> bool {
 }
 
 fn remove(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named.iter().chain(&ALWAYS) {
+    for name in &REMOVED {
         headers.remove(name);
     }
     // This value HTTP/2 has, too.
@@ -72,28 +74,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_that_connection_names_are_removed_with_it_and_no_others() {
+    fn what_speaks_of_one_connection_is_removed_and_nothing_else() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
-            ("connection", "keep-alive, X-Hop"),
-            ("connection", "close,, y hop,"),
+            ("connection", "keep-alive, x-forwarded-for"),
+            ("connection", "close"),
+            ("http2-settings", "AAMAAABkAAQAAP__"),
             ("keep-alive", "timeout=5"),
             ("proxy-connection", "keep-alive"),
             ("te", "gzip, trailers"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "h2c"),
-            ("x-hop", "1"),
-            ("x-end", "2"),
+            ("x-forwarded-for", "192.0.2.1"),
             ("content-type", "text/plain"),
         ] {
             headers.append(name, value.parse().unwrap());
         }
+        assert!(!is_coded(&headers) && !asks_for_upgrade(&headers));
         remove(&mut headers);
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
-        assert_eq!(left, ["content-type", "x-end"]);
+        assert_eq!(left, ["content-type", "x-forwarded-for"]);
         headers.append("te", "trailers".parse().unwrap());
         remove(&mut headers);
         assert!(headers.contains_key("te"));
+        headers.append("transfer-encoding", "gzip, chunked".parse().unwrap());
+        headers.append("upgrade", "websocket".parse().unwrap());
+        assert!(is_coded(&headers) && asks_for_upgrade(&headers));
     }
 }

@@ -90,7 +90,7 @@ pub(crate) fn check_request(
     most: usize,
 ) -> Result<(), InvalidMessage> {
     let uri = request.uri();
-    let most = most.saturating_sub(uri.path_and_query().map_or(0, |path| path.as_str().len()));
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
     let is_connect = request.method() == Method::CONNECT;
     let has_protocol = request.extensions().get::<Protocol>().is_some();
     if has_protocol && !is_connect {
@@ -102,7 +102,7 @@ pub(crate) fn check_request(
     };
     let Some(authority) = uri.authority() else {
         return match may_be_relative && !is_connect {
-            true => check_path(request).and_then(|()| check_fields(request.headers(), most)),
+            true => check_path(request).and_then(|()| check_fields(request.headers(), path, most)),
             false => Err(missing),
         };
     };
@@ -116,7 +116,7 @@ pub(crate) fn check_request(
         check_path(request)?;
     }
     check_host(request.headers(), authority, uri.scheme())?;
-    check_fields(request.headers(), most)
+    check_fields(request.headers(), path, most)
 }
 
 fn check_path(request: &Request<()>) -> Result<(), InvalidMessage> {
@@ -138,7 +138,7 @@ pub(crate) fn check_response(response: &Response<()>, most: usize) -> Result<(),
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(InvalidMessage::SwitchingProtocols);
     }
-    check_fields(response.headers(), most)
+    check_fields(response.headers(), 0, most)
 }
 
 /// As [`check_request`], of trailers.
@@ -147,7 +147,7 @@ pub(crate) fn check_response(response: &Response<()>, most: usize) -> Result<(),
 ///
 /// What is wrong with them, for the caller to mend.
 pub(crate) fn check_trailers(trailers: &HeaderMap, most: usize) -> Result<(), InvalidMessage> {
-    check_fields(trailers, most)
+    check_fields(trailers, 0, most)
 }
 
 fn check_host(
@@ -165,9 +165,10 @@ fn check_host(
     Ok(())
 }
 
-fn check_fields(headers: &HeaderMap, most: usize) -> Result<(), InvalidMessage> {
+/// Checks fields beside which there are so many octets.
+fn check_fields(headers: &HeaderMap, beside: usize, most: usize) -> Result<(), InvalidMessage> {
     let mut length = None;
-    let mut size = 0;
+    let mut size = beside;
     for (name, value) in headers {
         size += name.as_str().len() + value.len() + ENTRY_OVERHEAD;
         if has_outer_white_space(value.as_bytes()) {

@@ -551,8 +551,8 @@ async fn limits_of_the_client_and_its_shutdown_have_statuses_of_their_own() {
 
     let mut request = Request::new(Bytes::new());
     // HTTP/2 has no such field (RFC 9113 section 8.2.2).
-    let field = "close".parse().expect("a value");
-    request.metadata_mut().insert("connection", field);
+    let field = "websocket".parse().expect("a value");
+    request.metadata_mut().insert("upgrade", field);
     let mut client = Client::new(site.channel());
     let status = soon(client.unary(request)).await.expect_err("not sent");
     assert_eq!(status.code(), Code::Internal, "{status:?}");

@@ -1,5 +1,7 @@
 //! Opens one connection in a task of its own: the request that needed it may be canceled, but others need it too.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -30,10 +32,18 @@ pub(super) fn spawn(
     let mut attempt = Attempt {
         finish: Some(finish),
         begun: false,
+        connecting: false,
     };
     runtime.spawn(async move {
         attempt.begun = true;
-        let connected = connect(&settings, &origin, presumed, observer).await;
+        let mut connecting = pin!(connect(&settings, &origin, presumed, observer));
+        let connected = poll_fn(|cx| {
+            attempt.connecting = true;
+            let connected = connecting.as_mut().poll(cx);
+            attempt.connecting = false;
+            connected
+        })
+        .await;
         // The preface leaves before the first requests, so that its SETTINGS measure the round trip of the path.
         tokio::task::yield_now().await;
         attempt.finish(Ended::Connected(connected));
@@ -44,6 +54,8 @@ pub(super) fn spawn(
 struct Attempt<F: FnOnce(Ended)> {
     finish: Option<F>,
     begun: bool,
+    /// The connector runs just now.
+    connecting: bool,
 }
 
 impl<F: FnOnce(Ended)> Attempt<F> {
@@ -56,7 +68,8 @@ impl<F: FnOnce(Ended)> Attempt<F> {
 
 impl<F: FnOnce(Ended)> Drop for Attempt<F> {
     fn drop(&mut self) {
-        self.finish(match std::thread::panicking() {
+        // Another panic may drop a runtime with its tasks.
+        self.finish(match self.connecting {
             true => Ended::Connected(Err(Error::new(ErrorKind::Connect, "the connector panicked"))),
             false => Ended::Lost { begun: self.begun },
         });

@@ -177,7 +177,7 @@ impl OriginPool {
 pub(super) struct Check {
     pool: Weak<OriginPool>,
     at: Instant,
-    /// Whether it takes the place of one that was lost.
+    /// Whether it takes the place of one that was lost, and has not begun.
     is_second: bool,
     done: bool,
 }
@@ -193,6 +193,8 @@ impl Check {
     }
 
     pub(super) async fn run(mut self) {
+        // This runtime has not shut down.
+        self.is_second = false;
         tokio::time::sleep_until(self.at).await;
         self.done = true;
         if let Some(pool) = self.pool.upgrade() {
