@@ -17,7 +17,6 @@ macro_rules! report {
 
 mod closing;
 mod collect;
-mod connection_fields;
 mod deliver;
 #[cfg(target_os = "linux")]
 mod files;

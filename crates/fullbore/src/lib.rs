@@ -44,6 +44,7 @@ mod alarm;
 mod body;
 mod cell;
 pub mod client;
+mod connection_fields;
 mod driver;
 mod error;
 mod file;

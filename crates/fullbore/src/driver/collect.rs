@@ -5,8 +5,9 @@ use std::sync::Arc;
 use fullbore_proto::{StreamId, Time, UsageError};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Accept, Driver, connection_fields, spare};
+use super::{Accept, Driver, spare};
 use crate::cell::{Cell, CellState, LEAST_SEND_BUFFER, SEND_BUFFER, StreamCommand};
+use crate::connection_fields;
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::ConnectionCommand;
 

@@ -9,6 +9,7 @@ use http_body::Body;
 
 use super::Forwarding;
 use super::outgoing::Outgoing;
+use crate::connection_fields::is_coded;
 use crate::error::{Error, ErrorKind};
 
 /// The request as it leaves: an origin-form target, or the absolute form for a proxy that forwards it, and `Host` first.
@@ -54,9 +55,8 @@ fn check(head: &Request<()>, body: &Outgoing) -> Result<(), Error> {
     if *head.method() == Method::CONNECT && !body.is_empty() {
         return invalid("a tunnel over HTTP/1.1 is an upgrade: send CONNECT without a body");
     }
-    // That of a request which is passed on says how its body came.
-    let mut codings = head.headers().get_all(TRANSFER_ENCODING).iter();
-    if codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
+    // A request that is passed on may say `chunked`, which is how its body came.
+    if is_coded(head.headers()) {
         return invalid(
             "transfer-encoding may say \"chunked\" and nothing else: the client frames the body itself",
         );

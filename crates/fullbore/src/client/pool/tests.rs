@@ -453,14 +453,27 @@ fn runtime() -> tokio::runtime::Runtime {
     runtime.expect("a runtime")
 }
 
+/// Connecting takes 10 s.
+fn slow() -> Plan {
+    Plan {
+        opening: MS * 10_000,
+        ..plan(MS, 1)
+    }
+}
+
+/// The error of a request that another runtime is not to hold up.
+fn error_of(
+    runtime: &tokio::runtime::Runtime,
+    request: JoinHandle<Result<http::Response<Incoming>, Error>>,
+) -> Error {
+    let ended = runtime.block_on(async { tokio::time::timeout(MS * 60_000, request).await });
+    ended.expect("it ends").expect("no panic").expect_err("an error")
+}
+
 #[test]
 fn another_runtime_connects_when_the_one_that_did_is_shut_down() {
     let (one, other) = (runtime(), runtime());
-    let slow = Plan {
-        opening: MS * 10_000,
-        ..plan(MS, 1)
-    };
-    let (site, client) = Site::start(slow, Client::builder());
+    let (site, client) = Site::start(slow(), Client::builder());
     one.block_on(async { drop(begin(&client, 1).await) });
     let waiting = other.block_on(begin(&client, 1));
     assert_eq!((site.dials(), stats(&client).waiting), (1, 2));
@@ -473,11 +486,7 @@ fn another_runtime_connects_when_the_one_that_did_is_shut_down() {
 #[test]
 fn requests_fail_when_each_runtime_that_would_connect_for_them_is_shut_down() {
     let (one, other) = (runtime(), runtime());
-    let slow = Plan {
-        opening: MS * 10_000,
-        ..plan(MS, 1)
-    };
-    let (site, client) = Site::start(slow, Client::builder());
+    let (site, client) = Site::start(slow(), Client::builder());
     one.block_on(async { drop(begin(&client, 1).await) });
     let asking = client.clone();
     let waiting = other.spawn(async move { asking.get("http://one.example/").await });
@@ -487,11 +496,7 @@ fn requests_fail_when_each_runtime_that_would_connect_for_them_is_shut_down() {
     assert_eq!((site.dials(), stats(&client).waiting), (1, 3));
     drop(one);
     assert_eq!((stats(&client).waiting, stats(&client).opening), (0, 0));
-    let ended = other.block_on(async { tokio::time::timeout(MS * 1_000, waiting).await });
-    let error = ended
-        .expect("it ends")
-        .expect("no panic")
-        .expect_err("no connection");
+    let error = error_of(&other, waiting);
     assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
 }
 
@@ -516,11 +521,7 @@ fn the_queue_is_checked_though_the_runtime_that_was_to_do_it_has_shut_down() {
     assert_eq!(stats(&client).waiting, 2);
     drop(one);
     assert_eq!(stats(&client).waiting, 1);
-    let ended = other.block_on(async { tokio::time::timeout(MS * 60_000, waiting).await });
-    let error = ended
-        .expect("it ends")
-        .expect("no panic")
-        .expect_err("no stream is allowed");
+    let error = error_of(&other, waiting);
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }
 

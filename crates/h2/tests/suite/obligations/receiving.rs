@@ -22,6 +22,19 @@ async fn accepted(builder: &server::Builder) -> (RecvStream, server::SendRespons
     (request.into_body(), respond, served, peer)
 }
 
+/// Sends a request of POST and 16 KiB of its body.
+async fn begin_post(peer: &mut Peer, stream: u32) {
+    peer.says(HEADERS, END_HEADERS, stream, &request_block("POST"))
+        .await;
+    peer.says(DATA, 0, stream, &pattern(16_384)).await;
+}
+
+/// Asserts that of 20 such bodies no more is kept than half of a window.
+fn assert_credited(credited: u32) {
+    let kept = 20 * 16_384 - credited;
+    assert!(kept < 65_535 / 2, "{kept}");
+}
+
 /// The credit that the server returned before it answered a PING, of the connection and of the stream.
 async fn credit(served: &mut Served, peer: &mut Peer) -> (u32, u32) {
     let (mut connection, mut stream) = (0, 0);
@@ -157,11 +170,9 @@ async fn what_came_before_a_reset_of_ones_own_stays_readable_and_is_credited_onc
     let mut credited = 0;
     for round in 0..20 {
         let stream = 2 * round + 1;
-        peer.says(HEADERS, END_HEADERS, stream, &request_block("POST"))
-            .await;
+        begin_post(&mut peer, stream).await;
         let (request, mut respond) = soon(served.accept()).await.unwrap().unwrap();
         let mut body = request.into_body();
-        peer.says(DATA, 0, stream, &pattern(16_384)).await;
         credited += credit(&mut served, &mut peer).await.0;
         respond.send_reset(Reason::CANCEL);
         // Some of it is read, some released, and the rest is dropped.
@@ -193,8 +204,7 @@ async fn what_came_before_a_reset_of_ones_own_stays_readable_and_is_credited_onc
         assert_eq!(reset.await.word(0), 8);
     }
     credited += credit(&mut served, &mut peer).await.0;
-    let kept = 20 * 16_384 - credited;
-    assert!(kept < 65_535 / 2, "{kept}");
+    assert_credited(credited);
 }
 
 #[tokio::test]
@@ -207,14 +217,11 @@ async fn the_body_of_a_request_that_is_reset_before_it_is_accepted_is_credited()
     let mut credited = 0;
     for round in 0..20 {
         let stream = 2 * round + 1;
-        peer.says(HEADERS, END_HEADERS, stream, &request_block("POST"))
-            .await;
-        peer.says(DATA, 0, stream, &pattern(16_384)).await;
+        begin_post(&mut peer, stream).await;
         peer.says(RST_STREAM, 0, stream, &8u32.to_be_bytes()).await;
         credited += credit(&mut served, &mut peer).await.0;
     }
-    let kept = 20 * 16_384 - credited;
-    assert!(kept < 65_535 / 2, "{kept}");
+    assert_credited(credited);
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! Fields that speak of one connection, which HTTP/2 does not have (RFC 9113 section 8.2.2).
 //!
 //! The same handler answers over HTTP/1.1, and gateways pass messages of HTTP/1.1 on. So the driver removes these fields.
-//! It looks only through messages that the engine has refused: others cost nothing.
+//! It looks only through messages that the engine has refused: others cost nothing. The client of HTTP/1.1 asks the same of
+//! `transfer-encoding`.
 //!
 //! The fields that `connection` names stay. A gateway has to remove them before it adds its own (RFC 9110 section 7.6.1):
-//! afterwards a client could name those.
+//! once it has added them, `connection` may name them too.
 
 use fullbore_proto::{InvalidMessage, UsageError};
 use http::header::{CONNECTION, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
@@ -18,9 +19,9 @@ const REMOVED: [HeaderName; 6] = [
     UPGRADE,
 ];
 
-/// Sends a message. If it is refused for such a field, it is sent without these fields, if there are `headers` to remove
-/// them from, and none of them says how the body has to be decoded.
-pub(super) fn send<M, R>(
+/// Sends a message. If it is refused for such a field, it is sent again without these fields. That is not done if `headers`
+/// gives none to remove them from, or if the body [is coded](is_coded).
+pub(crate) fn send<M, R>(
     message: &mut M,
     headers: impl FnOnce(&mut M) -> Option<&mut HeaderMap>,
     mut send: impl FnMut(&M) -> Result<R, UsageError>,
@@ -36,15 +37,15 @@ pub(super) fn send<M, R>(
     sent
 }
 
-/// Whether a body has another transfer coding than chunks, which whoever received it has decoded.
-fn is_coded(headers: &HeaderMap) -> bool {
+/// Whether `transfer-encoding` names another coding than `chunked`. Whoever received the message has removed the chunks; any
+/// other coding is still on the body.
+pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
 }
 
-/// Whether a request is for another protocol, such as WebSockets. Without the field it would be another request. An upgrade
-/// to HTTP/2 has been made.
-pub(super) fn asks_for_upgrade(headers: &HeaderMap) -> bool {
+/// Whether a request asks for another protocol than HTTP/2, such as WebSockets. Without the field its meaning would change.
+pub(crate) fn asks_for_upgrade(headers: &HeaderMap) -> bool {
     let mut protocols = headers.get_all(UPGRADE).iter();
     protocols.any(|protocol| !protocol.as_bytes().eq_ignore_ascii_case(b"h2c"))
 }
@@ -63,7 +64,7 @@ fn remove(headers: &mut HeaderMap) {
     for name in &REMOVED {
         headers.remove(name);
     }
-    // This value HTTP/2 has, too.
+    // HTTP/2 has this value, too.
     if headers.get_all(TE).iter().any(|value| value != "trailers") {
         headers.remove(TE);
     }
