@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_tonic::{Channel, GrpcService, RequestBody};
-use http_body_util::{BodyExt, Full};
+use http_body::Body;
+use http_body_util::{BodyExt, Full, StreamBody};
+use tokio_stream::StreamExt;
 use tonic::service::Routes;
 use tonic::{Code, Request};
 use tower_service::Service;
@@ -134,6 +136,39 @@ async fn messages_that_came_in_time_are_read_after_the_deadline() {
         }
         assert_eq!(read, Some((vec![100_000; 3], Ok(()))));
     }
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_call_that_has_missed_its_deadline() {
+    // A server that knows no deadlines, with a message and no end.
+    let silent = tower::service_fn(|_: http::Request<fullbore::Incoming>| async {
+        let message =
+            Ok::<_, fullbore::BoxError>(http_body::Frame::data(Bytes::from_static(&[0, 0, 0, 0, 1, b'm'])));
+        let messages = tokio_stream::once(message).chain(tokio_stream::pending());
+        Ok::<_, fullbore::BoxError>(http::Response::new(StreamBody::new(messages)))
+    });
+    let server = fullbore::Server::bind("127.0.0.1:0").await.expect("a port");
+    let origin = format!("http://{}", server.local_addr().expect("an address"));
+    tokio::spawn(server.serve(silent));
+    for seconds in DEADLINES {
+        let builder = Channel::builder(origin.parse().expect("a URL"));
+        let builder = builder.timeout(Duration::from_secs(seconds));
+        let mut channel = builder.connect_lazy().expect("a channel");
+        let request = http::Request::post("/test.Echo/Drip").body(tonic::body::Body::empty());
+        let Ok(response) = soon(channel.call(request.expect("a request"))).await else {
+            continue;
+        };
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let mut body = response.into_body();
+        let status = soon(body.frame())
+            .await
+            .expect("an error")
+            .expect_err("no message");
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+        assert!(body.is_end_stream());
+        return;
+    }
+    panic!("no response in time");
 }
 
 /// A client that says a deadline and does not keep it.

@@ -472,15 +472,25 @@ fn error_of(
 
 #[test]
 fn another_runtime_connects_when_the_one_that_did_is_shut_down() {
-    let (one, other) = (runtime(), runtime());
+    let [one, second, last] = [runtime(), runtime(), runtime()];
     let (site, client) = Site::start(slow(), Client::builder());
     one.block_on(async { drop(begin(&client, 1).await) });
-    let waiting = other.block_on(begin(&client, 1));
+    second.block_on(async { drop(begin(&client, 1).await) });
     assert_eq!((site.dials(), stats(&client).waiting), (1, 2));
     drop(one);
     assert_eq!((stats(&client).waiting, stats(&client).opening), (1, 1));
-    other.block_on(all(waiting));
-    assert_eq!(site.dials(), 2);
+    // The second one begins to.
+    second.block_on(update());
+    let waiting = last.block_on(begin(&client, 1));
+    // A panic of others is none of the connector.
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let _second = second;
+        panic!("a test of it");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!((stats(&client).waiting, stats(&client).opening), (1, 1));
+    last.block_on(all(waiting));
+    assert_eq!(site.dials(), 3);
 }
 
 #[test]
@@ -502,26 +512,32 @@ fn requests_fail_when_each_runtime_that_would_connect_for_them_is_shut_down() {
 
 #[test]
 fn the_queue_is_checked_though_the_runtime_that_was_to_do_it_has_shut_down() {
-    let (one, other) = (runtime(), runtime());
+    let [one, second, last] = [runtime(), runtime(), runtime()];
     let builder = Client::builder().stream_wait_timeout(Some(MS * 10_000));
     let (_, client) = Site::start(plan(MS, 0), builder);
     let ask = || {
         let client = client.clone();
         async move { client.get("http://one.example/").await }
     };
-    // The runtime that checks the queue is not the one that has the connection.
-    other.block_on(async {
+    // The runtimes that check the queue are not the one that has the connection.
+    last.block_on(async {
         client.connect("http://one.example/").await.expect("a connection");
         sleep(MS * 100).await;
     });
     one.spawn(ask());
     one.block_on(update());
-    let waiting = other.spawn(ask());
-    other.block_on(update());
+    second.spawn(ask());
+    second.block_on(update());
     assert_eq!(stats(&client).waiting, 2);
     drop(one);
     assert_eq!(stats(&client).waiting, 1);
-    let error = error_of(&other, waiting);
+    // The second one begins to.
+    second.block_on(update());
+    let waiting = last.spawn(ask());
+    last.block_on(update());
+    drop(second);
+    assert_eq!(stats(&client).waiting, 1);
+    let error = error_of(&last, waiting);
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }
 

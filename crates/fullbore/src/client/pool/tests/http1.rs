@@ -412,8 +412,16 @@ async fn an_upload_that_was_answered_and_does_not_go_on_frees_its_connection() {
         b"HTTP/1.1 413 Content Too Large\r\nconnection: close\r\ncontent-length: 3\r\n\r\nbig";
     const KEPT: &[u8] = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno";
     const ANSWERED: &[u8] = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
-    // Whether the server closes, or reads no more.
-    for (answer, breaks) in [(REFUSED, true), (REFUSED, false), (KEPT, false), (ANSWERED, true)] {
+    const KEPT_OPEN: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    // Whether the server closes, or reads no more. The last answer keeps the connection open, over a transport whose writes
+    // fail when they are flushed.
+    for (answer, breaks, buffer) in [
+        (REFUSED, true, 0),
+        (REFUSED, false, 0),
+        (KEPT, false, 0),
+        (ANSWERED, true, 0),
+        (KEPT_OPEN, true, 200_000),
+    ] {
         let dial: Dial = Arc::new(move || {
             Box::pin(async move {
                 let mut script = Script::ideal();
@@ -427,6 +435,7 @@ async fn an_upload_that_was_answered_and_does_not_go_on_frees_its_connection() {
                     let _ = far.write_all(answer).await;
                     std::future::pending::<()>().await;
                 });
+                let near = tokio::io::BufWriter::with_capacity(buffer, near);
                 Ok(Box::new(near) as Box<dyn Transport>)
             })
         });
