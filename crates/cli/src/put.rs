@@ -78,8 +78,11 @@ pub(crate) async fn run(args: PutArgs, volume: Volume) -> Result<ExitCode, Failu
         },
     };
     progress.clear();
-    upload.report(format, result.as_ref().err());
-    Ok(result.map_or_else(|failure| failure.exit.into(), |()| ExitCode::SUCCESS))
+    let printed = upload.report(format, result.as_ref().err());
+    match result {
+        Ok(()) => printed.map(|()| ExitCode::SUCCESS),
+        Err(failure) => Ok(failure.exit.into()),
+    }
 }
 
 /// As in `curl -T`, a URL that ends in a slash is a folder, and the file keeps its name there. Only PUT names what it stores
@@ -288,7 +291,11 @@ impl Upload {
         Ok(())
     }
 
-    fn report(&self, format: Format, failure: Option<&Failure>) {
+    /// Prints the result.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    fn report(&self, format: Format, failure: Option<&Failure>) -> Result<(), Failure> {
         let seconds = self.begun.elapsed().as_secs_f64();
         let sent = self.progress.bytes();
         let shown = failure.filter(|_| self.volume.prints_errors() && format != Format::JsonErr);
@@ -297,7 +304,7 @@ impl Upload {
         }
         if format == Format::Text {
             if failure.is_some() || !self.volume.prints_summary() {
-                return;
+                return Ok(());
             }
             let status = self.status.map(|status| format!("; status {status}"));
             let waited = self
@@ -312,7 +319,7 @@ impl Upload {
                 status.unwrap_or_default(),
                 waited.unwrap_or_default()
             );
-            return;
+            return Ok(());
         }
         let document = Document {
             url: self.address.url.as_str(),
@@ -324,11 +331,7 @@ impl Upload {
             waited: self.waited.as_ref(),
             error: failure,
         };
-        let text = json(&document);
-        let _ = match format {
-            Format::JsonOut => writeln!(io::stdout(), "{text}"),
-            Format::JsonErr | Format::Text => writeln!(io::stderr(), "{text}"),
-        };
+        format.print(&format!("{}\n", json(&document)))
     }
 }
 

@@ -97,6 +97,8 @@ pub(crate) struct Report {
     waited: Option<Waits>,
     /// The part of the document that is not printed yet.
     unprinted: String,
+    /// Standard output cannot be written, so the rest of the document is dropped.
+    is_cut: bool,
     finished: bool,
 }
 
@@ -118,6 +120,7 @@ impl Report {
             first_failure: None,
             waited: None,
             unprinted: String::new(),
+            is_cut: false,
             finished: false,
         }
     }
@@ -155,7 +158,7 @@ impl Report {
         self.results += 1;
     }
 
-    /// Prints the totals; the exit code is that of the first failure.
+    /// Prints the totals; the exit code is that of the first failure. A document that cannot be printed is one, too.
     pub(crate) fn finish(mut self, waited: Option<Waits>) -> ExitCode {
         self.waited = waited;
         self.close(false);
@@ -228,20 +231,19 @@ impl Report {
 
     /// Prints the document so far.
     pub(crate) fn flush(&mut self) {
-        if self.unprinted.is_empty() {
+        let text = std::mem::take(&mut self.unprinted);
+        if text.is_empty() || self.is_cut {
             return;
         }
-        let text = std::mem::take(&mut self.unprinted);
-        self.progress.aside(|| {
-            // A closed reader cannot be reported.
-            let _ = match self.format {
-                Format::JsonOut => {
-                    let mut out = io::stdout().lock();
-                    out.write_all(text.as_bytes()).and_then(|()| out.flush())
-                }
-                Format::JsonErr | Format::Text => io::stderr().write_all(text.as_bytes()),
-            };
-        });
+        let mut printed = Ok(());
+        self.progress.aside(|| printed = self.format.print(&text));
+        if let Err(failure) = printed {
+            self.is_cut = true;
+            self.first_failure.get_or_insert(failure.exit);
+            if self.volume.prints_errors() {
+                self.progress.aside(|| run::complain(&failure));
+            }
+        }
     }
 }
 

@@ -1,7 +1,11 @@
 //! Where a run prints its result, and what both commands print alike.
 
+use std::io::{self, Write};
+use std::path::Path;
+
 use serde::Serialize;
 
+use crate::exit::Failure;
 use crate::figures::{grouped, rate};
 
 /// Where the result goes, and in which format.
@@ -22,6 +26,21 @@ impl Format {
             (true, false) => Self::JsonOut,
             (true, true) => Self::JsonErr,
         }
+    }
+
+    /// Prints a part of the document.
+    ///
+    /// # Errors
+    /// Standard output cannot be written. An error of standard error is ignored: nothing is left to report it on.
+    pub(crate) fn print(self, text: &str) -> Result<(), Failure> {
+        if self != Self::JsonOut {
+            let _ = io::stderr().write_all(text.as_bytes());
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .map_err(|error| Failure::from_io("write to", Path::new("standard output"), &error))
     }
 }
 

@@ -193,6 +193,29 @@ fn a_full_device_exits_with_16() -> TestResult {
     Ok(())
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_document_that_cannot_be_printed_is_a_failure() -> TestResult {
+    let url = url(&answering("body")?);
+    for (args, names_after) in [
+        (&["get", "--json", "-o", "got", &url][..], vec!["got"]),
+        (&["get", "--json", "--discard", &url, &url], vec![]),
+        (
+            &["put", "--json", "-o", "got", "/etc/hostname", &url],
+            vec!["got"],
+        ),
+    ] {
+        let folder = tempfile::tempdir()?;
+        let out = fs::OpenOptions::new().write(true).open("/dev/full")?;
+        let output = program(folder.path()).args(args).stdout(out).output()?;
+        assert_eq!(output.status.code(), Some(16), "{args:?}");
+        let stderr = String::from_utf8(output.stderr)?;
+        assert_eq!(stderr.matches("standard output").count(), 1, "{stderr}");
+        assert_eq!(names(folder.path())?, names_after, "the body is not affected");
+    }
+    Ok(())
+}
+
 #[cfg(unix)]
 #[test]
 fn a_file_that_cannot_grow_exits_with_16_and_is_removed() -> TestResult {
