@@ -5,6 +5,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -127,21 +128,29 @@ fn poll_data(body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<Result<By
     }
 }
 
+/// What a decoder does not pass on about its body.
+#[derive(Default)]
+struct Seen {
+    /// Why the body failed: a decoder passes on only an `io::Error`.
+    failed: Mutex<Option<fullbore::Error>>,
+    /// The body has at least one byte.
+    has_data: AtomicBool,
+}
+
 /// A decoder over a body.
 pub(crate) struct Decoded {
     reader: Pin<Box<dyn AsyncRead + Send>>,
-    /// Why the body failed: a decoder passes on only an `io::Error`.
-    failed: Arc<Mutex<Option<fullbore::Error>>>,
+    seen: Arc<Seen>,
     buffer: Box<[u8]>,
 }
 
 impl Decoded {
     fn new(body: Incoming, coding: Coding) -> Self {
-        let failed = Arc::default();
+        let seen = Arc::default();
         let body = BodyReader {
             body,
             chunk: Bytes::new(),
-            failed: Arc::clone(&failed),
+            seen: Arc::clone(&seen),
         };
         let reader: Pin<Box<dyn AsyncRead + Send>> = match coding {
             Coding::Gzip => {
@@ -160,7 +169,7 @@ impl Decoded {
         };
         Self {
             reader,
-            failed,
+            seen,
             buffer: vec![0; CHUNK].into_boxed_slice(),
         }
     }
@@ -172,11 +181,13 @@ impl Decoded {
             Ok(()) if buffer.filled().is_empty() => None,
             Ok(()) => Some(Ok(Bytes::copy_from_slice(buffer.filled()))),
             Err(error) => {
-                let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-                Some(Err(match failed {
-                    Some(failed) => SourceError::Body(failed),
-                    None => SourceError::Coding(error.to_string()),
-                }))
+                let failed = &self.seen.failed;
+                match failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    Some(failed) => Some(Err(SourceError::Body(failed))),
+                    // Servers name a coding for an empty body too, and curl and browsers accept it.
+                    None if !self.seen.has_data.load(Ordering::Acquire) => None,
+                    None => Some(Err(SourceError::Coding(error.to_string()))),
+                }
             }
         })
     }
@@ -186,7 +197,7 @@ impl Decoded {
 struct BodyReader {
     body: Incoming,
     chunk: Bytes,
-    failed: Arc<Mutex<Option<fullbore::Error>>>,
+    seen: Arc<Seen>,
 }
 
 impl AsyncBufRead for BodyReader {
@@ -195,9 +206,12 @@ impl AsyncBufRead for BodyReader {
         while this.chunk.is_empty() {
             match ready!(poll_data(&mut this.body, cx)) {
                 None => break,
-                Some(Ok(chunk)) => this.chunk = chunk,
+                Some(Ok(chunk)) => {
+                    this.seen.has_data.fetch_or(!chunk.is_empty(), Ordering::AcqRel);
+                    this.chunk = chunk;
+                }
                 Some(Err(error)) => {
-                    *this.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    *this.seen.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                     return Poll::Ready(Err(io::Error::other("the body failed")));
                 }
             }

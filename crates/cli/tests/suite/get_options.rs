@@ -340,3 +340,21 @@ fn a_compressed_body_that_is_damaged_or_cut_leaves_no_file() -> TestResult {
     }
     Ok(())
 }
+
+#[test]
+fn an_empty_body_needs_no_decoding() -> TestResult {
+    for coding in ["gzip", "zstd", "br", "deflate"] {
+        for body in [
+            "content-length: 0\r\n\r\n",
+            "transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        ] {
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\n{body}");
+            let origin = serve(move |_, _| answer.clone().into_bytes())?;
+            let folder = tempfile::tempdir()?;
+            let url = format!("{origin}/file");
+            get(folder.path(), &["--compressed", "-o", "out", &url])?.succeeded();
+            holds(folder.path(), b"")?;
+        }
+    }
+    Ok(())
+}
