@@ -47,6 +47,20 @@ fn permanent(failure: Failure) -> Attempt {
     (Failed::permanent(failure), None)
 }
 
+/// Whether the response says that there is nothing to download; the outcome says so then.
+fn is_not_modified(response: &Response<Incoming>, outcome: &mut Outcome) -> bool {
+    if response.status() != StatusCode::NOT_MODIFIED {
+        return false;
+    }
+    outcome.file = None;
+    outcome.tag = None;
+    outcome.note = Some(format!(
+        "{}: not modified, so nothing was downloaded",
+        outcome.url
+    ));
+    true
+}
+
 /// What the requests of a run share.
 pub(crate) struct Fetcher {
     pub(crate) client: Client,
@@ -194,13 +208,7 @@ impl Fetcher {
             }
             Err(failed) => return Err((failed, Some(download))),
         };
-        if response.status() == StatusCode::NOT_MODIFIED {
-            outcome.file = None;
-            outcome.tag = None;
-            outcome.note = Some(format!(
-                "{}: not modified, so nothing was downloaded",
-                outcome.url
-            ));
+        if is_not_modified(&response, outcome) {
             return Ok(None);
         }
         outcome.tag = Some(response.headers().get(ETAG).cloned());
@@ -235,6 +243,9 @@ impl Fetcher {
                     Ok(response) => response,
                     Err(failed) => return Err((failed, Some(download))),
                 };
+                if is_not_modified(&response, outcome) {
+                    return Ok(None);
+                }
             }
         }
         let mut continuation = download.classify(&outcome.url, &response).map_err(permanent)?;
@@ -244,11 +255,18 @@ impl Fetcher {
                 Ok(response) => response,
                 Err(failed) => return Err((failed, Some(download))),
             };
+            if is_not_modified(&response, outcome) {
+                return Ok(None);
+            }
             continuation = download.classify(&outcome.url, &response).map_err(permanent)?;
         }
         let extent = match continuation {
             Continuation::Range(extent) => Some(extent),
-            Continuation::Whole | Continuation::Nothing => None,
+            Continuation::Whole | Continuation::Nothing => {
+                // It may be of another version than the responses before it.
+                outcome.tag = Some(response.headers().get(ETAG).cloned());
+                None
+            }
         };
         self.receive(download, response, Bounds { extent, deadline }, outcome)
             .await
@@ -381,7 +399,9 @@ impl Fetcher {
             if self.heads != Heads::No && range.is_empty() {
                 print_head(&response).await.map_err(Failed::permanent)?;
             }
-            if status == StatusCode::NOT_MODIFIED && !self.conditions.fields().is_empty() {
+            // A request for a range has no such condition.
+            if status == StatusCode::NOT_MODIFIED && range.is_empty() && !self.conditions.fields().is_empty()
+            {
                 return Ok(response);
             }
             if status.as_u16() == RANGE_NOT_SATISFIABLE {

@@ -74,6 +74,63 @@ fn another_part_than_was_asked_for_is_never_put_behind_what_came() -> TestResult
 }
 
 #[test]
+fn the_saved_entity_tag_is_that_of_the_body_that_was_stored() -> TestResult {
+    let server = Server::start(|number, asked| match number {
+        1 => (half(asked, V1, &body(1)), Then::Close),
+        2 => (rest(asked, &[("etag", "\"v2\"")], &body(2), HALF), Then::Go),
+        _ => (whole(asked, V1, &body(1)), Then::Go),
+    })?;
+    let folder = tempfile::tempdir()?;
+    let args = ["get", "--retry", "1", "--etag-save", "tag", "-o", "out"];
+    run(folder.path(), args.into_iter().chain([&*server.url()]))?.succeeded();
+    assert_eq!(server.asked(), 3);
+    assert_eq!(std::fs::read_to_string(folder.path().join("tag"))?, "\"v1\"\n");
+    assert!(
+        std::fs::read(folder.path().join("out"))? == body(1),
+        "wrong bytes"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_body_that_changes_back_meanwhile_is_not_stored_as_an_empty_file() -> TestResult {
+    // The third request has the condition again, which the server now meets.
+    let server = Server::start(|number, asked| match number {
+        1 => (half(asked, V1, &body(1)), Then::Close),
+        2 => (rest(asked, &[("etag", "\"v2\"")], &body(2), HALF), Then::Go),
+        _ => {
+            assert_eq!(
+                asked.fields.get("if-none-match").map(String::as_str),
+                Some("\"v0\"")
+            );
+            (head(asked.stream, END_STREAM, &[(":status", "304")]), Then::Go)
+        }
+    })?;
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("tag"), "\"v0\"\n")?;
+    let args = ["get", "--retry", "1", "--etag-compare", "tag", "-o", "out"];
+    let ended = run(folder.path(), args.into_iter().chain([&*server.url()]))?;
+    ended.succeeded();
+    assert!(ended.stderr.contains("not modified"), "{ended:?}");
+    assert_eq!(names(folder.path())?, ["tag"]);
+    Ok(())
+}
+
+#[test]
+fn a_range_that_is_answered_as_not_modified_is_a_failure() -> TestResult {
+    let server = Server::start(|number, asked| match number {
+        1 => (half(asked, V1, &body(1)), Then::Close),
+        _ => (head(asked.stream, END_STREAM, &[(":status", "304")]), Then::Go),
+    })?;
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("tag"), "\"v0\"\n")?;
+    let args = ["get", "--retry", "1", "--etag-compare", "tag", "-o", "out"];
+    run(folder.path(), args.into_iter().chain([&*server.url()]))?.failed_with(14);
+    assert_eq!(names(folder.path())?, ["tag"]);
+    Ok(())
+}
+
+#[test]
 fn what_went_to_standard_output_is_gone_on_with_or_given_up() -> TestResult {
     let server = Server::start(|number, asked| match number {
         1 => (half(asked, V1, &body(1)), Then::Close),
