@@ -61,6 +61,7 @@ pub(crate) async fn run(args: PutArgs, volume: Volume) -> Result<ExitCode, Failu
         status: None,
         received: Share::new(&Progress::hidden()),
         volume,
+        note: None,
         waited: None,
     };
     let limit = args.connection.max_time;
@@ -119,10 +120,19 @@ struct Upload {
     /// The response is counted separately: the progress bar shows the upload.
     received: Share,
     volume: Volume,
+    /// A remark, also about a success.
+    note: Option<String>,
     waited: Option<Waits>,
 }
 
 impl Upload {
+    fn note(&mut self, text: String) {
+        self.note = Some(match self.note.take() {
+            None => text,
+            Some(earlier) => format!("{earlier}; {text}"),
+        });
+    }
+
     async fn run(&mut self, args: PutArgs, target: Target) -> Result<(), Failure> {
         let (body, sent) = upload_body::open(&args.file, Arc::clone(&self.progress)).await?;
         if let Some(length) = sent.length() {
@@ -175,7 +185,7 @@ impl Upload {
                 Ok(next) => next,
                 // The upload was processed, and its result is elsewhere (RFC 9110 section 15.4.4).
                 Err(failure) if response.status() == StatusCode::SEE_OTHER => {
-                    run::complain(&failure);
+                    self.note(failure.message);
                     None
                 }
                 Err(failure) => return Err(failure),
@@ -259,7 +269,7 @@ impl Upload {
 
     /// Waits for the end of the upload. A peer may respond before it has read the whole request, and may then refuse the rest
     /// (RFC 9113 section 8.1).
-    async fn sent_whole(&self, file: &Path, mut sent: Sent) -> Result<(), Failure> {
+    async fn sent_whole(&mut self, file: &Path, mut sent: Sent) -> Result<(), Failure> {
         loop {
             let before = self.progress.bytes();
             if tokio::time::timeout(READ_TIMEOUT, sent.ended()).await.is_ok() {
@@ -280,8 +290,8 @@ impl Upload {
             return Err(fault);
         }
         let refused = sent.length().is_some_and(|length| self.progress.bytes() < length);
-        if refused && self.volume.prints_notes() {
-            run::complain(&format!(
+        if refused {
+            self.note(format!(
                 "{}: the server responded with {} after {} bytes and refused the rest",
                 self.address.url,
                 self.status.unwrap_or_default(),
@@ -298,9 +308,13 @@ impl Upload {
     fn report(&self, format: Format, failure: Option<&Failure>) -> Result<(), Failure> {
         let seconds = self.begun.elapsed().as_secs_f64();
         let sent = self.progress.bytes();
-        let shown = failure.filter(|_| self.volume.prints_errors() && format != Format::JsonErr);
-        if let Some(failure) = shown {
-            run::complain(failure);
+        if format != Format::JsonErr {
+            if let Some(failure) = failure.filter(|_| self.volume.prints_errors()) {
+                run::complain(failure);
+            }
+            if let Some(note) = self.note.as_ref().filter(|_| self.volume.prints_notes()) {
+                run::complain(note);
+            }
         }
         if format == Format::Text {
             if failure.is_some() || !self.volume.prints_summary() {
@@ -328,6 +342,7 @@ impl Upload {
             received: self.received.bytes(),
             seconds,
             megabytes_per_second: rate(sent, seconds),
+            note: self.note.as_deref(),
             waited: self.waited.as_ref(),
             error: failure,
         };
@@ -397,6 +412,8 @@ struct Document<'a> {
     received: u64,
     seconds: f64,
     megabytes_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waited: Option<&'a Waits>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -213,3 +213,24 @@ fn an_upload_that_cannot_be_sent_again_or_must_not_be_fails_with_the_url() -> Te
     assert_eq!(methods(&noted), ["PUT", "PUT"]);
     Ok(())
 }
+
+#[test]
+fn a_note_about_an_upload_is_no_error_and_stays_out_of_the_document() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("file"), "content")?;
+    let (server, _) = server("303", Some("/there".to_owned()))?;
+    let address = url(&server, "/from");
+    let put = |options: &[&str]| -> TestResult<String> {
+        let args = [&["put", "--no-location", "file", &address], options].concat();
+        let ended = run(folder.path(), args)?;
+        ended.succeeded();
+        Ok(ended.stderr)
+    };
+    assert!(put(&[])?.contains("/there"));
+    assert_eq!(put(&["-q"])?, "");
+    assert_eq!(put(&["-s"])?, "");
+    let document: serde_json::Value = serde_json::from_str(&put(&["--json"])?)?;
+    let note = document["note"].as_str().unwrap_or_default();
+    assert!(note.contains("/there"), "{document}");
+    Ok(())
+}

@@ -396,6 +396,7 @@ fn the_guide_describes_every_member_of_the_documents_and_no_other() -> TestResul
     let file = format!("{}/file", serving.origin);
     let origin = serve(|head, _| match head.split(' ').nth(1) {
         Some("/gone") => response("404 Not Found", "", b"no such file"),
+        Some("/result") => response("303 See Other", "location: /a\r\n", b""),
         _ => ok("etag: \"1\"\r\n", b"body"),
     })?;
     let mut got = BTreeSet::new();
@@ -446,6 +447,16 @@ fn the_guide_describes_every_member_of_the_documents_and_no_other() -> TestResul
             "answer",
             "file",
             &format!("{origin}/a"),
+        ],
+        &[
+            "put",
+            "--json",
+            "--no-location",
+            "--http1.1",
+            "-fo",
+            "answer",
+            "file",
+            &format!("{origin}/result"),
         ],
     ] {
         let ended = run(root.path(), args)?;
