@@ -4,6 +4,7 @@
 
 mod upload_body;
 
+use std::future::Future;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Empty;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::Serialize;
+use tokio::time::timeout_at;
 use url::Url;
 
 use crate::args::PutArgs;
@@ -61,23 +63,11 @@ pub(crate) async fn run(args: PutArgs, volume: Volume) -> Result<ExitCode, Failu
         status: None,
         received: Share::new(&Progress::hidden()),
         volume,
+        limit: TimeLimit::new(args.connection.max_time),
         note: None,
         waited: None,
     };
-    let limit = args.connection.max_time;
-    let run = upload.run(args, target);
-    let result = match limit {
-        None => run.await,
-        Some(limit) => match tokio::time::timeout(limit, run).await {
-            Ok(result) => result,
-            Err(_) => Err(Failed::too_long(
-                upload.address.url.as_str(),
-                "no complete response had arrived",
-                limit,
-            )
-            .failure),
-        },
-    };
+    let result = upload.run(args, target).await;
     progress.clear();
     let printed = upload.report(format, result.as_ref().err());
     match result {
@@ -120,6 +110,7 @@ struct Upload {
     /// The response is counted separately: the progress bar shows the upload.
     received: Share,
     volume: Volume,
+    limit: TimeLimit,
     /// A remark, also about a success.
     note: Option<String>,
     waited: Option<Waits>,
@@ -134,7 +125,14 @@ impl Upload {
     }
 
     async fn run(&mut self, args: PutArgs, target: Target) -> Result<(), Failure> {
-        let (body, sent) = upload_body::open(&args.file, Arc::clone(&self.progress)).await?;
+        let url = self.address.url.clone();
+        // The source may be a FIFO that nobody writes to.
+        let open = upload_body::open(&args.file, Arc::clone(&self.progress));
+        let (body, sent) = self
+            .limit
+            .hold(url.as_str(), open)
+            .await
+            .map_err(|late| late.failure)??;
         if let Some(length) = sent.length() {
             self.progress.expect(length);
         }
@@ -144,6 +142,25 @@ impl Upload {
             // The bar would stay above the response.
             self.progress.clear();
         }
+        let limit = self.limit;
+        let end = self.end(&args.file, target, response, sent);
+        limit
+            .hold(url.as_str(), end)
+            .await
+            .map_err(|late| late.failure)??;
+        self.waited = Waits::of(Direction::Sending, &client).await;
+        client::farewell(&client).await;
+        Ok(())
+    }
+
+    /// Receives the response's body, and sends the rest of the request's.
+    async fn end(
+        &mut self,
+        file: &Path,
+        target: Target,
+        response: Response<Incoming>,
+        sent: Sent,
+    ) -> Result<(), Failure> {
         receive::receive(
             self.address.url.as_str(),
             &mut Source::new(response.into_body(), None),
@@ -153,10 +170,7 @@ impl Upload {
         )
         .await
         .map_err(|failure| sent.fault().unwrap_or(failure))?;
-        self.sent_whole(&args.file, sent).await?;
-        self.waited = Waits::of(Direction::Sending, &client).await;
-        client::farewell(&client).await;
-        Ok(())
+        self.sent_whole(file, sent).await
     }
 
     /// Sends the request, follows redirects, and repeats temporary failures if allowed, until there is a response.
@@ -217,35 +231,13 @@ impl Upload {
         sent: &Sent,
     ) -> Result<Response<Incoming>, Failure> {
         let mut retries = Retries::new(args.retry);
-        let limit = args.connection.network.limit_rate.map(RateLimit::new);
+        let rate = args.connection.network.limit_rate.map(RateLimit::new);
         loop {
-            let head = hop.head(sent)?;
-            let (answered, again) = match hop.body.take() {
-                None => {
-                    let request = head.map(|()| Empty::<Bytes>::new());
-                    (client.request(request).await, None)
-                }
-                Some(UploadSource::File(file)) => {
-                    let paced = Paced::new(file.clone(), limit.clone());
-                    let request = client.request_repeatable(head.map(|()| paced));
-                    (request.await, Some(UploadSource::File(file)))
-                }
-                Some(UploadSource::Stream(stream)) => {
-                    hop.is_spent = true;
-                    let paced = Paced::new(stream, limit.clone());
-                    (client.request(head.map(|()| paced)).await, None)
-                }
-            };
-            hop.body = again;
-            let failed = match answered {
-                Ok(response) => {
-                    self.status = Some(response.status().as_u16());
-                    match check_status(&hop.shown, response.status()) {
-                        Ok(()) => return Ok(response),
-                        Err(failure) => Failed::by_status(failure, &response).with_body(response).await,
-                    }
-                }
-                Err(error) => self.blame(&hop.shown, sent, &error),
+            let (limit, shown) = (self.limit, hop.shown.clone());
+            let attempt = self.attempt(client, hop, sent, rate.clone());
+            let failed = match limit.hold(&shown, attempt).await {
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(failed)) | Err(failed) => failed,
             };
             // RFC 9110 section 9.2.2: a method that is not idempotent is repeated only if the server did not process it.
             let repeatable = (hop.method.is_idempotent() || failed.unprocessed) && !hop.is_spent;
@@ -253,9 +245,40 @@ impl Upload {
                 Some(pause) => {
                     self.status = None;
                     tokio::time::sleep(pause).await;
+                    self.limit = TimeLimit::new(args.connection.max_time);
                 }
                 None => return Err(failed.failure),
             }
+        }
+    }
+
+    /// Sends the request once. A body that can be sent again stays in `hop`, also when this is dropped.
+    async fn attempt(
+        &mut self,
+        client: &Client,
+        hop: &mut Hop,
+        sent: &Sent,
+        rate: Option<Arc<RateLimit>>,
+    ) -> Result<Response<Incoming>, Failed> {
+        let head = hop.head(sent).map_err(Failed::permanent)?;
+        let answered = match hop.body.take() {
+            None => client.request(head.map(|()| Empty::<Bytes>::new())).await,
+            Some(UploadSource::File(file)) => {
+                hop.body = Some(UploadSource::File(file.clone()));
+                let paced = Paced::new(file, rate);
+                client.request_repeatable(head.map(|()| paced)).await
+            }
+            Some(UploadSource::Stream(stream)) => {
+                hop.is_spent = true;
+                let paced = Paced::new(stream, rate);
+                client.request(head.map(|()| paced)).await
+            }
+        };
+        let response = answered.map_err(|error| self.blame(&hop.shown, sent, &error))?;
+        self.status = Some(response.status().as_u16());
+        match check_status(&hop.shown, response.status()) {
+            Ok(()) => Ok(response),
+            Err(failure) => Err(Failed::by_status(failure, &response).with_body(response).await),
         }
     }
 
@@ -347,6 +370,37 @@ impl Upload {
             error: failure,
         };
         format.print(&format!("{}\n", json(&document)))
+    }
+}
+
+/// The time of an attempt (`--max-time`).
+#[derive(Clone, Copy)]
+struct TimeLimit {
+    length: Duration,
+    /// `None` without a limit.
+    until: Option<tokio::time::Instant>,
+}
+
+impl TimeLimit {
+    /// From now on.
+    fn new(length: Option<Duration>) -> Self {
+        Self {
+            length: length.unwrap_or_default(),
+            until: length.map(|length| tokio::time::Instant::now() + length),
+        }
+    }
+
+    /// Waits for a part of the attempt. `place` is the URL, for messages.
+    ///
+    /// # Errors
+    /// The time of the attempt is over.
+    async fn hold<T>(self, place: &str, part: impl Future<Output = T>) -> Result<T, Failed> {
+        match self.until {
+            None => Ok(part.await),
+            Some(until) => timeout_at(until, part)
+                .await
+                .map_err(|_| Failed::too_long(place, "no complete response had arrived", self.length)),
+        }
     }
 }
 

@@ -81,6 +81,23 @@ fn with_retry_a_put_is_sent_again_and_a_post_that_may_have_been_processed_is_not
 }
 
 #[test]
+fn max_time_limits_each_attempt_and_not_all_of_them_together() -> TestResult {
+    for (method, code) in [("PUT", 0), ("POST", 13)] {
+        let server = Server::of_uploads(|number, asked| match number {
+            1 => (Vec::new(), Then::Go),
+            _ => (status(asked, "201"), Then::Go),
+        })?;
+        let folder = folder()?;
+        let args = ["put", "-X", method, "--max-time", "1", "--retry", "9", "file"];
+        let ended = run(folder.path(), args.into_iter().chain([&*server.url()]))?;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(server.body() == CONTENT, "another body");
+        assert_eq!(server.asked() > 1, method == "PUT");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_status_that_does_not_pass_and_a_try_that_was_not_asked_for_are_not_repeated() -> TestResult {
     for (code, retry) in [("403", "5"), ("503", "0")] {
         let server = Server::of_uploads(move |_, asked| (status(asked, code), Then::Go))?;
