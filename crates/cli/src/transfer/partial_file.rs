@@ -18,7 +18,7 @@ use crate::exit::Failure;
 use crate::run::Leftovers;
 
 use super::part_names::PartNames;
-use super::private::{self, Identity};
+use super::private::{self, Identity, Permissions};
 use super::target::Target;
 
 /// Slices in one batch write; Linux takes no more than 1,024.
@@ -240,11 +240,11 @@ impl PartialFile {
         if !stays_open || self.temporary.is_some() {
             return None;
         }
-        let Target::File { path, .. } = &self.target else {
+        let Target::File { path, force } = &self.target else {
             return None;
         };
         let name = self.findable_name(path)?;
-        let file = private::create(&name).ok()?;
+        let file = private::create(&name, Permissions::of(path, *force)).ok()?;
         let identity = Identity::of(&file).ok()?;
         if !private::lock(&file, &name) {
             return None;
@@ -268,7 +268,7 @@ impl PartialFile {
             (Target::Stdout { .. }, _) => stdout(),
             (Target::Device(path), _) => open_device(path),
             (Target::File { .. }, Some((temporary, identity))) => reopen(temporary, *identity),
-            (Target::File { path, .. }, None) => self.create_beside(&path.clone()),
+            (Target::File { path, force }, None) => self.create_beside(&path.clone(), *force),
         };
         opened.map_err(|error| Failure::from_io("create", self.shown(), &error))
     }
@@ -286,8 +286,9 @@ impl PartialFile {
     }
 
     /// A new file in the same folder, so that a rename never copies.
-    fn create_beside(&mut self, path: &Path) -> io::Result<File> {
-        let created = private::create_unnamed(&folder(path), &prefix(path), ".part")?;
+    fn create_beside(&mut self, path: &Path, force: bool) -> io::Result<File> {
+        let permissions = Permissions::of(path, force);
+        let created = private::create_unnamed(&folder(path), &prefix(path), ".part", permissions)?;
         let (file, temporary) = created.into_parts();
         self.temporary = Some((temporary, Identity::of(&file)?));
         Ok(file)

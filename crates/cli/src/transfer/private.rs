@@ -7,6 +7,8 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
+#[cfg(unix)]
+use std::sync::OnceLock;
 
 use tempfile::{NamedTempFile, TempPath};
 
@@ -54,27 +56,86 @@ impl From<&std::fs::Metadata> for Identity {
     }
 }
 
+/// Permission bits of a file, before and after it is complete.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Permissions {
+    #[cfg(unix)]
+    complete: u32,
+    /// They are those of a file that is replaced, and the umask has no part in them.
+    #[cfg(unix)]
+    kept: bool,
+}
+
+#[cfg(unix)]
+impl Permissions {
+    /// Of a file that is to get the name `path`: those that the umask allows, or those of this user's file that it replaces,
+    /// since a private file stays private.
+    pub(crate) fn of(path: &Path, replaces: bool) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let replaced = replaces.then(|| std::fs::symlink_metadata(path).ok()).flatten();
+        match replaced.filter(|found| found.is_file() && found.uid() == user()) {
+            Some(found) => Self {
+                complete: found.mode() & 0o777,
+                kept: true,
+            },
+            None => Self {
+                complete: 0o666 & !umask(),
+                kept: false,
+            },
+        }
+    }
+
+    /// While the file is written, no other user can write it.
+    fn written(self) -> u32 {
+        self.complete & !0o022 | 0o600
+    }
+
+    fn complete(self, file: &File) -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        if !self.kept && self.written() == self.complete {
+            return Ok(());
+        }
+        file.set_permissions(std::fs::Permissions::from_mode(self.complete))
+    }
+}
+
+#[cfg(not(unix))]
+impl Permissions {
+    pub(crate) fn of(_: &Path, _: bool) -> Self {
+        Self {}
+    }
+
+    fn complete(self, _: &File) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A new file under this name, for appending.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
+pub(crate) fn create(path: &Path, permissions: Permissions) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // `create_new` is O_EXCL, which follows no link.
     options.append(true).create_new(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        options.mode(mode::written());
+        options.mode(permissions.written());
     }
     options.open(path)
 }
 
 /// A new file with a random name with this prefix and suffix.
-pub(crate) fn create_unnamed(folder: &Path, prefix: &str, suffix: &str) -> io::Result<NamedTempFile> {
+pub(crate) fn create_unnamed(
+    folder: &Path,
+    prefix: &str,
+    suffix: &str,
+    permissions: Permissions,
+) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix).suffix(suffix);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(mode::written()));
+        builder.permissions(std::fs::Permissions::from_mode(permissions.written()));
     }
     builder.tempfile_in(folder)
 }
@@ -156,7 +217,7 @@ fn is_named(file: &File, name: &Path) -> bool {
     matches!((Identity::of(file), Identity::named(name)), (Ok(open), Ok(named)) if open == named)
 }
 
-/// Gives a complete file its name and the permissions of a new file. Without `force` the kernel refuses a name that has
+/// Gives a complete file its name and its permissions. Without `force` the kernel refuses a name that has
 /// been taken meanwhile.
 ///
 /// # Errors
@@ -172,12 +233,9 @@ pub(crate) fn publish(file: &File, temporary: TempPath, path: &Path, force: bool
     if !is_named(file, &temporary) {
         return Err(replaced());
     }
-    #[cfg(unix)]
-    if mode::written() != mode::complete() {
-        use std::os::unix::fs::PermissionsExt;
-        file.set_permissions(std::fs::Permissions::from_mode(mode::complete()))
-            .map_err(|error| Failure::from_io("set the permissions of", path, &error))?;
-    }
+    Permissions::of(path, force)
+        .complete(file)
+        .map_err(|error| Failure::from_io("set the permissions of", path, &error))?;
     let kept = if force {
         temporary.persist(path)
     } else {
@@ -194,25 +252,12 @@ pub(crate) fn publish(file: &File, temporary: TempPath, path: &Path, force: bool
     }
 }
 
-/// The permissions of new files.
+/// `umask(2)` returns it only when it sets another one, which other threads could see. Linux also has it in a file.
 #[cfg(unix)]
-mod mode {
-    use std::sync::OnceLock;
-
-    /// While a file is written: those of a new file, without write permission for other users.
-    pub(crate) fn written() -> u32 {
-        complete() & !0o022
-    }
-
-    /// For a complete file: those that the umask allows.
-    pub(crate) fn complete() -> u32 {
-        static MODE: OnceLock<u32> = OnceLock::new();
-        *MODE.get_or_init(|| 0o666 & !umask())
-    }
-
-    /// `umask(2)` returns it only when it sets another one, which other threads could see. Linux also has it in a file.
-    #[allow(clippy::useless_conversion, reason = "mode_t has 16 bits on some systems")]
-    fn umask() -> u32 {
+#[allow(clippy::useless_conversion, reason = "mode_t has 16 bits on some systems")]
+fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let told = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         if let Some(mask) = told.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()) {
@@ -221,12 +266,12 @@ mod mode {
         let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
         rustix::process::umask(mask);
         u32::from(mask.as_raw_mode())
-    }
+    })
 }
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::fs::{self, Permissions};
+    use std::fs::{self, Permissions as Mode};
     use std::os::unix::fs::{PermissionsExt, chown};
 
     use super::*;
@@ -238,7 +283,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path();
         let shared = |mode| -> io::Result<bool> {
-            fs::set_permissions(path, Permissions::from_mode(mode))?;
+            fs::set_permissions(path, Mode::from_mode(mode))?;
             Ok(is_shared(path))
         };
         let own = rustix::process::getegid().as_raw();
@@ -272,13 +317,16 @@ mod tests {
     fn a_file_is_opened_again_only_if_nobody_else_can_write_it_and_it_has_one_name() -> Result {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a");
-        drop(create(&path)?);
-        assert!(create(&path).is_err(), "it is there");
+        drop(create(&path, Permissions::of(&path, false))?);
+        assert!(
+            create(&path, Permissions::of(&path, false)).is_err(),
+            "it is there"
+        );
         for (mode, is_opened) in [(0o600, true), (0o644, true), (0o664, false), (0o646, false)] {
-            fs::set_permissions(&path, Permissions::from_mode(mode))?;
+            fs::set_permissions(&path, Mode::from_mode(mode))?;
             assert_eq!(open(&path).is_ok(), is_opened, "{mode:o}");
         }
-        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        fs::set_permissions(&path, Mode::from_mode(0o600))?;
         let other = folder.path().join("b");
         fs::hard_link(&path, &other)?;
         assert!(open(&path).is_err(), "it has two names");
@@ -293,12 +341,12 @@ mod tests {
     fn a_lock_is_had_once_and_only_under_the_name_of_the_file() -> Result {
         let folder = tempfile::tempdir()?;
         let (path, other) = (folder.path().join("a"), folder.path().join("b"));
-        let first = create(&path)?;
+        let first = create(&path, Permissions::of(&path, false))?;
         assert!(lock(&first, &path));
         let second = open(&path)?;
         assert!(!lock(&second, &path), "another has it");
         drop(first);
-        drop(create(&other)?);
+        drop(create(&other, Permissions::of(&other, false))?);
         assert!(!lock(&second, &other), "the name is another file's");
         assert!(lock(&second, &path));
         Ok(())

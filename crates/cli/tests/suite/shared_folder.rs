@@ -219,6 +219,34 @@ fn nobody_else_writes_a_part_whatever_the_umask_and_a_complete_file_has_what_it_
 }
 
 #[test]
+fn a_file_that_replaces_another_has_its_permissions() -> TestResult {
+    for mode in [0o600, 0o640, 0o666, 0o444] {
+        // The first server breaks off, and a second run resumes the part.
+        for server in [
+            server()?,
+            Server::start(|_, asked| (whole(asked, V1, &body(1)), Then::Go))?,
+        ] {
+            let folder = tempfile::tempdir()?;
+            let out = folder.path().join("out");
+            fs::write(&out, "old")?;
+            allow(&out, mode)?;
+            let mut ended = run(folder.path(), ["get", "--force", "-o", "out", &server.url()])?;
+            if ended.code == Some(10) {
+                for name in names(folder.path())?.iter().filter(|name| *name != "out") {
+                    let part = fs::metadata(folder.path().join(name))?.mode() & 0o777;
+                    assert_eq!(part & !(mode | 0o600), 0, "{part:o} for {mode:o}");
+                }
+                ended = run(folder.path(), ["get", "--force", "-o", "out", &server.url()])?;
+            }
+            ended.succeeded();
+            assert!(fs::read(&out)? == body(1));
+            assert_eq!(fs::metadata(&out)?.mode() & 0o777, mode, "{mode:o}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_link_of_another_user_is_not_followed_by_force() -> TestResult {
     let server = Server::start(|_, asked| (whole(asked, V1, &body(1)), Then::Go))?;
     let folder = tempfile::tempdir()?;
