@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::args::GetArgs;
 use crate::exit::{Exit, Failure};
-use crate::transfer::target::Target;
+use crate::transfer::target::{Target, is_stdout};
 
 use super::names::{file_name, header_name};
 
@@ -82,7 +82,7 @@ impl Outputs {
     pub(crate) fn uses_stdout(&self) -> bool {
         match &self.rule {
             Rule::Stdout => true,
-            Rule::Named(path) => path == Path::new("-"),
+            Rule::Named(path) => is_stdout(path),
             Rule::Discard | Rule::Folder(_) => false,
         }
     }

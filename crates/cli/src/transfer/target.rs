@@ -25,7 +25,7 @@ pub(crate) enum Target {
 impl Target {
     /// A target for `-o PATH`; refuses a file that exists unless `force`.
     pub(crate) async fn named(path: &Path, force: bool) -> Result<Self, Failure> {
-        if path == Path::new("-") {
+        if is_stdout(path) {
             return Ok(Self::Stdout { asked: true });
         }
         let link = match tokio::fs::symlink_metadata(path).await {
@@ -80,6 +80,13 @@ impl Target {
             Self::Device(path) | Self::Continued(path) | Self::File { path, .. } => Some(path),
         }
     }
+}
+
+/// Whether a path is standard output. Opened by its name, a file that standard output was redirected to would be an existing
+/// one, and `--json` would print into the body.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    let devices = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+    path == Path::new("-") || cfg!(unix) && devices.iter().any(|device| path == Path::new(device))
 }
 
 /// Whether a path does not end with a name, but with a slash or dots: no file could get it.

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::support::http1::{ok, range, response, rest, serve};
 use crate::support::scripted::{Server, Then, V1, body, half, holds, rest as rest_of};
-use crate::support::{Ended, TestResult, names, run};
+use crate::support::{Ended, TestResult, names, program, run};
 
 /// Runs `get` over HTTP/1.1 in `folder`.
 fn get(folder: &Path, args: &[&str]) -> TestResult<Ended> {
@@ -357,4 +357,25 @@ fn an_empty_body_needs_no_decoding() -> TestResult {
         }
     }
     Ok(())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_path_of_standard_output_is_standard_output() -> TestResult {
+    let origin = serve(|_, _| ok("", b"body"))?;
+    let folder = tempfile::tempdir()?;
+    for path in ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        let ended = get(folder.path(), &["--json", "-o", path, &origin])?;
+        ended.succeeded();
+        assert_eq!(ended.stdout, b"body", "{path}: the document is not in the body");
+        serde_json::from_str::<serde_json::Value>(&ended.stderr)?;
+        // What the file has stays, as with `>>`.
+        let file = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(folder.path().join("out"))?;
+        let args = ["get", "--http1.1", "-o", path, &origin];
+        assert!(program(folder.path()).args(args).stdout(file).status()?.success());
+    }
+    holds(folder.path(), &b"body".repeat(4))
 }
