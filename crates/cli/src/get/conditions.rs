@@ -1,5 +1,6 @@
 //! Conditional requests: `--time-cond`, `--etag-compare` and `--etag-save` (RFC 9110 section 13.1).
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -87,14 +88,18 @@ fn field(date: SystemTime) -> Option<HeaderValue> {
 }
 
 fn read_tag(path: &Path) -> Result<Option<HeaderValue>, Failure> {
-    let wrong = |error| Failure::from_io("read", path, &error);
-    match std::fs::metadata(path) {
+    let wrong = |error: std::io::Error| Failure::from_io("read", path, &error);
+    let file = match std::fs::File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(wrong(error)),
-        Ok(found) if found.len() > LONGEST_TAG => return Err(not_a_tag(path)),
-        Ok(_) => {}
+        opened => opened.map_err(wrong)?,
+    };
+    let mut text = Vec::new();
+    // Devices and pipes have no length beforehand.
+    let mut file = file.take(LONGEST_TAG + 1);
+    file.read_to_end(&mut text).map_err(wrong)?;
+    if file.limit() == 0 {
+        return Err(not_a_tag(path));
     }
-    let text = std::fs::read(path).map_err(wrong)?;
     let tag = text.trim_ascii();
     if tag.is_empty() {
         return Ok(None);
@@ -132,6 +137,31 @@ mod tests {
         for text in ["abc", "\"a\nb\"", "\""] {
             std::fs::write(&path, text)?;
             assert!(read_tag(&path).is_err(), "{text}");
+        }
+        Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn no_more_than_the_longest_tag_is_read_of_a_pipe() -> Result<(), Box<dyn std::error::Error>> {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        use std::io::Write as _;
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("pipe");
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
+        for (letters, is_tag) in [(LONGEST_TAG - 2, true), (LONGEST_TAG - 1, false)] {
+            let tag = format!("\"{}\"", "a".repeat(usize::try_from(letters)?));
+            let writer = path.clone();
+            let writing = std::thread::spawn(move || {
+                let mut pipe = std::fs::OpenOptions::new().write(true).open(writer)?;
+                pipe.write_all(tag.as_bytes())
+            });
+            assert_eq!(
+                read_tag(&path).is_ok_and(|tag| tag.is_some()),
+                is_tag,
+                "{letters}"
+            );
+            writing.join().map_err(|_| "the writer panicked")??;
         }
         Ok(())
     }
