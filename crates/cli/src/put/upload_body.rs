@@ -68,14 +68,19 @@ pub(super) async fn open(path: &Path, progress: Arc<Progress>) -> Result<(Upload
     let wrong = |error| Failure::from_io("read", path, &error);
     let named = path.to_owned();
     // A FIFO is open only when another process writes to it.
-    let opened = detached(move || Ok(File::open(named))).await?;
-    let file = opened.map_err(wrong)?;
-    let found = file.metadata().map_err(wrong)?;
+    let opened = detached(move || {
+        Ok(File::open(named).and_then(|file| {
+            let found = file.metadata()?;
+            let has_length = found.is_file() && !(found.len() == 0 && has_data(&file)?);
+            Ok((file, found, has_length))
+        }))
+    });
+    let (file, found, has_length) = opened.await?.map_err(wrong)?;
     if found.is_dir() {
         return Err(wrong(io::ErrorKind::IsADirectory.into()));
     }
-    if !found.is_file() {
-        // A FIFO or a device has no length.
+    if !has_length {
+        // A FIFO, a device, or a file of /proc.
         let (body, sent) = StreamBody::begin(Box::new(file), path.to_owned(), None, progress)?;
         return Ok((UploadSource::Stream(body), sent));
     }
@@ -98,6 +103,18 @@ pub(super) async fn open(path: &Path, progress: Arc<Progress>) -> Result<(Upload
         ended,
     };
     Ok((UploadSource::File(body), sent))
+}
+
+/// Whether there is data behind a length of 0, as in files of /proc.
+#[cfg(unix)]
+fn has_data(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::FileExt as _;
+    Ok(file.read_at(&mut [0], 0)? > 0)
+}
+
+#[cfg(not(unix))]
+fn has_data(_: &File) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// The body of a regular file. Its length is that of the file when it was opened; appended data is not sent. A clone starts

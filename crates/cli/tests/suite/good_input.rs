@@ -260,6 +260,17 @@ fn discarded_bodies_are_counted_and_leave_nothing() -> TestResult {
     Ok(())
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_with_data_behind_a_length_of_0_is_uploaded() -> TestResult {
+    let root = tempfile::tempdir()?;
+    let serving = Serving::start(root.path(), &["--plaintext", "--uploads", "."])?;
+    let url = format!("{}/one", serving.origin);
+    run(root.path(), ["put", "/proc/version", &url])?.succeeded();
+    assert_eq!(fs::read(root.path().join("one"))?, fs::read("/proc/version")?);
+    Ok(())
+}
+
 #[test]
 fn an_upload_arrives_whole_from_a_file_and_from_a_pipe() -> TestResult {
     let root = tempfile::tempdir()?;
