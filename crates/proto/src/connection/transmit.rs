@@ -199,11 +199,11 @@ impl Connection {
     /// Writes END_STREAM or trailers of streams whose DATA was sent. They need no credit.
     fn write_ends(&mut self, out: &mut Transmit) {
         for key in self.streams.take_ends() {
-            // The stream may have been closed or removed since it was listed.
+            // The stream may have been closed or removed since it was listed, or its request may wait again.
             let Some(mut stream) = self.streams.get(key) else {
                 continue;
             };
-            if stream.state.is_closed() || !stream.only_end_is_missing() {
+            if stream.state.is_closed() || stream.is_waiting() || !stream.only_end_is_missing() {
                 continue;
             }
             write_end(&mut stream, &mut self.writer, out);

@@ -264,6 +264,34 @@ fn late_heads_wait_again_when_settings_allow_fewer_streams() {
 }
 
 #[test]
+fn a_request_whose_end_was_listed_sends_it_behind_its_head_if_it_waits_again() {
+    let trailers = || http::HeaderMap::from_iter([(http::header::ETAG, "x".parse().unwrap())]);
+    for trailers in [None, Some(trailers())] {
+        let mut faced = Faced::client(config(|config| config.late_heads = true));
+        get(&mut faced).unwrap();
+        let post = http::Request::post("http://example.com/").body(()).unwrap();
+        let upload = faced.connection.open(post, false).unwrap();
+        match trailers {
+            None => faced.connection.send_data(upload, Bytes::new(), true).unwrap(),
+            Some(trailers) => faced.connection.send_trailers(upload, trailers).unwrap(),
+        }
+        faced.says(&frames::settings(&[(3, 1)]));
+        let of_upload = |frame: &Heard| frame.stream() == upload.value();
+        assert!(!faced.heard().iter().any(of_upload));
+        assert!(faced.connection.is_waiting(upload));
+        let block = frames::response_block("204", &[]);
+        faced.says(&frames::headers(1, END_HEADERS | END_STREAM, &block));
+        let heard = faced.heard();
+        let heard: Vec<_> = heard.iter().filter(|frame| of_upload(frame)).collect();
+        assert_eq!(heard[0].header.frame_type, FrameType::HEADERS);
+        let ends = |frame: &&Heard| frame.header.flags.has(Flags::END_STREAM);
+        assert_eq!(heard.iter().copied().filter(|frame| ends(frame)).count(), 1);
+        assert!(ends(heard.last().unwrap()));
+        faced.lives();
+    }
+}
+
+#[test]
 fn a_relative_request_has_the_scheme_http_and_no_authority() {
     let relative = || http::Request::get("/path").body(()).unwrap();
     let mut strict = Faced::client(Config::default());
