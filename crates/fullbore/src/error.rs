@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::{ConnectionError, ErrorCode, Side, StreamError, StreamErrorKind, UsageError};
+use fullbore_proto::{
+    ConnectionError, ErrorCode, InvalidMessage, Side, StreamError, StreamErrorKind, UsageError,
+};
 
 /// Any error, boxed: what the caller's bodies and services may fail with.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -363,6 +365,10 @@ impl Error {
     pub(crate) fn from_stream(error: &StreamError) -> Self {
         let kind = match (error.by, error.code) {
             _ if error.kind() == StreamErrorKind::TransportEnded => return Self::incomplete(None, None),
+            // As if it had been opened now.
+            _ if error.kind() == StreamErrorKind::TooLarge => {
+                return Self::from_usage(UsageError::InvalidMessage(InvalidMessage::TooLarge));
+            }
             _ if error.kind() == StreamErrorKind::ContentLength => ErrorKind::BodyLength,
             _ if error.is_timeout() => ErrorKind::Timeout,
             (Side::Peer, ErrorCode::REFUSED_STREAM) => ErrorKind::Refused,

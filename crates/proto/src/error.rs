@@ -341,6 +341,9 @@ pub enum StreamErrorKind {
     WindowTimeout,
     /// [`Config::stream_wait_timeout`](crate::Config::stream_wait_timeout) expired.
     StreamWaitTimeout,
+    /// The request waited for a stream, and the peer has meanwhile said how large a field section it accepts
+    /// (SETTINGS_MAX_HEADER_LIST_SIZE): that of the request is more than twice as large. Nothing of it was sent.
+    TooLarge,
     /// The owner reset the stream, discarded it, or released it before the message was complete.
     Canceled,
     /// The response was complete, and the rest of the request was not needed (RFC 9113 section 8.1).
@@ -365,6 +368,7 @@ impl fmt::Display for StreamErrorKind {
             Self::StreamWaitTimeout => {
                 "timed out waiting for a stream: the peer allows none (SETTINGS_MAX_CONCURRENT_STREAMS is 0)"
             }
+            Self::TooLarge => "not sent: its fields are more than twice as large as the peer accepts",
             Self::Canceled => "canceled by this endpoint",
             Self::EarlyResponse => "the response is complete and the rest of the request is not needed",
         })

@@ -20,7 +20,7 @@ mod tests;
 pub use self::check::InvalidMessage;
 pub use self::protocol::{InvalidProtocol, Protocol};
 
-pub(crate) use self::check::{check_request, check_response, check_trailers};
+pub(crate) use self::check::{check_request, check_response, check_trailers, fits};
 pub(crate) use self::encode::{encode_request, encode_response, encode_trailers};
 pub(crate) use self::malformed::Malformed;
 pub(crate) use self::receive::{content_length, receive_request, receive_response, receive_trailers};

@@ -420,6 +420,36 @@ async fn a_message_that_http2_forbids_is_not_sent() {
 }
 
 #[tokio::test]
+async fn a_request_that_waits_as_the_peer_lowers_its_limit_is_checked_again() {
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let (sender, connection) = handshake(near, config());
+    let connection = tokio::spawn(connection);
+    // SETTINGS_MAX_CONCURRENT_STREAMS.
+    let mut raw = soon(Peer::server(far, &[(3, 1)])).await;
+    let send = |path, field: String| {
+        let mut request = get(path);
+        let value = HeaderValue::from_str(&field).unwrap();
+        request.headers_mut().insert("x-field", value);
+        tokio::spawn(sender.clone().send(request))
+    };
+    let first = send("/1", String::new());
+    soon(raw.expect(frames::HEADERS)).await;
+    let large = send("/2", "x".repeat(1_000));
+    let small = send("/3", String::new());
+    tokio::task::yield_now().await;
+    // SETTINGS_MAX_HEADER_LIST_SIZE.
+    raw.write(&frames::settings(&[(6, 400)])).await;
+    raw.respond(1, true, &[]).await;
+    assert_eq!(soon(first).await.unwrap().unwrap().status(), 200);
+    let error = soon(large).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidMessage, "{error}");
+    let opened = soon(raw.expect(frames::HEADERS)).await;
+    raw.respond(opened.stream, true, &[]).await;
+    assert_eq!(soon(small).await.unwrap().unwrap().status(), 200);
+    connection.abort();
+}
+
+#[tokio::test]
 async fn a_head_much_larger_than_the_peer_accepts_costs_no_connection() {
     let long = || HeaderValue::from_str(&"x".repeat(300 << 10)).unwrap();
     let answer = move |request: Request<Incoming>| async move {

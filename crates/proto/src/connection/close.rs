@@ -159,6 +159,20 @@ impl Connection {
         error: StreamError,
         wanted: impl FnOnce(&Stream) -> bool,
     ) -> bool {
+        let closed = self.close_alone(key, error, wanted);
+        if closed {
+            self.open_waiting();
+        }
+        closed
+    }
+
+    /// As [`Self::close_if`], but opens no request that waits for the place.
+    pub(super) fn close_alone(
+        &mut self,
+        key: Key,
+        error: StreamError,
+        wanted: impl FnOnce(&Stream) -> bool,
+    ) -> bool {
         let Some(mut stream) = self.streams.get(key).filter(|stream| wanted(stream)) else {
             return false;
         };
@@ -184,7 +198,6 @@ impl Connection {
                 self.events.push(Event::Reset(error));
             }
         }
-        self.open_waiting();
     }
 
     /// Completes the end of one half of a stream.

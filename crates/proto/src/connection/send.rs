@@ -11,7 +11,7 @@ use super::headers::priority_of;
 use super::ledgers::Ledgers;
 use super::streams::Entry;
 use super::writer::Writer;
-use crate::error::UsageError;
+use crate::error::{ErrorCode, StreamError, StreamErrorKind, UsageError};
 use crate::flow::Stall;
 use crate::id::StreamId;
 use crate::message;
@@ -104,7 +104,7 @@ impl Connection {
     }
 
     /// Opens waiting requests: as many as the peer allows, but for no longer than about a millisecond. The next write
-    /// opens more.
+    /// opens more. Those whose fields are too large for a limit of the peer that came while they waited are reset.
     pub(super) fn open_waiting(&mut self) {
         // A peer that has sent GOAWAY would not process them. `on_go_away` ends them.
         if self.shutdown.peer_goes() || self.shutdown.has_failed() {
@@ -116,6 +116,12 @@ impl Connection {
             let Some((mut stream, request)) = self.streams.pop_waiting() else {
                 break;
             };
+            if !message::fits(&request, self.settings.most_to_send()) {
+                let key = stream.key();
+                let error = StreamError::local(key.id(), ErrorCode::CANCEL, StreamErrorKind::TooLarge);
+                self.close_alone(key, error, |_| true);
+                continue;
+            }
             stream.settle_receiving(self.flow.window(), round_trip, self.now);
             stream.note_opened();
             let half = &stream.send;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::header::{HOST, HeaderMap, HeaderName};
+use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, Scheme};
 use http::{Method, Request, Response, StatusCode};
 
@@ -163,6 +163,17 @@ fn check_host(
         return Err(InvalidMessage::Host);
     }
     Ok(())
+}
+
+/// Whether the fields of a request that was checked before have at `most` so many octets.
+pub(crate) fn fits(request: &Request<()>, most: usize) -> bool {
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or(0, |path| path.as_str().len());
+    let size =
+        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ENTRY_OVERHEAD;
+    path + request.headers().iter().map(size).sum::<usize>() <= most
 }
 
 /// Checks fields beside which there are so many octets.

@@ -1,7 +1,8 @@
 //! Heads: informational ones, long ones that need CONTINUATION, and those that are over a limit.
 
+use bytes::Bytes;
 use fullbore_proto::FrameType;
-use fullbore_proto::{Config, ErrorCode, Event};
+use fullbore_proto::{Config, ErrorCode, Event, StreamErrorKind};
 use http::{Request, Response, StatusCode};
 
 use crate::support::app::{Answer, App};
@@ -9,7 +10,7 @@ use crate::support::config;
 use crate::support::frames::{self, END_HEADERS, END_STREAM};
 use crate::support::pair::Pair;
 use crate::support::path::PathConfig;
-use crate::support::peer::Faced;
+use crate::support::peer::{Faced, Heard};
 
 fn long_value(length: usize) -> String {
     // No run of it is in a table, and Huffman coding does not make it short.
@@ -241,4 +242,55 @@ fn a_whole_request_that_was_answered_with_431_is_over() {
     faced.says(&frames::headers(1, END_HEADERS | END_STREAM, &block));
     assert_eq!(faced.connection.stream_count(), 0);
     faced.lives();
+}
+
+#[test]
+fn requests_that_waited_and_are_much_too_large_for_a_later_limit_end_alone_and_the_others_are_sent() {
+    let mut faced = Faced::client(Config::default());
+    // SETTINGS_MAX_CONCURRENT_STREAMS.
+    faced.says(&frames::settings(&[(3, 1)]));
+    faced.opens("GET", true);
+    let mut large = Vec::new();
+    for _ in 0..1_000 {
+        let request = Request::post("http://example.com/").header("x-long", long_value(2_000));
+        large.push(faced.connection.open(request.body(()).unwrap(), false).unwrap());
+    }
+    faced
+        .connection
+        .send_data(large[0], Bytes::from_static(b"body"), true)
+        .unwrap();
+    let small = faced.opens("GET", true);
+    faced.heard();
+    // SETTINGS_MAX_HEADER_LIST_SIZE.
+    faced.says(&frames::settings(&[(6, 1_000)]));
+    assert_eq!(faced.connection.waiting_streams(), 1_001);
+    faced.says(&frames::headers(
+        1,
+        END_HEADERS | END_STREAM,
+        &frames::response_block("200", &[]),
+    ));
+    let ended: Vec<_> = faced
+        .events()
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::Reset(error) => Some((error.stream, error.kind())),
+            _ => None,
+        })
+        .collect();
+    let expected: Vec<_> = large.iter().map(|&id| (id, StreamErrorKind::TooLarge)).collect();
+    assert_eq!(ended, expected);
+    assert_eq!(faced.connection.waiting_streams(), 0);
+    // The peer hears of none of them.
+    let heard = faced.heard();
+    assert!(
+        heard
+            .iter()
+            .all(|heard| heard.header.frame_type != FrameType::RST_STREAM)
+    );
+    let opened: Vec<_> = heard
+        .iter()
+        .filter(|heard| heard.header.frame_type == FrameType::HEADERS)
+        .map(Heard::stream)
+        .collect();
+    assert_eq!(opened, [small.value()]);
 }
