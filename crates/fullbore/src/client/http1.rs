@@ -150,13 +150,16 @@ impl SendRequest {
         &self,
         slot: Slot,
         head: &Request<()>,
-        mut body: Outgoing,
+        body: Outgoing,
     ) -> Result<Response<Incoming>, Failed> {
         let waits = message::expects_continue(head) && !body.is_empty();
         let upload = Upload::new(waits.then_some(self.connection.continue_timeout));
-        body.begin(Arc::clone(&upload), message::announced(head));
         let forwarding = self.connection.forwarding.as_ref();
         let mut request = message::request(head, body, forwarding).map_err(Failed::local)?;
+        let length = message::announced(head);
+        poll_fn(|cx| Poll::Ready(request.body_mut().begin(&upload, length, cx)))
+            .await
+            .map_err(Failed::local)?;
         inform(&mut request, Arc::clone(&upload), OnInformational::of(head));
         let (answer, answered) = oneshot::channel();
         let exchange = Exchange {

@@ -165,13 +165,30 @@ impl Outgoing {
     }
 
     /// Begins to be sent, with this length if one is announced.
-    pub(super) fn begin(&mut self, upload: Arc<Upload>, length: Option<u64>) {
+    ///
+    /// # Errors
+    /// The length is 0, and there is a body.
+    pub(super) fn begin(
+        &mut self,
+        upload: &Arc<Upload>,
+        length: Option<u64>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        self.left = length;
+        self.upload = Some(Arc::clone(upload));
+        self.patience = None;
+        // hyper does not ask for a body of no length.
+        let looked = match length {
+            Some(0) => self.look_beyond(cx),
+            _ => Ok(()),
+        };
+        if looked.is_err() {
+            return Err(upload.error().unwrap_or_else(Error::body_dropped));
+        }
         if self.is_empty() || length == Some(0) {
             upload.lock().ended = Some(Instant::now());
         }
-        self.left = length;
-        self.upload = Some(upload);
-        self.patience = None;
+        Ok(())
     }
 
     fn poll_allowed(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
