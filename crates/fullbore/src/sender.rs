@@ -112,6 +112,12 @@ impl Sender {
         Poll::Pending
     }
 
+    /// Whether [`Self::poll_body`] waits for the peer rather than for the body.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        let state = self.cell.lock();
+        state.outbound.full && state.error.is_none()
+    }
+
     /// Waits for the stream to fail.
     pub(crate) fn poll_failed(&self, cx: &mut Context<'_>) -> Poll<Error> {
         let mut state = self.cell.lock();

@@ -26,6 +26,7 @@ pub use self::admission::{
 pub use self::auto::{ServeConnectionAuto, serve_connection_auto};
 pub use self::builder::ServerBuilder;
 pub use self::connection::{ServeConnection, serve_connection};
+pub use self::exchange::SendDeadline;
 pub use self::listener::Server;
 pub use self::local::{ServeConnectionLocal, serve_connection_local};
 pub use self::peer::{Accepted, Ended, PeerAddr};

@@ -42,6 +42,11 @@ impl Deadline {
         }
     }
 
+    /// When the call ends, if ever.
+    pub(crate) fn at(&self) -> Option<Instant> {
+        self.0.as_ref().map(|sleep| sleep.deadline())
+    }
+
     /// Whether the deadline has passed.
     pub(crate) fn has_passed(&self) -> bool {
         let passed = |sleep: &Pin<Box<Sleep>>| sleep.deadline() <= Instant::now();

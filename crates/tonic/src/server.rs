@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use fullbore::server::SendDeadline;
 use fullbore::{BoxError, Incoming};
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -18,7 +19,8 @@ use crate::status;
 
 /// What gRPC asks of a server beyond HTTP, around `tonic::service::Routes` or a service that tonic generates:
 ///
-/// - A call ends with DEADLINE_EXCEEDED when its deadline passes (`grpc-timeout`). The handler is dropped.
+/// - A call ends with DEADLINE_EXCEEDED when its deadline passes (`grpc-timeout`). The handler is dropped. If messages wait
+///   for the client's flow-control window then, the stream is reset with CANCEL.
 /// - An error of a tower layer below becomes the status of the call.
 /// - The client's cancellation, and the end of its connection, reach a handler that reads the request as a status.
 /// - With the feature `connect-info`, `tonic::Request::remote_addr` has the client's address.
@@ -172,8 +174,12 @@ where
             AnswerNow::Failed { status } => Poll::Ready(Err(status.clone())),
         };
         let status = match answered {
-            Poll::Ready(Ok(response)) => {
+            Poll::Ready(Ok(mut response)) => {
                 let deadline = std::mem::take(this.deadline);
+                // A body that waits for the window of the client is not polled.
+                if let Some(at) = deadline.at() {
+                    response.extensions_mut().insert(SendDeadline(at));
+                }
                 return Poll::Ready(Ok(response.map(|body| GrpcBody {
                     body: Some(body),
                     deadline,

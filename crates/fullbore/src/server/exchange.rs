@@ -10,6 +10,7 @@ use fullbore_proto::ErrorCode;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
 use crate::body::Incoming;
@@ -19,6 +20,22 @@ use crate::file::Chunk;
 use crate::sender::{Sender, set_content_length};
 
 use super::date;
+
+/// Until when the body of a response may wait for the peer's flow-control window, in the extensions of the response. A body
+/// that waits at that time is dropped, and its stream reset with CANCEL. It has no effect on the last 384 KiB of a body that
+/// has ended, nor over HTTP/1.1.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fullbore::server::SendDeadline;
+/// use tokio::time::Instant;
+///
+/// let mut response = http::Response::new("a long body");
+/// response.extensions_mut().insert(SendDeadline(Instant::now() + Duration::from_secs(10)));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendDeadline(pub Instant);
 
 /// Calls a service for each request.
 pub(crate) struct Handlers<S> {
@@ -97,6 +114,8 @@ pin_project! {
         Sending {
             #[pin]
             body: B,
+            deadline: Option<Instant>,
+            timer: Option<Pin<Box<Sleep>>>,
         },
     }
 }
@@ -139,14 +158,35 @@ where
                     return Poll::Ready(());
                 }
                 (response, Some(body)) => {
+                    let deadline = response.extensions().get();
+                    let deadline = deadline.map(|&SendDeadline(deadline)| deadline);
                     head = Some(response);
-                    this.stage.set(Stage::Sending { body });
+                    this.stage.set(Stage::Sending {
+                        body,
+                        deadline,
+                        timer: None,
+                    });
                 }
             }
         }
         match this.stage.project() {
-            // An error has reset the stream already, or the peer has.
-            StageNow::Sending { body } => this.sender.poll_body(cx, head, body).map(drop),
+            StageNow::Sending {
+                body,
+                deadline,
+                timer,
+            } => {
+                let sent = this.sender.poll_body(cx, head, body);
+                let waits = sent.is_pending() && deadline.is_some() && this.sender.waits_for_room();
+                if let Some(deadline) = deadline.filter(|_| waits) {
+                    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+                    if timer.as_mut().poll(cx).is_ready() {
+                        this.sender.reset(ErrorCode::CANCEL);
+                        return Poll::Ready(());
+                    }
+                }
+                // An error has reset the stream already, or the peer has.
+                sent.map(drop)
+            }
             StageNow::Answering { .. } => Poll::Pending,
         }
     }

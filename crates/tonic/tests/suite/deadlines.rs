@@ -4,6 +4,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fullbore_testing::frames;
+use fullbore_testing::peer::Peer;
 use fullbore_tonic::{Channel, GrpcService, RequestBody};
 use http_body::Body;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -211,6 +213,38 @@ async fn a_server_ends_a_call_at_the_deadline_that_the_client_named() {
     assert_eq!(trailers.expect("trailers")["grpc-status"], "4");
     assert_eq!(length, 6);
     site.dropped().await;
+}
+
+#[tokio::test]
+async fn a_call_whose_client_opens_no_window_is_reset_at_its_deadline() {
+    let site = Site::fullbore().await;
+    for seconds in DEADLINES {
+        let io = tokio::net::TcpStream::connect(site.address)
+            .await
+            .expect("a connection");
+        let mut peer = Peer::client(io, &[]).await;
+        let timeout = format!("{seconds}S");
+        let fields = [
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+            ("grpc-timeout", &*timeout),
+        ];
+        let block = frames::request_block("POST", "test.example", "/test.Echo/Expand", &fields);
+        peer.write(&frames::headers(1, frames::END_HEADERS, &block)).await;
+        let text = b"100 100000";
+        let message = [&[0, 0, 0, 0, text.len() as u8], &text[..]].concat();
+        peer.send(frames::DATA, frames::END_STREAM, 1, &message).await;
+        let head = soon(peer.expect(frames::HEADERS)).await;
+        // On a busy machine the deadline may pass before the head.
+        if head.flags & frames::END_STREAM != 0 {
+            continue;
+        }
+        let reset = soon(peer.expect(frames::RST_STREAM)).await;
+        // CANCEL.
+        assert_eq!((reset.stream, &reset.payload[..]), (1, &[0, 0, 0, 8][..]));
+        return;
+    }
+    panic!("no head before a deadline");
 }
 
 #[tokio::test]
