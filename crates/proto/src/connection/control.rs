@@ -37,9 +37,12 @@ impl Connection {
         Ok(())
     }
 
-    /// The peer may allow fewer streams now. Requests whose HEADERS are not encoded wait again.
+    /// The peer may allow fewer streams or smaller heads now. Requests whose HEADERS are not encoded wait again: those that
+    /// are too many, and from the first on that is too large. They are checked again when they are opened.
     fn take_back_late_heads(&mut self) {
-        while self.streams.active() > self.settings.max_concurrent_streams() {
+        let fit = self.writer.late_heads_that_fit(self.settings.most_to_send());
+        while self.streams.active() > self.settings.max_concurrent_streams() || self.writer.late_heads() > fit
+        {
             let Some((id, request)) = self.writer.pop_late() else {
                 break;
             };

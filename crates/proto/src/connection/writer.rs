@@ -200,6 +200,18 @@ impl Writer {
         heads.get_mut(index)
     }
 
+    /// How many requests have heads that are not encoded.
+    pub(super) fn late_heads(&self) -> usize {
+        self.late.as_ref().map_or(0, |late| late.0.len())
+    }
+
+    /// How many of these come before the first whose fields have more than `most` octets.
+    pub(super) fn late_heads_that_fit(&self, most: usize) -> usize {
+        let fits = |head: &&LateHead| message::fits(&head.request, most);
+        let late = self.late.as_ref();
+        late.map_or(0, |late| late.0.iter().take_while(fits).count())
+    }
+
     /// Takes the last request back whose head is not encoded.
     pub(super) fn pop_late(&mut self) -> Option<(StreamId, Request<()>)> {
         let head = self.late.as_mut()?.0.pop_back()?;

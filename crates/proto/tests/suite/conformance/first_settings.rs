@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use fullbore_proto::frame::Flags;
 use fullbore_proto::{
-    Config, Connection, ErrorCode, FrameType, Priority, Refill, StreamId, Time, UsageError, WindowSize,
+    Config, Connection, ErrorCode, Event, FrameType, Priority, Refill, StreamErrorKind, StreamId, Time,
+    UsageError, WindowSize,
 };
 
 use crate::support::frames::{self, END_HEADERS, END_STREAM};
@@ -260,6 +261,23 @@ fn late_heads_wait_again_when_settings_allow_fewer_streams() {
         };
         assert_eq!(heads(&mut faced), expected);
     }
+    faced.lives();
+}
+
+#[test]
+fn late_heads_that_are_much_too_large_for_the_settings_are_not_sent() {
+    let mut faced = Faced::client(config(|config| config.late_heads = true));
+    let first = get(&mut faced).unwrap();
+    let request = http::Request::get("http://example.com/").header("x-long", "x".repeat(1_000));
+    let large = faced.connection.open(request.body(()).unwrap(), true).unwrap();
+    let last = get(&mut faced).unwrap();
+    // SETTINGS_MAX_HEADER_LIST_SIZE.
+    faced.says(&frames::settings(&[(6, 400)]));
+    let opened = faced.heard_of(FrameType::HEADERS);
+    let opened: Vec<_> = opened.iter().map(Heard::stream).collect();
+    assert_eq!(opened, [first.value(), last.value()]);
+    let is_its_end = |event: &Event| matches!(event, Event::Reset(error) if error.stream == large && error.kind() == StreamErrorKind::TooLarge);
+    assert!(faced.events().iter().any(is_its_end));
     faced.lives();
 }
 
