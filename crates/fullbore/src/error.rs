@@ -448,6 +448,11 @@ impl Error {
         }
     }
 
+    /// Whether the peer requires the request in HTTP/1.1 (HTTP_1_1_REQUIRED, RFC 9113 section 7).
+    pub(crate) fn requires_http1(&self) -> bool {
+        self.code() == Some(ErrorCode::HTTP_1_1_REQUIRED) && (self.is_reset() || self.is_refused())
+    }
+
     /// Whether the peer refused a request in a way that asks for a pause before the next one: by RST_STREAM, or by a
     /// GOAWAY other than the graceful end of a connection in use.
     pub(crate) fn wants_pause(&self) -> bool {

@@ -133,7 +133,8 @@ pub(super) struct Opened {
 }
 
 impl Connector {
-    /// Opens a connection to the origin, and spawns its task. Without TLS it speaks the version `presumed`.
+    /// Opens a connection to the origin, and spawns its task. Without TLS it speaks the version `presumed`. Over TLS
+    /// it offers HTTP/1.1 alone if that is `presumed`, and what is allowed otherwise.
     pub(super) async fn connect(
         &self,
         origin: &Origin<'_>,
@@ -211,7 +212,7 @@ impl Connector {
         T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match origin.tls {
-            true => self.connect_tls(origin, io, observer).await,
+            true => self.connect_tls(origin, io, presumed, observer).await,
             false => Ok(self.start_cleartext(io, presumed, observer)),
         }
     }
@@ -273,13 +274,18 @@ impl Connector {
         &self,
         origin: &Origin<'_>,
         io: T,
+        presumed: HttpVersion,
         observer: Arc<dyn Observer>,
     ) -> Result<Opened, Error>
     where
         T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let host = &origin.host;
-        let mut stream = tls_handshake(self.tls_config()?, host, origin.port, io).await?;
+        let config = match presumed {
+            HttpVersion::Http1 => HttpVersions::Http1.offered_by(self.tls_config()?),
+            HttpVersion::Http2 => self.tls_config()?,
+        };
+        let mut stream = tls_handshake(config, host, origin.port, io).await?;
         stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));
         let handle = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => {
@@ -309,7 +315,13 @@ impl Connector {
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn connect_tls<T>(&self, _: &Origin<'_>, _: T, _: Arc<dyn Observer>) -> Result<Opened, Error> {
+    async fn connect_tls<T>(
+        &self,
+        _: &Origin<'_>,
+        _: T,
+        _: HttpVersion,
+        _: Arc<dyn Observer>,
+    ) -> Result<Opened, Error> {
         Err(without_tls())
     }
 }

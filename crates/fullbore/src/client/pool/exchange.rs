@@ -5,7 +5,7 @@
 //! | what happened | sent again |
 //! |---|---|
 //! | nothing of it was sent | always |
-//! | the peer speaks another version of HTTP | if its body is still there |
+//! | the peer speaks another version of HTTP, or requires HTTP/1.1 | if its body is still there |
 //! | the peer refused it (RFC 9113 section 8.7) | if its body can be repeated, after a pause |
 //! | an HTTP/1.1 connection that had carried others closed before an answer (RFC 9112 section 9.3.1) | the same, if its method is idempotent |
 
@@ -38,7 +38,7 @@ struct Failed {
 enum What {
     /// Nothing of it was sent. The body is what HTTP/1.1 was to send; HTTP/2 has none to give back.
     Unsent(Outgoing),
-    /// The peer speaks another version, and did not process it.
+    /// The peer speaks or requires another version, and did not process it.
     OtherVersion,
     /// The connection had carried other requests, and closed before an answer.
     Reused,
@@ -52,7 +52,10 @@ impl Failed {
     }
 
     fn other_version(cause: Error) -> Self {
-        let text = "it speaks another version of HTTP now";
+        let text = match cause.requires_http1() {
+            true => "it requires HTTP/1.1",
+            false => "it speaks another version of HTTP now",
+        };
         let error = Error::with_source(ErrorKind::Refused, text, cause);
         Self::new(error, What::OtherVersion)
     }
@@ -220,7 +223,9 @@ where
             pool.answered();
             Ok(response)
         }
-        Err(error) if handle.is_other_version() => Err(Failed::other_version(error)),
+        Err(error) if handle.is_other_version() || (error.requires_http1() && pool.require_http1()) => {
+            Err(Failed::other_version(error))
+        }
         Err(error) if (error.is_closed() || error.is_refused()) && response.never_began() => {
             // A new connection that takes no request is about to end, and only its end says why.
             handle.settled().await;

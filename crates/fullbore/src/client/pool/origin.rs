@@ -387,7 +387,7 @@ impl OriginPool {
         let now = Instant::now();
         let mut state = self.lock();
         state.known_streams = Some(max_streams);
-        state.version = Version::Http2;
+        state.learn(Version::Http2);
         // The number of slots has changed.
         state.growth.reset_queue();
         state.update_growth(now);
@@ -473,6 +473,11 @@ impl OriginPool {
             Ok(Opened { handle, .. }) if self.is_retired() => {
                 drop(state);
                 return handle.shutdown();
+            }
+            // It was opened before the peer said so.
+            Ok(Opened { handle, .. }) if state.requires_http1() && !handle.is_http1() => {
+                handle.shutdown();
+                self.update(&mut state, now)
             }
             Ok(Opened { handle, agreed }) => {
                 self.version_opened(&mut state, &connection, handle.is_http1(), agreed);
@@ -702,7 +707,7 @@ impl PoolState {
             _ if self.refusals.as_ref().is_some_and(refuses) => 0,
             _ if self.refusals.is_some() => 1,
             // Each connection carries one request.
-            Version::Http1 if !pauses => self.members.len() + self.waiting.len(),
+            Version::Http1 | Version::OnlyHttp1 if !pauses => self.members.len() + self.waiting.len(),
             _ if self.members.is_empty() => 1,
             _ if pauses => 0,
             _ => self.growth.target_connections(&self.load(), now),

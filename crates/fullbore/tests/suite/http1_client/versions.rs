@@ -1,16 +1,20 @@
 //! Which version of HTTP the client speaks with whom, and what reaches a server of the other one.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
 use fullbore::{Client, Config, ErrorKind, HttpVersions};
+use fullbore_testing::frames;
+use fullbore_testing::peer::Peer;
 use http::{Method, Request, StatusCode, Version};
 use http_body_util::Full;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::raw::{BAD, OK, Raw, Site, fetch, http1};
 use crate::support::{Chunks, soon};
@@ -270,6 +274,19 @@ async fn one_version_alone_is_spoken_on_request() {
 
 /// A TLS server whose ALPN is that of each connection, in order of preference, which answers in the version that was selected.
 async fn tls_site(alpn: &'static [&'static str]) -> (Site, Vec<u8>) {
+    tls_site_with(alpn, |stream| async {
+        let app = axum::Router::new().fallback(|| async { "two" });
+        let _ = fullbore::server::serve_connection(stream, app, Config::default()).await;
+    })
+    .await
+}
+
+/// As [`tls_site`], with connections of HTTP/2 served as `http2` says.
+async fn tls_site_with<F, S>(alpn: &'static [&'static str], http2: F) -> (Site, Vec<u8>)
+where
+    F: Fn(TlsStream<TcpStream>) -> S + Copy + Send + Sync + 'static,
+    S: Future<Output = ()> + Send,
+{
     let made = self_signed(&["localhost"]).unwrap();
     let (cert, key) = (made.cert_pem.clone(), made.key_pem);
     let mut site = Site::start(move |number, raw| {
@@ -281,9 +298,7 @@ async fn tls_site(alpn: &'static [&'static str]) -> (Site, Vec<u8>) {
                 return;
             };
             if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                let app = axum::Router::new().fallback(|| async { "two" });
-                let _ = fullbore::server::serve_connection(stream, app, Config::default()).await;
-                return;
+                return http2(stream).await;
             }
             let mut raw = Raw::new(stream);
             while raw.next().await.is_some() {
@@ -356,6 +371,32 @@ async fn each_connection_over_tls_learns_the_version_anew() {
         super::raw::until(|| client.connections(&site.url) == usize::from(version == Version::HTTP_2)).await;
     }
     assert_eq!(site.accepted(), 2);
+}
+
+/// Servers that ask for a certificate or for NTLM in the middle of a connection need HTTP/1.1 for it.
+#[tokio::test]
+async fn a_server_that_requires_http_1_for_a_request_is_offered_nothing_else_from_then_on() {
+    let (site, pem) = tls_site_with(&["h2 http/1.1"], |stream| async {
+        let mut peer = Peer::server(stream, &[]).await;
+        while let Some(frame) = peer.next().await {
+            if frame.kind == frames::HEADERS {
+                // HTTP_1_1_REQUIRED.
+                peer.send(frames::RST_STREAM, 0, frame.stream, &[0, 0, 0, 0xd])
+                    .await;
+            }
+        }
+    })
+    .await;
+    let client = trusting(pem, HttpVersions::Both);
+    for accepted in [2, 3] {
+        let response = soon(fetch(&client, &site.url)).await.unwrap();
+        assert_eq!(
+            (response.version(), response.status()),
+            (Version::HTTP_11, StatusCode::OK)
+        );
+        assert_eq!(site.accepted(), accepted);
+        super::raw::until(|| client.connections(&site.url) == 0).await;
+    }
 }
 
 #[tokio::test]

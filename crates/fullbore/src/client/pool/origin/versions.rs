@@ -1,7 +1,8 @@
 //! Which version of HTTP an origin speaks.
 //!
 //! Over TLS each connection agrees on one (ALPN). In cleartext the pool begins in HTTP/2 with prior knowledge (RFC 9113
-//! section 3.3), and remembers what its connections learn.
+//! section 3.3), and remembers what its connections learn. A peer that answers requests with HTTP_1_1_REQUIRED gets
+//! connections of HTTP/1.1 alone from then on.
 
 use std::sync::Arc;
 
@@ -25,13 +26,29 @@ pub(super) enum Version {
     /// It has closed a connection of HTTP/2 without an answer, which ended with this error. One connection of HTTP/1.1 is
     /// to tell.
     TryHttp1(Error),
+    /// It speaks HTTP/2, and has required HTTP/1.1 for a request (HTTP_1_1_REQUIRED, RFC 9113 section 7).
+    OnlyHttp1,
+}
+
+impl PoolState {
+    /// What a connection has shown, unless the peer has said what it requires.
+    pub(super) fn learn(&mut self, version: Version) {
+        if !self.requires_http1() {
+            self.version = version;
+        }
+    }
+
+    pub(super) fn requires_http1(&self) -> bool {
+        matches!(self.version, Version::OnlyHttp1)
+    }
 }
 
 impl OriginPool {
-    /// The version of a connection for which ALPN does not decide.
+    /// The version of a new connection. Over TLS, HTTP/2 stands for what ALPN decides.
     pub(super) fn presumed(&self, version: &Version) -> HttpVersion {
         match (self.settings.connector.versions, version) {
-            (HttpVersions::Http1, _) => HttpVersion::Http1,
+            (HttpVersions::Http1, _) | (HttpVersions::Both, Version::OnlyHttp1) => HttpVersion::Http1,
+            _ if self.origin.is_tls() => HttpVersion::Http2,
             _ if self.settings.connector.is_forwarded(&self.origin) => HttpVersion::Http1,
             (HttpVersions::Both, Version::Http1 | Version::TryHttp1(_)) => HttpVersion::Http1,
             _ => HttpVersion::Http2,
@@ -59,10 +76,10 @@ impl OriginPool {
         }
         if agreed || !self.may_change() {
             connection.set_agreed();
-            state.version = match is_http1 {
+            state.learn(match is_http1 {
                 true => Version::Http1,
                 false => Version::Http2,
-            };
+            });
         }
     }
 
@@ -70,10 +87,30 @@ impl OriginPool {
     pub(super) fn http1_proven(self: &Arc<Self>) {
         let now = Instant::now();
         let mut state = self.lock();
-        state.version = Version::Http1;
+        state.learn(Version::Http1);
         let effects = self.update(&mut state, now);
         drop(state);
         self.apply(effects);
+    }
+
+    /// The peer has answered a request with HTTP_1_1_REQUIRED. The connections of HTTP/2 end with their requests. Returns
+    /// whether requests may be sent in HTTP/1.1.
+    pub(in crate::client::pool) fn require_http1(self: &Arc<Self>) -> bool {
+        if self.settings.connector.versions != HttpVersions::Both {
+            return false;
+        }
+        let mut state = self.lock();
+        state.version = Version::OnlyHttp1;
+        let members = std::mem::take(&mut state.members).into_iter();
+        let (kept, removed): (Vec<_>, Vec<_>) = members.partition(|member| member.handle.is_http1());
+        state.members = kept;
+        let effects = self.update(&mut state, Instant::now());
+        drop(state);
+        for member in &removed {
+            member.handle.shutdown();
+        }
+        self.apply(effects);
+        true
     }
 
     /// A connection has ended before the peer proved to speak its version. The peer may speak another one, which the

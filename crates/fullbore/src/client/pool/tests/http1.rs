@@ -547,3 +547,86 @@ async fn a_body_that_is_an_octet_shorter_or_longer_than_announced_fails_on_this_
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_origin_that_requires_http1_for_a_request_gets_all_in_http1_from_then_on() {
+    // What is asked over HTTP/2 waits or is reset. Both ways to say it: a stream, and a GOAWAY that leaves requests out.
+    for with_go_away in [false, true] {
+        let serve = move |site: Arc<Site>, io: End| async move {
+            if site.dials() > 1 {
+                return answer(site, io).await;
+            }
+            let mut peer = Peer::server(io, &[(MAX_STREAMS, 10)]).await;
+            while let Some(frame) = peer.next().await {
+                match frame.kind {
+                    frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+                    frames::HEADERS if frame.stream == 1 => {}
+                    frames::HEADERS if with_go_away => {
+                        peer.send(frames::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0xd]).await;
+                        peer.respond(1, true, &[]).await;
+                    }
+                    frames::HEADERS => {
+                        peer.send(frames::RST_STREAM, 0, frame.stream, &[0, 0, 0, 0xd])
+                            .await;
+                        peer.respond(1, true, &[]).await;
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let (site, client) = Site::start_with(plan(MS, 10), Client::builder(), serve);
+        let begun = begin(&client, 1).await;
+        all(begin(&client, 2).await).await;
+        // The request that was under way has its response too.
+        all(begun).await;
+        assert_eq!((site.dials(), site.requests.load(Ordering::SeqCst)), (3, 2));
+        for _ in 0..2 {
+            let response = client.get("http://one.example/").await.expect("a response");
+            assert_eq!(response.version(), http::Version::HTTP_11);
+        }
+        assert_eq!(site.dials(), 3);
+        let state = stats(&client);
+        assert_eq!((state.connections, state.in_flight, state.waiting), (2, 0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_needs_http1_fails_where_it_is_not_allowed_and_if_its_body_is_gone() {
+    let serve = |site: Arc<Site>, io: End| async move {
+        if site.dials() > 1 {
+            return answer(site, io).await;
+        }
+        let mut peer = Peer::server(io, &[(MAX_STREAMS, 10)]).await;
+        while let Some(frame) = peer.next().await {
+            match frame.kind {
+                frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+                frames::HEADERS => {
+                    peer.send(frames::RST_STREAM, 0, frame.stream, &[0, 0, 0, 0xd])
+                        .await
+                }
+                _ => {}
+            }
+        }
+    };
+    let http2 = Client::builder().http_versions(HttpVersions::Http2);
+    let (site, client) = Site::start_with(plan(MS, 10), http2, serve);
+    for _ in 0..2 {
+        let error = client.get("http://one.example/").await.expect_err("a reset");
+        assert_eq!(error.kind(), ErrorKind::Reset, "{error}");
+    }
+    assert_eq!(site.dials(), 1);
+
+    let (site, client) = Site::start_with(plan(MS, 10), Client::builder(), serve);
+    let body = || Unsized(Some(Bytes::from_static(b"body")));
+    let error = client
+        .post("http://one.example/", body())
+        .await
+        .expect_err("a reset");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("requires HTTP/1.1"), "{error}");
+    client
+        .post("http://one.example/", body())
+        .await
+        .expect("in HTTP/1.1");
+    assert_eq!(site.dials(), 2);
+}
