@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use fullbore::ErrorKind;
+use fullbore::{ErrorCode, ErrorKind};
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
 /// Defines [`Exit`] and the table in `--help`: exit code, name in `--json`, meaning.
@@ -109,7 +109,8 @@ impl Failure {
             true => (Exit::Proxy, proxy_advice(error.kind())),
             false => meaning(error.kind()),
         };
-        let advice = tls_advice(error).unwrap_or(advice);
+        let special = tls_advice(error).or_else(|| version_advice(error));
+        let advice = special.unwrap_or(advice);
         let sentence = chain(error);
         let sentence = sentence.trim_end().trim_end_matches('.');
         Self::new(exit, format!("{place}: {sentence}{advice}"))
@@ -260,6 +261,13 @@ fn tls_advice(error: &fullbore::Error) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// A peer requires HTTP/1.1 where the library may not choose it, or has no body to send again.
+fn version_advice(error: &fullbore::Error) -> Option<&'static str> {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<fullbore::Error>());
+    let code = cause.unwrap_or(error).code();
+    (code == Some(ErrorCode::HTTP_1_1_REQUIRED)).then_some("; use --http1.1")
 }
 
 #[cfg(test)]

@@ -123,6 +123,16 @@ fn a_peer_that_resets_the_stream_exits_with_11() -> TestResult {
 }
 
 #[test]
+fn a_peer_that_requires_http1_where_it_is_not_allowed_names_the_option() -> TestResult {
+    // HTTP_1_1_REQUIRED.
+    let address = peer::http2(|id| frames::reset(id, 0xd), Then::Wait)?;
+    let ended = get(&url(&address), &["--http2"])?;
+    ended.failed_with(11);
+    assert!(ended.stderr.contains("use --http1.1"), "{ended:?}");
+    Ok(())
+}
+
+#[test]
 fn a_body_shorter_than_its_content_length_exits_with_12() -> TestResult {
     let script = |id| [frames::ok(id, Some(10)), frames::data(id, END_STREAM, b"short")].concat();
     get(&url(&peer::http2(script, Then::Wait)?), &[])?.failed_with(12);
