@@ -194,10 +194,10 @@ fn run_get(cx: &Context, command: &mut Command, bytes: u64, limit: Duration) -> 
     number(&document, "/totals/seconds").ok_or_else(|| unexpected("fullbore get", "no `totals.seconds`"))
 }
 
-/// Uploads a file and returns the seconds.
+/// Uploads a file over HTTP/2, which peers are told to speak too, and returns the seconds.
 pub(crate) fn put(cx: &Context, file: &Path, url: &str, limit: Duration) -> Result<f64, Error> {
     let mut command = command(cx, "put");
-    command.arg("--json").arg(file).arg(url);
+    command.args(["--http2", "--json"]).arg(file).arg(url);
     let output = process::run(&cx.reaper, &mut command, cx.limit(limit)?)?;
     let line = output.stderr.lines().find(|line| line.starts_with('{'));
     let document = json("fullbore put", line.unwrap_or(""))?;

@@ -65,7 +65,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
         let name = format!("{rtt_ms} ms");
         let rtt = f64::from(rtt_ms) / 1000.0;
         let limit = rtt + BYTES as f64 / RATE;
-        let bound = 1.5 * rtt + BYTES as f64 / RATE;
+        let bound = 2.0 * rtt + BYTES as f64 / RATE;
 
         let downloads = compare(cx.options.runs, downloads(cx, &ports));
         report.note_errors(&format!("{name} down"), &downloads);
@@ -103,11 +103,13 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     );
     down.iter().for_each(|table| report.table(table));
     report.paragraph(
-        "Uploads. No client reaches the limit on a new connection: it knows the server's windows only half a round \
-         trip after it connected, and may send 65,535 bytes until then, so an upload takes 1.5 round trips and the \
-         bytes at the link's rate (one half for the windows, one half for the bytes, one half for the answer). The \
-         column `bound` is that time's speed, in per cent of the limit's too. `open` are uploads on a \
-         connection that is open already, by the library and by Go's client: their limit is the limit.",
+        "Uploads. No client reaches the limit on a new connection: it may send 65,535 bytes before it knows the \
+         server's windows. `fullbore serve` takes HTTP/1.1 on the same port, so it sends its windows when it has the \
+         client's preface, and they arrive a round trip after the connection was opened: an upload takes two round \
+         trips and the bytes at the link's rate. The column `bound` is that time's speed, in per cent of the limit's \
+         too. All clients are told that the server speaks HTTP/2 (`put --http2`): otherwise `put` sends a body in \
+         cleartext only when the server has said so, a round trip later. `open` are uploads on a connection that is \
+         open already, by the library and by Go's client: their limit is the limit.",
     );
     up.iter().for_each(|table| report.table(table));
     report.note("Each program's own clock: curl's `time_total`, nghttp's `responseEnd`, fullbore's `seconds`; of Go's client, net/http at its defaults, the whole process. nghttp has windows of 2^30-1 (`-w30 -W30`); all others their defaults.");
