@@ -58,6 +58,8 @@ pub(crate) async fn run(args: PutArgs, volume: Volume) -> Result<ExitCode, Failu
     let progress = Progress::start(volume.prints_notes());
     let mut upload = Upload {
         address,
+        format,
+        reported: false,
         begun: Instant::now(),
         progress: Arc::clone(&progress),
         status: None,
@@ -69,7 +71,7 @@ pub(crate) async fn run(args: PutArgs, volume: Volume) -> Result<ExitCode, Failu
     };
     let result = upload.run(args, target).await;
     progress.clear();
-    let printed = upload.report(format, result.as_ref().err());
+    let printed = upload.report(result.as_ref().err());
     match result {
         Ok(()) => printed.map(|()| ExitCode::SUCCESS),
         Err(failure) => Ok(failure.exit.into()),
@@ -102,8 +104,11 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
+/// One upload. Dropping it unreported still prints the document.
 struct Upload {
     address: Address,
+    format: Format,
+    reported: bool,
     begun: Instant,
     progress: Arc<Progress>,
     status: Option<u16>,
@@ -328,10 +333,11 @@ impl Upload {
     ///
     /// # Errors
     /// Standard output cannot be written.
-    fn report(&self, format: Format, failure: Option<&Failure>) -> Result<(), Failure> {
+    fn report(&mut self, failure: Option<&Failure>) -> Result<(), Failure> {
+        self.reported = true;
         let seconds = self.begun.elapsed().as_secs_f64();
         let sent = self.progress.bytes();
-        if format != Format::JsonErr {
+        if self.format != Format::JsonErr {
             if let Some(failure) = failure.filter(|_| self.volume.prints_errors()) {
                 run::complain(failure);
             }
@@ -339,7 +345,7 @@ impl Upload {
                 run::complain(note);
             }
         }
-        if format == Format::Text {
+        if self.format == Format::Text {
             if failure.is_some() || !self.volume.prints_summary() {
                 return Ok(());
             }
@@ -358,6 +364,15 @@ impl Upload {
             );
             return Ok(());
         }
+        self.print_document(failure, false)
+    }
+
+    /// Prints the document.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    fn print_document(&self, failure: Option<&Failure>, interrupted: bool) -> Result<(), Failure> {
+        let (sent, seconds) = (self.progress.bytes(), self.begun.elapsed().as_secs_f64());
         let document = Document {
             url: self.address.url.as_str(),
             status: self.status,
@@ -365,11 +380,28 @@ impl Upload {
             received: self.received.bytes(),
             seconds,
             megabytes_per_second: rate(sent, seconds),
+            interrupted,
             note: self.note.as_deref(),
             waited: self.waited.as_ref(),
             error: failure,
         };
-        format.print(&format!("{}\n", json(&document)))
+        self.format.print(&format!("{}\n", json(&document)))
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if self.reported {
+            return;
+        }
+        self.progress.clear();
+        if self.format != Format::Text {
+            if let Err(failure) = self.print_document(None, true) {
+                if self.volume.prints_errors() {
+                    run::complain(&failure);
+                }
+            }
+        }
     }
 }
 
@@ -466,6 +498,7 @@ struct Document<'a> {
     received: u64,
     seconds: f64,
     megabytes_per_second: f64,
+    interrupted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -316,6 +316,40 @@ fn an_interrupt_ends_the_wait_for_the_other_end_of_a_fifo() -> TestResult {
     Ok(())
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupted_upload_prints_its_document() -> TestResult {
+    use crate::support::{PATIENCE, Signal, peer, signal};
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("file"), "body")?;
+    for on_stdout in [true, false] {
+        let (connected, connections) = std::sync::mpsc::channel();
+        let address = peer::listen(move |stream| {
+            let _ = connected.send(());
+            std::io::copy(stream, &mut std::io::sink()).map(|_| ())
+        })?;
+        let url = format!("http://{address}/up");
+        let place = if on_stdout { &["-o", "answer"][..] } else { &[] };
+        let child = program(folder.path())
+            .args(["put", "--json", "-q", "file", &url])
+            .args(place)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()?;
+        connections.recv_timeout(PATIENCE)?;
+        signal(&child, Signal::Interrupt)?;
+        let output = child.wait_with_output()?;
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        let text = if on_stdout { &output.stdout } else { &output.stderr };
+        let line = text.split(|octet| *octet == b'\n').next().unwrap_or_default();
+        let document: Value = serde_json::from_slice(line)?;
+        assert_eq!(document["interrupted"], true, "{document}");
+        assert_eq!(document["url"], url.as_str());
+        assert!(document["error"].is_null(), "{document}");
+    }
+    Ok(())
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_and_the_whole_agree_on_what_they_waited_for() -> TestResult {
