@@ -16,7 +16,6 @@ mod tests;
 
 use std::path::PathBuf;
 
-use clap::builder::FalseyValueParser;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use connection::{ConnectionArgs, HeaderLine};
@@ -29,7 +28,7 @@ pub(crate) use network::NetworkArgs;
 pub(crate) use put::PutArgs;
 pub(crate) use serve::{Origin, ResponseField, ServeArgs};
 
-use crate::exit;
+use crate::exit::{self, Failure};
 
 /// Fast HTTP/2 and HTTP/1.1 downloads, uploads and file server
 #[derive(Parser, Debug)]
@@ -107,9 +106,20 @@ fn from_environment(arg: Arg) -> Arg {
     let name: &str = format!("FULLBORE_{}", name.to_ascii_uppercase()).leak();
     let arg = arg.env(name).hide_env(true);
     match arg.get_action() {
-        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+        ArgAction::SetTrue => arg.value_parser(move |text: &str| switch(name, text)),
         ArgAction::Append => arg.value_delimiter('\n'),
         _ => arg,
+    }
+}
+
+/// The value of a variable that stands for an option without a value.
+fn switch(variable: &str, text: &str) -> Result<bool, Failure> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "on" | "1" => Ok(true),
+        "false" | "f" | "no" | "n" | "off" | "0" => Ok(false),
+        _ => Err(Failure::usage(format!(
+            "the variable {variable} is neither true nor false; set it to true, or unset it"
+        ))),
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use fullbore::tls;
 
-use crate::support::{Ended, TestResult, program, until};
+use crate::support::{Ended, Serving, TestResult, program, until};
 
 /// Files that the cases name.
 fn folder() -> TestResult<tempfile::TempDir> {
@@ -29,10 +29,16 @@ fn folder() -> TestResult<tempfile::TempDir> {
 
 /// Runs `serve` with these arguments, which end it. One that serves all the same is ended.
 fn serve(folder: &Path, args: &[&str]) -> TestResult<Ended> {
+    serve_with(folder, &[], args)
+}
+
+/// The same with these variables.
+fn serve_with(folder: &Path, variables: &[(&str, &str)], args: &[&str]) -> TestResult<Ended> {
     let mut command = program(folder);
     command
         .arg("serve")
         .args(args)
+        .envs(variables.iter().copied())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn()?;
@@ -238,6 +244,35 @@ fn each_wrong_option_is_one_sentence_that_says_what_to_type() -> TestResult {
     // Nothing of it shows a password.
     let ended = serve(folder.path(), &["--plaintext", "--auth", "ann:topsecret"])?;
     assert!(!ended.stderr.contains("topsecret"), "{ended:?}");
+    Ok(())
+}
+
+#[test]
+fn a_variable_of_a_switch_is_true_or_false() -> TestResult {
+    let folder = folder()?;
+    let listen = ["--listen", "192.0.2.1:8080"];
+    for (name, value) in [
+        ("FULLBORE_PLAINTEXT", "maybe"),
+        ("FULLBORE_PLAINTEXT", "2"),
+        ("FULLBORE_PLAINTEXT", ""),
+        ("FULLBORE_NO_LISTING", "nope"),
+        ("FULLBORE_HTTP1_1", "\u{e9}"),
+    ] {
+        let ended = serve_with(folder.path(), &[(name, value)], &listen)?;
+        refused(&ended, &listen, 2, &[name, value, "neither true nor false"]);
+    }
+    for (value, scheme) in [
+        ("true", "http:"),
+        ("YES", "http:"),
+        ("1", "http:"),
+        ("false", "https:"),
+        ("Off", "https:"),
+        ("0", "https:"),
+    ] {
+        let mut command = program(folder.path());
+        let serving = Serving::spawn(command.arg("serve").env("FULLBORE_PLAINTEXT", value))?;
+        assert!(serving.origin.starts_with(scheme), "{value}: {}", serving.origin);
+    }
     Ok(())
 }
 
