@@ -14,7 +14,8 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -29,6 +30,7 @@ pub(crate) use put::PutArgs;
 pub(crate) use serve::{Origin, ResponseField, ServeArgs};
 
 use crate::exit::{self, Failure};
+use crate::run;
 
 /// Fast HTTP/2 and HTTP/1.1 downloads, uploads and file server
 #[derive(Parser, Debug)]
@@ -86,15 +88,32 @@ pub(crate) enum Command {
 impl Args {
     /// Parses the command line and, for `serve`, the environment. Exits when it is wrong, or asks for help.
     pub(crate) fn of_process() -> Self {
-        match Args::from_arg_matches(&Args::with_environment().get_matches()) {
-            Ok(args) => args,
-            Err(error) => error.exit(),
-        }
+        let matches = Args::with_environment().try_get_matches();
+        matches
+            .and_then(|matches| Args::from_arg_matches(&matches))
+            .unwrap_or_else(|error| exit_with(&error))
     }
 
     fn with_environment() -> clap::Command {
         Args::command().mut_subcommand("serve", |serve| serve.mut_args(from_environment))
     }
+}
+
+/// Prints the help, the version or what is wrong, and exits.
+fn exit_with(error: &clap::Error) -> ! {
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    let code = match printed {
+        Err(unprinted) if !error.use_stderr() => {
+            let failure = Failure::from_io("write to", Path::new("standard output"), &unprinted);
+            // A reader of help such as `head` stops reading when it has enough.
+            if unprinted.kind() != io::ErrorKind::BrokenPipe {
+                run::complain(&failure);
+            }
+            failure.exit.code().into()
+        }
+        _ => error.exit_code(),
+    };
+    std::process::exit(code)
 }
 
 /// Lets a variable set an option: FULLBORE_DRAIN_TIMEOUT for `--drain-timeout`. The values of one that can be repeated are

@@ -1,8 +1,8 @@
-//! Completions and man pages, which packagers generate with the program.
+//! Completions and man pages, which packagers generate with the program, and the help.
 
 use std::path::Path;
 
-use crate::support::{TestResult, names, run};
+use crate::support::{TestResult, names, program, run};
 
 #[test]
 fn every_shell_gets_completions_of_every_command() -> TestResult {
@@ -68,5 +68,48 @@ fn every_command_has_a_man_page() -> TestResult {
     assert_eq!(first.stdout, std::fs::read(pages.join("fullbore.1"))?);
     std::fs::write(folder.path().join("file"), "")?;
     run(folder.path(), ["man", "file"])?.failed_with(17);
+    Ok(())
+}
+
+/// What prints text and ends.
+const PRINTS: [&[&str]; 7] = [
+    &["--help"],
+    &["-h"],
+    &["--version"],
+    &["help", "get"],
+    &["serve", "--help"],
+    &["completions", "bash"],
+    &["man"],
+];
+
+#[cfg(target_os = "linux")]
+#[test]
+fn text_that_cannot_be_printed_is_a_failure() -> TestResult {
+    for args in PRINTS {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full")?;
+        let output = program(Path::new(".")).args(args).stdout(full).output()?;
+        let stderr = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(16), "{args:?}: {stderr}");
+        assert!(
+            stderr.starts_with("fullbore: cannot write to standard output: the disk is full"),
+            "{args:?}: {stderr}"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_closes_the_help_hears_no_complaint() -> TestResult {
+    for args in PRINTS {
+        let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
+        drop(reader);
+        let writer = std::os::fd::OwnedFd::from(writer);
+        let output = program(Path::new(".")).args(args).stdout(writer).output()?;
+        let stderr = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(17), "{args:?}: {stderr}");
+        let is_help = !["completions", "man"].contains(&args[0]);
+        assert_eq!(stderr.is_empty(), is_help, "{args:?}: {stderr}");
+    }
     Ok(())
 }
