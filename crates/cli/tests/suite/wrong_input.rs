@@ -158,6 +158,16 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
             2,
             "a file that --etag-save has written",
         ),
+        (
+            &["get", "--etag-save", "same", "-o", "same", url],
+            2,
+            "save the entity tag in another one",
+        ),
+        (
+            &["get", "--etag-save", "./same", "-o", ".//same", url],
+            2,
+            "save the entity tag in another one",
+        ),
         (&["put", "file"], 2, "<URL>"),
         (&["put", "-X", "NO METHOD", "file", url], 2, "invalid HTTP method"),
         (
