@@ -19,6 +19,7 @@ const LONGEST_TAG: u64 = 8 * 1_024;
 pub(super) struct Conditions {
     fields: Vec<(HeaderName, HeaderValue)>,
     save: Option<PathBuf>,
+    note: Option<String>,
 }
 
 impl Conditions {
@@ -28,26 +29,35 @@ impl Conditions {
     /// A file cannot be read, or has no entity tag.
     pub(super) async fn from_args(args: &GetArgs) -> Result<Self, Failure> {
         let (time, compare) = (args.time_cond.clone(), args.etag_compare.clone());
-        let fields = file_job(move || {
-            let mut fields = Vec::new();
-            if let Some(date) = time.map(|time| date(&time)).transpose()?.flatten() {
-                fields.push((IF_MODIFIED_SINCE, date));
+        let (fields, note) = file_job(move || {
+            let (mut fields, mut note) = (Vec::new(), None);
+            if let Some(time) = time {
+                match date(&time)? {
+                    Some(date) => fields.push((IF_MODIFIED_SINCE, date)),
+                    None => note = Some(no_time(&time)),
+                }
             }
             if let Some(tag) = compare.map(|path| read_tag(&path)).transpose()?.flatten() {
                 fields.push((IF_NONE_MATCH, tag));
             }
-            Ok(fields)
+            Ok((fields, note))
         })
         .await?;
         Ok(Self {
             fields,
             save: args.etag_save.clone(),
+            note,
         })
     }
 
     /// The fields of a request.
     pub(super) fn fields(&self) -> &[(HeaderName, HeaderValue)] {
         &self.fields
+    }
+
+    /// A remark about a condition that is not sent.
+    pub(super) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// Saves the entity tag of a body that was received. Without a tag, the file is emptied.
@@ -81,6 +91,13 @@ fn date(text: &str) -> Result<Option<HeaderValue>, Failure> {
         Err(error) => return Err(Failure::from_io("read the time of", path, &error)),
     };
     Ok(field(modified))
+}
+
+fn no_time(text: &str) -> String {
+    format!(
+        "--time-cond {text}: there is no such file, and it is no HTTP date such as 'Wed, 01 Jan 2020 00:00:00 GMT'; the \
+         condition is not sent"
+    )
 }
 
 fn field(date: SystemTime) -> Option<HeaderValue> {

@@ -106,6 +106,12 @@ impl Fetcher {
             outcome.file = None;
             outcome.failure = Some(failure);
         }
+        if let Some(note) = self.conditions.note() {
+            outcome.note = Some(match outcome.note.take() {
+                None => note.to_owned(),
+                Some(other) => format!("{note}; {other}"),
+            });
+        }
         outcome.seconds = begun.elapsed().as_secs_f64();
         outcome
     }

@@ -262,6 +262,33 @@ fn a_body_that_did_not_change_is_not_downloaded() -> TestResult {
 }
 
 #[test]
+fn a_time_that_is_neither_a_file_nor_a_date_is_noted() -> TestResult {
+    let origin = serve(|head, _| match head.contains("if-modified-since: ") {
+        true => response("304 Not Modified", "", b""),
+        false => ok("", b"body"),
+    })?;
+    let url = format!("{origin}/file");
+    let folder = tempfile::tempdir()?;
+    for time in ["none", "2020-01-01"] {
+        let ended = get(folder.path(), &["-z", time, &url])?;
+        ended.succeeded();
+        assert_eq!(ended.stdout, b"body");
+        let note = format!("fullbore: --time-cond {time}: there is no such file, and it is no HTTP date");
+        assert!(ended.stderr.starts_with(&note), "{ended:?}");
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+        for volume in ["-q", "-s"] {
+            let ended = get(folder.path(), &[volume, "-z", time, &url])?;
+            ended.succeeded();
+            assert!(ended.stderr.is_empty(), "{volume}: {ended:?}");
+        }
+    }
+    let ended = get(folder.path(), &["-z", "Wed, 01 Jan 2020 00:00:00 GMT", &url])?;
+    ended.succeeded();
+    assert!(!ended.stderr.contains("--time-cond"), "{ended:?}");
+    Ok(())
+}
+
+#[test]
 fn the_entity_tag_of_a_head_and_of_a_body_that_is_not_in_a_file_is_saved() -> TestResult {
     let server = breaks_off()?;
     let resumed = server.url();
