@@ -12,7 +12,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use fullbore::{Chunk, Incoming};
 use fullbore_files::{Files, ServeFuture};
-use http::{Request, Response};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use http::{Method, Request, Response};
 use tower_http::cors::Cors;
 use tower_service::Service;
 
@@ -53,6 +54,10 @@ impl Service<Request<Incoming>> for Site {
         match self {
             Site::Files(files) => SiteFuture::Files(files.call(request)),
             Site::Guarded(guarded) => SiteFuture::Boxed(guarded.call(request)),
+            // The layer takes every OPTIONS request for a preflight request.
+            Site::Shared(cors) if request.method() == Method::OPTIONS && !is_preflight(&request) => {
+                SiteFuture::Boxed(cors.get_ref().clone().call(request))
+            }
             Site::Shared(cors) => SiteFuture::Boxed(Box::pin(Cors::clone(cors).call(request))),
             Site::Counted(site, metrics) => {
                 let (method, version) = (request.method().clone(), request.version());
@@ -68,6 +73,12 @@ impl Service<Request<Incoming>> for Site {
             Site::Metrics(metrics) => SiteFuture::of_text(metrics.answer(&request)),
         }
     }
+}
+
+/// Whether a request has the fields of a CORS preflight request (Fetch standard, CORS protocol).
+fn is_preflight(request: &Request<Incoming>) -> bool {
+    let fields = request.headers();
+    fields.contains_key(ORIGIN) && fields.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 /// The future of a [`Site`].

@@ -85,6 +85,17 @@ fn scripts_of_other_origins_may_read_what_the_option_says() -> TestResult {
         ["authorization"]
     );
     assert_eq!(values(&response, "access-control-allow-methods"), ["GET,HEAD"]);
+    // A preflight request has both of these fields (Fetch standard, CORS protocol).
+    for fields in [
+        "",
+        "origin: https://a.example\r\n",
+        "access-control-request-method: GET\r\n",
+    ] {
+        let response = ask_over_tcp(&origin, "OPTIONS /a.txt", fields)?;
+        assert_eq!(status(&response), "204", "{fields}: {response}");
+        assert_eq!(values(&response, "allow"), ["GET, HEAD, OPTIONS"]);
+        assert!(values(&response, "access-control-allow-methods").is_empty());
+    }
     let (_folder, _site, origin) = site(&["--cors", "--uploads", "discard"])?;
     let response = ask_over_tcp(&origin, "OPTIONS /a.txt", preflight)?;
     let methods = values(&response, "access-control-allow-methods");
