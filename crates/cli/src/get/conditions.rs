@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
 use http::{HeaderName, HeaderValue};
@@ -13,6 +13,9 @@ use crate::transfer::receive::file_job;
 
 /// The longest file of an entity tag: a server refuses a longer field anyway.
 const LONGEST_TAG: u64 = 8 * 1_024;
+
+/// The last HTTP date: the end of the year 9999, counted from 1970.
+const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
 /// The conditions of a run's requests.
 #[derive(Debug, Default)]
@@ -100,7 +103,9 @@ fn no_time(text: &str) -> String {
     )
 }
 
+/// A file may have a time that an HTTP date cannot express: it gets the nearest one.
 fn field(date: SystemTime) -> Option<HeaderValue> {
+    let date = date.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST_DATE);
     HeaderValue::try_from(httpdate::fmt_http_date(date)).ok()
 }
 
@@ -196,6 +201,18 @@ mod tests {
             shown(text)?,
             Some(HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"))
         );
+        for (time, nearest) in [
+            (
+                SystemTime::UNIX_EPOCH - Duration::from_secs(1),
+                "Thu, 01 Jan 1970 00:00:00 GMT",
+            ),
+            (
+                SystemTime::UNIX_EPOCH + LAST_DATE + Duration::from_secs(1),
+                "Fri, 31 Dec 9999 23:59:59 GMT",
+            ),
+        ] {
+            assert_eq!(field(time), Some(HeaderValue::from_static(nearest)));
+        }
         Ok(())
     }
 }
