@@ -476,8 +476,9 @@ impl OriginPool {
             }
             // It was opened before the peer said so.
             Ok(Opened { handle, .. }) if state.requires_http1() && !handle.is_http1() => {
-                handle.shutdown();
-                self.update(&mut state, now)
+                let mut effects = self.update(&mut state, now);
+                effects.removed.push(Member::new(connection, handle));
+                effects
             }
             Ok(Opened { handle, agreed }) => {
                 self.version_opened(&mut state, &connection, handle.is_http1(), agreed);

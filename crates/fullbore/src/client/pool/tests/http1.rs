@@ -591,6 +591,46 @@ async fn an_origin_that_requires_http1_for_a_request_gets_all_in_http1_from_then
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_connection_of_http2_that_is_opened_after_http1_was_required_takes_no_request() {
+    // The peer says so while the second connection is opened.
+    let serve = |site: Arc<Site>, io: End| async move {
+        let number = site.dials();
+        if number > 2 {
+            return answer(site, io).await;
+        }
+        site.open.fetch_add(1, Ordering::SeqCst);
+        let mut peer = Peer::server(io, &[(MAX_STREAMS, 2)]).await;
+        while let Some(frame) = peer.next().await {
+            match frame.kind {
+                frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+                frames::PING if frame.flags & 1 == 0 => peer.send(frames::PING, 1, 0, &frame.payload).await,
+                frames::HEADERS => {
+                    assert_eq!(number, 1, "a request on the second one");
+                    match site.dials() {
+                        1 => peer.respond(frame.stream, true, &[]).await,
+                        _ => {
+                            peer.send(frames::RST_STREAM, 0, frame.stream, &[0, 0, 0, 0xd])
+                                .await
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        site.open.fetch_sub(1, Ordering::SeqCst);
+    };
+    let slow = Plan {
+        opening: MS * 1_000,
+        ..plan(MS * 50, 2)
+    };
+    let (site, client) = Site::start_with(slow, Client::builder().max_connections(2), serve);
+    keep_busy(&client, 40, MS * 5_000).await;
+    assert!(site.requests.load(Ordering::SeqCst) > 40, "in HTTP/1.1");
+    assert_eq!(stats(&client).connections, 2);
+    assert_eq!((site.dials(), site.open.load(Ordering::SeqCst)), (4, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_needs_http1_fails_where_it_is_not_allowed_and_if_its_body_is_gone() {
     let serve = |site: Arc<Site>, io: End| async move {
         if site.dials() > 1 {
