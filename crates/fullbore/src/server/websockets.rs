@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -18,7 +19,10 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf,
+};
+use tokio::sync::oneshot;
 use tokio_util::io::poll_read_buf;
 use tower_service::Service;
 
@@ -113,16 +117,22 @@ where
 {
     let input = std::mem::replace(request.body_mut(), Incoming::empty());
     // Without one, the service says that the connection cannot be upgraded.
-    let pipe = upgrade().await.ok().map(|(pipe, upgrade)| {
+    let pipe = upgrade().await.ok().map(|(pipe, dropped, upgrade)| {
         request.extensions_mut().insert(upgrade);
-        pipe
+        (pipe, dropped)
     });
     let response = service.call(request).await?;
     let (head, body) = response.into_parts();
     let body = match pipe {
-        Some(pipe) if head.status.is_success() => {
+        Some((pipe, dropped)) if head.status.is_success() => {
             let (reader, writer) = tokio::io::split(pipe);
-            tokio::spawn(pass(input, writer));
+            // A client may stay silent for ever. Its stream ends when nobody reads what it could send.
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = pass(input, writer) => {}
+                    _ = dropped => {}
+                }
+            });
             Sending::WebSocket {
                 pipe: reader,
                 read: BytesMut::new(),
@@ -133,9 +143,11 @@ where
     Ok(Response::from_parts(head, WebSocketsBody { sending: body }))
 }
 
-/// Makes an upgrade, and the other end of the pipe that it leads to.
-async fn upgrade() -> Result<(DuplexStream, OnUpgrade), BoxError> {
-    let (near, mut far) = tokio::io::duplex(PIPE);
+/// Makes an upgrade, and the other end of the pipe that it leads to. The receiver learns when the handler drops its end.
+async fn upgrade() -> Result<(DuplexStream, oneshot::Receiver<()>, OnUpgrade), BoxError> {
+    let (pipe, mut far) = tokio::io::duplex(PIPE);
+    let (alive, dropped) = oneshot::channel();
+    let near = HandlerEnd { pipe, _alive: alive };
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(near)).await?;
     tokio::spawn(connection.with_upgrades());
     let request = Request::get("/")
@@ -144,7 +156,50 @@ async fn upgrade() -> Result<(DuplexStream, OnUpgrade), BoxError> {
     let sent = sender.send_request(request.body(String::new())?);
     let (response, switched) = tokio::join!(sent, switch(&mut far));
     switched?;
-    Ok((far, hyper::upgrade::on(response?)))
+    Ok((far, dropped, hyper::upgrade::on(response?)))
+}
+
+/// The handler's end of a pipe.
+struct HandlerEnd {
+    pipe: DuplexStream,
+    /// Nothing is sent.
+    _alive: oneshot::Sender<()>,
+}
+
+impl AsyncRead for HandlerEnd {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for HandlerEnd {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.pipe.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(cx)
+    }
 }
 
 /// Reads a request without a body, and answers it.

@@ -25,7 +25,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use crate::support::soon;
+use crate::support::{Peer, frames, soon};
 
 /// Sends each message back, and says when a WebSocket has ended.
 fn echo(ended: Arc<Notify>) -> Router {
@@ -180,6 +180,29 @@ async fn a_web_socket_is_opened_by_the_extended_connect_of_http_2() {
     // A client that goes without a word ends its handler.
     drop(second);
     soon(ended.notified()).await;
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_handler_that_drops_its_web_socket_ends_the_stream_of_a_client_that_is_silent() {
+    let handler = |upgrade: WebSocketUpgrade| async { upgrade.on_upgrade(|_| async {}) };
+    let (address, serving) = serve(Router::new().route("/ws", any(handler))).await;
+    let stream = TcpStream::connect(&address).await.unwrap();
+    let mut peer = Peer::client(stream, &[]).await;
+    let block = frames::block(&[
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":authority", &address),
+        (":path", "/ws"),
+        ("sec-websocket-version", "13"),
+    ]);
+    peer.write(&frames::headers(1, frames::END_HEADERS, &block)).await;
+    assert!(!soon(peer.expect(frames::HEADERS)).await.ends_stream());
+    while !soon(peer.expect(frames::DATA)).await.ends_stream() {}
+    let reset = soon(peer.expect(frames::RST_STREAM)).await;
+    // NO_ERROR, behind a complete response.
+    assert_eq!((reset.stream, reset.code()), (1, 0));
     serving.abort();
 }
 
