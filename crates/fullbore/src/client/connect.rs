@@ -134,7 +134,7 @@ pub(super) struct Opened {
 
 impl Connector {
     /// Opens a connection to the origin, and spawns its task. Without TLS it speaks the version `presumed`. Over TLS
-    /// it offers HTTP/1.1 alone if that is `presumed`, and what is allowed otherwise.
+    /// it offers HTTP/1.1 alone if that is `presumed`, and otherwise every version that is allowed.
     pub(super) async fn connect(
         &self,
         origin: &Origin<'_>,

@@ -21,9 +21,10 @@ use crate::sender::{Sender, set_content_length};
 
 use super::date;
 
-/// Until when the body of a response may wait for the peer's flow-control window, in the extensions of the response. A body
-/// that waits at that time is dropped, and its stream reset with CANCEL. It has no effect on the last 384 KiB of a body that
-/// has ended, nor over HTTP/1.1.
+/// The time until which the body of a response may wait for the peer's flow-control window (RFC 9113 section 5.2). Put it
+/// into the extensions of the response. A body that waits at that time is dropped, and its stream is reset with CANCEL.
+///
+/// It has no effect over HTTP/1.1, nor when the body has ended and only the send buffer (at most 384 KiB) is left to send.
 ///
 /// ```
 /// use std::time::Duration;

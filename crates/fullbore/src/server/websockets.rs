@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -19,11 +18,9 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
-use tokio::io::{
-    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
-use tokio_util::io::poll_read_buf;
+use tokio_util::io::{InspectReader, poll_read_buf};
 use tower_service::Service;
 
 use crate::body::Incoming;
@@ -126,7 +123,7 @@ where
     let body = match pipe {
         Some((pipe, dropped)) if head.status.is_success() => {
             let (reader, writer) = tokio::io::split(pipe);
-            // A client may stay silent for ever. Its stream ends when nobody reads what it could send.
+            // A client may stay silent for ever: its stream ends when the handler is gone.
             tokio::spawn(async move {
                 tokio::select! {
                     () = pass(input, writer) => {}
@@ -143,11 +140,14 @@ where
     Ok(Response::from_parts(head, WebSocketsBody { sending: body }))
 }
 
-/// Makes an upgrade, and the other end of the pipe that it leads to. The receiver learns when the handler drops its end.
+/// Makes an upgrade for the handler, and the other end of its pipe. The receiver ends when the handler drops its end.
 async fn upgrade() -> Result<(DuplexStream, oneshot::Receiver<()>, OnUpgrade), BoxError> {
     let (pipe, mut far) = tokio::io::duplex(PIPE);
     let (alive, dropped) = oneshot::channel();
-    let near = HandlerEnd { pipe, _alive: alive };
+    // The closure is dropped with the handler's end, and the sender with it.
+    let near = InspectReader::new(pipe, move |_: &[u8]| {
+        let _held = &alive;
+    });
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(near)).await?;
     tokio::spawn(connection.with_upgrades());
     let request = Request::get("/")
@@ -157,49 +157,6 @@ async fn upgrade() -> Result<(DuplexStream, oneshot::Receiver<()>, OnUpgrade), B
     let (response, switched) = tokio::join!(sent, switch(&mut far));
     switched?;
     Ok((far, dropped, hyper::upgrade::on(response?)))
-}
-
-/// The handler's end of a pipe.
-struct HandlerEnd {
-    pipe: DuplexStream,
-    /// Nothing is sent.
-    _alive: oneshot::Sender<()>,
-}
-
-impl AsyncRead for HandlerEnd {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipe).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for HandlerEnd {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.pipe).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.pipe).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.pipe.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipe).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipe).poll_shutdown(cx)
-    }
 }
 
 /// Reads a request without a body, and answers it.

@@ -25,22 +25,27 @@ impl Connection {
             Settings::Values(entries) => entries,
         };
         self.guards.settings(entries.len(), self.now)?;
+        let most = self.settings.most_to_send();
         let change = self.settings.apply(entries, self.role, &mut self.writer)?;
         if let Some(change) = change {
             self.change_initial_window(change)?;
         }
         self.settings.receive();
-        self.take_back_late_heads();
+        self.take_back_late_heads(self.settings.most_to_send() < most)?;
         self.writer.settings_ack();
         self.events.push(Event::PeerSettings);
         self.open_waiting();
         Ok(())
     }
 
-    /// The peer may allow fewer streams or smaller heads now. Requests whose HEADERS are not encoded wait again: those that
-    /// are too many, and from the first on that is too large. They are checked again when they are opened.
-    fn take_back_late_heads(&mut self) {
-        let fit = self.writer.late_heads_that_fit(self.settings.most_to_send());
+    /// The peer may allow fewer streams now. Requests whose HEADERS are not encoded wait again if they are too many. If heads
+    /// have to be smaller, so do the first one that is too large and all behind it. They are checked when they are opened.
+    fn take_back_late_heads(&mut self, smaller: bool) -> Result<(), ConnectionError> {
+        let mut fit = self.writer.late_heads();
+        if smaller && fit > 0 {
+            self.charge_walk()?;
+            fit = self.writer.late_heads_that_fit(self.settings.most_to_send());
+        }
         while self.streams.active() > self.settings.max_concurrent_streams() || self.writer.late_heads() > fit
         {
             let Some((id, request)) = self.writer.pop_late() else {
@@ -52,6 +57,7 @@ impl Connection {
             }
         }
         self.schedule_wait_check();
+        Ok(())
     }
 
     fn on_settings_ack(&mut self) -> Result<(), ConnectionError> {

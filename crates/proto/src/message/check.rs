@@ -165,15 +165,19 @@ fn check_host(
     Ok(())
 }
 
-/// Whether the fields of a request that was checked before have at `most` so many octets.
+/// Whether the fields of a request have at most `most` octets. The rest of the request was checked before.
 pub(crate) fn fits(request: &Request<()>, most: usize) -> bool {
     let path = request
         .uri()
         .path_and_query()
         .map_or(0, |path| path.as_str().len());
-    let size =
-        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ENTRY_OVERHEAD;
-    path + request.headers().iter().map(size).sum::<usize>() <= most
+    let fields = request.headers().iter();
+    path + fields.map(|(name, value)| field_size(name, value)).sum::<usize>() <= most
+}
+
+/// What a field counts for SETTINGS_MAX_HEADER_LIST_SIZE (RFC 9113 section 6.5.2).
+fn field_size(name: &HeaderName, value: &HeaderValue) -> usize {
+    name.as_str().len() + value.len() + ENTRY_OVERHEAD
 }
 
 /// Checks fields beside which there are so many octets.
@@ -181,7 +185,7 @@ fn check_fields(headers: &HeaderMap, beside: usize, most: usize) -> Result<(), I
     let mut length = None;
     let mut size = beside;
     for (name, value) in headers {
-        size += name.as_str().len() + value.len() + ENTRY_OVERHEAD;
+        size += field_size(name, value);
         if has_outer_white_space(value.as_bytes()) {
             return Err(InvalidMessage::FieldValue(name.clone()));
         }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use fullbore_proto::frame::Flags;
 use fullbore_proto::{
-    Config, Connection, ErrorCode, Event, FrameType, Priority, Refill, StreamErrorKind, StreamId, Time,
-    UsageError, WindowSize,
+    Config, Connection, ErrorCode, Event, FrameType, Limit, Priority, Refill, StreamErrorKind, StreamId,
+    Time, UsageError, WindowSize,
 };
 
 use crate::support::frames::{self, END_HEADERS, END_STREAM};
@@ -279,6 +279,26 @@ fn late_heads_that_are_much_too_large_for_the_settings_are_not_sent() {
     let is_its_end = |event: &Event| matches!(event, Event::Reset(error) if error.stream == large && error.kind() == StreamErrorKind::TooLarge);
     assert!(faced.events().iter().any(is_its_end));
     faced.lives();
+}
+
+#[test]
+fn a_lower_limit_of_heads_costs_a_token_more_for_each_128_late_heads() {
+    // The frame and its entry cost one each, and so did the SETTINGS of the greeting.
+    for (heads, limit, tokens) in [(127, 400, 3), (128, 400, 4), (256, 400, 5), (256, u32::MAX, 3)] {
+        let with_tokens = |tokens| {
+            let mut faced = Faced::client(config(|config| {
+                config.late_heads = true;
+                config.settings = Limit::new(tokens, 0);
+            }));
+            for _ in 0..heads {
+                get(&mut faced).unwrap();
+            }
+            faced.tries(&frames::settings(&[(6, limit)]))
+        };
+        assert_eq!(with_tokens(tokens), Ok(()));
+        let error = with_tokens(tokens - 1).unwrap_err();
+        assert_eq!(error.code, ErrorCode::ENHANCE_YOUR_CALM);
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl PoolState {
 }
 
 impl OriginPool {
-    /// The version of a new connection. Over TLS, HTTP/2 stands for what ALPN decides.
+    /// The version of a new connection. Over TLS, `Http2` leaves it to ALPN.
     pub(super) fn presumed(&self, version: &Version) -> HttpVersion {
         match (self.settings.connector.versions, version) {
             (HttpVersions::Http1, _) | (HttpVersions::Both, Version::OnlyHttp1) => HttpVersion::Http1,
@@ -93,8 +93,8 @@ impl OriginPool {
         self.apply(effects);
     }
 
-    /// The peer has answered a request with HTTP_1_1_REQUIRED. The connections of HTTP/2 end with their requests. Returns
-    /// whether requests may be sent in HTTP/1.1.
+    /// The peer has answered a request with HTTP_1_1_REQUIRED. Connections of HTTP/2 take no more requests, and close when those
+    /// in progress have ended. Returns whether requests may be sent in HTTP/1.1.
     pub(in crate::client::pool) fn require_http1(self: &Arc<Self>) -> bool {
         if self.settings.connector.versions != HttpVersions::Both {
             return false;

@@ -548,30 +548,45 @@ async fn a_body_that_is_an_octet_shorter_or_longer_than_announced_fails_on_this_
     }
 }
 
+/// The stream of the next request over HTTP/2. SETTINGS and PING are answered.
+async fn next_request(peer: &mut Peer<End>) -> Option<u32> {
+    loop {
+        let frame = peer.next().await?;
+        match frame.kind {
+            frames::SETTINGS | frames::PING if frame.flags & 1 == 0 => {
+                let answer = match frame.kind {
+                    frames::PING => &frame.payload[..],
+                    _ => &[],
+                };
+                peer.send(frame.kind, 1, 0, answer).await;
+            }
+            frames::HEADERS => return Some(frame.stream),
+            _ => {}
+        }
+    }
+}
+
+async fn require_http1(peer: &mut Peer<End>, stream: u32) {
+    // HTTP_1_1_REQUIRED.
+    peer.send(frames::RST_STREAM, 0, stream, &[0, 0, 0, 0xd]).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_origin_that_requires_http1_for_a_request_gets_all_in_http1_from_then_on() {
-    // What is asked over HTTP/2 waits or is reset. Both ways to say it: a stream, and a GOAWAY that leaves requests out.
+    // The first request waits. At the next one the peer requires HTTP/1.1, by RST_STREAM or by a GOAWAY that leaves it out.
     for with_go_away in [false, true] {
         let serve = move |site: Arc<Site>, io: End| async move {
             if site.dials() > 1 {
                 return answer(site, io).await;
             }
             let mut peer = Peer::server(io, &[(MAX_STREAMS, 10)]).await;
-            while let Some(frame) = peer.next().await {
-                match frame.kind {
-                    frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
-                    frames::HEADERS if frame.stream == 1 => {}
-                    frames::HEADERS if with_go_away => {
-                        peer.send(frames::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0xd]).await;
-                        peer.respond(1, true, &[]).await;
-                    }
-                    frames::HEADERS => {
-                        peer.send(frames::RST_STREAM, 0, frame.stream, &[0, 0, 0, 0xd])
-                            .await;
-                        peer.respond(1, true, &[]).await;
-                    }
-                    _ => {}
+            next_request(&mut peer).await;
+            while let Some(stream) = next_request(&mut peer).await {
+                match with_go_away {
+                    true => peer.send(frames::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0xd]).await,
+                    false => require_http1(&mut peer, stream).await,
                 }
+                peer.respond(1, true, &[]).await;
             }
         };
         let (site, client) = Site::start_with(plan(MS, 10), Client::builder(), serve);
@@ -602,21 +617,11 @@ async fn a_connection_of_http2_that_is_opened_after_http1_was_required_takes_no_
         site.open.fetch_add(1, Ordering::SeqCst);
         let mut peer = Peer::new(io);
         peer.write(&frames::settings(&[(MAX_STREAMS, 2)])).await;
-        while let Some(frame) = peer.next().await {
-            match frame.kind {
-                frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
-                frames::PING if frame.flags & 1 == 0 => peer.send(frames::PING, 1, 0, &frame.payload).await,
-                frames::HEADERS => {
-                    assert!(is_first, "a request on the second one");
-                    match site.dials() {
-                        1 => peer.respond(frame.stream, true, &[]).await,
-                        _ => {
-                            peer.send(frames::RST_STREAM, 0, frame.stream, &[0, 0, 0, 0xd])
-                                .await
-                        }
-                    }
-                }
-                _ => {}
+        while let Some(stream) = next_request(&mut peer).await {
+            assert!(is_first, "a request on the second one");
+            match site.dials() {
+                1 => peer.respond(stream, true, &[]).await,
+                _ => require_http1(&mut peer, stream).await,
             }
         }
         site.open.fetch_sub(1, Ordering::SeqCst);
@@ -639,15 +644,8 @@ async fn a_request_that_needs_http1_fails_where_it_is_not_allowed_and_if_its_bod
             return answer(site, io).await;
         }
         let mut peer = Peer::server(io, &[(MAX_STREAMS, 10)]).await;
-        while let Some(frame) = peer.next().await {
-            match frame.kind {
-                frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
-                frames::HEADERS => {
-                    peer.send(frames::RST_STREAM, 0, frame.stream, &[0, 0, 0, 0xd])
-                        .await
-                }
-                _ => {}
-            }
+        while let Some(stream) = next_request(&mut peer).await {
+            require_http1(&mut peer, stream).await;
         }
     };
     let http2 = Client::builder().http_versions(HttpVersions::Http2);
