@@ -3,6 +3,9 @@
 //! With unnamed files (`O_TMPFILE`, Linux) even a server that is killed leaves nothing behind. Elsewhere the file has a
 //! temporary, hidden name until it is complete.
 //!
+//! A file that replaces another one keeps its permissions, and its owner if the process may set it. It has no wider ones
+//! while it is written.
+//!
 //! Everything here blocks, and runs in the blocking jobs of `writer`. Names are single safe segments.
 
 use std::fs::{File, Metadata};
@@ -48,7 +51,7 @@ impl PendingFile {
     /// # Errors
     /// The error of the system.
     pub(crate) fn create(directory: &Arc<Dir>, name: &str) -> io::Result<PendingFile> {
-        match unnamed(directory) {
+        match unnamed(directory, Access::of(directory, name)) {
             Some(file) => Ok(PendingFile {
                 directory: Arc::clone(directory),
                 file,
@@ -62,6 +65,7 @@ impl PendingFile {
     fn create_named(directory: &Arc<Dir>, name: &str) -> io::Result<PendingFile> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
+        Access::of(directory, name).limit(&mut options);
         let (temporary, file) =
             with_temporary_name(name, |temporary| directory.open_with(temporary, &options))?;
         Ok(PendingFile {
@@ -101,6 +105,9 @@ impl PendingFile {
     /// # Errors
     /// `AlreadyExists`: the name is taken, and `replace` is not set. `IsADirectory`: a folder has the name.
     pub(crate) fn publish(mut self, into: &Dir, name: &str, replace: bool) -> io::Result<Published> {
+        if replace {
+            Access::of(into, name).give_to(&self.file)?;
+        }
         let metadata = self.file.metadata()?;
         if self.temporary.is_none() {
             match link_unnamed(&self.file, into, name) {
@@ -186,6 +193,73 @@ impl Drop for PendingFile {
     }
 }
 
+/// Who may read and write the file that an upload replaces; nothing if there is none, or a link that leads out.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(unix), derive(Default))]
+struct Access {
+    /// The permissions, the owner and the group.
+    #[cfg(unix)]
+    of_existing: Option<(u32, u32, u32)>,
+}
+
+#[cfg(unix)]
+impl Access {
+    /// That of the file with this name.
+    fn of(directory: &Dir, name: &str) -> Access {
+        use cap_std::fs::MetadataExt as _;
+        let existing = directory
+            .metadata(name)
+            .ok()
+            .filter(|existing| existing.is_file());
+        Access {
+            // Not the bits that give a program the rights of its owner.
+            of_existing: existing.map(|it| (it.mode() & 0o777, it.uid(), it.gid())),
+        }
+    }
+
+    /// The permissions of a new file, from which the system takes those of the umask.
+    fn permissions(self) -> u32 {
+        0o666 & self.of_existing.map_or(0o666, |(permissions, ..)| permissions)
+    }
+
+    fn limit(self, options: &mut OpenOptions) {
+        use cap_std::fs::OpenOptionsExt as _;
+        options.mode(self.permissions());
+    }
+
+    /// Gives the file the same. Fewer may read it if the owner or the group cannot be set.
+    fn give_to(self, file: &File) -> io::Result<()> {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+        let Some((mut permissions, owner, group)) = self.of_existing else {
+            return Ok(());
+        };
+        let now = file.metadata()?;
+        if now.gid() != group && fchown(file, None, Some(group)).is_err() {
+            // The server's group gets no more than everybody has.
+            permissions &= 0o707 | (permissions & 0o007) << 3;
+        }
+        file.set_permissions(std::fs::Permissions::from_mode(permissions))?;
+        if now.uid() != owner {
+            // Only a privileged process may. Otherwise the file is the server's, as a new one is.
+            let _ = fchown(file, Some(owner), None);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(not(unix))]
+impl Access {
+    fn of(_: &Dir, _: &str) -> Access {
+        Access::default()
+    }
+
+    fn limit(self, _: &mut OpenOptions) {}
+
+    fn give_to(self, _: &File) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Calls `make` with temporary names for `name` until one is free. Returns the name and the result.
 fn with_temporary_name<T>(
     name: &str,
@@ -217,13 +291,13 @@ static LINK_IS_TRIED: AtomicBool = AtomicBool::new(false);
 /// A new unnamed file in this directory; `None` where the file system does not support it, or `linkat` or `/proc`, which
 /// give it a name, are not available.
 #[cfg(target_os = "linux")]
-fn unnamed(directory: &Dir) -> Option<File> {
-    use rustix::fs::{Access, access};
+fn unnamed(directory: &Dir, wanted: Access) -> Option<File> {
+    use rustix::fs::access;
     if NAMELESS.is_denied() || LINK.is_denied() {
         return None;
     }
     if !LINK_IS_TRIED.load(Ordering::Relaxed) {
-        let tried = nameless(directory)?;
+        let tried = nameless(directory, wanted)?;
         match with_temporary_name("link", |temporary| link_unnamed(&tried, directory, temporary)) {
             Ok((temporary, ())) => directory.remove_file(temporary).ok()?,
             Err(error) => {
@@ -233,16 +307,16 @@ fn unnamed(directory: &Dir) -> Option<File> {
         }
         LINK_IS_TRIED.store(true, Ordering::Relaxed);
     }
-    let file = nameless(directory)?;
-    access(descriptor(&file), Access::EXISTS).ok()?;
+    let file = nameless(directory, wanted)?;
+    access(descriptor(&file), rustix::fs::Access::EXISTS).ok()?;
     Some(file)
 }
 
 #[cfg(target_os = "linux")]
-fn nameless(directory: &Dir) -> Option<File> {
+fn nameless(directory: &Dir, wanted: Access) -> Option<File> {
     use rustix::fs::{Mode, OFlags, openat};
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    match openat(directory, ".", flags, Mode::from_raw_mode(0o666)) {
+    match openat(directory, ".", flags, Mode::from_raw_mode(wanted.permissions())) {
         Ok(file) => Some(File::from(file)),
         // Another file system may support it.
         Err(rustix::io::Errno::OPNOTSUPP) => None,
@@ -254,7 +328,7 @@ fn nameless(directory: &Dir) -> Option<File> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn unnamed(_: &Dir) -> Option<File> {
+fn unnamed(_: &Dir, _: Access) -> Option<File> {
     None
 }
 
@@ -332,7 +406,7 @@ mod tests {
     fn a_part_without_a_name_is_nowhere_until_it_is_whole() {
         let root = tempfile::tempdir().unwrap();
         let dir = directory(root.path());
-        if unnamed(&dir).is_none() {
+        if unnamed(&dir, Access::of(&dir, "a")).is_none() {
             return eprintln!("skipped: {} knows no files without names", root.path().display());
         }
         for content in ["one", "another"] {
@@ -387,6 +461,33 @@ mod tests {
             assert_eq!(published.metadata.len(), 5);
             assert_eq!(read(), "three");
             assert_eq!(names(root.path()), ["a"]);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_replaced_keeps_its_permissions_and_they_are_no_wider_before() {
+        use std::os::unix::fs::PermissionsExt as _;
+        for create in WAYS {
+            for mode in [0o600, 0o640, 0o755, 0o444, 0o4711] {
+                let root = tempfile::tempdir().unwrap();
+                let dir = directory(root.path());
+                let path = root.path().join("a");
+                std::fs::write(&path, "old").unwrap();
+                let mode_of = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+                std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+                let mut part = create(&dir, "a").unwrap();
+                let early = part.file().metadata().unwrap().permissions().mode() & 0o777;
+                assert_eq!(early & !mode, 0, "{early:o} before {mode:o}");
+                part.write(&[Bytes::from("new")]).unwrap();
+                part.publish(&dir, "a", true).unwrap();
+                assert_eq!(mode_of(&path), mode & 0o777, "{mode:o}");
+                assert_eq!(std::fs::read(&path).unwrap(), b"new");
+                // A new file has those of the umask, whatever was there.
+                create(&dir, "b").unwrap().publish(&dir, "b", true).unwrap();
+                std::fs::write(root.path().join("c"), "").unwrap();
+                assert_eq!(mode_of(&root.path().join("b")), mode_of(&root.path().join("c")));
+            }
         }
     }
 
