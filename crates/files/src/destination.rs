@@ -11,6 +11,7 @@ use cap_std::fs::Dir;
 
 use crate::open::open_folder;
 use crate::peer::Peer;
+use crate::reserved::Reserved;
 use crate::resolve::MAX_NAME_BYTES;
 
 /// The folder for uploads.
@@ -19,6 +20,8 @@ pub(crate) struct UploadFolder {
     pub(crate) directory: Arc<Dir>,
     /// Its path below the served folder, if it is the served folder or below it, and can be requested.
     pub(crate) served_at: Option<Vec<String>>,
+    /// The names that uploads may not have.
+    pub(crate) reserved: Arc<Reserved>,
 }
 
 /// Where one upload goes, and its peer.
@@ -32,6 +35,7 @@ pub(crate) struct Destination {
     pub(crate) peer: Option<Peer>,
     /// The names from the root to the file, if it is served.
     pub(crate) location: Vec<String>,
+    pub(crate) reserved: Arc<Reserved>,
 }
 
 /// Why a path names no destination.
@@ -44,10 +48,10 @@ pub(crate) enum BadDestination {
 }
 
 /// An existing folder.
-pub(crate) struct Nearest {
+pub(crate) struct Nearest<'a> {
     pub(crate) directory: Arc<Dir>,
-    /// It is the folder of the upload, and not one above it.
-    pub(crate) is_whole: bool,
+    /// The folders of the path that do not exist: none if this is the folder of the upload.
+    pub(crate) missing: &'a [String],
 }
 
 /// The folder of an upload, with the folders that were made for it.
@@ -97,6 +101,7 @@ impl Destination {
             name,
             peer,
             location,
+            reserved: Arc::clone(&folder.reserved),
         })
     }
 
@@ -104,15 +109,15 @@ impl Destination {
     ///
     /// # Errors
     /// The error of the system: `NotADirectory` for a file on the path, `PermissionDenied` for a link that leads out.
-    pub(crate) fn nearest(&self) -> io::Result<Nearest> {
+    pub(crate) fn nearest(&self) -> io::Result<Nearest<'_>> {
         let mut count = self.folders.len();
         loop {
             match self.open(count) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && count > 0 => count -= 1,
                 Err(error) => return Err(error),
                 Ok(directory) => {
-                    let is_whole = count == self.folders.len();
-                    return Ok(Nearest { directory, is_whole });
+                    let missing = self.folders.get(count..).unwrap_or_default();
+                    return Ok(Nearest { directory, missing });
                 }
             }
         }
@@ -202,6 +207,7 @@ mod tests {
         UploadFolder {
             directory: Arc::new(Dir::open_ambient_dir(path, ambient_authority()).unwrap()),
             served_at: None,
+            reserved: Arc::default(),
         }
     }
 
@@ -257,13 +263,14 @@ mod tests {
             Destination::new(&folder, &names(folders), "file".to_owned(), 3, None).unwrap()
         };
         let exists = |path: &str| home.path().join(path).is_dir();
-        assert!(!at(&["a", "b"]).nearest().unwrap().is_whole);
-        assert!(at(&[]).nearest().unwrap().is_whole);
+        let missing = |folders: &[&str]| at(folders).nearest().unwrap().missing.to_vec();
+        assert_eq!(missing(&["a", "b"]), names(&["a", "b"]));
+        assert_eq!(missing(&[]), names(&[]));
         assert!(!exists("a"));
 
         let one = at(&["a"]).make().unwrap();
         assert_eq!(one.folders.len(), 1);
-        assert!(at(&["a"]).nearest().unwrap().is_whole);
+        assert_eq!(missing(&["a", "b"]), names(&["b"]));
         let three = at(&["a", "b", "c"]).make().unwrap();
         assert!(exists("a/b/c"));
         three.undo();

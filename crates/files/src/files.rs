@@ -34,6 +34,7 @@ use crate::peer::Peer;
 use crate::random::random;
 use crate::range::{self, Wanted};
 use crate::representation::{Chosen, OCTETS, Representation};
+use crate::reserved::is_route;
 use crate::resolve::{BadPath, Target};
 use crate::respond;
 use crate::shared::Shared;
@@ -292,7 +293,7 @@ impl Asked<'_> {
 
     /// Whether the path is one that an application in the browser may have made: not that of a picture, a script or data.
     fn is_navigation(&self, target: &Target) -> bool {
-        !target.last().is_some_and(|name| name.contains('.')) && accept::takes_html(self.head.headers)
+        target.last().is_none_or(is_route) && accept::takes_html(self.head.headers)
     }
 
     /// Answers with a file, or with a sibling of it. `name` is that of the file itself.

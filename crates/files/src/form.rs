@@ -27,7 +27,7 @@ use crate::file_body::FileResponse;
 use crate::origin::{is_of_another_site, media_type};
 use crate::page::{self, Escaped};
 use crate::peer::Peer;
-use crate::refusal::{Refusal, bad_destination, bad_path, failure, refuse};
+use crate::refusal::{Refusal, bad_destination, bad_path, failure, name_reserved, refuse};
 use crate::resolve::Target;
 use crate::respond;
 use crate::uploads::{Store, begin};
@@ -195,6 +195,9 @@ fn destination(
 ) -> Result<Destination, Refusal> {
     let most = store.settings.max_upload_folders;
     let (name, more) = name.split_last().ok_or_else(malformed)?;
+    if store.folder.reserved.has(name) {
+        return Err(name_reserved());
+    }
     let folders = [folders, more].concat();
     let destination = Destination::new(store.folder, &folders, name.clone(), most, peer);
     destination.map_err(|error| bad_destination(error, most))

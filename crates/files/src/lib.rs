@@ -67,6 +67,7 @@ mod random;
 mod range;
 mod refusal;
 mod representation;
+mod reserved;
 mod resolve;
 mod respond;
 mod service;

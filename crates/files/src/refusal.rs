@@ -62,6 +62,12 @@ pub(crate) fn name_taken() -> Refusal {
     conflict("a file of this name exists; it is kept: use another name")
 }
 
+pub(crate) fn name_reserved() -> Refusal {
+    conflict(
+        "a file of this name would change what another path answers, and uploads replace nothing here: use another name",
+    )
+}
+
 pub(crate) fn precondition_failed() -> Refusal {
     refuse(
         StatusCode::PRECONDITION_FAILED,
@@ -79,6 +85,7 @@ pub(crate) fn failure(failure: &Failure) -> Refusal {
         Failure::Busy => busy(),
         Failure::Io(error) => io_failure(error),
         Failure::Changed => precondition_failed(),
+        Failure::Reserved => name_reserved(),
         Failure::Lost => not_stored(),
     }
 }

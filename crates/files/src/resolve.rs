@@ -69,8 +69,7 @@ impl Target {
 
     /// Whether a name on the path begins with a dot, except for `.well-known` directly below the root (RFC 8615 section 3).
     pub(crate) fn is_hidden(&self) -> bool {
-        let mut names = self.names.iter().enumerate();
-        names.any(|(at, name)| name.starts_with('.') && (at > 0 || name != ".well-known"))
+        is_hidden(&self.names)
     }
 
     /// The names on the path, outermost first.
@@ -123,6 +122,12 @@ impl Target {
         let down: Vec<String> = down.iter().map(|name| encode(name).to_string()).collect();
         up + &down.join("/")
     }
+}
+
+/// Whether one of these names below the root is hidden: see [`Target::is_hidden`].
+pub(crate) fn is_hidden(names: &[String]) -> bool {
+    let mut names = names.iter().enumerate();
+    names.any(|(at, name)| name.starts_with('.') && (at > 0 || name != ".well-known"))
 }
 
 /// A name, escaped for use as one segment of a path.

@@ -14,6 +14,8 @@ use crate::cache::Cache;
 use crate::compress::Compressing;
 use crate::destination::UploadFolder;
 use crate::jobs::Jobs;
+use crate::reserved::Reserved;
+use crate::resolve::is_hidden;
 use crate::settings::{Settings, Uploads};
 use crate::source::Descriptors;
 use crate::upload_limits::UploadLimits;
@@ -86,6 +88,10 @@ impl Shared {
             Uploads::Directory(path) => UploadTarget::Directory(UploadFolder {
                 directory: Arc::new(open(path)?),
                 served_at: served_at(root, path, settings.hidden),
+                reserved: Arc::new(match is_reached(root, path) {
+                    true => Reserved::of(&settings),
+                    false => Reserved::default(),
+                }),
             }),
         };
         // Responses and uploads together hold at most `open_files`.
@@ -130,6 +136,15 @@ fn open(path: &Path) -> Result<Dir, FolderError> {
     })
 }
 
+/// Whether requests may be answered with what is uploaded: one of the folders is in the other. A link in the root may lead to
+/// a hidden folder for uploads, and a folder for uploads above the root has the root in it.
+fn is_reached(root: &Path, uploads: &Path) -> bool {
+    match (root.canonicalize(), uploads.canonicalize()) {
+        (Ok(root), Ok(uploads)) => uploads.starts_with(&root) || root.starts_with(&uploads),
+        _ => true,
+    }
+}
+
 /// The names from the root to the folder for uploads, if a request can have them as its path.
 fn served_at(root: &Path, uploads: &Path, hidden: bool) -> Option<Vec<String>> {
     let (root, uploads) = (root.canonicalize().ok()?, uploads.canonicalize().ok()?);
@@ -137,12 +152,12 @@ fn served_at(root: &Path, uploads: &Path, hidden: bool) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for name in below {
         let name = name.to_str()?;
-        if name.contains('\\') || (name.starts_with('.') && !hidden) {
+        if name.contains('\\') {
             return None;
         }
         names.push(name.to_owned());
     }
-    Some(names)
+    (hidden || !is_hidden(&names)).then_some(names)
 }
 
 #[cfg(test)]
@@ -164,8 +179,23 @@ mod tests {
             Some(vec!["a".into(), "b c".into()])
         );
         assert_eq!(names("root/.in", false), None);
+        assert_eq!(names("root/.well-known", false), Some(vec![".well-known".into()]));
         assert_eq!(names("root/.in", true), Some(vec![".in".into()]));
         assert_eq!(names("rooted", false), None);
         assert_eq!(names(".", false), None);
+    }
+
+    #[test]
+    fn uploads_are_reached_where_one_folder_is_in_the_other() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |path: &str| {
+            let path = home.path().join(path);
+            std::fs::create_dir_all(&path).unwrap();
+            path
+        };
+        for (uploads, expected) in [("root", true), ("root/.in", true), (".", true), ("rooted", false)] {
+            assert_eq!(is_reached(&at("root"), &at(uploads)), expected, "{uploads}");
+        }
+        assert!(is_reached(&at("root"), &home.path().join("gone")));
     }
 }

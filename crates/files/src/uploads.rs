@@ -28,8 +28,8 @@ use crate::origin;
 use crate::peer::Peer;
 use crate::random::random;
 use crate::refusal::{
-    Refusal, bad_destination, bad_path, busy, failure, io_failure, is_a_folder, name_taken, not_stored,
-    precondition_failed, refuse,
+    Refusal, bad_destination, bad_path, busy, failure, io_failure, is_a_folder, name_reserved, name_taken,
+    not_stored, precondition_failed, refuse,
 };
 use crate::resolve::Target;
 use crate::respond;
@@ -182,7 +182,7 @@ fn may_begin(
     let nearest = destination.nearest().map_err(|error| io_failure(&error))?;
     let (directory, name) = (&*nearest.directory, &destination.name);
     let (mut exists, mut validators) = (false, None);
-    if nearest.is_whole {
+    if nearest.missing.is_empty() {
         let existing = directory.symlink_metadata(name);
         if existing.as_ref().is_ok_and(Metadata::is_dir) {
             return Err(is_a_folder());
@@ -193,6 +193,14 @@ fn may_begin(
     check(validators.as_ref())?;
     if exists && !replace {
         return Err(name_taken());
+    }
+    let reserved = &destination.reserved;
+    let is_reserved = match nearest.missing {
+        [] => reserved.has_in(directory, name),
+        missing => reserved.has_folder(missing),
+    };
+    if is_reserved {
+        return Err(name_reserved());
     }
     let checked = limits.check_new(directory, announced);
     checked.map_err(|error| io_failure(&error))
@@ -230,6 +238,9 @@ fn destination(
 ) -> Result<Destination, Refusal> {
     let below = store.folder.below(target.names());
     let (folders, name) = match below.split_last() {
+        Some((name, _)) if !target.is_directory() && store.folder.reserved.has(name) => {
+            return Err(name_reserved());
+        }
         Some((name, folders)) if !target.is_directory() => (folders, name.clone()),
         _ if method == Method::POST => (below, generated_name()),
         None if !target.is_directory() => return Err(is_a_folder()),

@@ -27,6 +27,8 @@ pub(crate) enum Failure {
     Io(io::Error),
     /// The existing file is not in the state that the request demands.
     Changed,
+    /// The name answers for another path.
+    Reserved,
     /// A job panicked or was cancelled.
     Lost,
 }
@@ -188,15 +190,20 @@ impl Begun {
         };
         let made = destination.make().map_err(Failure::Io)?;
         let (directory, name) = (&*made.directory, &*destination.name);
-        let publish = || file.publish(directory, name, replace).map_err(Failure::Io);
+        let reserved = &destination.reserved;
+        // Of two uploads that depend on what exists, the second one meets the file of the first.
+        let depends = demand.is_some() || reserved.depends_on_folder();
+        let turn = depends.then(|| limits.turn());
         let published = match demand {
-            None => publish(),
-            Some(demand) => {
-                // Of two uploads with preconditions, the second one meets the file of the first.
-                let _turn = limits.turn();
-                demand(directory, name).and_then(|()| publish())
-            }
+            Some(demand) => demand(directory, name),
+            None => Ok(()),
         };
+        let published = match published {
+            Ok(()) if reserved.has_in(directory, name) => Err(Failure::Reserved),
+            Ok(()) => file.publish(directory, name, replace).map_err(Failure::Io),
+            Err(failure) => Err(failure),
+        };
+        drop(turn);
         if published.is_err() {
             made.undo();
         }
@@ -220,6 +227,7 @@ mod tests {
         let folder = UploadFolder {
             directory: Arc::new(Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap()),
             served_at: None,
+            reserved: Arc::default(),
         };
         Arc::new(Destination::new(&folder, &[], "a".to_owned(), 0, None).unwrap())
     }
