@@ -25,9 +25,9 @@ use crate::body_length::{BodyLength, next_frame};
 use crate::destination::Destination;
 use crate::file_body::FileResponse;
 use crate::origin::{is_of_another_site, media_type};
-use crate::page::{self, Escaped};
 use crate::peer::Peer;
-use crate::refusal::{Refusal, bad_destination, bad_path, failure, name_reserved, refuse};
+use crate::refusal::{Refusal, bad_destination, bad_path, busy, failure, name_reserved, refuse};
+use crate::report::Report;
 use crate::resolve::Target;
 use crate::respond;
 use crate::uploads::{Store, begin};
@@ -47,69 +47,21 @@ pub(crate) async fn store<B>(store: Store<'_>, head: &Parts, peer: Option<Peer>,
 where
     B: Body<Data = Bytes>,
 {
-    let mut files = Vec::new();
-    let outcome = store_all(store, head, peer, pin!(body), &mut files).await;
-    let failed = files.iter().find_map(|file| file.outcome.as_ref().err());
-    let (status, last) = match (&outcome, failed) {
-        (Err(refusal), _) => (refusal.status, Some(refusal.line.as_str())),
-        (Ok(()), Some(refusal)) => (refusal.status, None),
-        (Ok(()), None) if files.is_empty() => (StatusCode::BAD_REQUEST, Some("the form has no file")),
-        (Ok(()), None) => (StatusCode::CREATED, None),
+    let is_page = accept::prefers_html(&head.headers);
+    let Some(mut report) = Report::begin(is_page, store.pages.share(peer)) else {
+        return busy().into_response();
     };
-    if !accept::prefers_html(&head.headers) {
-        let mut lines: Vec<String> = files.iter().map(StoredFile::line).collect();
-        lines.extend(last.map(str::to_owned));
-        return respond::text(status, &lines.join("\n"));
-    }
+    let outcome = store_all(store, head, peer, pin!(body), &mut report).await;
     let target = Target::parse(head.uri.path()).ok();
-    let listed = |target: &Target| store.settings.listing && store.folder.serves(target.names());
-    if status == StatusCode::CREATED && target.as_ref().is_some_and(listed) {
-        let location = target
-            .as_ref()
-            .and_then(|target| HeaderValue::try_from(target.directory_reference()).ok());
-        return respond::with(respond::status(StatusCode::SEE_OTHER), LOCATION, location);
-    }
-    result_page(status, &files, last, target.as_ref())
-}
-
-/// A file of a form, and what became of it.
-struct StoredFile {
-    name: String,
-    outcome: Result<u64, Refusal>,
-}
-
-impl StoredFile {
-    fn line(&self) -> String {
-        let name = self.name.replace(char::is_control, "?");
-        match &self.outcome {
-            Ok(bytes) => format!("{name}: {bytes} bytes stored"),
-            Err(refusal) => format!("{name}: {}", refusal.line),
+    let listed = |target: &&Target| store.settings.listing && store.folder.serves(target.names());
+    let is_stored = report.status(&outcome) == StatusCode::CREATED;
+    match target.as_ref().filter(listed) {
+        Some(target) if is_page && is_stored => {
+            let location = HeaderValue::try_from(target.directory_reference()).ok();
+            respond::with(respond::status(StatusCode::SEE_OTHER), LOCATION, location)
         }
+        _ => report.into_response(&outcome, target.as_ref()),
     }
-}
-
-fn result_page(
-    status: StatusCode,
-    files: &[StoredFile],
-    last: Option<&str>,
-    target: Option<&Target>,
-) -> FileResponse {
-    let title = match status {
-        StatusCode::CREATED => "Stored",
-        _ => "Not everything was stored",
-    };
-    let mut html = format!("<h1>{title}</h1>\n<ul class=\"files\">\n");
-    for line in files.iter().map(StoredFile::line).chain(last.map(str::to_owned)) {
-        html.push_str(&format!("<li>{}</li>\n", Escaped(&line)));
-    }
-    html.push_str("</ul>\n");
-    if let Some(target) = target {
-        html.push_str(&format!(
-            "<p><a href=\"{}\">Back to the folder</a></p>\n",
-            target.directory_reference()
-        ));
-    }
-    page::response(status, page::document(title, &html))
 }
 
 /// Stores the files in the order of the form. A file that is refused alone is skipped; the others are stored.
@@ -118,7 +70,7 @@ async fn store_all<B>(
     head: &Parts,
     peer: Option<Peer>,
     body: Pin<&mut B>,
-    files: &mut Vec<StoredFile>,
+    report: &mut Report,
 ) -> Result<(), Refusal>
 where
     B: Body<Data = Bytes>,
@@ -158,11 +110,7 @@ where
             Err(refusal) => Err(refusal),
         };
         let goes_on = stored.as_ref().err().is_none_or(concerns_one_file);
-        let outcome = stored.as_ref().map(|bytes| *bytes);
-        files.push(StoredFile {
-            name: name.join("/"),
-            outcome: outcome.map_err(|refusal| refuse(refusal.status, &refusal.line)),
-        });
+        report.add(&name, stored.as_ref().map(|bytes| *bytes));
         if !goes_on {
             return Ok(());
         }

@@ -66,6 +66,7 @@ mod peer;
 mod random;
 mod range;
 mod refusal;
+mod report;
 mod representation;
 mod reserved;
 mod resolve;

@@ -23,7 +23,7 @@ use crate::destination::is_storable;
 use crate::file_body::{FileResponse, ResponseBody};
 use crate::head::Head;
 use crate::open::{OpenError, open_folder};
-use crate::page::{self, Escaped};
+use crate::page::{self, Counted, Escaped, is_deceptive};
 use crate::peer::Peer;
 use crate::resolve::{Target, encode};
 use crate::respond;
@@ -77,18 +77,6 @@ struct Output {
 /// The memory of listings is used up.
 struct Exhausted;
 
-/// The text of a listing on its way, with its part of the budget.
-struct Body {
-    text: String,
-    _share: Share,
-}
-
-impl AsRef<[u8]> for Body {
-    fn as_ref(&self) -> &[u8] {
-        self.text.as_bytes()
-    }
-}
-
 /// Answers GET or HEAD of a folder; `None` if there is no such folder. Blocks.
 pub(crate) fn answer(
     shared: &Shared,
@@ -106,7 +94,7 @@ pub(crate) fn answer(
     let mut output = Output {
         text: String::new(),
         beside: 0,
-        share: shared.listings.share(peer),
+        share: shared.pages.share(peer),
     };
     let form = accept::preferred(head.headers);
     let listing = match read(shared, target, &folder, &mut output) {
@@ -258,19 +246,15 @@ fn write(
     output.check()
 }
 
-fn finish(head: Head<'_>, form: Form, mut output: Output) -> FileResponse {
+fn finish(head: Head<'_>, form: Form, output: Output) -> FileResponse {
     let mut hash = DefaultHasher::new();
     hash.write(output.text.as_bytes());
     let validators = Validators::tagged(format!("\"{:x}-{:016x}\"", output.text.len(), hash.finish()));
-    output.share.shrink(output.text.capacity());
     let mut response = match conditional::evaluate(head.method, head.headers, Some(&validators)) {
         Verdict::Failed => return respond::status(StatusCode::PRECONDITION_FAILED),
         Verdict::NotModified => respond::bare(StatusCode::NOT_MODIFIED),
         Verdict::Proceed => {
-            let body = Bytes::from_owner(Body {
-                text: output.text,
-                _share: output.share,
-            });
+            let body = Counted::bytes(output.text, output.share);
             match form {
                 Form::Html => page::response(StatusCode::OK, body),
                 Form::Json => json_response(body),
@@ -311,8 +295,8 @@ struct JsonEntry<'a> {
 
 fn write_json(target: &Target, listing: &Listing, output: &mut Output) -> Result<(), Exhausted> {
     // Numbers, strings and null: serializing them does not fail.
-    let json = |value: &JsonEntry<'_>| serde_json::to_string(value).unwrap_or_default();
-    let path = serde_json::to_string(&path(target)).unwrap_or_default();
+    let json = |value: &JsonEntry<'_>| plain(serde_json::to_string(value).unwrap_or_default());
+    let path = plain(serde_json::to_string(&path(target)).unwrap_or_default());
     let partial = listing.is_partial;
     let _ = write!(
         output.text,
@@ -331,6 +315,22 @@ fn write_json(target: &Target, listing: &Listing, output: &mut Output) -> Result
     }
     output.text.push_str("\n]}\n");
     Ok(())
+}
+
+/// JSON without characters that a terminal obeys, or that reorder the text. They can only be in strings.
+fn plain(json: String) -> String {
+    if !json.contains(is_deceptive) {
+        return json;
+    }
+    let mut text = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        // Writing to a String does not fail. All of them have four digits.
+        let _ = match is_deceptive(c) {
+            true => write!(text, "\\u{:04x}", u32::from(c)),
+            false => text.write_char(c),
+        };
+    }
+    text
 }
 
 /// The path of the folder, not encoded.

@@ -8,6 +8,7 @@ use http::header::{
 };
 use http::{HeaderValue, StatusCode};
 
+use crate::budget::Share;
 use crate::file_body::{FileResponse, ResponseBody};
 use crate::respond;
 
@@ -21,23 +22,52 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// Text for an element or a quoted attribute.
+/// A text that is being sent, with its part of a budget.
+pub(crate) struct Counted {
+    text: String,
+    _share: Share,
+}
+
+impl Counted {
+    /// The bytes of `text`. The share is that of the text alone from now on, and ends with the last of them.
+    pub(crate) fn bytes(text: String, mut share: Share) -> Bytes {
+        share.shrink(text.capacity());
+        Bytes::from_owner(Counted { text, _share: share })
+    }
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// Whether a terminal obeys a character (C0, DEL and C1), or it reorders the text around it (`Bidi_Control` of Unicode, as in
+/// a name that ends with `.txt` and seems to end with `.exe`).
+pub(crate) fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text for an element or a quoted attribute. [Deceptive](is_deceptive) characters are replaced.
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0;
-        while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
+        while let Some(at) = rest.find(|c| matches!(c, '&' | '<' | '>' | '"' | '\'') || is_deceptive(c)) {
             let (plain, special) = rest.split_at(at);
             f.write_str(plain)?;
-            f.write_str(match special.as_bytes().first() {
-                Some(b'&') => "&amp;",
-                Some(b'<') => "&lt;",
-                Some(b'>') => "&gt;",
-                Some(b'"') => "&quot;",
-                _ => "&#39;",
+            let mut special = special.chars();
+            f.write_str(match special.next() {
+                Some('&') => "&amp;",
+                Some('<') => "&lt;",
+                Some('>') => "&gt;",
+                Some('"') => "&quot;",
+                Some('\'') => "&#39;",
+                _ => "\u{fffd}",
             })?;
-            rest = special.get(1..).unwrap_or_default();
+            rest = special.as_str();
         }
         f.write_str(rest)
     }
@@ -97,6 +127,10 @@ mod tests {
         assert_eq!(
             escaped,
             "&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;amp;é&lt;/a&gt;"
+        );
+        assert_eq!(
+            Escaped("a\u{202e}b\u{9b}c\n").to_string(),
+            "a\u{fffd}b\u{fffd}c\u{fffd}"
         );
         assert!(document("</title><script>", "").contains("<title>&lt;/title&gt;&lt;script&gt;</title>"));
     }

@@ -16,7 +16,11 @@ const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("5");
 
 /// A status with one line of text. 503 has `retry-after`.
 pub(crate) fn text(status: StatusCode, line: &str) -> FileResponse {
-    let body = Bytes::from(format!("{line}\n"));
+    plain(status, Bytes::from(format!("{line}\n")))
+}
+
+/// A status with a text. 503 has `retry-after`.
+pub(crate) fn plain(status: StatusCode, body: Bytes) -> FileResponse {
     let mut response = bare(status);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, PLAIN_TEXT);

@@ -202,6 +202,7 @@ where
                     limits: &shared.upload_limits,
                     cache: &shared.cache,
                     settings: &shared.settings,
+                    pages: &shared.pages,
                 };
                 if form::is_form(&head) {
                     return form::store(store, &head, peer, body).await;

@@ -40,8 +40,9 @@ pub struct Settings {
     /// How many entries of a folder are listed. Of a larger folder an arbitrary selection of this many is listed, and
     /// the listing says that there are more. Default: 10,000.
     pub max_listed: usize,
-    /// The memory of all listings, in bytes, from when their folders are read until they are sent. Beyond it, and for a
-    /// peer that has half of it, a listing is answered with 503. Default: 64 MiB.
+    /// The memory of all listings, in bytes, from when their folders are read until they are sent, and of all forms and
+    /// their answers: some 48 KiB each while they arrive. Beyond it, and for a peer that has half of it, a listing or a form
+    /// is answered with 503. Default: 64 MiB.
     pub all_listings_bytes: usize,
     /// The path below the root of the file that is the content of 404 responses to GET, such as `404.html`. If it does not
     /// exist, they have one line of text. Default: none.

@@ -31,8 +31,8 @@ pub(crate) struct Shared {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) cache: Cache,
     pub(crate) compressing: Arc<Compressing>,
-    /// The memory of listings.
-    pub(crate) listings: Arc<Budget>,
+    /// The memory of listings, and of the answers to forms.
+    pub(crate) pages: Arc<Budget>,
     pub(crate) uploads: UploadTarget,
     pub(crate) upload_limits: Arc<UploadLimits>,
 }
@@ -113,7 +113,7 @@ impl Shared {
             jobs: Jobs::new(settings.jobs_per_peer),
             cache: Cache::new(settings.cache_bytes, settings.cache_after),
             compressing: Compressing::new(settings.max_compressed),
-            listings: Budget::new(settings.all_listings_bytes),
+            pages: Budget::new(settings.all_listings_bytes),
             upload_limits: UploadLimits::new(&settings),
             settings,
             uploads,

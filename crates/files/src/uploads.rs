@@ -19,6 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
 use crate::body_length::{BodyLength, next_frame};
+use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::conditional::{self, Validators, Verdict};
 use crate::destination::{Destination, UploadFolder};
@@ -45,6 +46,8 @@ pub(crate) struct Store<'a> {
     pub(crate) limits: &'a Arc<UploadLimits>,
     pub(crate) cache: &'a Cache,
     pub(crate) settings: &'a Settings,
+    /// The memory of the pages that answer forms.
+    pub(crate) pages: &'a Arc<Budget>,
 }
 
 /// Counts the body, and responds with the count.

@@ -231,3 +231,67 @@ async fn a_form_on_a_page_of_another_site_is_refused() {
     assert_eq!(answer.status, 403);
     assert_eq!(site.names(), Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn a_file_of_a_form_with_a_name_that_answers_for_other_paths_is_skipped() {
+    let site = Site::with(|root| Settings {
+        listing: true,
+        precompressed: true,
+        ..settings(root)
+    });
+    site.write("app.js", "operator");
+    let files: [(&str, &[u8]); 4] = [
+        ("index.html", b"1"),
+        ("app.js.gz", b"2"),
+        ("b/Index.html", b"3"),
+        ("c", b"4"),
+    ];
+    let answer = site.submit("/", &[], &form(&files), 30).await;
+    assert_eq!(answer.status, 409, "{}", answer.text());
+    assert_eq!(
+        answer.text().matches("use another name").count(),
+        3,
+        "{}",
+        answer.text()
+    );
+    assert_eq!(site.names(), ["app.js", "c"]);
+}
+
+#[tokio::test]
+async fn the_answer_to_a_form_is_short_whatever_its_names_are_and_is_counted() {
+    let site = Site::with(settings);
+    let names: Vec<String> = (0..300)
+        .map(|at| format!("{at}{}", "<'&".repeat(2_000)))
+        .collect();
+    let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+    let used = || site.files.shared_for_tests().pages.used();
+    for (fields, most) in [(&[BROWSER][..], 20_000), (&[], 13_000)] {
+        let answer = site.submit("/", fields, &form(&files), 50_000).await;
+        assert_eq!(answer.status, 400);
+        assert!(answer.body.len() < most, "{}", answer.body.len());
+        let text = answer.text();
+        assert!(text.contains(" more: 0 stored, "), "{text}");
+        drop(answer);
+        assert_eq!(used(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_form_beyond_the_memory_of_pages_is_answered_with_503() {
+    let site = Site::with(|root| Settings {
+        all_listings_bytes: 48 * 1024,
+        ..settings(root)
+    });
+    let fields = [("content-type", "multipart/form-data; boundary=edge")];
+    let mut files = site.files.clone();
+    let stalled = files.call(request(Method::POST, "/", &fields, Script::of([Step::Stall])));
+    let stalled = tokio::spawn(stalled);
+    until(|| site.files.shared_for_tests().pages.used() > 0).await;
+    let answer = site.submit("/", &[], &form(&[("a", b"1")]), 100).await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.field("retry-after"), "5");
+    stalled.abort();
+    assert!(stalled.await.unwrap_err().is_cancelled());
+    let answer = site.submit("/", &[], &form(&[("a", b"1")]), 100).await;
+    assert_eq!(answer.status, 201);
+}

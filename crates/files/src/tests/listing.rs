@@ -266,10 +266,10 @@ async fn the_memory_of_listings_has_a_limit_and_comes_back() {
     assert!(!held.is_empty());
     assert_eq!(refused.status(), 503);
     assert!(refused.headers().contains_key("retry-after"));
-    let used = site.files.shared_for_tests().listings.used();
+    let used = site.files.shared_for_tests().pages.used();
     assert!(used <= 256 << 10, "{used}");
     drop(held);
-    assert_eq!(site.files.shared_for_tests().listings.used(), 0);
+    assert_eq!(site.files.shared_for_tests().pages.used(), 0);
     assert_eq!(site.get("/").await.status, 200);
 }
 
