@@ -248,7 +248,7 @@ impl Asked<'_> {
         }
         if !is_changed {
             weaken(listing.headers_mut());
-        } else if let Some(slot) = self.shared.compressing.admit() {
+        } else if let Some(slot) = self.shared.compressing.admit(self.peer) {
             describe_compressed(listing.headers_mut());
             let body = std::mem::replace(listing.body_mut(), ResponseBody::empty());
             *listing.body_mut() = body.gzip(slot);
@@ -443,7 +443,7 @@ impl Opened<'_> {
 
     /// The whole file, compressed while it is sent; as it is while too many others are.
     fn compressed(self) -> io::Result<FileResponse> {
-        let Some(slot) = self.shared.compressing.admit() else {
+        let Some(slot) = self.shared.compressing.admit(self.peer) else {
             return self.whole();
         };
         let mut response = self.whole_in(false)?;

@@ -2,7 +2,8 @@
 //!
 //! Operations that may wait for a disk run on the runtime's blocking threads, whose queue is first come, first served. A
 //! peer that requests ten thousand files would delay all others. So each peer has a few jobs in that queue at a time. Its
-//! other jobs wait here without a thread, and are dropped with their streams. Called by `service` and `file_body`.
+//! other jobs wait here without a thread, and are dropped with their streams. Jobs that keep a processor busy have a limit
+//! for all peers too, for which peers wait in turn. Called by `service`, `file_body`, `compress`, `uploads` and `writer`.
 
 use std::future::Future;
 use std::hash::BuildHasher as _;
@@ -25,6 +26,8 @@ const SHARES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Jobs {
     shares: Vec<Arc<Semaphore>>,
+    /// How many jobs run at a time.
+    all: Option<Arc<Semaphore>>,
     hashing: std::hash::RandomState,
     #[cfg(test)]
     begun: std::sync::atomic::AtomicUsize,
@@ -37,9 +40,19 @@ pub(crate) struct Job<T>(JoinHandle<Option<T>>);
 impl Jobs {
     /// Each peer has at most `most` jobs at a time, and at least one.
     pub(crate) fn new(most: usize) -> Arc<Jobs> {
+        Jobs::with(most, None)
+    }
+
+    /// The same, and at most `all` jobs run at a time.
+    pub(crate) fn limited(most: usize, all: usize) -> Arc<Jobs> {
+        Jobs::with(most, Some(Arc::new(Semaphore::new(all))))
+    }
+
+    fn with(most: usize, all: Option<Arc<Semaphore>>) -> Arc<Jobs> {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(Jobs {
             shares: (0..SHARES).map(|_| Arc::new(Semaphore::new(most))).collect(),
+            all,
             hashing: std::hash::RandomState::new(),
             #[cfg(test)]
             begun: std::sync::atomic::AtomicUsize::new(0),
@@ -54,23 +67,21 @@ impl Jobs {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Job<T> {
         let jobs = Arc::clone(self);
-        let work = move |permit: Option<OwnedSemaphorePermit>| {
+        let work = move |permits: Permits| {
             jobs.count();
             let done = work();
-            drop(permit);
+            drop(permits);
             Some(done)
         };
-        let Some(share) = peer.and_then(|peer| self.share(peer)) else {
-            return Job(runtime.spawn_blocking(move || work(None)));
-        };
-        match Arc::clone(share).try_acquire_owned() {
-            Ok(permit) => Job(runtime.spawn_blocking(move || work(Some(permit)))),
-            Err(_) => {
-                let (share, threads) = (Arc::clone(share), runtime.clone());
+        let share = peer.and_then(|peer| self.share(peer)).cloned();
+        let all = self.all.clone();
+        match Permits::try_take(share.as_ref(), all.as_ref()) {
+            Some(permits) => Job(runtime.spawn_blocking(move || work(permits))),
+            None => {
+                let threads = runtime.clone();
                 Job(runtime.spawn(async move {
-                    // It is never closed.
-                    let permit = share.acquire_owned().await.ok()?;
-                    let mut job = Job(threads.spawn_blocking(move || work(Some(permit))));
+                    let permits = Permits::take(share, all).await?;
+                    let mut job = Job(threads.spawn_blocking(move || work(permits)));
                     (&mut job).await.ok()
                 }))
             }
@@ -91,6 +102,39 @@ impl Jobs {
     #[cfg(test)]
     pub(crate) fn begun(&self) -> usize {
         self.begun.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// That a job may run: the permit of the peer's share, and that of all jobs. Held until it has run.
+struct Permits {
+    _share: Option<OwnedSemaphorePermit>,
+    _all: Option<OwnedSemaphorePermit>,
+}
+
+impl Permits {
+    /// `None` if the job has to wait for one of them.
+    fn try_take(share: Option<&Arc<Semaphore>>, all: Option<&Arc<Semaphore>>) -> Option<Permits> {
+        let take = |of: Option<&Arc<Semaphore>>| {
+            let permit = of.map(|of| Arc::clone(of).try_acquire_owned());
+            permit.transpose().ok()
+        };
+        Some(Permits {
+            _share: take(share)?,
+            _all: take(all)?,
+        })
+    }
+
+    /// A peer waits for the limit of all jobs only with what its share allows.
+    async fn take(share: Option<Arc<Semaphore>>, all: Option<Arc<Semaphore>>) -> Option<Permits> {
+        let take = async |of: Option<Arc<Semaphore>>| match of {
+            // It is never closed.
+            Some(of) => of.acquire_owned().await.ok().map(Some),
+            None => Some(None),
+        };
+        Some(Permits {
+            _share: take(share).await?,
+            _all: take(all).await?,
+        })
     }
 }
 
@@ -151,6 +195,39 @@ mod tests {
             assert_eq!(job.await.unwrap(), number);
         }
         assert_eq!(jobs.begun(), 101);
+    }
+
+    #[tokio::test]
+    async fn jobs_with_a_limit_for_all_run_so_many_at_a_time_and_peers_take_turns() {
+        let jobs = Jobs::limited(1, 1);
+        let runtime = Handle::current();
+        let (gate, closed) = mpsc::channel::<()>();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let first = jobs.begin(&runtime, None, move || closed.recv().is_err());
+        let job = |address: &str, name: &'static str| {
+            let order = Arc::clone(&order);
+            jobs.begin(&runtime, Some(peer(address)), move || {
+                order.lock().unwrap().push(name)
+            })
+        };
+        let mut others: Vec<_> = (0..20).map(|_| job("10.0.0.1", "crowd")).collect();
+        others.push(job("10.0.0.2", "other"));
+        // All of them wait where they are to wait.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(jobs.begun() <= 1);
+        drop(gate);
+        assert!(first.await.unwrap());
+        for job in others {
+            job.await.unwrap();
+        }
+        let share = |address: &str| jobs.share(peer(address)).unwrap();
+        if !Arc::ptr_eq(share("10.0.0.1"), share("10.0.0.2")) {
+            let order = order.lock().unwrap();
+            let at = order.iter().position(|name| *name == "other").unwrap();
+            assert!(at <= 1, "{order:?}");
+        }
     }
 
     #[tokio::test]

@@ -105,16 +105,17 @@ impl Shared {
             all: settings.all_chunks_bytes,
             whole: settings.all_whole_bytes,
         };
+        let jobs = Jobs::new(settings.jobs_per_peer);
         Ok(Arc::new(Shared {
             root: Arc::new(open(root)?),
             hands_over_ranges,
             buffers: Buffers::new(sizes, settings.idle_chunks),
             descriptors: Descriptors::new(settings.open_files.saturating_sub(for_uploads)),
-            jobs: Jobs::new(settings.jobs_per_peer),
+            jobs: Arc::clone(&jobs),
             cache: Cache::new(settings.cache_bytes, settings.cache_after),
             compressing: Compressing::new(settings.max_compressed),
             pages: Budget::new(settings.all_listings_bytes),
-            upload_limits: UploadLimits::new(&settings),
+            upload_limits: UploadLimits::new(&settings, jobs),
             settings,
             uploads,
         }))

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::jobs::Jobs;
 use crate::peer::Peer;
 use crate::settings::Settings;
 
@@ -33,6 +34,8 @@ pub(crate) struct UploadLimits {
     of_peer: Mutex<HashMap<Peer, usize>>,
     /// Locked from when an upload's preconditions are checked until it has its name.
     publishing: Mutex<()>,
+    /// What writes to the disk, with the share of each peer.
+    jobs: Arc<Jobs>,
     /// Replaces the answer of the file system.
     #[cfg(test)]
     pub(crate) simulated: std::sync::Mutex<Option<Space>>,
@@ -57,7 +60,7 @@ pub(crate) struct Space {
 }
 
 impl UploadLimits {
-    pub(crate) fn new(settings: &Settings) -> Arc<UploadLimits> {
+    pub(crate) fn new(settings: &Settings, jobs: Arc<Jobs>) -> Arc<UploadLimits> {
         Arc::new(UploadLimits {
             most: settings.max_uploads,
             batch_bytes: settings.upload_batch_bytes,
@@ -67,6 +70,7 @@ impl UploadLimits {
             in_progress: AtomicUsize::new(0),
             of_peer: Mutex::new(HashMap::new()),
             publishing: Mutex::new(()),
+            jobs,
             #[cfg(test)]
             simulated: std::sync::Mutex::new(None),
         })
@@ -106,6 +110,11 @@ impl UploadLimits {
     /// Waits for the turn of an upload with preconditions to be published. Blocks.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.publishing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The blocking jobs, which uploads share with responses.
+    pub(crate) fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
     }
 
     /// How many uploads hold memory or a descriptor.
@@ -218,7 +227,7 @@ mod tests {
     fn limits(change: impl FnOnce(&mut Settings)) -> Arc<UploadLimits> {
         let mut settings = Settings::default();
         change(&mut settings);
-        UploadLimits::new(&settings)
+        UploadLimits::new(&settings, Jobs::new(1))
     }
 
     #[test]

@@ -15,7 +15,7 @@ use http::header::{CONTENT_RANGE, ETAG, LOCATION};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use http_body::Body;
-use tokio::task::spawn_blocking;
+use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 
 use crate::body_length::{BodyLength, next_frame};
@@ -144,7 +144,11 @@ pub(crate) async fn begin(
     }
     let limits = Arc::clone(store.limits);
     let to = Arc::clone(destination);
-    let job = spawn_blocking(move || may_begin(&limits, &to, announced, replace, check));
+    let work = move || may_begin(&limits, &to, announced, replace, check);
+    let job = store
+        .limits
+        .jobs()
+        .begin(&Handle::current(), destination.peer, work);
     job.await.map_err(|_| not_stored())??;
     Ok(Writer::new(Arc::clone(store.limits), Arc::clone(destination)))
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::destination::Destination;
+use crate::jobs::Job;
 use crate::store::{PendingFile, Published};
 use crate::upload_limits::{Slot, UploadLimits};
 
@@ -51,7 +52,7 @@ enum WriteState {
     /// No byte has arrived.
     New,
     Ready(Begun),
-    Writing(JoinHandle<io::Result<Begun>>),
+    Writing(Job<io::Result<Begun>>),
     /// Between two states, and for good after a failed write.
     Broken,
 }
@@ -108,7 +109,7 @@ impl Writer {
         self.batch_bytes = 0;
         self.since = None;
         let (limits, destination) = (Arc::clone(&self.limits), Arc::clone(&self.destination));
-        self.state = WriteState::Writing(spawn_blocking(move || {
+        self.state = WriteState::Writing(self.begin_job(move || {
             begun.write(&limits, &destination, &batch)?;
             Ok(begun)
         }));
@@ -128,10 +129,12 @@ impl Writer {
         self.begin()?;
         let task = tokio::spawn(async move {
             let mut begun = self.ready().await?;
-            let job = spawn_blocking(move || {
-                let written = begun.write(&self.limits, &self.destination, &self.batch);
+            let (limits, destination) = (Arc::clone(&self.limits), Arc::clone(&self.destination));
+            let batch = std::mem::take(&mut self.batch);
+            let job = self.begin_job(move || {
+                let written = begun.write(&limits, &destination, &batch);
                 written.map_err(Failure::Io)?;
-                begun.publish(&self.limits, &self.destination, replace, demand)
+                begun.publish(&limits, &destination, replace, demand)
             });
             job.await.map_err(|_| Failure::Lost)?
         });
@@ -143,6 +146,12 @@ impl Writer {
         if !matches!(self.state, WriteState::New) {
             drop(self.ready().await);
         }
+    }
+
+    fn begin_job<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Job<T> {
+        self.limits
+            .jobs()
+            .begin(&Handle::current(), self.destination.peer, work)
     }
 
     fn begin(&mut self) -> Result<(), Failure> {
@@ -221,6 +230,7 @@ mod tests {
 
     use super::*;
     use crate::destination::UploadFolder;
+    use crate::jobs::Jobs;
     use crate::settings::Settings;
 
     fn destination(root: &tempfile::TempDir) -> Arc<Destination> {
@@ -241,7 +251,7 @@ mod tests {
                 min_free_bytes: Some(0),
                 ..Settings::default()
             };
-            let mut writer = Writer::new(UploadLimits::new(&settings), destination(&root));
+            let mut writer = Writer::new(UploadLimits::new(&settings, Jobs::new(1)), destination(&root));
             for round in 0..2 {
                 for piece in 1..=pieces {
                     writer.push(Bytes::from(vec![7; octets])).await.unwrap();
@@ -263,7 +273,7 @@ mod tests {
             min_free_bytes: Some(0),
             ..Settings::default()
         };
-        let limits = UploadLimits::new(&settings);
+        let limits = UploadLimits::new(&settings, Jobs::new(1));
         Writer::new(Arc::clone(&limits), destination(&root))
             .abandon()
             .await;
@@ -295,7 +305,7 @@ mod tests {
             min_free_bytes: Some(0),
             ..Settings::default()
         };
-        let mut writer = Writer::new(UploadLimits::new(&settings), destination(&root));
+        let mut writer = Writer::new(UploadLimits::new(&settings, Jobs::new(1)), destination(&root));
         assert_eq!(writer.flush_at(), None);
         writer.push(Bytes::new()).await.unwrap();
         assert_eq!(writer.flush_at(), None);
