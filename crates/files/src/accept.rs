@@ -1,7 +1,18 @@
-//! The `accept` field of a request (RFC 9110 section 12.5.1). Called by `form`, `listing` and `files`.
+//! The `accept` field of a request (RFC 9110 section 12.5.1), and lists with weights. Called by `form`, `listing`, `files` and
+//! `encoding`.
+//!
+//! With HPACK a request repeats a field of 60 KB for one byte, so that reading a field must cost less than the rest of a
+//! request: of a list, the first elements count. Those of browsers have 200 bytes.
 
 use http::HeaderMap;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, HeaderName};
+
+/// The most bytes of a list that are read, and the most elements.
+const LIST_BYTES: usize = 4 * 1024;
+const LIST_ELEMENTS: usize = 64;
+
+/// The most parameters of an element that are read.
+const PARAMETERS: usize = 8;
 
 /// What a client that can show pages may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,17 +63,27 @@ fn quality(headers: &HeaderMap, media_type: &str) -> u16 {
 
 /// The media ranges of the field with their weights; parameters other than the weight are ignored.
 fn ranges(headers: &HeaderMap) -> impl Iterator<Item = (&str, u16)> {
-    let values = headers
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(weighted)
+    elements(headers, ACCEPT).map(weighted)
+}
+
+/// The first elements of a list, which may be in several fields. An element that is cut is the last one.
+pub(crate) fn elements(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let mut left = LIST_BYTES;
+    let values = headers.get_all(name).iter().map_while(move |value| {
+        let read = value.as_bytes().get(..left).unwrap_or(value.as_bytes());
+        left -= read.len();
+        (left > 0 || !read.is_empty()).then_some(std::str::from_utf8(read).unwrap_or_default())
+    });
+    values
+        .take(LIST_ELEMENTS)
+        .flat_map(|value| value.split(','))
+        .take(LIST_ELEMENTS)
 }
 
 /// An element of a list with weights, such as `text/html;level=1;q=0.5`: what it is, and its weight in thousandths. A
 /// weight that is malformed is 0.
 pub(crate) fn weighted(element: &str) -> (&str, u16) {
-    let mut parts = element.split(';').map(str::trim);
+    let mut parts = element.split(';').take(1 + PARAMETERS).map(str::trim);
     let what = parts.next().unwrap_or_default();
     let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
     (
@@ -116,6 +137,31 @@ mod tests {
         ] {
             assert_eq!(preferred(&headers(accept)), expected, "{accept}");
         }
+    }
+
+    #[test]
+    fn of_a_long_list_the_first_elements_count() {
+        let name = || HeaderName::from_static("accept");
+        let mut fields = HeaderMap::new();
+        for length in [1, 100, 4_000, 60_000] {
+            fields.append(name(), "a".repeat(length).parse().unwrap());
+        }
+        let lengths: Vec<usize> = elements(&fields, name()).map(str::len).collect();
+        assert_eq!(lengths, [1, 100, 3_995]);
+        for (accept, expected) in [
+            (["a/b"; 63].join(",") + ",text/html", true),
+            (["a/b"; 64].join(",") + ",text/html", false),
+            (format!("text/html{};q=0", ";a=b".repeat(7)), false),
+            (format!("text/html{};q=0", ";a=b".repeat(8)), true),
+            ("\u{e9}, text/html".to_owned(), true),
+        ] {
+            assert_eq!(prefers_html(&headers(&accept)), expected, "{accept}");
+        }
+        let mut fields = HeaderMap::new();
+        for _ in 0..1_000 {
+            fields.append(name(), "a".parse().unwrap());
+        }
+        assert_eq!(elements(&fields, name()).count(), 64);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderValue};
 
-use crate::accept::weighted;
+use crate::accept::{elements, weighted};
 
 /// A coding in which a file may lie beside itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +75,7 @@ impl Accepted {
     pub(crate) fn of(headers: &HeaderMap) -> Accepted {
         let mut weights = [None; 3];
         let (mut others, mut identity) = (None, None);
-        let values = headers
-            .get_all(ACCEPT_ENCODING)
-            .iter()
-            .filter_map(|value| value.to_str().ok());
-        for (name, weight) in values.flat_map(|value| value.split(',')).map(weighted) {
+        for (name, weight) in elements(headers, ACCEPT_ENCODING).map(weighted) {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             let known = Encoding::ALL.iter().position(|coding| is(coding.name()));
             match known.and_then(|at| weights.get_mut(at)) {

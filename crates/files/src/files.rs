@@ -40,6 +40,9 @@ use crate::respond;
 use crate::shared::Shared;
 use crate::source::{Located, Source};
 
+/// The longest query that a redirect repeats, in bytes: as much as every server is to take (RFC 9110 section 4.1).
+const QUERY_BYTES: usize = 8_000;
+
 /// A file that is about to be sent.
 struct Opened<'a> {
     shared: &'a Shared,
@@ -691,7 +694,11 @@ fn unsatisfiable(length: u64) -> FileResponse {
     )
 }
 
+/// With the query of the request, unless that is too long to be sent back: with HPACK a request repeats a long one for one byte.
 fn redirect(location: &str, query: Option<&str>) -> FileResponse {
+    if query.is_some_and(|query| query.len() > QUERY_BYTES) {
+        return respond::status(StatusCode::URI_TOO_LONG);
+    }
     let location = match query {
         Some(query) => HeaderValue::try_from(format!("{location}?{query}")),
         None => HeaderValue::try_from(location),

@@ -36,6 +36,9 @@ use crate::writer::Writer;
 /// The most bytes of a part's header. Those of browsers have some 200 bytes and the file's name.
 const PART_HEAD_BYTES: usize = 8 * 1024;
 
+/// The longest media type of a form, in bytes. Its boundary has 70 at most (RFC 2046 section 5.1.1).
+const TYPE_BYTES: usize = 1024;
+
 /// Whether the request is a form with files.
 pub(crate) fn is_form(head: &Parts) -> bool {
     head.method == Method::POST && media_type(head).eq_ignore_ascii_case(b"multipart/form-data")
@@ -83,10 +86,9 @@ where
     }
     let target = Target::parse(head.uri.path()).map_err(bad_path)?;
     let folders = store.folder.below(target.names());
-    let content_type = head
-        .headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
+    let content_type = head.headers.get(CONTENT_TYPE);
+    let content_type = content_type.filter(|value| value.len() <= TYPE_BYTES);
+    let content_type = content_type.and_then(|value| value.to_str().ok());
     let boundary = multer::parse_boundary(content_type.unwrap_or_default()).map_err(|_| malformed())?;
     let feed = Feed::default();
     let mut parts = Multipart::new(BodyDataStream::new(feed.clone()), boundary);

@@ -35,6 +35,9 @@ const ENTRY_BYTES: usize = 96;
 /// How many entries are looked at for each one that is listed at most. The others are hidden, or no files.
 const LOOKED_AT: usize = 4;
 
+/// How many pairs of a query are read.
+const QUERY_PAIRS: usize = 16;
+
 /// A file or folder of the listing.
 struct Entry {
     name: String,
@@ -190,7 +193,7 @@ impl Order {
             by: Column::Name,
             descending: false,
         };
-        for pair in query.unwrap_or_default().split('&') {
+        for pair in query.unwrap_or_default().split('&').take(QUERY_PAIRS) {
             match pair {
                 "sort=size" => order.by = Column::Size,
                 "sort=date" => order.by = Column::Date,

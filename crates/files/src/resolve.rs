@@ -45,13 +45,19 @@ impl Target {
         let rest = path.strip_prefix('/').ok_or(BadPath::Malformed)?;
         let mut names = Vec::new();
         let mut total = 0;
-        for segment in rest.split('/').filter(|segment| !segment.is_empty()) {
+        for segment in rest.split('/') {
+            // Escapes have three bytes.
+            if segment.len() > 3 * MAX_NAME_BYTES {
+                return Err(BadPath::TooLong);
+            }
             let name = decode(segment)?;
             total += name.len() + 1;
             if name.len() > MAX_NAME_BYTES || total > MAX_PATH_BYTES {
                 return Err(BadPath::TooLong);
             }
-            names.push(name);
+            if !name.is_empty() {
+                names.push(name);
+            }
         }
         let directory = names.is_empty() || rest.ends_with('/');
         let depth = rest.matches('/').count();
