@@ -15,6 +15,9 @@ const FIELD_BYTES: usize = 4 * 1024;
 /// The first second after the year 9999, where the HTTP-date format ends.
 pub(crate) const END_OF_DATES: u64 = 253_402_300_800;
 
+/// The second of January 1980, in nanoseconds: no file that is served was written before.
+const FIRST_REAL_TIME: i128 = 315_619_200 * 1_000_000_000;
+
 /// The validators of a file: RFC 9110 section 8.8.
 #[derive(Clone, Debug)]
 pub(crate) struct Validators {
@@ -36,16 +39,33 @@ pub(crate) enum Verdict {
 impl Validators {
     /// The validators of a file whose metadata was read at the time `now`.
     ///
-    /// The tag is strong: it has the size, the modification time in nanoseconds and the inode, which change with any
-    /// change of the content that a file system records.
+    /// The tag is strong: it has the size and the modification time in nanoseconds, which change with any change of the
+    /// content that a file system records. It is the same on every host that has the file with its time: one that differs
+    /// would end a download that continues on another host behind a balancer.
+    ///
+    /// A time of before 1980 says nothing: package managers and builds that are to be reproducible give all files the same,
+    /// such as the first second of 1970 or of 1980. With such a time, the tag also has that of the last change of the inode,
+    /// which nobody can set.
     pub(crate) fn of(metadata: &Metadata, now: SystemTime) -> Validators {
         let modified = metadata.modified().ok();
         let nanos = modified.map_or(0, nanos_since_epoch);
-        let etag = format!("\"{:x}-{nanos:x}-{:x}\"", metadata.len(), inode(metadata));
+        let length = metadata.len();
+        let etag = match nanos < FIRST_REAL_TIME {
+            true => format!("\"{length:x}-{nanos:x}-{:x}\"", changed(metadata)),
+            false => format!("\"{length:x}-{nanos:x}\""),
+        };
         Validators {
             etag,
             modified: modified.and_then(|modified| http_second(modified, now)),
         }
+    }
+
+    /// Those of the sibling of a file, which another coding of it may resemble in size and time.
+    pub(crate) fn coded(mut self, suffix: &str) -> Validators {
+        // The quotation mark ends it.
+        self.etag.truncate(self.etag.len().saturating_sub(1));
+        self.etag.extend(["-", suffix, "\""]);
+        self
     }
 
     /// Of what is no file: a strong tag alone.
@@ -219,14 +239,16 @@ fn nanos_since_epoch(time: SystemTime) -> i128 {
     }
 }
 
+/// When the inode last changed, in nanoseconds.
 #[cfg(unix)]
-fn inode(metadata: &Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(metadata)
+fn changed(metadata: &Metadata) -> i128 {
+    use std::os::unix::fs::MetadataExt as _;
+    i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec())
 }
 
-/// The standard library has no inode on other systems. Size and time must suffice.
+/// The standard library has no such time on other systems. Size and time must suffice.
 #[cfg(not(unix))]
-fn inode(_: &Metadata) -> u64 {
+fn changed(_: &Metadata) -> i128 {
     0
 }
 

@@ -26,7 +26,8 @@ impl Encoding {
     /// All of them. Of those with the same weight the first is taken: the shortest, as a rule.
     pub(crate) const ALL: [Encoding; 3] = [Encoding::Brotli, Encoding::Zstd, Encoding::Gzip];
 
-    fn name(self) -> &'static str {
+    /// As `content-encoding` has it.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Encoding::Brotli => "br",
             Encoding::Zstd => "zstd",

@@ -261,22 +261,45 @@ impl Asked<'_> {
 
     /// Answers with the page of an application, with the page for errors, or with a line of text.
     fn missing(&self, target: Option<&Target>) -> io::Result<FileResponse> {
+        let is_route = |target: &Target| target.last().is_none_or(is_route);
+        if !self.shared.settings.spa || !target.is_some_and(is_route) {
+            return self.without_page();
+        }
+        let mut answered = match accept::takes_html(self.head.headers) {
+            true => self.application(),
+            false => self.without_page(),
+        }?;
+        // What a cache has for one request is not for all (RFC 9110 section 12.5.5).
+        answered
+            .headers_mut()
+            .append(VARY, HeaderValue::from_static("accept"));
+        Ok(answered)
+    }
+
+    /// Answers with the index of the root.
+    fn application(&self) -> io::Result<FileResponse> {
         let settings = &self.shared.settings;
-        if settings.spa && target.is_some_and(|target| self.is_navigation(target)) {
-            let key = format!("/{}", settings.index);
-            if self.blocking == Blocking::Forbidden {
-                if let Some(answered) = self.answer_cached(&key) {
-                    return answered;
-                }
-            }
-            if let Ok(Found::File(file, metadata)) = self.find(&settings.index)? {
-                let path = settings.index.clone();
-                return self.send(&key, FoundFile { path, file, metadata }, &settings.index);
+        let key = format!("/{}", settings.index);
+        if self.blocking == Blocking::Forbidden {
+            if let Some(answered) = self.answer_cached(&key) {
+                return answered;
             }
         }
+        if let Ok(Found::File(file, metadata)) = self.find(&settings.index)? {
+            let path = settings.index.clone();
+            return self.send(&key, FoundFile { path, file, metadata }, &settings.index);
+        }
+        self.without_page()
+    }
+
+    /// Answers with the page for errors, or with a line of text.
+    fn without_page(&self) -> io::Result<FileResponse> {
+        let settings = &self.shared.settings;
         if let Some(page) = &settings.error_page {
             if let Ok(Found::File(file, metadata)) = self.find(page)? {
-                let representation = Representation::of(&metadata, page, Chosen::Only);
+                let mut representation = Representation::of(&metadata, page, Chosen::Only);
+                let name = page.rsplit(['/', '\\']).next().unwrap_or_default();
+                self.sandbox(&mut representation, page, name);
                 let file_system = file_system_of(&file, &metadata);
                 let opened = Opened {
                     shared: self.shared,
@@ -292,11 +315,6 @@ impl Asked<'_> {
             }
         }
         Ok(respond::status(StatusCode::NOT_FOUND))
-    }
-
-    /// Whether the path is one that an application in the browser may have made: not that of a picture, a script or data.
-    fn is_navigation(&self, target: &Target) -> bool {
-        target.last().is_none_or(is_route) && accept::takes_html(self.head.headers)
     }
 
     /// Answers with a file, or with a sibling of it. `name` is that of the file itself.
@@ -316,16 +334,25 @@ impl Asked<'_> {
         };
         let located = found.located();
         let file_system = file_system_of(&found.file, &found.metadata);
+        let mut representation = Representation::of(&found.metadata, name, chosen);
+        self.sandbox(&mut representation, &found.path, name);
         let opened = Opened {
             shared: self.shared,
             blocking: self.blocking,
             peer: self.peer,
             content: Content::File(found.file, file_system, located, false),
-            representation: &Representation::of(&found.metadata, name, chosen),
+            representation: &representation,
             key,
             plain,
         };
         opened.answer(self.head)
+    }
+
+    /// Keeps a page that somebody has uploaded from acting as one of this server.
+    fn sandbox(&self, representation: &mut Representation, path: &str, name: &str) {
+        if representation.may_run_scripts() && self.shared.is_upload(path, name) {
+            representation.sandbox();
+        }
     }
 
     /// The sibling of a file that the request prefers. Looks for all of them, and tells the cache, unless it knows.

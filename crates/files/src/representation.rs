@@ -4,7 +4,8 @@ use std::fs::Metadata;
 use std::time::SystemTime;
 
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, SERVER, VARY,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    LAST_MODIFIED, SERVER, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue};
 
@@ -14,6 +15,10 @@ use crate::respond;
 
 /// The media type of files with no known one.
 pub(crate) const OCTETS: &str = "application/octet-stream";
+
+/// What a page may do that somebody has uploaded: all but act as a page of this server, with what the browser has of it and with
+/// the passwords of its reader. Its origin is one of its own.
+const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox allow-downloads allow-popups allow-scripts");
 
 /// How a file was chosen among its encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,7 @@ pub(crate) struct Representation {
     pub(crate) validators: Validators,
     pub(crate) etag: Option<HeaderValue>,
     chosen: Chosen,
+    is_sandboxed: bool,
     last_modified: Option<HeaderValue>,
     /// The fields of a response with the whole file.
     whole: HeaderMap,
@@ -43,7 +49,10 @@ pub(crate) struct Representation {
 impl Representation {
     /// For a file of this name, of a sibling that of the file itself; `metadata` is current.
     pub(crate) fn of(metadata: &Metadata, name: &str, chosen: Chosen) -> Representation {
-        let validators = Validators::of(metadata, SystemTime::now());
+        let mut validators = Validators::of(metadata, SystemTime::now());
+        if let Chosen::Encoded(encoding) = chosen {
+            validators = validators.coded(encoding.name());
+        }
         let mut representation = Representation {
             length: metadata.len(),
             content_type: content_type(name),
@@ -51,14 +60,28 @@ impl Representation {
             last_modified: validators.last_modified(),
             validators,
             chosen,
+            is_sandboxed: false,
             whole: HeaderMap::new(),
         };
-        let mut whole = HeaderMap::with_capacity(8);
+        let mut whole = HeaderMap::with_capacity(10);
         representation.describe(&mut whole, representation.length);
         whole.insert(CONTENT_TYPE, representation.content_type.clone());
         whole.insert(SERVER, respond::SERVER_NAME);
         representation.whole = whole;
         representation
+    }
+
+    /// Whether a browser may run scripts in it.
+    pub(crate) fn may_run_scripts(&self) -> bool {
+        let known = self.content_type.to_str().unwrap_or_default();
+        let essence = known.split(';').next().unwrap_or_default();
+        essence.ends_with("/html") || essence.ends_with("/xml") || essence.ends_with("+xml")
+    }
+
+    /// Has a browser take it for a page of another origin.
+    pub(crate) fn sandbox(&mut self) {
+        self.is_sandboxed = true;
+        self.whole.insert(CONTENT_SECURITY_POLICY, SANDBOX);
     }
 
     /// The fields of a response with the whole file.
@@ -70,6 +93,11 @@ impl Representation {
     pub(crate) fn describe(&self, headers: &mut HeaderMap, content_length: u64) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(content_length));
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        // The type is that of the name, whatever the content seems to be.
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if self.is_sandboxed {
+            headers.insert(CONTENT_SECURITY_POLICY, SANDBOX);
+        }
         if let Some(etag) = &self.etag {
             headers.insert(ETAG, etag.clone());
         }

@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use fullbore::Chunk;
 use http::request::Parts;
+use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::runtime::Handle;
@@ -158,6 +159,10 @@ fn begin<B>(shared: &Arc<Shared>, request: Request<B>) -> Answer
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
+    if is_foreign(request.uri()) {
+        let line = "this server answers for http and https only";
+        return Answer::Ready(Some(respond::text(StatusCode::MISDIRECTED_REQUEST, line)));
+    }
     let peer = Peer::of(request.extensions());
     if matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream() {
         if let Some(response) = files::answer_nonblocking(shared, Head::from(&request), peer) {
@@ -175,6 +180,13 @@ where
     Answer::Waiting(Box::pin(async move {
         respond::finish(&method, answer(shared, request, peer).await)
     }))
+}
+
+/// Whether a target is of another scheme, such as `ftp://host/path` of a client that takes this server for a proxy (RFC 9110
+/// section 7.4).
+fn is_foreign(uri: &http::Uri) -> bool {
+    uri.scheme()
+        .is_some_and(|scheme| *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS)
 }
 
 async fn read_file(shared: Arc<Shared>, head: Parts, peer: Option<Peer>) -> FileResponse {

@@ -34,7 +34,17 @@ pub(crate) struct Shared {
     /// The memory of listings, and of the answers to forms.
     pub(crate) pages: Arc<Budget>,
     pub(crate) uploads: UploadTarget,
+    uploaded: Uploaded,
     pub(crate) upload_limits: Arc<UploadLimits>,
+}
+
+/// Which files requests may be answered with were uploaded.
+#[derive(Debug)]
+enum Uploaded {
+    None,
+    /// Those in the folder with this path below the root.
+    Below(PathBuf),
+    All,
 }
 
 /// [`Uploads`], with the folder open.
@@ -82,15 +92,19 @@ impl Shared {
         settings: Settings,
         hands_over_ranges: bool,
     ) -> Result<Arc<Shared>, FolderError> {
+        let uploaded = match &settings.uploads {
+            Uploads::Refuse | Uploads::Discard => Uploaded::None,
+            Uploads::Directory(path) => Uploaded::of(root, path),
+        };
         let uploads = match &settings.uploads {
             Uploads::Refuse => UploadTarget::Refuse,
             Uploads::Discard => UploadTarget::Discard,
             Uploads::Directory(path) => UploadTarget::Directory(UploadFolder {
                 directory: Arc::new(open(path)?),
                 served_at: served_at(root, path, settings.hidden),
-                reserved: Arc::new(match is_reached(root, path) {
-                    true => Reserved::of(&settings),
-                    false => Reserved::default(),
+                reserved: Arc::new(match uploaded {
+                    Uploaded::None => Reserved::default(),
+                    Uploaded::Below(_) | Uploaded::All => Reserved::of(&settings),
                 }),
             }),
         };
@@ -118,7 +132,31 @@ impl Shared {
             upload_limits: UploadLimits::new(&settings, jobs),
             settings,
             uploads,
+            uploaded,
         }))
+    }
+
+    /// Whether the file with this path below the root, and this name in a request, may have been uploaded. Follows links, all
+    /// of which were just followed to open the file.
+    pub(crate) fn is_upload(&self, path: &str, name: &str) -> bool {
+        let UploadTarget::Directory(folder) = &self.uploads else {
+            return false;
+        };
+        // Only the operator can have made it.
+        if folder.reserved.is_page(name) {
+            return false;
+        }
+        match &self.uploaded {
+            Uploaded::None => false,
+            Uploaded::All => true,
+            Uploaded::Below(folder) => {
+                let elsewhere = self
+                    .root
+                    .canonicalize(path)
+                    .is_ok_and(|path| !path.starts_with(folder));
+                !elsewhere
+            }
+        }
     }
 
     /// The value of `allow`.
@@ -137,12 +175,18 @@ fn open(path: &Path) -> Result<Dir, FolderError> {
     })
 }
 
-/// Whether requests may be answered with what is uploaded: one of the folders is in the other. A link in the root may lead to
-/// a hidden folder for uploads, and a folder for uploads above the root has the root in it.
-fn is_reached(root: &Path, uploads: &Path) -> bool {
-    match (root.canonicalize(), uploads.canonicalize()) {
-        (Ok(root), Ok(uploads)) => uploads.starts_with(&root) || root.starts_with(&uploads),
-        _ => true,
+impl Uploaded {
+    /// One of the folders may be in the other. A folder for uploads that is hidden counts too, since a link may lead to it.
+    fn of(root: &Path, uploads: &Path) -> Uploaded {
+        let (Ok(root), Ok(uploads)) = (root.canonicalize(), uploads.canonicalize()) else {
+            return Uploaded::All;
+        };
+        match uploads.strip_prefix(&root) {
+            Ok(below) if below.as_os_str().is_empty() => Uploaded::All,
+            Ok(below) => Uploaded::Below(below.to_owned()),
+            Err(_) if root.starts_with(&uploads) => Uploaded::All,
+            Err(_) => Uploaded::None,
+        }
     }
 }
 
@@ -194,9 +238,17 @@ mod tests {
             std::fs::create_dir_all(&path).unwrap();
             path
         };
-        for (uploads, expected) in [("root", true), ("root/.in", true), (".", true), ("rooted", false)] {
-            assert_eq!(is_reached(&at("root"), &at(uploads)), expected, "{uploads}");
+        for (uploads, expected) in [
+            ("root", "All"),
+            ("root/.in", "Below(\".in\")"),
+            ("root/a/b", "Below(\"a/b\")"),
+            (".", "All"),
+            ("rooted", "None"),
+        ] {
+            let found = Uploaded::of(&at("root"), &at(uploads));
+            assert_eq!(format!("{found:?}"), expected, "{uploads}");
         }
-        assert!(is_reached(&at("root"), &home.path().join("gone")));
+        let gone = home.path().join("gone");
+        assert!(matches!(Uploaded::of(&at("root"), &gone), Uploaded::All));
     }
 }

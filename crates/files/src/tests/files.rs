@@ -314,10 +314,10 @@ async fn the_tag_follows_the_file() {
     assert_ne!(etag().await, first);
     set("same", moment);
     assert_eq!(etag().await, first);
-    // Another file under the same name, with the same length and time.
+    // A copy has the tag of its original, as on another host.
     std::fs::rename(site.path("file"), site.path("old")).unwrap();
     set("same", moment);
-    assert_ne!(etag().await, first);
+    assert_eq!(etag().await, first);
 }
 
 #[tokio::test]
@@ -395,4 +395,120 @@ async fn chunks_begin_short_and_end_where_full_frames_do() {
         assert!(end < kib(16) || end % kib(16) == 0, "{lengths:?}");
     }
     assert_eq!(end + lengths.last().unwrap(), 2_000_000);
+}
+
+#[tokio::test]
+async fn a_target_of_another_scheme_is_misdirected() {
+    let site = Site::new();
+    site.write("a", "file");
+    for (target, status) in [
+        ("/a", 200),
+        ("http://host/a", 200),
+        ("HTTPS://host/a", 200),
+        ("ftp://host/a", 421),
+        ("ws://host/a", 421),
+        ("gopher://host/a", 421),
+    ] {
+        for method in [Method::GET, Method::HEAD, Method::PUT, Method::OPTIONS] {
+            let answer = site.ask(method.clone(), target, &[]).await;
+            assert_eq!(answer.status == 421, status == 421, "{method} {target}");
+        }
+        assert_eq!(site.get(target).await.status, status, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_has_the_type_of_its_name_whatever_its_content_seems_to_be() {
+    let site = Site::with(|_| Settings {
+        error_page: Some("404.html".to_owned()),
+        ..Settings::default()
+    });
+    site.write("a.txt", "<script>alert(1)</script>");
+    site.write("404.html", "none");
+    let range = [("range", "bytes=0-3")];
+    let ranges = [("range", "bytes=0-1,5-6")];
+    for (path, fields) in [
+        ("/a.txt", &[][..]),
+        ("/a.txt", &range),
+        ("/a.txt", &ranges),
+        ("/none", &[]),
+    ] {
+        let answer = site.get_with(path, fields).await;
+        assert_eq!(
+            answer.field("x-content-type-options"),
+            "nosniff",
+            "{path} {fields:?}"
+        );
+        assert_eq!(
+            answer.field("content-security-policy"),
+            "",
+            "{path}: nobody uploads"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_tag_of_a_file_is_the_same_on_every_host_and_changes_where_its_time_says_nothing() {
+    use std::time::{Duration, SystemTime};
+    let since_1970 = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let (one, other) = (Site::new(), Site::new());
+    let tag = async |site: &Site, content: &str, seconds| {
+        // A new file each time, as programs write it that copy or unpack.
+        let _ = std::fs::remove_file(site.path("a"));
+        site.write("a", content);
+        let file = std::fs::File::options().write(true).open(site.path("a")).unwrap();
+        file.set_modified(since_1970(seconds)).unwrap();
+        site.get("/a").await.field("etag").to_owned()
+    };
+    let first = tag(&one, "content", 1_700_000_000).await;
+    assert!(first.starts_with('"'), "{first} is strong");
+    assert_eq!(tag(&other, "content", 1_700_000_000).await, first);
+    assert_ne!(tag(&other, "content", 1_700_000_001).await, first);
+    assert_ne!(tag(&other, "contents", 1_700_000_000).await, first);
+    for seconds in [0, 1, 315_532_800] {
+        let before = tag(&one, "content", seconds).await;
+        // Until the clock of the file system has moved.
+        loop {
+            let after = tag(&one, "CONTENT", seconds).await;
+            if after != before {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn fields_that_are_long_are_read_to_a_limit() {
+    let site = Site::new();
+    site.write("a", "0123456789");
+    std::fs::create_dir(site.path("folder")).unwrap();
+    let etag = site.get("/a").await.field("etag").to_owned();
+    let tags = |count: usize| format!("{}{etag}", "\"other\", ".repeat(count));
+    assert_eq!(
+        site.get_with("/a", &[("if-none-match", &tags(100))]).await.status,
+        304
+    );
+    assert_eq!(
+        site.get_with("/a", &[("if-none-match", &tags(1_000))])
+            .await
+            .status,
+        200
+    );
+    assert_eq!(site.get_with("/a", &[("if-match", &tags(100))]).await.status, 200);
+    assert_eq!(
+        site.get_with("/a", &[("if-match", &tags(1_000))]).await.status,
+        412
+    );
+    let ranges = format!("bytes={}0-1", " ,".repeat(30_000));
+    assert_eq!(site.get_with("/a", &[("range", &ranges)]).await.status, 416);
+    let long = format!("/folder?{}", "q".repeat(8_000));
+    assert_eq!(
+        site.get(&long).await.field("location"),
+        format!("./{}/", "folder") + &long["/folder".len()..]
+    );
+    assert_eq!(site.get(&(long + "q")).await.status, 414);
+    let slashes = format!("{}a", "/".repeat(5_000));
+    assert_eq!(site.get(&slashes).await.status, 404);
 }

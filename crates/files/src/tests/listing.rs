@@ -329,3 +329,33 @@ async fn a_folder_is_read_in_a_job_and_files_beside_it_are_not() {
     site.get("/").await;
     assert_eq!(begun(), jobs + 1, "one for each listing");
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_name_controls_no_terminal_and_seems_to_be_no_other() {
+    let site = Site::with(|_| Settings {
+        listing: true,
+        ..Settings::default()
+    });
+    let name = "\u{9b}2J\u{202e}gpj.exe\u{7f}";
+    site.write(name, "");
+    let html = site.get("/").await;
+    assert!(
+        html.text().contains("\u{fffd}2J\u{fffd}gpj.exe\u{fffd}</a>"),
+        "{}",
+        html.text()
+    );
+    assert!(
+        html.text().contains("href=\"%C2%9B2J%E2%80%AEgpj.exe%7F\""),
+        "{}",
+        html.text()
+    );
+    let json = site.get_with("/", &[("accept", "application/json")]).await;
+    assert!(
+        json.text().contains(r#""\u009b2J\u202egpj.exe\u007f""#),
+        "{}",
+        json.text()
+    );
+    let read: serde_json::Value = serde_json::from_str(json.text()).unwrap();
+    assert_eq!(read["entries"][0]["name"], name);
+}

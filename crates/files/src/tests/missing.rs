@@ -65,9 +65,18 @@ async fn an_application_answers_the_paths_that_it_makes() {
         assert_eq!(site.get(path).await.status, 404, "{path}");
     }
     let json = [("accept", "application/json")];
-    assert_eq!(site.get_with("/route", &json).await.status, 404);
     let html = [("accept", "text/html,*/*;q=0.8")];
-    assert_eq!(site.get_with("/route", &html).await.status, 200);
+    for (fields, status) in [(json, 404), (html, 200), (html, 200)] {
+        let answer = site.get_with("/route", &fields).await;
+        assert_eq!((answer.status.as_u16(), answer.field("vary")), (status, "accept"));
+    }
+    for path in ["/real", "/app.js", "/index.html"] {
+        assert_eq!(
+            site.get(path).await.field("vary"),
+            "",
+            "{path}: accept decides nothing"
+        );
+    }
     // What was a route is a file when it is there.
     site.write("route", "now a file");
     assert_eq!(site.get("/route").await.text(), "now a file");

@@ -839,3 +839,83 @@ pub(super) async fn until(condition: impl Fn() -> bool) {
     }
     panic!("it never came true");
 }
+
+#[tokio::test]
+async fn a_list_of_tags_that_is_too_long_to_be_read_lets_an_upload_replace_nothing() {
+    let site = site();
+    site.write("a", "old");
+    let etag = site.get("/a").await.field("etag").to_owned();
+    let tags = format!("{}{etag}", "\"other\", ".repeat(1_000));
+    for name in ["if-match", "if-none-match"] {
+        let answer = site
+            .send(Method::PUT, "/a", &[(name, &tags)], Script::text("new"))
+            .await;
+        assert_eq!(answer.status, 412, "{name}");
+    }
+    assert_eq!(site.content("a"), "old");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_page_that_was_uploaded_is_none_of_this_server() {
+    let site = |uploads: &'static str, overwrite| {
+        let site = Site::with(|root| {
+            std::fs::create_dir_all(root.join("in")).unwrap();
+            std::os::unix::fs::symlink("in", root.join("link")).unwrap();
+            Settings {
+                uploads: Uploads::Directory(root.join(uploads)),
+                overwrite,
+                listing: true,
+                error_page: Some("errors/404.html".to_owned()),
+                min_free_bytes: Some(0),
+                ..Settings::default()
+            }
+        });
+        for name in [
+            "a.html",
+            "index.html",
+            "errors/404.html",
+            "in/a.html",
+            "in/a.svg",
+            "in/a.xml",
+            "in/a.txt",
+            "in/a.pdf",
+        ] {
+            site.write(name, "<script>alert(1)</script>");
+        }
+        site
+    };
+    let below = ["/in/a.html", "/link/a.html", "/in/a.svg", "/in/a.xml"];
+    for (uploads, overwrite, others) in [
+        ("in", false, &[][..]),
+        ("in", true, &[]),
+        (".", false, &["/a.html"]),
+        (".", true, &["/a.html", "/", "/errors/404.html", "/missing"]),
+    ] {
+        let site = site(uploads, overwrite);
+        for path in [
+            "/a.html",
+            "/",
+            "/errors/404.html",
+            "/missing",
+            "/in/a.html",
+            "/link/a.html",
+            "/in/a.svg",
+            "/in/a.xml",
+            "/in/a.txt",
+            "/in/a.pdf",
+        ] {
+            let expected = below.contains(&path) || others.contains(&path);
+            for fields in [&[][..], &[("range", "bytes=0-3")]] {
+                let answer = site.get_with(path, fields).await;
+                let policy = answer.field("content-security-policy");
+                assert_eq!(
+                    policy.starts_with("sandbox "),
+                    expected,
+                    "{path} with uploads to {uploads}, {overwrite}"
+                );
+                assert!(!policy.contains("allow-same-origin"));
+            }
+        }
+    }
+}
