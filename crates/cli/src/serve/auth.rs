@@ -6,9 +6,13 @@
 //! - Hashes are computed on blocking threads, at most half as many at once as there are processors.
 //! - Requests with the same credentials share one computation.
 //! - An address that sends wrong passwords has to wait: ten are free, and then one every six seconds.
+//!
+//! Each wrong password takes the time of the highest cost of all hashes, whether there is such a user or not: the time does not
+//! tell who the users are.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -52,8 +56,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Admits users.
 pub(super) struct Gate {
     users: HashMap<String, User>,
-    /// A hash that takes the time of a user's when there is no such user.
+    /// A hash of the highest cost, for names that no user has.
     decoy: Arc<str>,
+    highest_cost: u32,
     /// The key of the hashes in memory.
     key: hmac::Key,
     running: Arc<Semaphore>,
@@ -63,6 +68,7 @@ pub(super) struct Gate {
 struct User {
     name: Arc<str>,
     hash: Arc<str>,
+    cost: u32,
     /// The keyed hash of the password, once it was verified. A user has one password.
     verified: OnceLock<hmac::Tag>,
 }
@@ -100,10 +106,11 @@ impl Gate {
     pub(super) fn new(entries: &[String]) -> Result<Self, Failure> {
         let mut users = HashMap::new();
         for entry in entries {
-            let (name, hash) = parse(entry)?;
+            let (name, hash, cost) = parse(entry)?;
             let user = User {
                 name: name.into(),
                 hash: hash.into(),
+                cost,
                 verified: OnceLock::new(),
             };
             if users.insert(name.to_owned(), user).is_some() {
@@ -112,16 +119,16 @@ impl Gate {
                 )));
             }
         }
-        let decoy = users
-            .values()
-            .next()
-            .map_or_else(|| "".into(), |user| Arc::clone(&user.hash));
+        let costly = users.values().max_by_key(|user| user.cost);
+        let (decoy, highest_cost) =
+            costly.map_or_else(|| ("".into(), 0), |user| (Arc::clone(&user.hash), user.cost));
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map_err(|_| Failure::new(Exit::Other, "the system has no random numbers".to_owned()))?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             users,
             decoy,
+            highest_cost,
             key,
             running: Arc::new(Semaphore::new((processors / 2).max(1))),
             state: Mutex::default(),
@@ -172,23 +179,34 @@ impl Gate {
     async fn compute(&self, credentials: &Credentials, peer: IpAddr) -> Result<bool, Refusal> {
         let busy = || try_later(StatusCode::SERVICE_UNAVAILABLE, 1);
         self.lock().count(peer, Instant::now())?;
-        let user = self.users.get(&credentials.name);
-        let hash = Arc::clone(user.map_or(&self.decoy, |user| &user.hash));
+        let is_user = self.users.contains_key(&credentials.name);
+        let (hash, rest) = self.work(&credentials.name);
         let permit = Arc::clone(&self.running)
             .acquire_owned()
             .await
             .map_err(|_| busy())?;
         let password = credentials.password.clone();
         let computed = tokio::task::spawn_blocking(move || {
-            let right = bcrypt::non_truncating_verify(password, &hash).unwrap_or(false);
+            let right = bcrypt::non_truncating_verify(&password, &hash).unwrap_or(false);
+            if !right {
+                waste(&password, rest);
+            }
             drop(permit);
             right
         });
-        let right = computed.await.map_err(|_| busy())? && user.is_some();
+        let right = computed.await.map_err(|_| busy())? && is_user;
         if right {
             self.lock().give_back(peer);
         }
         Ok(right)
+    }
+
+    /// The hash to compare a password for this name with, and the costs of what is to be computed too if it is wrong. The first
+    /// of these is that of the hash.
+    fn work(&self, name: &str) -> (Arc<str>, Range<u32>) {
+        let user = self.users.get(name);
+        let (hash, cost) = user.map_or((&self.decoy, self.highest_cost), |user| (&user.hash, user.cost));
+        (Arc::clone(hash), cost..self.highest_cost)
     }
 
     /// Joins those who wait for the hash of these credentials; `None` when too many others wait.
@@ -262,8 +280,16 @@ impl State {
     }
 }
 
-/// The parts of `NAME:HASH`.
-fn parse(entry: &str) -> Result<(&str, &str), Failure> {
+/// Takes the time that a hash of the highest cost takes beyond one of the lowest of these costs: each cost takes twice the time of
+/// the one before, so all of them together take that of the next one, less that of the first.
+fn waste(password: &[u8], costs: Range<u32>) {
+    for cost in costs {
+        let _ = std::hint::black_box(bcrypt::non_truncating_hash(password, cost));
+    }
+}
+
+/// The parts of `NAME:HASH`, and the cost of the hash.
+fn parse(entry: &str) -> Result<(&str, &str, u32), Failure> {
     let advice = "fullbore hash-password NAME prints what to type";
     let Some((name, hash)) = entry.split_once(':') else {
         return Err(Failure::usage(format!(
@@ -287,7 +313,7 @@ fn parse(entry: &str) -> Result<(&str, &str), Failure> {
         _ => None,
     };
     match cost {
-        Some(4..=MAX_COST) => Ok((name, hash)),
+        Some(cost @ 4..=MAX_COST) => Ok((name, hash, cost)),
         Some(cost) => Err(Failure::usage(format!(
             "--auth for the user {name:?}: the hash has the cost {cost}, and 4 to {MAX_COST} are possible; {advice}"
         ))),
@@ -432,6 +458,27 @@ mod tests {
             );
         }
         assert!(matches!(gate.look(&HeaderMap::new()), Verdict::Refused(_)));
+    }
+
+    #[tokio::test]
+    async fn a_wrong_password_takes_the_time_of_the_highest_cost_whosever_it_is() {
+        let entry = |(name, cost): (&str, u32)| {
+            format!("{name}:{}", bcrypt::non_truncating_hash("secret", cost).unwrap())
+        };
+        let entries = [("ann", 4), ("bob", 6), ("cy", 5)].map(entry);
+        let gate = Gate::new(&entries).unwrap();
+        for (name, cost) in [("ann", 4), ("bob", 6), ("cy", 5), ("eve", 6), ("", 6)] {
+            let (hash, rest) = gate.work(name);
+            assert!(hash.starts_with(&format!("$2b$0{cost}$")), "{name}: {hash}");
+            assert_eq!(rest.start, cost);
+            // Each cost doubles the time.
+            let time: u32 = (1 << cost) + rest.map(|cost| 1 << cost).sum::<u32>();
+            assert_eq!(time, 1 << 6, "{name}");
+            assert_eq!(status(&gate, &fields(name, "wrong"), "192.0.2.1:1").await, 401);
+        }
+        for name in ["ann", "bob", "cy"] {
+            assert_eq!(status(&gate, &fields(name, "secret"), "192.0.2.2:1").await, 200);
+        }
     }
 
     #[tokio::test]

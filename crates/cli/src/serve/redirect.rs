@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{HOST, LOCATION};
-use http::uri::Authority;
+use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Response, StatusCode};
 
 use super::certificate::Certificate;
 use super::text::text;
+
+/// The longest path and query, in bytes: as much as every server is to take (RFC 9110 section 4.1).
+const TARGET_BYTES: usize = 8_000;
 
 /// Redirects to a port of https.
 pub(super) struct Redirect {
@@ -31,8 +34,9 @@ impl Redirect {
                 status,
                 match status {
                     StatusCode::MISDIRECTED_REQUEST => {
-                        "the certificate of this server is not valid for this host\n"
+                        "the certificate of this server is not valid for this host, or the target is no http URL\n"
                     }
+                    StatusCode::URI_TOO_LONG => "the path and query are too long\n",
                     _ => "the request names no host\n",
                 },
             ),
@@ -47,6 +51,13 @@ impl Redirect {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         if authority.as_str().contains('@') || !path.starts_with('/') {
             return Err(BAD);
+        }
+        // The redirect repeats it, and with HPACK a request repeats a long one for one byte.
+        if path.len() > TARGET_BYTES {
+            return Err(StatusCode::URI_TOO_LONG);
+        }
+        if uri.scheme().is_some_and(|scheme| *scheme != Scheme::HTTP) {
+            return Err(StatusCode::MISDIRECTED_REQUEST);
         }
         let host = authority.host();
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -118,6 +129,8 @@ mod tests {
             ("/", "files.example/evil", 400),
             ("/", "", 400),
             ("*", "files.example", 400),
+            ("ftp://files.example/", "files.example", 421),
+            (&format!("/{}", "a".repeat(8_000)), "files.example", 414),
         ] {
             assert_eq!(answer(443, uri, host), (status, String::new()), "{uri} {host}");
         }

@@ -12,8 +12,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use fullbore::{Chunk, Incoming};
 use fullbore_files::{Files, ServeFuture};
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
-use http::{Method, Request, Response};
+use http::header::{ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use http::{HeaderValue, Method, Request, Response};
 use tower_http::cors::Cors;
 use tower_service::Service;
 
@@ -75,10 +75,19 @@ impl Service<Request<Incoming>> for Site {
     }
 }
 
-/// Whether a request has the fields of a CORS preflight request (Fetch standard, CORS protocol).
+/// The longest list of fields that the answer to a preflight request repeats, in bytes. With HPACK a request repeats a long one
+/// for one byte.
+const PREFLIGHT_BYTES: usize = 4 * 1024;
+
+/// Whether a request has the fields of a CORS preflight request (Fetch standard, CORS protocol), and no more of them than its answer
+/// may repeat.
 fn is_preflight(request: &Request<Incoming>) -> bool {
     let fields = request.headers();
-    fields.contains_key(ORIGIN) && fields.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+    let asked = fields.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter();
+    let bytes: usize = asked.map(HeaderValue::len).sum();
+    fields.contains_key(ORIGIN)
+        && fields.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+        && bytes <= PREFLIGHT_BYTES
 }
 
 /// The future of a [`Site`].
