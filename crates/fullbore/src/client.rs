@@ -15,6 +15,7 @@ mod service;
 pub use self::connection::{Connection, ResponseFuture, SendRequest, handshake};
 pub use self::http1::Http1Report;
 pub use crate::informational::on_informational;
+pub use crate::sent_bytes::SentBytes;
 
 pub use self::dial::AddressFamily;
 pub use self::pool::{Client, ClientBuilder, OriginStats};

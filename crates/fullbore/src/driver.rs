@@ -23,6 +23,7 @@ mod files;
 mod idle;
 mod read;
 mod rounds;
+mod sent;
 mod spare;
 mod timer;
 #[cfg(feature = "tracing")]
@@ -51,6 +52,7 @@ use self::closing::Closing;
 use self::idle::{Activity, IdleTimer};
 use self::read::{Read, ReadBuffer};
 use self::rounds::Rounds;
+use self::sent::CountedBody;
 use self::timer::Timer;
 use self::turn::Turn;
 use self::unsent::Unsent;
@@ -94,6 +96,8 @@ pub(crate) struct Driver<T, A> {
     connection: Connection,
     mailbox: Arc<Mailbox>,
     cells: StreamMap<Arc<Cell>>,
+    /// The bodies whose senders want to know how much has left.
+    counted: Vec<CountedBody>,
     /// The origin of the engine's time.
     origin: Instant,
     /// When [`Self::collect`] began last.
@@ -161,6 +165,7 @@ where
             connection,
             mailbox,
             cells: StreamMap::default(),
+            counted: Vec::new(),
             origin,
             looked: Time::ZERO,
             turn: Turn::default(),

@@ -54,6 +54,7 @@ mod linger;
 mod mailbox;
 mod observer;
 mod sender;
+mod sent_bytes;
 pub mod server;
 mod settings;
 mod slices;

@@ -2,12 +2,13 @@
 //!
 //! A task of its own drives each connection. It takes requests from [`SendRequest`], reports to the pool as the driver of
 //! an HTTP/2 connection does, and holds the slot of a request until the connection can carry the next one. `message` is
-//! what a request and an error become, `outgoing` the body of a request, `clock` the limits on time, `totals` what a client
-//! reports, and `tolerant` the transport.
+//! what a request and an error become, `outgoing` the body of a request, `sent` how much of it has left, `clock` the limits on
+//! time, `totals` what a client reports, and `tolerant` the transport.
 
 mod clock;
 mod message;
 mod outgoing;
+mod sent;
 mod tolerant;
 mod totals;
 
@@ -21,19 +22,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use fullbore_proto::Config;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::client::conn::TrySendError;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
 use self::clock::{Clock, Limits};
-use self::outgoing::{Reader, Upload};
+use self::outgoing::{Measured, Reader, Upload};
+use self::sent::SentBody;
 use self::tolerant::{Tolerant, Writes};
 use crate::body::Incoming;
 use crate::error::{Error, ErrorKind};
 use crate::http1::{HyperIo, Transport};
 use crate::informational::OnInformational;
 use crate::observer::{Observer, Slot};
+use crate::sent_bytes::SentBytes;
 
 pub(super) use self::outgoing::Outgoing;
 pub use self::totals::Http1Report;
@@ -157,6 +161,10 @@ impl SendRequest {
         let forwarding = self.connection.forwarding.as_ref();
         let mut request = message::request(head, body, forwarding).map_err(Failed::local)?;
         let length = message::announced(head);
+        if let Some(sent) = SentBytes::of(head) {
+            let chunked = length.is_none() && request.body().size_hint().exact().is_none();
+            upload.count(SentBody::new(sent.begin(), chunked));
+        }
         poll_fn(|cx| Poll::Ready(request.body_mut().begin(&upload, length, cx)))
             .await
             .map_err(Failed::local)?;
@@ -396,12 +404,15 @@ where
         let tunnels = *request.method() == Method::CONNECT;
         let before = self.driven.transport.traffic();
         let mut clock = Clock::start(&self.settings.limits, &upload, &self.settings.totals, before);
+        let measured = Measured::start(&upload, self.writes, before.sent);
         let head = {
             let mut response = std::pin::pin!(self.sender.try_send_request(request));
             poll_fn(|cx| {
                 // Even if the connection has ended, the response may be there.
                 let _ = self.driven.poll(cx);
-                clock.driven(self.driven.transport.traffic(), false);
+                let traffic = self.driven.transport.traffic();
+                clock.driven(traffic, false);
+                measured.wrote(traffic.sent);
                 match response.as_mut().poll(cx) {
                     Poll::Ready(Ok(response)) => return Poll::Ready(Head::Response(response)),
                     Poll::Ready(Err(failed)) => return Poll::Ready(Head::Failed(failed)),
@@ -462,7 +473,9 @@ where
         let _ = answer.send(Ok(response.map(|body| Incoming::http1(body, reader))));
         let rest = poll_fn(|cx| {
             let ended = self.driven.poll(cx).is_ready();
-            clock.driven(self.driven.transport.traffic(), true);
+            let traffic = self.driven.transport.traffic();
+            clock.driven(traffic, true);
+            measured.wrote(traffic.sent);
             if ended {
                 return Poll::Ready(Ok(false));
             }

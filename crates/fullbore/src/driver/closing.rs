@@ -41,6 +41,7 @@ where
         let error = reason(&result);
         self.mailbox.set_last_report(self.connection.report(self.now()));
         self.mailbox.close(&error);
+        self.counted = Vec::new();
         self.stage = Stage::Closing(Closing {
             result,
             untold: self.cells.drain().collect(),

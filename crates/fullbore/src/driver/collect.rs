@@ -10,6 +10,7 @@ use crate::cell::{Cell, CellState, LEAST_SEND_BUFFER, SEND_BUFFER, StreamCommand
 use crate::connection_fields;
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::ConnectionCommand;
+use crate::sent_bytes::SentBytes;
 
 /// Up to so many streams share all of the send buffer; more share half of it.
 const FEW_STREAMS: usize = 4;
@@ -128,7 +129,7 @@ where
         if let Some(slot) = state.take_finished_slot() {
             slot.complete();
         }
-        if state.inbound.abandoned && state.outbound.finished {
+        if state.inbound.abandoned && state.outbound.finished && !self.is_counted(id) {
             report!(self, released(id, &self.connection));
             self.connection.release(id);
             state.slot = None;
@@ -171,6 +172,7 @@ where
             );
             return None;
         }
+        let sent = SentBytes::of(&request).cloned();
         let opened = connection_fields::send(
             &mut request,
             |request| match connection_fields::asks_for_upgrade(request.headers()) {
@@ -187,6 +189,9 @@ where
             Ok(id) => {
                 state.id = Some(id);
                 self.cells.insert(id, Arc::clone(cell));
+                if let Some(sent) = sent {
+                    self.begin_to_count(id, cell, &sent, end);
+                }
                 Some(id)
             }
             Err(error) => {

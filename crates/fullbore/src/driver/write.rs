@@ -82,6 +82,7 @@ where
     /// and read again later.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<WriteState, Error> {
         let written = self.poll_write_lists(cx);
+        self.count_sent();
         if self.out.room() > 0 {
             let room = self.out.unfetch();
             // A thread that is ending keeps none.

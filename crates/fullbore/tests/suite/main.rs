@@ -24,6 +24,7 @@ mod local;
 mod pool;
 mod proxy;
 mod refusals;
+mod sent_bytes;
 mod shutdown;
 mod silence;
 mod streams;

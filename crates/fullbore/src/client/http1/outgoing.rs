@@ -13,6 +13,8 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::sent::SentBody;
+use super::tolerant::Writes;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::http1::BodyWatch;
 
@@ -46,6 +48,8 @@ struct State {
     informational: u32,
     error: Option<Error>,
     waker: Option<Waker>,
+    /// What has left of the body, if the caller wants to know.
+    sent: Option<SentBody>,
 }
 
 impl Upload {
@@ -108,6 +112,11 @@ impl Upload {
         self.lock().error.clone()
     }
 
+    /// Counts what leaves of the body.
+    pub(super) fn count(&self, sent: SentBody) {
+        self.lock().sent = Some(sent);
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.lock();
         change(&mut state);
@@ -120,6 +129,51 @@ impl Upload {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Measures what leaves of a body, while its connection carries it.
+pub(super) struct Measured<'a> {
+    upload: &'a Upload,
+    writes: &'a Writes,
+    /// What the connection had sent before; `None` if nobody wants to know.
+    before: Option<u64>,
+}
+
+impl<'a> Measured<'a> {
+    pub(super) fn start(upload: &'a Upload, writes: &'a Writes, before: u64) -> Self {
+        let is_wanted = upload.lock().sent.is_some();
+        if is_wanted {
+            writes.find_head();
+        }
+        Measured {
+            upload,
+            writes,
+            before: is_wanted.then_some(before),
+        }
+    }
+
+    /// The connection has sent so many octets.
+    pub(super) fn wrote(&self, octets: u64) {
+        let Some(head) = self.before.and_then(|before| Some(before + self.writes.head()?)) else {
+            return;
+        };
+        let mut state = self.upload.lock();
+        let ended = state.ended.is_some();
+        if let Some(sent) = &mut state.sent {
+            sent.wrote(octets.saturating_sub(head));
+            if ended && sent.is_all() {
+                state.sent = None;
+            }
+        }
+    }
+}
+
+impl Drop for Measured<'_> {
+    fn drop(&mut self) {
+        if self.before.is_some() {
+            self.upload.lock().sent = None;
+        }
     }
 }
 
@@ -227,8 +281,14 @@ impl Outgoing {
         }
         // hyper does not ask a body for its end after the announced length.
         let ends = ends || self.left == Some(0);
-        if let (true, Some(upload)) = (ends, &self.upload) {
-            upload.lock().ended = Some(Instant::now());
+        if let Some(upload) = &self.upload {
+            let mut state = upload.lock();
+            if let Some(sent) = &mut state.sent {
+                sent.yielded(bytes);
+            }
+            if ends {
+                state.ended = Some(Instant::now());
+            }
         }
         Ok(())
     }

@@ -8,13 +8,15 @@
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
+
+use super::sent::HeadLength;
 
 /// How long a read may take after a failed write. The end of a TCP connection is there already; the runtime may not have
 /// noticed it.
@@ -25,12 +27,39 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Writes {
     failed: AtomicBool,
     strict: AtomicBool,
+    /// Whether the head of a request is looked for, and what was found of it.
+    finds_head: AtomicBool,
+    head: Mutex<HeadLength>,
 }
 
 impl Writes {
     /// Whether one has failed, so that none follows.
     pub(super) fn have_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Finds out how long the head is that is written next.
+    pub(super) fn find_head(&self) {
+        *self.lock_head() = HeadLength::default();
+        self.finds_head.store(true, Ordering::Relaxed);
+    }
+
+    /// The length of that head, once it has been written.
+    pub(super) fn head(&self) -> Option<u64> {
+        self.lock_head().known()
+    }
+
+    fn wrote(&self, slices: &[IoSlice<'_>], written: &Poll<io::Result<usize>>) {
+        let &Poll::Ready(Ok(taken)) = written else { return };
+        if self.finds_head.load(Ordering::Relaxed) {
+            let mut head = self.lock_head();
+            head.wrote(slices, taken);
+            self.finds_head.store(head.known().is_none(), Ordering::Relaxed);
+        }
+    }
+
+    fn lock_head(&self) -> MutexGuard<'_, HeadLength> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection is a tunnel now, whose owner learns of every failure.
@@ -101,6 +130,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Tolerant<T> {
             return Poll::Pending;
         }
         let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.writes.wrote(&[IoSlice::new(bytes)], &written);
         self.forgive(cx, written)
     }
 
@@ -113,6 +143,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Tolerant<T> {
             return Poll::Pending;
         }
         let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.writes.wrote(slices, &written);
         self.forgive(cx, written)
     }
 
