@@ -132,7 +132,7 @@ impl Upload {
     async fn run(&mut self, args: PutArgs, target: Target) -> Result<(), Failure> {
         let url = self.address.url.clone();
         // The source may be a FIFO that nobody writes to.
-        let open = upload_body::open(&args.file, Arc::clone(&self.progress));
+        let open = upload_body::open(&args.file);
         let (body, sent) = self
             .limit
             .hold(url.as_str(), open)
@@ -265,7 +265,10 @@ impl Upload {
         sent: &Sent,
         rate: Option<Arc<RateLimit>>,
     ) -> Result<Response<Incoming>, Failed> {
-        let head = hop.head(sent).map_err(Failed::permanent)?;
+        let mut head = hop.head(sent).map_err(Failed::permanent)?;
+        if hop.body.is_some() {
+            head.extensions_mut().insert(self.progress.sent().clone());
+        }
         let answered = match hop.body.take() {
             None => client.request(head.map(|()| Empty::<Bytes>::new())).await,
             Some(UploadSource::File(file)) => {
@@ -300,7 +303,12 @@ impl Upload {
     async fn sent_whole(&mut self, file: &Path, mut sent: Sent) -> Result<(), Failure> {
         loop {
             let before = self.progress.bytes();
-            if tokio::time::timeout(READ_TIMEOUT, sent.ended()).await.is_ok() {
+            let ended = async {
+                sent.ended().await;
+                // The library takes a part of it before that leaves.
+                self.progress.sent().ended().await;
+            };
+            if tokio::time::timeout(READ_TIMEOUT, ended).await.is_ok() {
                 break;
             }
             if self.progress.bytes() == before {
@@ -317,8 +325,7 @@ impl Upload {
         if let Some(fault) = sent.fault() {
             return Err(fault);
         }
-        let refused = sent.length().is_some_and(|length| self.progress.bytes() < length);
-        if refused {
+        if !sent.is_whole(self.progress.bytes()) {
             self.note(format!(
                 "{}: the server responded with {} after {} bytes and refused the rest",
                 self.address.url,

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
@@ -17,7 +18,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::exit::{Exit, Failure};
 use crate::transfer::detached::detached;
-use crate::transfer::progress::Progress;
 
 const CHUNK: usize = 256 * 1024;
 /// A chunk shorter than this is copied, so that a slow pipe does not hold 256 KiB for a line.
@@ -34,12 +34,37 @@ pub(super) enum UploadSource {
 /// The state of a body that was passed to the library.
 pub(super) struct Sent {
     length: Option<u64>,
-    fault: Fault,
-    ended: oneshot::Receiver<()>,
+    state: Arc<State>,
+    /// `None` once it has come.
+    ended: Option<oneshot::Receiver<()>>,
 }
 
-/// Why a body could not be read.
-type Fault = Arc<Mutex<Option<Failure>>>;
+/// What is known of a body that is sent, or sent again.
+#[derive(Default)]
+struct State {
+    /// Why it could not be read.
+    fault: Mutex<Option<Failure>>,
+    /// The bytes that the library has taken.
+    taken: AtomicU64,
+    /// The library has taken all.
+    is_whole: AtomicBool,
+}
+
+impl State {
+    /// A body of this length begins.
+    fn begin(&self, length: Option<u64>) {
+        self.taken.store(0, Ordering::Relaxed);
+        self.is_whole.store(length == Some(0), Ordering::Relaxed);
+    }
+
+    fn fault(&self) -> Option<Failure> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keep_fault(&self, failure: &Failure) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure.clone());
+    }
+}
 
 impl Sent {
     /// The length of the body, if it was known at the start.
@@ -49,20 +74,28 @@ impl Sent {
 
     /// Why the body could not be read.
     pub(super) fn fault(&self) -> Option<Failure> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.fault()
+    }
+
+    /// Whether the whole body has left, of which so many bytes have. Only once it has ended.
+    pub(super) fn is_whole(&self, left: u64) -> bool {
+        self.state.is_whole.load(Ordering::Relaxed) && left >= self.state.taken.load(Ordering::Relaxed)
     }
 
     /// Waits until the body and all its clones are dropped.
     pub(super) async fn ended(&mut self) {
-        // The last body drops the sender.
-        let _ = (&mut self.ended).await;
+        if let Some(ended) = &mut self.ended {
+            // The last body drops the sender.
+            let _ = ended.await;
+            self.ended = None;
+        }
     }
 }
 
 /// Opens the file; `-` is standard input.
-pub(super) async fn open(path: &Path, progress: Arc<Progress>) -> Result<(UploadSource, Sent), Failure> {
+pub(super) async fn open(path: &Path) -> Result<(UploadSource, Sent), Failure> {
     if path == Path::new("-") {
-        let (body, sent) = StreamBody::begin(Box::new(io::stdin()), path.to_owned(), None, progress)?;
+        let (body, sent) = StreamBody::begin(Box::new(io::stdin()), path.to_owned(), None, Arc::default())?;
         return Ok((UploadSource::Stream(body), sent));
     }
     let wrong = |error| Failure::from_io("read", path, &error);
@@ -81,10 +114,12 @@ pub(super) async fn open(path: &Path, progress: Arc<Progress>) -> Result<(Upload
     }
     if !has_length {
         // A FIFO, a device, or a file of /proc.
-        let (body, sent) = StreamBody::begin(Box::new(file), path.to_owned(), None, progress)?;
+        let (body, sent) = StreamBody::begin(Box::new(file), path.to_owned(), None, Arc::default())?;
         return Ok((UploadSource::Stream(body), sent));
     }
     let (ending, ended) = oneshot::channel();
+    let state = Arc::new(State::default());
+    state.begin(Some(found.len()));
     let body = FileBody {
         source: Arc::new(Source {
             file,
@@ -92,15 +127,14 @@ pub(super) async fn open(path: &Path, progress: Arc<Progress>) -> Result<(Upload
             length: found.len(),
             modified: found.modified().ok(),
         }),
-        progress,
-        fault: Fault::default(),
+        state: Arc::clone(&state),
         reading: None,
         _ended: Arc::new(ending),
     };
     let sent = Sent {
         length: Some(found.len()),
-        fault: Arc::clone(&body.fault),
-        ended,
+        state,
+        ended: Some(ended),
     };
     Ok((UploadSource::File(body), sent))
 }
@@ -121,8 +155,7 @@ fn has_data(_: &File) -> io::Result<bool> {
 /// at the beginning.
 pub(super) struct FileBody {
     source: Arc<Source>,
-    progress: Arc<Progress>,
-    fault: Fault,
+    state: Arc<State>,
     /// `None` until the first poll.
     reading: Option<StreamBody>,
     _ended: Arc<oneshot::Sender<()>>,
@@ -140,8 +173,7 @@ impl Clone for FileBody {
     fn clone(&self) -> Self {
         Self {
             source: Arc::clone(&self.source),
-            progress: Arc::clone(&self.progress),
-            fault: Arc::clone(&self.fault),
+            state: Arc::clone(&self.state),
             reading: None,
             _ended: Arc::clone(&self._ended),
         }
@@ -162,13 +194,10 @@ impl FileBody {
                 ),
             ));
         }
-        self.progress.begin_anew();
         let (path, length) = (source.path.clone(), source.length);
         let from_its_beginning = Box::new(At { source, offset: 0 });
-        let (mut body, _) =
-            StreamBody::begin(from_its_beginning, path, Some(length), Arc::clone(&self.progress))?;
-        body.fault = Arc::clone(&self.fault);
-        Ok(body)
+        let state = Arc::clone(&self.state);
+        StreamBody::begin(from_its_beginning, path, Some(length), state).map(|(body, _)| body)
     }
 
     fn left(&self) -> u64 {
@@ -189,7 +218,7 @@ impl Body for FileBody {
             match self.begin() {
                 Ok(reading) => self.reading = Some(reading),
                 Err(failure) => {
-                    keep_fault(&self.fault, &failure);
+                    self.state.keep_fault(&failure);
                     return Poll::Ready(Some(Err(failure)));
                 }
             }
@@ -230,8 +259,7 @@ impl Read for At {
 pub(super) struct StreamBody {
     chunks: mpsc::Receiver<Result<Bytes, Failure>>,
     left: Option<u64>,
-    progress: Arc<Progress>,
-    fault: Fault,
+    state: Arc<State>,
     _ended: oneshot::Sender<()>,
 }
 
@@ -241,23 +269,27 @@ impl StreamBody {
         source: Box<dyn Read + Send>,
         path: PathBuf,
         length: Option<u64>,
-        progress: Arc<Progress>,
+        state: Arc<State>,
     ) -> Result<(Self, Sent), Failure> {
         let (sender, chunks) = mpsc::channel(1);
         std::thread::Builder::new()
             .name("upload".to_owned())
             .spawn(move || read(source, &path, length, &sender))
             .map_err(|error| Failure::new(Exit::Other, format!("cannot start a thread: {error}")))?;
-        let fault = Fault::default();
+        state.begin(length);
         let (ending, ended) = oneshot::channel();
         let body = Self {
             chunks,
             left: length,
-            progress,
-            fault: Arc::clone(&fault),
+            state: Arc::clone(&state),
             _ended: ending,
         };
-        Ok((body, Sent { length, fault, ended }))
+        let sent = Sent {
+            length,
+            state,
+            ended: Some(ended),
+        };
+        Ok((body, sent))
     }
 }
 
@@ -270,15 +302,21 @@ impl Body for StreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
         Poll::Ready(match ready!(self.chunks.poll_recv(cx)) {
-            None => None,
+            None => {
+                self.state.is_whole.store(true, Ordering::Relaxed);
+                None
+            }
             Some(Ok(chunk)) => {
                 let bytes = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
-                self.progress.moved(bytes);
+                self.state.taken.fetch_add(bytes, Ordering::Relaxed);
                 self.left = self.left.map(|left| left.saturating_sub(bytes));
+                if self.left == Some(0) {
+                    self.state.is_whole.store(true, Ordering::Relaxed);
+                }
                 Some(Ok(Frame::data(chunk)))
             }
             Some(Err(failure)) => {
-                keep_fault(&self.fault, &failure);
+                self.state.keep_fault(&failure);
                 Some(Err(failure))
             }
         })
@@ -291,10 +329,6 @@ impl Body for StreamBody {
     fn size_hint(&self) -> SizeHint {
         self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
-}
-
-fn keep_fault(fault: &Fault, failure: &Failure) {
-    *fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure.clone());
 }
 
 /// Sends the chunks; stops when the body is dropped.
@@ -354,12 +388,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     async fn send(content: &'static [u8], length: Option<u64>) -> (Result<Bytes, Exit>, Option<Exit>) {
-        let begun = StreamBody::begin(
-            Box::new(content),
-            PathBuf::from("file"),
-            length,
-            Progress::hidden(),
-        );
+        let begun = StreamBody::begin(Box::new(content), PathBuf::from("file"), length, Arc::default());
         match begun {
             Err(failure) => (Err(failure.exit), None),
             Ok((body, mut sent)) => {
@@ -396,8 +425,7 @@ mod tests {
         for content in [&b""[..], b"hello"] {
             let file = tempfile::NamedTempFile::new()?;
             std::fs::write(file.path(), content)?;
-            let Ok((UploadSource::File(mut body), _sent)) = open(file.path(), Progress::hidden()).await
-            else {
+            let Ok((UploadSource::File(mut body), _sent)) = open(file.path()).await else {
                 panic!("a regular file");
             };
             assert_eq!(body.size_hint().exact(), Some(content.len() as u64));
@@ -439,15 +467,17 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("file");
         std::fs::write(&path, "hello")?;
-        let progress = Progress::hidden();
-        let (body, mut sent) = match open(&path, Arc::clone(&progress)).await {
+        let (body, mut sent) = match open(&path).await {
             Ok((UploadSource::File(body), sent)) => (body, sent),
             _ => return Err(io::Error::other("no file")),
         };
         for again in [body.clone(), body.clone()] {
             let got = again.collect().await.map(http_body_util::Collected::to_bytes);
             assert_eq!(got.map_err(|failure| failure.exit), Ok(Bytes::from("hello")));
-            assert_eq!(progress.bytes(), 5, "what was sent before counts no more");
+            assert!(
+                sent.is_whole(5) && !sent.is_whole(4),
+                "what was taken before counts no more"
+            );
         }
         let half = body.clone();
         std::fs::write(&path, "hallo")?;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use fullbore::client::SentBytes;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::figures::grouped;
@@ -20,7 +21,10 @@ const MANY_FILES: &str = "{spinner} {msg}, {bytes}, {bytes_per_sec}, {elapsed}";
 /// The counters, and the line that shows them.
 pub(crate) struct Progress {
     bar: ProgressBar,
+    /// Bytes of response bodies.
     moved: AtomicU64,
+    /// Bytes of a request body.
+    sent: SentBytes,
     expected: AtomicU64,
     files: AtomicU64,
     ended: AtomicU64,
@@ -49,6 +53,7 @@ impl Progress {
         Arc::new(Self {
             bar,
             moved: AtomicU64::new(0),
+            sent: SentBytes::new(),
             expected: AtomicU64::new(0),
             files: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -62,18 +67,18 @@ impl Progress {
     }
 
     /// Adds to the transferred bytes.
-    pub(crate) fn moved(&self, bytes: u64) {
+    fn moved(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// The transfer starts again.
-    pub(crate) fn begin_anew(&self) {
-        self.moved.store(0, Ordering::Relaxed);
     }
 
     /// The transferred bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
+        self.moved.load(Ordering::Relaxed) + self.sent.get()
+    }
+
+    /// What counts the bytes of an upload, in the extensions of its request.
+    pub(crate) fn sent(&self) -> &SentBytes {
+        &self.sent
     }
 
     /// There is one more file to transfer.
@@ -228,19 +233,6 @@ mod tests {
         for template in [KNOWN_LENGTH, UNKNOWN_LENGTH, MANY_FILES] {
             assert!(ProgressStyle::with_template(template).is_ok());
         }
-    }
-
-    #[test]
-    fn what_has_moved_is_counted_and_may_begin_anew() {
-        let progress = Progress::hidden();
-        assert_eq!(progress.bytes(), 0);
-        progress.moved(3);
-        progress.moved(4);
-        assert_eq!(progress.bytes(), 7);
-        progress.begin_anew();
-        assert_eq!(progress.bytes(), 0);
-        progress.moved(5);
-        assert_eq!(progress.bytes(), 5);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod network;
 mod pages;
 mod partial;
 mod redirects;
+mod refused_rest;
 mod resume;
 mod said;
 mod secrets;

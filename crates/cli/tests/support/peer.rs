@@ -82,6 +82,11 @@ pub(crate) fn close(stream: &mut TcpStream) -> io::Result<()> {
     drain(stream)
 }
 
+/// Closes both sides at once, which resets a connection with octets unread.
+pub(crate) fn close_now(stream: &mut TcpStream) -> io::Result<()> {
+    stream.shutdown(Shutdown::Both)
+}
+
 fn drain(stream: &mut TcpStream) -> io::Result<()> {
     io::copy(stream, &mut io::sink()).map(|_| ())
 }
