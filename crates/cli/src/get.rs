@@ -70,6 +70,7 @@ pub(crate) async fn run(
     if args.urls.len() != 1 || args.list.is_some() {
         leftovers.set_how_to_resume("run the same command again with --skip-existing");
     }
+    leftovers.set_nothing_kept(outputs.fate_of_incomplete());
     // A bar would stay between the lines of a body.
     let body_on_terminal = outputs.uses_stdout() && io::stdout().is_terminal();
     let progress = Progress::start(volume.prints_notes() && !body_on_terminal);

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         Command::Put(put) => {
             let volume = put.print.volume(verbose);
             prints_errors = volume.prints_errors();
+            leftovers.set_nothing_kept("the upload is not complete");
             run::to_end(run::CLIENT_WORKERS, &leftovers, put::run(put, volume))
         }
         Command::Demo => run::to_end(run::DEMO_WORKERS, &leftovers, demo::run()),

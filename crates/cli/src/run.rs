@@ -2,7 +2,7 @@
 //!
 //! `main` calls `to_end`. `serve` handles signals itself, for its graceful shutdown.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::future::Future;
 use std::io::Write;
 use std::process::ExitCode;
@@ -33,6 +33,8 @@ pub(crate) struct Leftovers {
     interrupted: AtomicBool,
     kept: AtomicU64,
     how_to_resume: OnceLock<&'static str>,
+    /// What is said when no file was kept.
+    nothing_kept: OnceLock<&'static str>,
 }
 
 impl Leftovers {
@@ -40,6 +42,12 @@ impl Leftovers {
     pub(crate) fn set_how_to_resume(&self, text: &'static str) {
         // A run says so once.
         let _ = self.how_to_resume.set(text);
+    }
+
+    /// What becomes of an incomplete transfer that leaves no file.
+    pub(crate) fn set_nothing_kept(&self, text: &'static str) {
+        // A run says so once.
+        let _ = self.nothing_kept.set(text);
     }
 
     /// Whether incomplete files that a later run can resume are to be kept.
@@ -57,12 +65,13 @@ impl Leftovers {
         self.interrupted.store(true, Ordering::Release);
     }
 
-    fn sentence(&self, signal: &str) -> String {
+    fn sentence(&self, signal: StopSignal) -> String {
         let what = match self.kept.load(Ordering::Acquire) {
             0 => {
-                return format!(
-                    "interrupted by {signal}; incomplete files that cannot be resumed are removed"
-                );
+                return match self.nothing_kept.get() {
+                    Some(text) => format!("interrupted by {signal}; {text}"),
+                    None => format!("interrupted by {signal}"),
+                };
             }
             1 => "the received part is kept".to_owned(),
             files => format!("the received parts of {files} files are kept"),
@@ -83,19 +92,19 @@ pub(crate) fn to_end(
     let ended = runtime.block_on(async {
         let mut interrupt = Interrupt::listen()?;
         let signal = async {
-            let name = interrupt.next().await;
+            let signal = interrupt.next().await;
             // Before the command is dropped, and its files with it.
             leftovers.interrupt();
-            name
+            signal
         };
         tokio::select! {
             ended = command => ended.map(Ok),
-            name = signal => Ok(Err(name)),
+            signal = signal => Ok(Err(signal)),
         }
     });
     runtime.shutdown_timeout(LAST_WRITES);
     // Writes in progress have ended, so the count of kept files is final.
-    ended?.map_err(|name| Failure::new(Exit::Interrupted, leftovers.sentence(name)))
+    ended?.map_err(|signal| Failure::new(signal.exit(), leftovers.sentence(signal)))
 }
 
 /// Raises the soft limit of file descriptors to the hard limit. Returns the limit, if it is known.
@@ -174,6 +183,33 @@ pub(crate) fn complain(sentence: &impl Display) {
     let _ = writeln!(std::io::stderr(), "fullbore: {sentence}");
 }
 
+/// A signal that stops the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StopSignal {
+    Interrupt,
+    #[cfg_attr(not(unix), allow(dead_code))]
+    Terminate,
+}
+
+impl StopSignal {
+    /// As a shell reports it: 128 and the number of the signal.
+    pub(crate) fn exit(self) -> Exit {
+        match self {
+            StopSignal::Interrupt => Exit::Interrupted,
+            StopSignal::Terminate => Exit::Terminated,
+        }
+    }
+}
+
+impl Display for StopSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StopSignal::Interrupt => "Ctrl-C",
+            StopSignal::Terminate => "SIGTERM",
+        })
+    }
+}
+
 /// The signals that stop the program.
 pub(crate) struct Interrupt {
     #[cfg(unix)]
@@ -206,22 +242,22 @@ impl Interrupt {
         Ok(Self {})
     }
 
-    /// Waits for the next signal and returns its name.
+    /// Waits for the next signal.
     #[cfg(unix)]
-    pub(crate) async fn next(&mut self) -> &'static str {
+    pub(crate) async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "Ctrl-C",
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
         }
     }
 
-    /// Waits for the next Ctrl-C and returns its name.
+    /// Waits for the next Ctrl-C.
     #[cfg(not(unix))]
-    pub(crate) async fn next(&mut self) -> &'static str {
+    pub(crate) async fn next(&mut self) -> StopSignal {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-        "Ctrl-C"
+        StopSignal::Interrupt
     }
 }
 
@@ -235,16 +271,21 @@ mod tests {
         assert!(!leftovers.are_kept());
         leftovers.interrupt();
         assert!(leftovers.are_kept());
-        assert!(leftovers.sentence("Ctrl-C").ends_with("are removed"));
+        assert_eq!(leftovers.sentence(StopSignal::Interrupt), "interrupted by Ctrl-C");
+        leftovers.set_nothing_kept("the upload is not complete");
+        assert_eq!(
+            leftovers.sentence(StopSignal::Terminate),
+            "interrupted by SIGTERM; the upload is not complete"
+        );
         leftovers.count();
         assert_eq!(
-            leftovers.sentence("Ctrl-C"),
+            leftovers.sentence(StopSignal::Interrupt),
             "interrupted by Ctrl-C; the received part is kept: run the same command again to resume"
         );
         leftovers.count();
         leftovers.set_how_to_resume("run it again with --skip-existing");
         assert_eq!(
-            leftovers.sentence("SIGTERM"),
+            leftovers.sentence(StopSignal::Terminate),
             "interrupted by SIGTERM; the received parts of 2 files are kept: run it again with --skip-existing to resume"
         );
     }

@@ -464,13 +464,13 @@ fn connections_within(descriptors: u64) -> usize {
 
 /// Completes at the first signal. A second one ends the process at once.
 async fn drain(mut interrupt: Interrupt) {
-    let name = interrupt.next().await;
+    let signal = interrupt.next().await;
     run::complain(&format!(
-        "{name}: waiting for requests in progress; a second signal stops at once"
+        "{signal}: waiting for requests in progress; a second signal stops at once"
     ));
     tokio::spawn(async move {
-        interrupt.next().await;
-        std::process::exit(i32::from(Exit::Interrupted.code()));
+        let signal = interrupt.next().await;
+        std::process::exit(i32::from(signal.exit().code()));
     });
 }
 

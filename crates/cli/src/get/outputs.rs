@@ -87,6 +87,15 @@ impl Outputs {
         }
     }
 
+    /// What becomes of bodies that are interrupted and cannot be resumed.
+    pub(crate) fn fate_of_incomplete(&self) -> &'static str {
+        match &self.rule {
+            _ if self.uses_stdout() => "standard output has what had arrived",
+            Rule::Discard => "the download is not complete",
+            _ => "incomplete files that cannot be resumed are removed",
+        }
+    }
+
     /// The target for the body of a URL, with the name that the list gives it; `None` when the file exists and is to be
     /// skipped.
     ///

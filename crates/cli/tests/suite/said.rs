@@ -167,7 +167,7 @@ fn an_interrupt_keeps_the_part_and_the_same_command_resumes_it() -> TestResult {
         })?;
         signal(&child, told)?;
         let output = child.wait_with_output()?;
-        assert_eq!(output.status.code(), Some(130));
+        assert_eq!(output.status.code(), told.exit_code());
         let said = String::from_utf8(output.stderr)?;
         assert!(
             said.contains("the received part is kept: run the same command again to resume"),

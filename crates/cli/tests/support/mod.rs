@@ -157,6 +157,17 @@ pub(crate) enum Signal {
     Terminate,
 }
 
+impl Signal {
+    /// The exit code of a client that it stops: 128 and its number.
+    pub(crate) fn exit_code(self) -> Option<i32> {
+        match self {
+            Signal::Interrupt => Some(130),
+            Signal::Terminate => Some(143),
+            Signal::Hangup | Signal::Kill => None,
+        }
+    }
+}
+
 /// Signals a child that has not been waited for, without a program for it: not every machine has `kill`.
 #[cfg(unix)]
 pub(crate) fn signal(child: &Child, signal: Signal) -> TestResult {
