@@ -77,6 +77,11 @@ impl PartialFile {
         matches!(self.target, Target::Discard) && self.digest.is_none()
     }
 
+    /// Whether somebody may read what is written before the body ends: on a terminal, or behind a pipe.
+    pub(crate) fn is_read_at_once(&self) -> bool {
+        matches!(self.target, Target::Stdout { .. } | Target::Device(_))
+    }
+
     /// Whether another program has begun the file.
     pub(crate) fn is_begun_elsewhere(&self) -> bool {
         matches!(self.target, Target::Continued(_))

@@ -1,7 +1,8 @@
 //! Receives a body into its target, with few writes, bounded memory, and no wait for the disk.
 //!
 //! Chunks are gathered by reference. A blocking thread writes up to a MiB at a time while the next chunks are gathered. A
-//! small body is one job: create, write and rename. `partial_file` is the blocking half.
+//! small body is one job: create, write and rename. To standard output and devices, whose readers may wait for each line,
+//! everything that has arrived is written as soon as no more has. `partial_file` is the blocking half.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -191,6 +192,8 @@ pub(crate) async fn receive_into(
 struct BodyWriter<'a> {
     disk: &'a Disk,
     discard: bool,
+    /// A batch of any size is written when no more has arrived.
+    prompt: bool,
     file: Option<PartialFile>,
     write: Option<JoinHandle<Result<PartialFile, Failure>>>,
     batch: Batch,
@@ -209,6 +212,7 @@ impl<'a> BodyWriter<'a> {
         Self {
             disk,
             discard: file.discards(),
+            prompt: file.is_read_at_once(),
             file: Some(file),
             write: None,
             batch: Batch::default(),
@@ -248,7 +252,10 @@ impl<'a> BodyWriter<'a> {
                 Poll::Pending => starved = true,
             }
         }
-        let worth_a_job = self.batch.is_worth_a_job();
+        let worth_a_job = match self.prompt {
+            true => !self.batch.chunks.is_empty(),
+            false => self.batch.is_worth_a_job(),
+        };
         if self.write.is_none() && (!starved || worth_a_job) {
             return Poll::Ready(Step::Write);
         }

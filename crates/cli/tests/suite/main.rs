@@ -32,6 +32,8 @@ mod serve;
 #[cfg(unix)]
 mod shared_folder;
 mod silence;
+#[cfg(target_os = "linux")]
+mod streams;
 mod tls;
 #[cfg(unix)]
 mod uploads;
