@@ -90,7 +90,6 @@ pub(crate) fn check_request(
     most: usize,
 ) -> Result<(), InvalidMessage> {
     let uri = request.uri();
-    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
     let is_connect = request.method() == Method::CONNECT;
     let has_protocol = request.extensions().get::<Protocol>().is_some();
     if has_protocol && !is_connect {
@@ -102,7 +101,9 @@ pub(crate) fn check_request(
     };
     let Some(authority) = uri.authority() else {
         return match may_be_relative && !is_connect {
-            true => check_path(request).and_then(|()| check_fields(request.headers(), path, most)),
+            true => {
+                check_path(request).and_then(|()| check_fields(request.headers(), pseudo_size(request), most))
+            }
             false => Err(missing),
         };
     };
@@ -116,7 +117,7 @@ pub(crate) fn check_request(
         check_path(request)?;
     }
     check_host(request.headers(), authority, uri.scheme())?;
-    check_fields(request.headers(), path, most)
+    check_fields(request.headers(), pseudo_size(request), most)
 }
 
 fn check_path(request: &Request<()>) -> Result<(), InvalidMessage> {
@@ -138,7 +139,7 @@ pub(crate) fn check_response(response: &Response<()>, most: usize) -> Result<(),
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(InvalidMessage::SwitchingProtocols);
     }
-    check_fields(response.headers(), 0, most)
+    check_fields(response.headers(), STATUS_SIZE, most)
 }
 
 /// As [`check_request`], of trailers.
@@ -167,12 +168,34 @@ fn check_host(
 
 /// Whether the fields of a request have at most `most` octets. The rest of the request was checked before.
 pub(crate) fn fits(request: &Request<()>, most: usize) -> bool {
-    let path = request
-        .uri()
-        .path_and_query()
-        .map_or(0, |path| path.as_str().len());
     let fields = request.headers().iter();
-    path + fields.map(|(name, value)| field_size(name, value)).sum::<usize>() <= most
+    pseudo_size(request) + fields.map(|(name, value)| field_size(name, value)).sum::<usize>() <= most
+}
+
+/// `:status` and three digits.
+const STATUS_SIZE: usize = 7 + 3 + ENTRY_OVERHEAD;
+
+/// What the pseudo-header fields of a request count. They take the place of a `host` field, which is left out where there
+/// is an authority.
+fn pseudo_size(request: &Request<()>) -> usize {
+    let uri = request.uri();
+    let size = |name: &str, value: usize| name.len() + value + ENTRY_OVERHEAD;
+    let protocol = request.extensions().get::<Protocol>();
+    let mut all = size(":method", request.method().as_str().len());
+    if let Some(protocol) = protocol {
+        all += size(":protocol", protocol.as_str().len());
+    }
+    if request.method() != Method::CONNECT || protocol.is_some() {
+        let path = uri.path_and_query().map_or(1, |path| path.as_str().len());
+        all += size(":scheme", uri.scheme_str().unwrap_or("http").len()) + size(":path", path);
+    }
+    if let Some(authority) = uri.authority() {
+        all += size(":authority", authority.as_str().len());
+        if let Some(host) = request.headers().get(HOST) {
+            all = all.saturating_sub(field_size(&HOST, host));
+        }
+    }
+    all
 }
 
 /// What a field counts for SETTINGS_MAX_HEADER_LIST_SIZE (RFC 9113 section 6.5.2).

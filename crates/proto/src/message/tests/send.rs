@@ -363,9 +363,29 @@ fn every_reason_says_what_to_do() {
 #[test]
 fn what_is_much_larger_than_the_peer_accepts_is_refused() {
     let request = get_with_field("x-long", "12345678");
-    // 6 and 8 octets and 32 for the field, and 1 for the path.
-    assert_eq!(check_request(&request, false, 47), Ok(()));
-    assert_eq!(check_request(&request, false, 46), Err(InvalidMessage::TooLarge));
+    // The name, the value and 32 octets for each field, those with a colon too (RFC 9113 section 6.5.2).
+    let size: usize = [
+        ":methodGET",
+        ":schemehttps",
+        ":authorityexample.com",
+        ":path/",
+        "x-long12345678",
+    ]
+    .iter()
+    .map(|field| field.len() + 32)
+    .sum();
+    assert_eq!(check_request(&request, false, size), Ok(()));
+    assert_eq!(
+        check_request(&request, false, size - 1),
+        Err(InvalidMessage::TooLarge)
+    );
+    assert!(fits(&request, size) && !fits(&request, size - 1));
+    // The authority takes the place of this one.
+    let mut with_host = get_with_field("x-long", "12345678");
+    with_host
+        .headers_mut()
+        .insert("host", HeaderValue::from_static("example.com"));
+    assert!(fits(&with_host, size) && !fits(&with_host, size - 1));
     assert_eq!(check_trailers(request.headers(), 46), Ok(()));
     assert_eq!(
         check_trailers(request.headers(), 45),
@@ -374,5 +394,7 @@ fn what_is_much_larger_than_the_peer_accepts_is_refused() {
     let (mut head, ()) = Response::new(()).into_parts();
     head.headers = request.headers().clone();
     let response = Response::from_parts(head, ());
-    assert_eq!(check_response(&response, 45), Err(InvalidMessage::TooLarge));
+    let size = 46 + ":status200".len() + 32;
+    assert_eq!(check_response(&response, size), Ok(()));
+    assert_eq!(check_response(&response, size - 1), Err(InvalidMessage::TooLarge));
 }
