@@ -6,12 +6,16 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 use http::{Method, Request, StatusCode, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio_socks::Error as SocksError;
 use tokio_socks::tcp::Socks5Stream;
 
@@ -23,6 +27,10 @@ use crate::error::{Error, ErrorKind};
 /// The ports of proxies whose URL names none: as in curl, 443 with TLS and 1080 otherwise.
 const DEFAULT_PORT: u16 = 1080;
 const DEFAULT_TLS_PORT: u16 = 443;
+
+/// The informational responses to CONNECT. A proxy has a reason for one at most; without a limit it could send them for as
+/// long as a connection may take to open.
+const MOST_INFORMATIONAL: u32 = 8;
 
 /// The proxies of a client: one for `http://`, one for `https://`, and the hosts that need none. For
 /// [`ClientBuilder::proxies`](crate::ClientBuilder::proxies).
@@ -172,6 +180,18 @@ fn checked(url: &str) -> Result<String, String> {
     Ok(url)
 }
 
+/// Notifies when there are more informational responses than a request may have.
+fn limit_informational(request: &mut Request<String>) -> Arc<Notify> {
+    let too_many = Arc::new(Notify::new());
+    let (notified, seen) = (Arc::clone(&too_many), AtomicU32::new(0));
+    hyper::ext::on_informational(request, move |_| {
+        if seen.fetch_add(1, Ordering::Relaxed) >= MOST_INFORMATIONAL {
+            notified.notify_one();
+        }
+    });
+    too_many
+}
+
 /// Which proxy leads to which origin.
 pub(super) struct Routes(Matcher);
 
@@ -286,7 +306,9 @@ impl Route {
         let invalid = |error: http::Error| Error::with_source(ErrorKind::InvalidUrl, target, error);
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(io)).await;
         let (mut sender, connection) = handshake.map_err(is_no_proxy)?;
-        tokio::spawn(async move {
+        // Ends with this call: the tunnel is taken from it by then.
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             // The request has the error.
             let _ = connection.with_upgrades().await;
         });
@@ -299,8 +321,16 @@ impl Route {
             credentials.set_sensitive(true);
             request = request.header(PROXY_AUTHORIZATION, credentials);
         }
-        let request = request.body(String::new()).map_err(invalid)?;
-        let response = sender.send_request(request).await.map_err(is_no_proxy)?;
+        let mut request = request.body(String::new()).map_err(invalid)?;
+        let too_many = limit_informational(&mut request);
+        let response = tokio::select! {
+            biased;
+            () = too_many.notified() => {
+                let text = format!("{} sent more than {MOST_INFORMATIONAL} informational responses", self.shown());
+                return Err(Error::proxy(ErrorKind::Proxy, text, None));
+            }
+            response = sender.send_request(request) => response.map_err(is_no_proxy)?,
+        };
         if !response.status().is_success() {
             return Err(self.refused(target, response.status()));
         }

@@ -181,3 +181,46 @@ async fn a_proxy_that_is_not_there_is_the_cause_and_http2_alone_asks_it_for_a_tu
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Proxy, "{error}");
 }
+
+#[tokio::test]
+async fn a_proxy_that_sends_informational_responses_without_end_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let proxy = tokio::spawn(async move {
+        let (mut io, _) = listener.accept().await.unwrap();
+        let many = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(1_000);
+        let mut sent = 0;
+        // Until the client closes.
+        while io.write_all(&many).await.is_ok() {
+            sent += many.len();
+        }
+        sent
+    });
+    let client = Client::builder()
+        .proxies(Proxies::all(&url).unwrap())
+        .build()
+        .unwrap();
+    let error = soon(client.get("https://one.example/")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Proxy, "{error}");
+    assert!(error.to_string().contains("informational"), "{error}");
+    soon(proxy).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_proxy_may_send_a_few_informational_responses_before_its_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut io, _) = listener.accept().await.unwrap();
+        let few = "HTTP/1.1 100 Continue\r\n\r\n".repeat(8);
+        let answer = format!("{few}HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n");
+        io.write_all(answer.as_bytes()).await.unwrap();
+        io.read_to_end(&mut Vec::new()).await.ok();
+    });
+    let client = Client::builder()
+        .proxies(Proxies::all(&url).unwrap())
+        .build()
+        .unwrap();
+    let error = soon(client.get("https://one.example/")).await.unwrap_err();
+    assert!(error.to_string().contains("403"), "{error}");
+}
