@@ -33,8 +33,7 @@ use tokio_util::task::TaskTracker;
 
 use self::builder::Settings;
 use self::limited::Limited;
-use self::origin::OriginPool;
-use self::wait_clock::RequestWait;
+use self::origin::{OriginPool, Place};
 use super::connect::Origin;
 use super::connection::split_request;
 use super::handle::Handle;
@@ -54,9 +53,9 @@ const FEW_ORIGINS: usize = 64;
 /// Where the peer's limit on streams holds back a long path, the client opens further connections to the origin, up
 /// to [`ClientBuilder::max_connections`]. It sends a request without a body again when the peer did not process it
 /// (REFUSED_STREAM, or a GOAWAY that leaves it out), and when its method is idempotent and a used HTTP/1.1 connection
-/// closes before an answer. It does so up to [`ClientBuilder::max_repeats`] times, after a pause
-/// ([`ClientBuilder::repeat_pause`]). All requests to an origin share the pauses. When the origin refuses everything,
-/// they fail together with its reason.
+/// closes before an answer. It does so up to [`ClientBuilder::max_repeats`] times in a row in which the origin answers
+/// no other request, after a pause ([`ClientBuilder::repeat_pause`]). All requests to an origin share the pauses, and
+/// after a refusal fewer are sent at once. When the origin refuses everything, they fail together with its reason.
 ///
 /// Cheap to clone; clones share the pool. `https://` negotiates the version by ALPN. `http://` begins in HTTP/2 with
 /// prior knowledge (RFC 9113 section 3.3), and falls back to HTTP/1.1 if the server does not speak HTTP/2
@@ -205,8 +204,7 @@ impl Client {
     }
 
     /// As [`Self::request`], for a body that can be cloned, such as `http_body_util::Full`. When the peer did not
-    /// process the request (RFC 9113 section 8.7), it is sent again with its body, up to
-    /// [`ClientBuilder::max_repeats`] times.
+    /// process the request (RFC 9113 section 8.7), it is sent again with its body ([`ClientBuilder::max_repeats`]).
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -252,7 +250,7 @@ impl Client {
     /// [`ErrorKind::Timeout`]).
     pub async fn connect(&self, url: &str) -> Result<(), Error> {
         let uri = parse(url)?;
-        let lease = self.pool(&uri)?.lease(false, &mut RequestWait::default()).await;
+        let lease = self.pool(&uri)?.lease(&mut Place::default()).await;
         lease.map(drop)
     }
 

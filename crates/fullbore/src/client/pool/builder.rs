@@ -292,8 +292,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Limits how often the client sends a request again that the peer did not process (RFC 9113 section 8.7). When
-    /// an origin refuses more often than this in a row, the requests that wait for it fail. Default: 3.
+    /// Limits how often the client sends a request again that the peer did not process (RFC 9113 section 8.7), while
+    /// the origin answers no other request. When an origin refuses more often than this in a row, the requests that wait
+    /// for it fail. Default: 3. With 0 no request is sent again.
+    ///
+    /// While the origin answers others, a request is sent again up to 32 times in all.
     pub fn max_repeats(mut self, repeats: u32) -> Self {
         self.max_repeats = repeats;
         self

@@ -4,7 +4,7 @@
 //!
 //! | what happened | sent again |
 //! |---|---|
-//! | nothing of it was sent | always |
+//! | nothing of it was sent | if its body is still there |
 //! | the peer speaks another version of HTTP, or requires HTTP/1.1 | if its body is still there |
 //! | the peer refused it (RFC 9113 section 8.7) | if its body can be repeated, after a pause |
 //! | an HTTP/1.1 connection that had carried others closed before an answer (RFC 9112 section 9.3.1) | the same, if its method is idempotent |
@@ -15,8 +15,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 
-use super::origin::{Lease, OriginPool};
-use super::wait_clock::RequestWait;
+use super::origin::{Lease, OriginPool, Place};
 use crate::body::Incoming;
 use crate::client::connection::SendRequest;
 use crate::client::handle::Handle;
@@ -27,6 +26,11 @@ use crate::observer::Slot;
 /// How often a request is sent in another version because the peer does not speak the one before. A peer that speaks
 /// neither must not make it turn for ever.
 const MAX_TURNS: u32 = 2;
+
+/// How often a request may not be processed although the origin answers others meanwhile. Old requests go first, so
+/// that a few times are enough at a server that only serves few; a server that never takes this one must not hold it
+/// for ever. The pauses before so many repeats take about four minutes.
+const MOST_REFUSALS: u32 = 32;
 
 /// How sending a request failed.
 struct Failed {
@@ -64,9 +68,40 @@ impl Failed {
 /// Counts what a peer could make endless.
 #[derive(Default)]
 struct Attempts {
-    /// Repeats of requests that were refused, or lost with their connection.
+    /// Repeats since the origin answered a request.
     repeats: u32,
+    /// How often the origin had answered by then ([`OriginPool::unprocessed`]).
+    round: u64,
+    /// Repeats in all.
+    refusals: u32,
+    pauses: u32,
     turns: u32,
+}
+
+impl Attempts {
+    /// Counts a change of the version; whether there may be another attempt.
+    fn turn(&mut self) -> bool {
+        self.turns += 1;
+        self.turns <= MAX_TURNS
+    }
+
+    /// Counts an attempt that the peer certainly did not process; whether there may be another one. While the origin
+    /// answers other requests, it is only busy.
+    fn unprocessed(&mut self, pool: &OriginPool) -> bool {
+        let round = pool.unprocessed();
+        if round != self.round {
+            self.round = round;
+            self.repeats = 0;
+        }
+        self.refusals += 1;
+        self.lost(pool) && self.refusals <= MOST_REFUSALS
+    }
+
+    /// Counts an attempt that the peer may have processed; whether there may be another one.
+    fn lost(&mut self, pool: &OriginPool) -> bool {
+        self.repeats += 1;
+        self.repeats <= pool.max_repeats()
+    }
 }
 
 /// Sends a request whose body can be repeated, until the peer has processed it.
@@ -80,14 +115,12 @@ where
     B::Error: Into<BoxError>,
 {
     let mut attempts = Attempts::default();
-    let mut wait = RequestWait::default();
-    let mut again = false;
+    let mut place = Place::default();
     loop {
         let Lease { handle, slot } = match body.is_end_stream() {
-            true => pool.lease(again, &mut wait).await?,
-            false => lease_proven(pool, again, &mut wait).await?,
+            true => pool.lease(&mut place).await?,
+            false => lease_proven(pool, &mut place).await?,
         };
-        again = true;
         let sent = match &handle {
             Handle::Http2(sender) => send(pool, sender, &handle, slot, Arc::clone(&head), body.clone()).await,
             // In a box, so that a request over HTTP/2 does not carry its memory.
@@ -102,24 +135,23 @@ where
         };
         let repeats = match failed.what {
             What::OtherVersion if attempts.turn() => continue,
-            What::Unsent(_) => true,
-            What::Reused => head.method().is_idempotent(),
-            What::OtherVersion | What::Other => failed.error.is_refused(),
+            What::Unsent(_) => attempts.unprocessed(pool),
+            What::Reused if head.method().is_idempotent() => attempts.lost(pool),
+            What::OtherVersion | What::Other if failed.error.is_refused() => attempts.unprocessed(pool),
+            What::Reused | What::OtherVersion | What::Other => return Err(failed.error),
         };
         if !repeats {
-            return Err(failed.error);
-        }
-        if attempts.repeats >= pool.max_repeats() {
             return Err(pool.refusal(failed.error));
         }
         if failed.error.wants_pause() {
-            tokio::time::sleep(pool.pause(attempts.repeats, &mut wait)).await;
+            tokio::time::sleep(pool.pause(attempts.pauses, &mut place)).await;
+            attempts.pauses += 1;
         }
-        attempts.repeats += 1;
     }
 }
 
-/// Sends a request whose body cannot be repeated. Its body is not begun before the version of the connection is known.
+/// Sends a request whose body cannot be repeated. The body is not begun before the peer has shown how many streams it
+/// allows.
 pub(super) async fn once<B>(
     pool: &Arc<OriginPool>,
     head: Arc<Request<()>>,
@@ -129,8 +161,8 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let mut wait = RequestWait::default();
-    let Lease { handle, slot } = lease_proven(pool, false, &mut wait).await?;
+    let (mut attempts, mut place) = (Attempts::default(), Place::default());
+    let Lease { handle, slot } = lease_settled(pool, &mut attempts, &mut place).await?;
     match &handle {
         Handle::Http2(sender) => {
             let sent = send(pool, sender, &handle, slot, head, body).await;
@@ -138,7 +170,14 @@ where
         }
         Handle::Http1(_) => {
             let lease = Lease { handle, slot };
-            Box::pin(once_http1(pool, lease, head, Outgoing::new(body), wait)).await
+            Box::pin(once_http1(
+                pool,
+                lease,
+                head,
+                Outgoing::new(body),
+                (attempts, place),
+            ))
+            .await
         }
     }
 }
@@ -149,9 +188,8 @@ async fn once_http1(
     mut lease: Lease,
     head: Arc<Request<()>>,
     mut body: Outgoing,
-    mut wait: RequestWait,
+    (mut attempts, mut place): (Attempts, Place),
 ) -> Result<Response<Incoming>, Error> {
-    let mut attempts = Attempts::default();
     loop {
         let Lease { handle, slot } = lease;
         let sent = match &handle {
@@ -160,10 +198,9 @@ async fn once_http1(
                 Err(Failed {
                     what: What::Unsent(unsent),
                     ..
-                }) if attempts.repeats < pool.max_repeats() => {
+                }) if attempts.unprocessed(pool) => {
                     body = unsent;
-                    attempts.repeats += 1;
-                    lease = lease_proven(pool, true, &mut wait).await?;
+                    lease = lease_settled(pool, &mut attempts, &mut place).await?;
                     continue;
                 }
                 sent => sent,
@@ -173,24 +210,12 @@ async fn once_http1(
     }
 }
 
-impl Attempts {
-    /// Counts a change of the version; whether there may be another attempt.
-    fn turn(&mut self) -> bool {
-        self.turns += 1;
-        self.turns <= MAX_TURNS
-    }
-}
-
 /// Takes a slot for a request with a body, on a connection whose version is known: a server of HTTP/1.1 that is lenient
 /// could read the octets of DATA frames as a request.
-async fn lease_proven(
-    pool: &Arc<OriginPool>,
-    mut again: bool,
-    wait: &mut RequestWait,
-) -> Result<Lease, Error> {
+async fn lease_proven(pool: &Arc<OriginPool>, place: &mut Place) -> Result<Lease, Error> {
     let mut attempts = Attempts::default();
     loop {
-        let lease = pool.lease(again, wait).await?;
+        let lease = pool.lease(place).await?;
         lease.handle.version_proven().await;
         if !lease.handle.is_other_version() || !attempts.turn() {
             return match lease.handle.failure() {
@@ -198,7 +223,31 @@ async fn lease_proven(
                 None => Ok(lease),
             };
         }
-        again = true;
+    }
+}
+
+/// Takes a slot for a request with a body that cannot be repeated: of those that the peer's SETTINGS allow, on a
+/// connection that takes requests.
+async fn lease_settled(
+    pool: &Arc<OriginPool>,
+    attempts: &mut Attempts,
+    place: &mut Place,
+) -> Result<Lease, Error> {
+    loop {
+        let lease = lease_proven(pool, place).await?;
+        if !lease.handle.is_http1() {
+            lease.handle.settled().await;
+        }
+        if let Some(error) = lease.handle.failure() {
+            return Err(error);
+        }
+        let ended = !lease.handle.is_open();
+        if ended && !attempts.unprocessed(pool) {
+            return Err(pool.refusal(Error::never_sent(&Error::connection_gone())));
+        }
+        if !ended && pool.allows(&lease) {
+            return Ok(lease);
+        }
     }
 }
 

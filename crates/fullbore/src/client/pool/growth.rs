@@ -133,6 +133,11 @@ impl Growth {
         self.shortest = Some(self.shortest.unwrap_or(took).min(took));
     }
 
+    /// The mean time of an exchange.
+    pub(super) fn exchange(&self) -> Duration {
+        self.mean.unwrap_or_default()
+    }
+
     /// The last connection has ended. The next one may take another path.
     pub(super) fn forget_path(&mut self) {
         self.mean = None;

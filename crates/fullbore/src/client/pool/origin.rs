@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+pub(super) use self::queue::Place;
 use self::queue::QueuedRequest;
 use self::refusals::Check;
 use self::versions::Version;
@@ -29,7 +30,7 @@ use super::backoff::Backoff;
 use super::builder::Settings;
 use super::connection_state::ConnectionState;
 use super::growth::{Growth, Load};
-use super::wait_clock::{RequestWait, WaitClock};
+use super::wait_clock::WaitClock;
 use crate::client::connect::{HttpVersion, Opened, Origin};
 use crate::client::handle::Handle;
 use crate::error::{Error, ErrorKind};
@@ -85,17 +86,19 @@ struct PoolState {
     /// The number of attempts to connect.
     opening: usize,
     /// Requests without a slot, in order. None waits while a slot is free.
-    waiting: BTreeMap<i64, Waiter>,
-    /// The number of the next request at the back of the queue, and at the front for one that has waited before.
-    back: i64,
-    front: i64,
+    waiting: BTreeMap<u64, Waiter>,
+    /// The number of requests so far.
+    requests: u64,
     growth: Growth,
     /// Which version of HTTP the origin speaks.
     version: Version,
     /// After a failure: until when no further connection is opened, and how long that was.
     pause: Option<(Instant, Duration)>,
-    /// What the peer has refused since its last response.
+    /// What the peer has refused.
     refusals: Option<Backoff>,
+    /// How often the peer answered after it had not processed a request; and whether it has answered since the last time.
+    rounds: u64,
+    unanswered: bool,
     /// How long requests have waited while the peer allowed no stream.
     clock: WaitClock,
     /// When the queue is checked next, if nothing happens before.
@@ -138,7 +141,7 @@ struct Waiter {
 #[derive(Default)]
 struct Effects {
     assigned: Vec<(Waiter, Lease)>,
-    failed: Option<(BTreeMap<i64, Waiter>, Error)>,
+    failed: Option<(BTreeMap<u64, Waiter>, Error)>,
     /// Connections to open, and where.
     open: Option<(Vec<Arc<PooledConnection>>, Runtime)>,
     /// The version that they speak, unless ALPN decides.
@@ -170,18 +173,14 @@ impl OriginPool {
         })
     }
 
-    /// Takes a slot on the connection that has the most free ones, at once or when one becomes free. `again` puts the
-    /// request at the front of the queue, and `wait` is how long it has waited. Dropping the future leaves the queue.
+    /// Takes a slot on the connection that has the most free ones, at once or when one becomes free. A request that was
+    /// sent before keeps its place. Dropping the future leaves the queue.
     ///
     /// # Errors
     /// Why no connection can be opened.
-    pub(super) async fn lease(
-        self: &Arc<Self>,
-        mut again: bool,
-        wait: &mut RequestWait,
-    ) -> Result<Lease, Error> {
+    pub(super) async fn lease(self: &Arc<Self>, place: &mut Place) -> Result<Lease, Error> {
         loop {
-            let lease = match self.take_or_wait(again, wait)? {
+            let lease = match self.take_or_wait(place)? {
                 Acquired::Slot(lease) => lease,
                 Acquired::Queued(waiting) => waiting.await?,
             };
@@ -196,11 +195,10 @@ impl OriginPool {
             {
                 return Err(error);
             }
-            again = true;
         }
     }
 
-    fn take_or_wait(self: &Arc<Self>, again: bool, wait: &mut RequestWait) -> Result<Acquired, Error> {
+    fn take_or_wait(self: &Arc<Self>, place: &mut Place) -> Result<Acquired, Error> {
         let now = Instant::now();
         let mut state = self.lock();
         if self.is_retired() {
@@ -209,6 +207,7 @@ impl OriginPool {
         if let Some(error) = self.recent_failure(&mut state, now) {
             return Err(error);
         }
+        let number = state.number(place);
         if state.waiting.is_empty() {
             if let Some(lease) = state.take(now) {
                 return Ok(Acquired::Slot(lease));
@@ -219,11 +218,10 @@ impl OriginPool {
             return Err(Error::new(ErrorKind::Config, text));
         };
         let previous = state.runtime.replace(runtime);
-        let number = state.number(again);
         let (answer, receiver) = oneshot::channel();
         let alone = state.waiting.is_empty();
         let until = match self.settings.stream_wait_timeout {
-            Some(limit) => state.clock.join(wait, alone, limit, now),
+            Some(limit) => state.clock.join(&mut place.wait, alone, limit, now),
             None => Duration::MAX,
         };
         state.waiting.insert(number, Waiter { answer, until });
@@ -238,6 +236,14 @@ impl OriginPool {
             receiver,
             answered: false,
         }))
+    }
+
+    /// Whether the peer allows all streams that have slots on the connection. Before its SETTINGS arrived, slots were presumed.
+    pub(super) fn allows(&self, lease: &Lease) -> bool {
+        let state = self.lock();
+        let is_it = |member: &&Member| member.handle.is_same_connection(&lease.handle);
+        let member = state.members.iter().find(is_it);
+        member.is_none_or(|member| member.in_flight <= member.connection.max_streams())
     }
 
     /// Closes the connections gracefully, and fails the requests that wait.
@@ -448,7 +454,7 @@ impl OriginPool {
         if connection.is_settled() {
             let unused = !connection.has_served() && !connection.is_http1();
             if unused && self.has_member(connection) {
-                self.refused(error, connection.begun());
+                self.refused(error, connection, None);
             }
             return self.closing(connection);
         }
@@ -577,14 +583,11 @@ impl PoolState {
     /// Takes a slot on the connection that has the most free ones, and of equals on the oldest, so that others become
     /// idle.
     fn take(&mut self, now: Instant) -> Option<Lease> {
-        if self
-            .refusals
-            .as_ref()
-            .is_some_and(|refusals| !refusals.allows_attempt(now))
-        {
+        let open = self.in_flight();
+        if self.refuses(open, now) {
             return None;
         }
-        let carried = self.in_flight() + 1 + self.waiting.len() as u64;
+        let carried = open + 1 + self.waiting.len() as u64;
         let member = self.members.iter_mut().rev().max_by_key(|member| member.free())?;
         if member.free() == 0 {
             return None;
@@ -592,7 +595,7 @@ impl PoolState {
         member.in_flight += 1;
         self.growth.record_load(carried);
         if let Some(refusals) = &mut self.refusals {
-            refusals.attempt_started(now);
+            refusals.attempt_started(open, self.growth.exchange(), now);
         }
         Some(Lease {
             handle: member.handle.clone(),
@@ -636,18 +639,12 @@ impl PoolState {
         Some(removed)
     }
 
-    /// The next number in the queue.
-    fn number(&mut self, again: bool) -> i64 {
-        match again {
-            true => {
-                self.front -= 1;
-                self.front
-            }
-            false => {
-                self.back += 1;
-                self.back
-            }
-        }
+    /// The number of a request in the queue.
+    fn number(&mut self, place: &mut Place) -> u64 {
+        *place.number.get_or_insert_with(|| {
+            self.requests += 1;
+            self.requests
+        })
     }
 
     /// Assigns free slots to waiting requests.
@@ -679,7 +676,7 @@ impl PoolState {
     }
 
     /// Takes expired requests out of the queue.
-    fn take_overdue(&mut self, limit: Duration, now: Instant) -> BTreeMap<i64, Waiter> {
+    fn take_overdue(&mut self, limit: Duration, now: Instant) -> BTreeMap<u64, Waiter> {
         let clock = &self.clock;
         let (overdue, waiting): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.waiting)
             .into_iter()
@@ -702,11 +699,16 @@ impl PoolState {
         if self.waiting.is_empty() {
             return 0;
         }
-        let refuses = |refusals: &Backoff| !refusals.allows_attempt(now);
         let pauses = self.pause.is_some_and(|(until, _)| now < until);
         let wanted = match &self.version {
-            _ if self.refusals.as_ref().is_some_and(refuses) => 0,
-            _ if self.refusals.is_some() => 1,
+            _ if self.refuses(self.in_flight(), now) => 0,
+            _ if self
+                .refusals
+                .as_ref()
+                .is_some_and(|refusals| !refusals.is_answered()) =>
+            {
+                1
+            }
             // Each connection carries one request.
             Version::Http1 | Version::OnlyHttp1 if !pauses => self.members.len() + self.waiting.len(),
             _ if self.members.is_empty() => 1,
@@ -743,7 +745,7 @@ enum Acquired {
     Queued(QueuedRequest),
 }
 
-fn fail(waiting: BTreeMap<i64, Waiter>, error: &Error) {
+fn fail(waiting: BTreeMap<u64, Waiter>, error: &Error) {
     for waiter in waiting.into_values() {
         // A canceled request needs no answer.
         let _ = waiter.answer.send(Err(error.clone()));

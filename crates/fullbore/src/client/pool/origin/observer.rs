@@ -36,7 +36,7 @@ impl Observer for PooledConnection {
 
     fn refused(&self, error: &Error, slot_taken: Option<Instant>) {
         if let Some(pool) = self.pool.upgrade().filter(|_| error.wants_pause()) {
-            pool.refused(error, slot_taken.unwrap_or(self.begun()));
+            pool.refused(error, self, slot_taken);
         }
     }
 

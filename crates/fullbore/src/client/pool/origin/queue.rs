@@ -9,12 +9,21 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Lease, OriginPool, shut_down};
+use crate::client::pool::wait_clock::RequestWait;
 use crate::error::Error;
+
+/// The place of a request in the queue, which it keeps over its repeats: the oldest request goes first, so that none is
+/// overtaken for ever.
+#[derive(Default)]
+pub(in crate::client::pool) struct Place {
+    pub(super) number: Option<u64>,
+    pub(super) wait: RequestWait,
+}
 
 /// A request in the queue.
 pub(super) struct QueuedRequest {
     pub(super) pool: Arc<OriginPool>,
-    pub(super) number: i64,
+    pub(super) number: u64,
     pub(super) receiver: oneshot::Receiver<Result<Lease, Error>>,
     pub(super) answered: bool,
 }

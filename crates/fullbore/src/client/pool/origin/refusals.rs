@@ -9,20 +9,26 @@ use std::time::Duration;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::Instant;
 
-use super::{OriginPool, PoolState, Waiter, runtime_shut_down};
+use super::{OriginPool, Place, PoolState, PooledConnection, Waiter, runtime_shut_down};
 use crate::client::pool::backoff::{self, Backoff};
-use crate::client::pool::wait_clock::RequestWait;
 use crate::error::Error;
 
 impl OriginPool {
-    /// A request, or a connection, that began at `began` was refused.
-    pub(in crate::client::pool) fn refused(self: &Arc<Self>, error: &Error, began: Instant) {
+    /// A request whose slot was taken then, or the whole connection, was refused.
+    pub(super) fn refused(
+        self: &Arc<Self>,
+        error: &Error,
+        connection: &PooledConnection,
+        slot_taken: Option<Instant>,
+    ) {
         let now = Instant::now();
         let mut state = self.lock();
+        let open = state.open_beside(connection, slot_taken.is_some());
+        let began = slot_taken.unwrap_or(connection.begun());
         let (first, random) = (self.settings.repeat_pause, backoff::random());
         match &mut state.refusals {
-            Some(refusals) => refusals.add(error.clone(), began, first, random, now),
-            None => state.refusals = Some(Backoff::new(error.clone(), first, random, now)),
+            Some(refusals) => refusals.add(error.clone(), (began, open), first, random, now),
+            None => state.refusals = Some(Backoff::new(error.clone(), open, first, random, now)),
         }
         self.refuses.store(true, Ordering::Relaxed);
         let effects = self.update(&mut state, now);
@@ -38,16 +44,31 @@ impl OriginPool {
         let now = Instant::now();
         let mut state = self.lock();
         state.clock.note_response(now);
-        self.forget_refusals(&mut state);
+        if std::mem::take(&mut state.unanswered) {
+            state.rounds += 1;
+        }
+        let streams = state.load().streams;
+        if let Some(refusals) = &mut state.refusals {
+            refusals.answered(now);
+        }
+        self.forget_refusals(&mut state, streams, now);
         let effects = self.update(&mut state, now);
         drop(state);
         self.apply(effects);
     }
 
-    /// The pause before a request is repeated that was repeated `repeats` times.
-    pub(in crate::client::pool) fn pause(&self, repeats: u32, wait: &mut RequestWait) -> Duration {
-        let pause = backoff::pause(self.settings.repeat_pause, repeats, backoff::random());
-        wait.pause(pause, &self.lock().clock, Instant::now());
+    /// The peer did not process a request. Returns how often it has answered others after such an event.
+    pub(in crate::client::pool) fn unprocessed(&self) -> u64 {
+        let mut state = self.lock();
+        state.unanswered = true;
+        self.refuses.store(true, Ordering::Relaxed);
+        state.rounds
+    }
+
+    /// The pause before a request is repeated that paused `pauses` times.
+    pub(in crate::client::pool) fn pause(&self, pauses: u32, place: &mut Place) -> Duration {
+        let pause = backoff::pause(self.settings.repeat_pause, pauses, backoff::random());
+        place.wait.pause(pause, &self.lock().clock, Instant::now());
         pause
     }
 
@@ -64,20 +85,24 @@ impl OriginPool {
         }
     }
 
-    fn forget_refusals(&self, state: &mut PoolState) {
-        state.refusals = None;
-        self.refuses
-            .store(state.clock.awaits_response(), Ordering::Relaxed);
+    /// Forgets refusals that say nothing any more.
+    fn forget_refusals(&self, state: &mut PoolState, streams: u64, now: Instant) {
+        if state
+            .refusals
+            .as_ref()
+            .is_some_and(|refusals| refusals.is_over(streams, now))
+        {
+            state.refusals = None;
+        }
+        let awaited = state.refusals.is_some() || state.unanswered || state.clock.awaits_response();
+        self.refuses.store(awaited, Ordering::Relaxed);
     }
 
     /// Why a new request fails at once: the origin refused so much that the waiting requests failed.
     pub(super) fn recent_failure(&self, state: &mut PoolState, now: Instant) -> Option<Error> {
-        let refusals = state.refusals.as_ref()?;
-        if refusals.is_expired(now) {
-            self.forget_refusals(state);
-            return None;
-        }
-        refusals.failure(now)
+        state.refusals.as_ref()?;
+        self.forget_refusals(state, 0, now);
+        state.refusals.as_ref()?.failure(now)
     }
 
     /// The requests that have waited too long for an origin that serves none, and their error.
@@ -85,7 +110,7 @@ impl OriginPool {
         &self,
         state: &mut PoolState,
         now: Instant,
-    ) -> Option<(BTreeMap<i64, Waiter>, Error)> {
+    ) -> Option<(BTreeMap<u64, Waiter>, Error)> {
         let denied = state.is_denied();
         state.clock.set_running(denied, now);
         if denied {
@@ -96,7 +121,7 @@ impl OriginPool {
         }
         let failed = match &mut state.refusals {
             Some(refusals)
-                if refusals.exceeds(self.settings.max_repeats) && !refusals.allows_attempt(now) =>
+                if refusals.exceeds(self.settings.max_repeats) && !refusals.allows_attempt(0, now) =>
             {
                 (std::mem::take(&mut state.waiting), refusals.give_up())
             }
@@ -170,6 +195,24 @@ impl OriginPool {
         let effects = self.fail_waiting(&mut state, &runtime_shut_down());
         drop(state);
         self.apply(effects);
+    }
+}
+
+impl PoolState {
+    /// Whether no request may be sent while `open` are.
+    pub(super) fn refuses(&self, open: u64, now: Instant) -> bool {
+        let refuses = |refusals: &Backoff| !refusals.allows_attempt(open, now);
+        self.refusals.as_ref().is_some_and(refuses)
+    }
+
+    /// Requests that are open beside one of a connection, or beside all of that connection.
+    fn open_beside(&self, connection: &PooledConnection, one: bool) -> u64 {
+        let member = self.members.iter().find(|member| member.is(connection));
+        let refused = member.map_or(0, |member| match one {
+            true => member.in_flight.min(1),
+            false => member.in_flight,
+        });
+        self.in_flight() - u64::from(refused)
     }
 }
 

@@ -61,7 +61,7 @@ async fn a_connection_that_closes_pauses_growth_once_and_only_beside_others() {
     connections[2].closing();
     assert_eq!(left(), (2, None), "nothing was refused");
     let error = Error::new(ErrorKind::Closed, "no more requests");
-    pool.refused(&error, Instant::now());
+    pool.refused(&error, &connections[0], None);
     connections[2].closing();
     assert_eq!(left(), (2, None), "it has left before");
     connections[1].closing();
@@ -103,10 +103,9 @@ async fn pauses_end_when_a_connection_that_was_opened_since_the_failure_serves()
 }
 
 #[test]
-fn a_request_that_comes_again_precedes_all_that_wait() {
+fn a_request_that_comes_again_keeps_its_place() {
     let mut state = PoolState::default();
-    let numbers = [false, true, false, true, true].map(|again| state.number(again));
-    let mut order = [0, 1, 2, 3, 4];
-    order.sort_by_key(|&request| numbers[request]);
-    assert_eq!(order, [4, 3, 1, 0, 2]);
+    let mut places: [Place; 3] = Default::default();
+    let mut number = |request: usize| state.number(&mut places[request]);
+    assert_eq!([0, 1, 0, 2, 1].map(&mut number), [1, 2, 1, 3, 2]);
 }

@@ -1,5 +1,7 @@
 //! Peers that refuse requests and allow no stream: how long a request waits, under the paused clock.
 
+use std::collections::VecDeque;
+
 use fullbore_proto::ErrorCode;
 use http_body_util::Full;
 
@@ -258,34 +260,37 @@ async fn requests_one_after_the_other_share_four_attempts_and_one_more_after_eac
     assert_eq!(attempts(), (9, 9));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_request_pauses_before_each_repeat_although_others_are_answered_meanwhile() {
+/// Answers requests without a body one by one, each just after a request with a body was refused. Notes when these came.
+async fn refuse_bodies(io: End, refused: Arc<Mutex<Vec<Instant>>>) {
+    let mut peer = Peer::server(io, &[(MAX_STREAMS, 100)]).await;
+    let mut held = VecDeque::new();
+    while let Some(frame) = peer.next().await {
+        match frame.kind {
+            frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+            frames::HEADERS if frame.flags & 1 == 1 => held.push_back(frame.stream),
+            frames::HEADERS => {
+                refused.lock().expect("no panic").push(Instant::now());
+                let code = REFUSED_STREAM.to_be_bytes();
+                peer.send(frames::RST_STREAM, 0, frame.stream, &code).await;
+                sleep(5 * MS).await;
+                if let Some(stream) = held.pop_front() {
+                    peer.respond(stream, true, &[]).await;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sends a request with a body to such a server, beside `others` that are answered. Returns when it was refused.
+async fn refused_beside(others: usize) -> Vec<Instant> {
     let refused = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&refused);
     let builder = Client::builder().http_versions(crate::settings::HttpVersions::Http2);
-    // Requests without a body are answered one by one, each just after a request with a body was refused.
     let (_, client) = Site::start_with(plan(MS, 0), builder, move |_, io| {
-        let noted = Arc::clone(&noted);
-        async move {
-            let mut peer = Peer::server(io, &[(MAX_STREAMS, 100)]).await;
-            let mut held = Vec::new();
-            while let Some(frame) = peer.next().await {
-                match frame.kind {
-                    frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
-                    frames::HEADERS if frame.flags & 1 == 1 => held.push(frame.stream),
-                    frames::HEADERS => {
-                        noted.lock().expect("no panic").push(Instant::now());
-                        let code = REFUSED_STREAM.to_be_bytes();
-                        peer.send(frames::RST_STREAM, 0, frame.stream, &code).await;
-                        sleep(5 * MS).await;
-                        peer.respond(held.pop().expect("one is left"), true, &[]).await;
-                    }
-                    _ => {}
-                }
-            }
-        }
+        refuse_bodies(io, Arc::clone(&noted))
     });
-    let answered = begin(&client, 4).await;
+    let answered = begin(&client, others).await;
     let body = Full::new(Bytes::from_static(b"body"));
     let request = Request::post(URL).body(body).expect("a request");
     let error = client
@@ -293,9 +298,225 @@ async fn a_request_pauses_before_each_repeat_although_others_are_answered_meanwh
         .await
         .expect_err("it is refused");
     assert!(error.is_refused(), "{error}");
-    all(answered).await;
+    for request in answered.into_iter().take(others.min(32)) {
+        request.await.expect("it was answered");
+    }
     let refused = refused.lock().expect("no panic");
-    assert_three_pauses(&refused);
+    refused.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_fails_after_three_repeats_in_which_the_origin_answered_nothing() {
+    // The first four refusals are each followed by an answer.
+    let refused = refused_beside(4).await;
+    let pauses: Vec<Duration> = refused.windows(2).map(|two| two[1] - two[0]).collect();
+    let longest = [100, 200, 400, 800, 1_600, 3_200, 6_400];
+    assert_eq!(pauses.len(), longest.len(), "{pauses:?}");
+    for (pause, longest) in pauses.into_iter().zip(longest) {
+        let longest = longest * MS;
+        assert!(
+            (longest / 2..=longest + FEW).contains(&pause),
+            "{pause:?} of {longest:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_always_refused_fails_although_the_origin_answers_others_for_ever() {
+    assert_eq!(refused_beside(90).await.len(), 33);
+}
+
+/// A server that ends each connection after so many requests, as nginx does: GOAWAY without an error, then the answers.
+/// What was sent behind is not read.
+async fn end_after(site: Arc<Site>, io: End, streams: u32, requests: usize) {
+    let mut peer = Peer::server(io, &[(MAX_STREAMS, streams)]).await;
+    let mut taken = Vec::new();
+    while let Some(frame) = peer.next().await {
+        match frame.kind {
+            frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+            frames::PING if frame.flags & 1 == 0 => peer.send(frames::PING, 1, 0, &frame.payload).await,
+            frames::HEADERS => {
+                site.requests.fetch_add(1, Ordering::SeqCst);
+                taken.push(frame.stream);
+                if taken.len() == requests {
+                    let last = frame.stream.to_be_bytes();
+                    peer.send(frames::GOAWAY, 0, 0, &[last, [0; 4]].concat()).await;
+                }
+                peer.respond(frame.stream, true, &[]).await;
+                if taken.len() == requests {
+                    // The client closes first.
+                    peer.rest().await;
+                    return;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_requests_are_answered_by_a_server_that_ends_each_connection_after_a_few() {
+    for (requests, streams) in [(20, 128), (100, 128), (1_000, 128)] {
+        for delay in [Duration::ZERO, MS * 50] {
+            let serve = move |site, io| end_after(site, io, streams, requests);
+            let (site, client) = Site::start_with(plan(delay, 0), Client::builder(), serve);
+            let begun = Instant::now();
+            let count = requests.max(20) * 20;
+            all(begin(&client, count).await).await;
+            println!(
+                "{requests} of {streams} streams, {delay:?}: {count} in {:?}, {} connections",
+                begun.elapsed(),
+                site.dials()
+            );
+            assert_eq!(stats(&client).waiting, 0);
+        }
+    }
+}
+
+/// A server that works on so many requests of a connection at a time, 40 ms each, and refuses the others although it
+/// allows 100.
+async fn work_on(site: Arc<Site>, io: End, most: usize) {
+    let mut peer = Peer::server(io, &[(MAX_STREAMS, 100)]).await;
+    let mut work = VecDeque::new();
+    loop {
+        let frame = tokio::select! {
+            frame = peer.next() => frame,
+            () = at(work.front().map(|(until, _)| *until)) => {
+                let (_, stream) = work.pop_front().expect("it is there");
+                peer.respond(stream, true, &[]).await;
+                continue;
+            }
+        };
+        let Some(frame) = frame else { return };
+        match frame.kind {
+            frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+            frames::PING if frame.flags & 1 == 0 => peer.send(frames::PING, 1, 0, &frame.payload).await,
+            frames::HEADERS => {
+                site.requests.fetch_add(1, Ordering::SeqCst);
+                match work.len() < most {
+                    true => work.push_back((Instant::now() + 40 * MS, frame.stream)),
+                    false => {
+                        let code = REFUSED_STREAM.to_be_bytes();
+                        peer.send(frames::RST_STREAM, 0, frame.stream, &code).await;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_above_a_limit_of_its_own_gets_as_many_requests_at_once_as_it_takes() {
+    let rounds = 200;
+    for most in [1_usize, 3, 50, 90] {
+        for delay in [Duration::ZERO, MS * 50] {
+            let serve = move |site, io| work_on(site, io, most);
+            let (site, client) = Site::start_with(plan(delay, 0), Client::builder(), serve);
+            let begun = Instant::now();
+            let count = most * rounds;
+            all(begin(&client, count).await).await;
+            let round = 40 * MS + delay * 2;
+            let (took, sent) = (begun.elapsed(), site.requests.load(Ordering::SeqCst));
+            let best = round * u32::try_from(rounds).expect("a few");
+            println!("{most}, {delay:?}: {took:?} of {best:?}, {sent} for {count}");
+            // Each of the first hundred, and then one at times.
+            assert!(took < best * 3 / 2, "{took:?} of {best:?}");
+            assert!(sent - count < 100 + count / 2, "{sent} for {count}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_sent_beside_long_ones_when_the_server_takes_more_than_it_did() {
+    // One request is refused beside two that are never answered.
+    let (site, client) = Site::start_with(plan(MS, 0), Client::builder(), |site, io| async move {
+        let mut peer = Peer::server(io, &[(MAX_STREAMS, 100)]).await;
+        while let Some(frame) = peer.next().await {
+            match frame.kind {
+                frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+                frames::HEADERS => match site.requests.fetch_add(1, Ordering::SeqCst) {
+                    0 | 1 => {}
+                    2 => {
+                        let code = REFUSED_STREAM.to_be_bytes();
+                        peer.send(frames::RST_STREAM, 0, frame.stream, &code).await;
+                    }
+                    _ => peer.respond(frame.stream, true, &[]).await,
+                },
+                _ => {}
+            }
+        }
+    });
+    let long: Vec<_> = (0..2).map(|_| request(&client)).collect();
+    update().await;
+    for _ in 0..10 {
+        let (answer, took) = request(&client).await.expect("no panic");
+        answer.expect("an answer");
+        assert!(took < 300 * MS, "{took:?}");
+    }
+    assert_eq!(site.requests.load(Ordering::SeqCst), 13);
+    long.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_request_is_repeated_first() {
+    // Each connection takes one request.
+    let serve = |site, io| end_after(site, io, 100, 1);
+    let (_, client) = Site::start_with(plan(MS, 0), Client::builder().max_connections(1), serve);
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let mut requests = Vec::new();
+    for number in 0..30 {
+        let (client, ended) = (client.clone(), Arc::clone(&ended));
+        requests.push(tokio::spawn(async move {
+            client.get(URL).await.expect("an answer");
+            ended.lock().expect("no panic").push(number);
+        }));
+    }
+    all(requests).await;
+    let ended = ended.lock().expect("no panic");
+    assert!(ended.is_sorted(), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn uploads_that_cannot_be_repeated_wait_for_the_settings_and_a_stream_that_these_allow() {
+    let builder = Client::builder().http_versions(crate::settings::HttpVersions::Http2);
+    // More than so many are refused.
+    let (site, client) = Site::start_with(plan(MS * 50, 0), builder, |site, io| async move {
+        let mut peer = Peer::server(io, &[(MAX_STREAMS, 3)]).await;
+        let mut open = 0;
+        while let Some(frame) = peer.next().await {
+            match frame.kind {
+                frames::SETTINGS if frame.flags & 1 == 0 => peer.send(frames::SETTINGS, 1, 0, &[]).await,
+                frames::HEADERS if open == 3 => {
+                    let code = REFUSED_STREAM.to_be_bytes();
+                    peer.send(frames::RST_STREAM, 0, frame.stream, &code).await;
+                }
+                frames::HEADERS => {
+                    open += 1;
+                    site.requests.fetch_add(1, Ordering::SeqCst);
+                }
+                frames::DATA if frame.flags & 1 == 1 => {
+                    open -= 1;
+                    peer.respond(frame.stream, true, &[]).await;
+                }
+                _ => {}
+            }
+        }
+    });
+    let uploads: Vec<_> = (0..20)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let body = Full::new(Bytes::from_static(b"body"));
+                let request = Request::post(URL).body(body).expect("a request");
+                client.request(request).await.map(drop)
+            })
+        })
+        .collect();
+    for upload in uploads {
+        upload.await.expect("no panic").expect("an answer");
+    }
+    assert_eq!((site.requests.load(Ordering::SeqCst), site.dials()), (20, 1));
 }
 
 #[tokio::test(start_paused = true)]
