@@ -420,7 +420,7 @@ impl Error {
         };
         match kind {
             ErrorKind::Closed => Self::with_source(kind, "the message was not complete", error),
-            ErrorKind::Protocol => Self::with_source(kind, "the peer violated HTTP/1.1", error),
+            ErrorKind::Protocol => Self::with_source(kind, blamed(&error), error),
             kind => Self::of(kind, Detail::None, Some(error.into())),
         }
     }
@@ -461,6 +461,23 @@ impl Error {
             Detail::GoAway(frame) => self.is_refused() && !frame.is_graceful(),
             _ => false,
         }
+    }
+}
+
+/// Who broke a rule of HTTP/1.1: hyper reports what is beyond its own limits as it does what is malformed.
+fn blamed(error: &hyper::Error) -> &'static str {
+    if error.is_parse_too_large() {
+        return "a head is larger than this side takes (Config::max_header_list_size, Config::max_header_fields)";
+    }
+    match error.source() {
+        Some(limit)
+            if [" over limit", "count overflow"]
+                .iter()
+                .any(|end| limit.to_string().ends_with(end)) =>
+        {
+            "the extensions or trailers of a chunked body are larger than this side takes"
+        }
+        _ => "the peer violated HTTP/1.1",
     }
 }
 

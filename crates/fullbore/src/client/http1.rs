@@ -134,10 +134,8 @@ where
     };
     let mut builder = hyper::client::conn::http1::Builder::new();
     builder.max_header_size(usize::try_from(config.max_header_list_size).unwrap_or(usize::MAX));
-    // hyper has room for 100 fields, and allocates memory for each response with any other number.
-    if config.max_header_fields != Config::default().max_header_fields {
-        builder.max_headers(usize::try_from(config.max_header_fields).unwrap_or(usize::MAX));
-    }
+    // hyper takes 100 fields without this.
+    builder.max_headers(usize::try_from(config.max_header_fields).unwrap_or(usize::MAX));
     let settings = Settings {
         builder,
         limits: Limits::of(config),

@@ -42,12 +42,14 @@ async fn a_malformed_head_is_a_protocol_error() {
 async fn a_head_that_is_too_large_is_a_protocol_error() {
     let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(70_000));
     let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(1_000_000));
-    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(101));
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(1_001));
     for answer in [long, endless, many] {
         let error = error_of(&answer).await;
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        // The limit is the client's own.
+        assert!(error.to_string().contains("max_header_fields"), "{error}");
     }
-    let site = Site::says(format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(100))).await;
+    let site = Site::says(format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(1_000))).await;
     assert!(soon(fetch(&client(), &site.url)).await.is_ok());
     let three = http1()
         .config(|config| config.max_header_fields = 3)
@@ -57,6 +59,21 @@ async fn a_head_that_is_too_large_is_a_protocol_error() {
         soon(fetch(&three, &site.url)).await.unwrap_err().kind(),
         ErrorKind::Protocol
     );
+}
+
+#[tokio::test]
+async fn a_chunked_body_beyond_a_limit_of_the_client_is_not_called_a_fault_of_the_server() {
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    for (rest, is_limit) in [
+        (format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(100_000)), true),
+        (format!("0\r\nx: {}\r\n\r\n", "y".repeat(100_000)), true),
+        ("x\r\n".to_owned(), false),
+    ] {
+        let error = error_of(&format!("{chunked}{rest}")).await;
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        let blames_peer = error.to_string().contains("the peer violated");
+        assert_eq!(blames_peer, !is_limit, "{error}");
+    }
 }
 
 #[tokio::test]
