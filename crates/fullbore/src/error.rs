@@ -163,7 +163,7 @@ pub(crate) struct PeerGoAway {
 
 impl PeerGoAway {
     /// Whether it ends a connection that was used, without an error.
-    fn is_graceful(&self) -> bool {
+    pub(crate) fn is_graceful(&self) -> bool {
         self.code == ErrorCode::NO_ERROR && self.last_stream > 0
     }
 }

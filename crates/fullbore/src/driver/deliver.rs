@@ -59,6 +59,11 @@ where
                     // Before the pool looks for another connection.
                     self.mailbox
                         .observe(|observer| observer.refused(&Error::from_go_away(&goaway), None));
+                    if goaway.is_graceful() && self.cells.keys().any(|id| id.value() > last_stream) {
+                        // Ours have odd numbers (RFC 9113 section 5.1.1).
+                        let requests = u64::from(last_stream.div_ceil(2));
+                        self.mailbox.observe(|observer| observer.ended_after(requests));
+                    }
                     report!(self, peer_goaway(&goaway));
                     self.peer_goaway = Some(Box::new(goaway));
                     self.mailbox.set_closing();

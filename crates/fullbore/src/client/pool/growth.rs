@@ -138,6 +138,11 @@ impl Growth {
         self.mean.unwrap_or_default()
     }
 
+    /// Whether all exchanges have taken as long as on a long path.
+    pub(super) fn is_long_path(&self) -> bool {
+        self.shortest.is_some_and(|shortest| shortest >= LONG_PATH)
+    }
+
     /// The last connection has ended. The next one may take another path.
     pub(super) fn forget_path(&mut self) {
         self.mean = None;

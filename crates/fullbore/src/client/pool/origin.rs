@@ -4,6 +4,7 @@
 //! free. One short lock protects the state; a request takes it once, and its end once. Nothing that could call back
 //! is called under the lock: a change collects its [`Effects`], which are applied after the lock is released.
 
+mod lifetimes;
 mod observer;
 mod queue;
 mod refusals;
@@ -87,6 +88,8 @@ struct PoolState {
     opening: usize,
     /// Requests without a slot, in order. None waits while a slot is free.
     waiting: BTreeMap<u64, Waiter>,
+    /// After how many requests the peer ends a connection.
+    lifetime: Option<u64>,
     /// The number of requests so far.
     requests: u64,
     growth: Growth,
@@ -129,6 +132,10 @@ struct Member {
     connection: Arc<PooledConnection>,
     handle: Handle,
     in_flight: u32,
+    /// The requests that it was given.
+    taken: u64,
+    /// Since when these are as many as the peer takes.
+    spent: Option<Instant>,
 }
 
 struct Waiter {
@@ -322,7 +329,8 @@ impl OriginPool {
         if missing > 0 {
             if let Some(runtime) = &state.runtime {
                 let known = state.known_streams;
-                let only = state.members.is_empty() && state.opening == 0;
+                let no_other = state.members.is_empty() && state.opening == 0;
+                let only = no_other || state.successors() > 0;
                 let connection = |_| {
                     let state = match only {
                         true => ConnectionState::first(known),
@@ -564,6 +572,8 @@ impl Member {
             connection,
             handle,
             in_flight: 0,
+            taken: 0,
+            spent: None,
         }
     }
 
@@ -571,9 +581,11 @@ impl Member {
         std::ptr::eq(Arc::as_ptr(&self.connection), connection)
     }
 
-    fn free(&self) -> u32 {
+    /// The requests that it takes now, if connections end after `lifetime`.
+    fn free(&self, lifetime: Option<u64>) -> u64 {
         match self.handle.is_open() {
-            true => self.connection.max_streams().saturating_sub(self.in_flight),
+            true => u64::from(self.connection.max_streams().saturating_sub(self.in_flight))
+                .min(self.left(lifetime)),
             false => 0,
         }
     }
@@ -588,11 +600,16 @@ impl PoolState {
             return None;
         }
         let carried = open + 1 + self.waiting.len() as u64;
-        let member = self.members.iter_mut().rev().max_by_key(|member| member.free())?;
-        if member.free() == 0 {
+        self.doubt_lifetime(now);
+        let lifetime = self.lifetime;
+        let members = self.members.iter_mut().rev();
+        let (free, member) = members
+            .map(|member| (member.free(lifetime), member))
+            .max_by_key(|(free, _)| *free)?;
+        if free == 0 {
             return None;
         }
-        member.in_flight += 1;
+        member.count_request(lifetime, now);
         self.growth.record_load(carried);
         if let Some(refusals) = &mut self.refusals {
             refusals.attempt_started(open, self.growth.exchange(), now);
@@ -711,9 +728,13 @@ impl PoolState {
             }
             // Each connection carries one request.
             Version::Http1 | Version::OnlyHttp1 if !pauses => self.members.len() + self.waiting.len(),
-            _ if self.members.is_empty() => 1,
+            _ if self.members.is_empty() => self.successors().saturating_add(self.opening).max(1),
             _ if pauses => 0,
-            _ => self.growth.target_connections(&self.load(), now),
+            _ => {
+                let open = self.members.len() + self.opening;
+                let grown = self.growth.target_connections(&self.load(), now);
+                grown.max(open.saturating_add(self.successors()))
+            }
         };
         wanted.min(most).saturating_sub(self.members.len() + self.opening)
     }
@@ -725,10 +746,12 @@ impl PoolState {
             ..Load::default()
         };
         for member in &self.members {
-            let streams = member.connection.max_streams();
+            let in_flight = u64::from(member.in_flight);
+            let left = in_flight.saturating_add(member.left(self.lifetime));
+            let streams = u64::from(member.connection.max_streams()).min(left);
             load.connections += usize::from(streams > 0);
-            load.streams += u64::from(streams);
-            load.in_flight += u64::from(member.in_flight);
+            load.streams += streams;
+            load.in_flight += in_flight;
             load.probes = load.probes.max(member.connection.probes());
             load.round_trip = match (load.round_trip, member.connection.round_trip()) {
                 (Some(one), Some(other)) => Some(one.min(other)),

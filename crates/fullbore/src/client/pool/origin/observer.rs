@@ -40,6 +40,12 @@ impl Observer for PooledConnection {
         }
     }
 
+    fn ended_after(&self, requests: u64) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.ended_after(requests);
+        }
+    }
+
     fn answered(&self) {
         if !self.set_served() {
             return;

@@ -152,7 +152,7 @@ impl OriginPool {
             .and_then(|limit| state.clock.next_deadline(limit));
         let pause = state.refusals.as_ref().map(Backoff::until);
         // After the pause, only open requests can change anything.
-        let at = [allowed, pause]
+        let at = [allowed, pause, state.lifetime_check()]
             .into_iter()
             .flatten()
             .filter(|at| *at > now)

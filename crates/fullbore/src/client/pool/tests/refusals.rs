@@ -356,7 +356,7 @@ async fn end_after(site: Arc<Site>, io: End, streams: u32, requests: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn all_requests_are_answered_by_a_server_that_ends_each_connection_after_a_few() {
-    for (requests, streams) in [(20, 128), (100, 128), (1_000, 128)] {
+    for (requests, streams) in [(1, 128), (20, 128), (100, 128), (1_000, 128), (20, 1_000)] {
         for delay in [Duration::ZERO, MS * 50] {
             let serve = move |site, io| end_after(site, io, streams, requests);
             let (site, client) = Site::start_with(plan(delay, 0), Client::builder(), serve);
