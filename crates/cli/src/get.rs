@@ -8,12 +8,13 @@
 //! | `heads` | printed heads of responses |
 //! | `fetch` | one download: requests, redirects, attempts |
 //! | `unreachable` | origins that cannot be reached |
-//! | `resume`, `version` | continuing a download |
+//! | `resume`, `version`, `likeness` | continuing a download |
 //! | `report` | the results |
 
 mod conditions;
 mod fetch;
 mod heads;
+mod likeness;
 mod list;
 mod names;
 mod outputs;

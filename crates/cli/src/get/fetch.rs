@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fullbore::{Client, Incoming};
 use http::header::{ACCEPT_ENCODING, ETAG};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use http_body_util::Empty;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -29,7 +29,7 @@ use super::heads::print_head;
 use super::list::Item;
 use super::outputs::Outputs;
 use super::report::Outcome;
-use super::resume::{Continuation, Download, Found};
+use super::resume::{Answer, Continuation, Download, Found};
 use super::unreachable::Unreachable;
 use super::version::whole_length;
 
@@ -48,8 +48,8 @@ fn permanent(failure: Failure) -> Attempt {
 }
 
 /// Whether the response says that there is nothing to download; the outcome says so then.
-fn is_not_modified(response: &Response<Incoming>, outcome: &mut Outcome) -> bool {
-    if response.status() != StatusCode::NOT_MODIFIED {
+fn is_not_modified(answer: &Answer, outcome: &mut Outcome) -> bool {
+    if answer.response.status() != StatusCode::NOT_MODIFIED {
         return false;
     }
     outcome.file = None;
@@ -59,6 +59,20 @@ fn is_not_modified(response: &Response<Incoming>, outcome: &mut Outcome) -> bool
         outcome.url
     ));
     true
+}
+
+/// Gives a file its name that has all of the body.
+async fn finish(download: Download, outcome: &mut Outcome) -> Result<Option<Download>, Attempt> {
+    outcome.bytes = download.offset;
+    download.finish().await.map(|()| None).map_err(permanent)
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// What the download lacks.
+    Rest,
+    Whole,
 }
 
 /// What the requests of a run share.
@@ -142,7 +156,9 @@ impl Fetcher {
             let Some(wait) = retries.next(&broken) else {
                 outcome.repeated = self.is_known(&broken);
                 let mut failure = broken.failure;
-                if broken.transient && left.is_some_and(Download::leave) {
+                // The advice of a permanent failure about a file of another program is not to run the same again.
+                let is_told = broken.transient || !left.as_ref().is_some_and(Download::is_begun);
+                if left.is_some_and(Download::leave) && is_told {
                     failure
                         .message
                         .push_str("; the received part is kept, and the next run resumes it");
@@ -195,12 +211,12 @@ impl Fetcher {
         outcome: &mut Outcome,
     ) -> Result<Option<Download>, Attempt> {
         let deadline = self.max_time.map(|limit| Instant::now() + limit);
-        let mut response = match self.ask(address, &mut download, deadline, outcome).await {
-            Ok(response) => response,
+        let mut answer = match self.ask(address, &download, deadline, outcome).await {
+            Ok(answer) => answer,
             // The file that another program has begun is complete.
             Err(_) if download.is_begun() && outcome.whole == Some(download.offset) => {
                 outcome.note = Some(format!("{}: the file is complete already", outcome.url));
-                return download.finish().await.map(|()| None).map_err(permanent);
+                return finish(download, outcome).await;
             }
             Err(_) if download.is_begun() && outcome.whole.is_some_and(|whole| whole < download.offset) => {
                 let text = format!(
@@ -214,18 +230,16 @@ impl Fetcher {
             }
             Err(failed) => return Err((failed, Some(download))),
         };
-        if is_not_modified(&response, outcome) {
+        if is_not_modified(&answer, outcome) {
             return Ok(None);
         }
-        outcome.tag = Some(response.headers().get(ETAG).cloned());
+        outcome.tag = Some(answer.response.headers().get(ETAG).cloned());
         if self.heads == Heads::Only {
             return Ok(None);
         }
         if self.outputs.names_by_header() && item.name.is_none() && !download.is_named_by_header {
-            let target = self
-                .outputs
-                .target_by_header(&address.url, response.headers())
-                .await;
+            let headers = answer.response.headers();
+            let target = self.outputs.target_by_header(&address.url, headers).await;
             let Some(target) = target.map_err(permanent)? else {
                 outcome.file = None;
                 outcome.tag = None;
@@ -234,65 +248,78 @@ impl Fetcher {
             download = self.download(target, item, outcome);
             download.is_named_by_header = true;
         }
-        match download.find(&outcome.url, &response).await.map_err(permanent)? {
+        match download.find(&outcome.url, &answer).await.map_err(permanent)? {
             Found::Nothing => {}
             Found::All => {
-                outcome.bytes = download.offset;
                 outcome.resumed = download.offset;
-                return download.finish().await.map(|()| None).map_err(permanent);
+                return finish(download, outcome).await;
             }
             Found::Some => {
                 // An earlier run has received a part: request the rest instead.
-                drop(response);
+                drop(answer);
                 outcome.resumed = download.offset;
-                response = match self.ask(address, &mut download, deadline, outcome).await {
-                    Ok(response) => response,
+                answer = match self.ask(address, &download, deadline, outcome).await {
+                    Ok(answer) => answer,
                     Err(failed) => return Err((failed, Some(download))),
                 };
-                if is_not_modified(&response, outcome) {
+                if is_not_modified(&answer, outcome) {
                     return Ok(None);
                 }
             }
         }
-        let mut continuation = download.classify(&outcome.url, &response).map_err(permanent)?;
-        if let Continuation::Nothing = continuation {
-            drop(response);
-            response = match self.response(address, Vec::new(), deadline, outcome).await {
-                Ok(response) => response,
+        let mut classified = download.classify(&outcome.url, &answer);
+        if matches!(classified, Ok(Continuation::Nothing)) {
+            drop(answer);
+            answer = match self
+                .response(address, &download, Wanted::Whole, deadline, outcome)
+                .await
+            {
+                Ok(answer) => answer,
                 Err(failed) => return Err((failed, Some(download))),
             };
-            if is_not_modified(&response, outcome) {
+            if is_not_modified(&answer, outcome) {
                 return Ok(None);
             }
-            continuation = download.classify(&outcome.url, &response).map_err(permanent)?;
+            classified = download.classify(&outcome.url, &answer);
         }
-        let extent = match continuation {
-            Continuation::Range(extent) => Some(extent),
-            Continuation::Whole | Continuation::Nothing => {
-                // It may be of another version than the responses before it.
-                outcome.tag = Some(response.headers().get(ETAG).cloned());
-                None
-            }
+        let (extent, known) = match classified {
+            Ok(Continuation::Rest { extent, known }) => (extent, known),
+            Ok(Continuation::Whole | Continuation::Nothing) => (None, 0),
+            Ok(Continuation::All) => return finish(download, outcome).await,
+            Err(failure) => return Err((Failed::permanent(failure), Some(download))),
         };
-        self.receive(download, response, Bounds { extent, deadline }, outcome)
-            .await
+        if !answer.of_rest {
+            // It may be of another version than the responses before it.
+            outcome.tag = Some(answer.response.headers().get(ETAG).cloned());
+        }
+        let bounds = Bounds {
+            extent,
+            known,
+            deadline,
+        };
+        self.receive(download, answer.response, bounds, outcome).await
     }
 
-    /// Requests what is missing. On 416 the received part is of another version, and the whole is requested.
+    /// Requests what is missing. A range that is not in the body (416) says nothing about the received part: the whole is
+    /// requested.
     async fn ask(
         &self,
         address: &Address,
-        download: &mut Download,
+        download: &Download,
         deadline: Option<Instant>,
         outcome: &mut Outcome,
-    ) -> Result<Response<Incoming>, Failed> {
-        match self.response(address, download.range(), deadline, outcome).await {
+    ) -> Result<Answer, Failed> {
+        match self
+            .response(address, download, Wanted::Rest, deadline, outcome)
+            .await
+        {
             Err(_)
                 if download.offset > 0
                     && outcome.status == Some(RANGE_NOT_SATISFIABLE)
-                    && download.restart() =>
+                    && !download.is_begun() =>
             {
-                self.response(address, Vec::new(), deadline, outcome).await
+                self.response(address, download, Wanted::Whole, deadline, outcome)
+                    .await
             }
             asked => asked,
         }
@@ -342,12 +369,23 @@ impl Fetcher {
             }
             Err(ReceiveError::Length(file)) => {
                 download.file = file;
+                let (why, what) = match bounds.known {
+                    0 => (
+                        "its length differs from its Content-Range",
+                        "a range whose length differs from its Content-Range",
+                    ),
+                    _ => (
+                        "the same version has two lengths",
+                        "a body whose length differs from that of the same version before",
+                    ),
+                };
                 download
-                    .give_up(&outcome.url, "its length differs from its Content-Range")
+                    .take_back(&outcome.url, before, why)
+                    .await
                     .map_err(permanent)?;
-                outcome.bytes = 0;
+                outcome.bytes = before;
                 let text = format!(
-                    "{}: the server sent a range whose length differs from its Content-Range; this is an error of the server",
+                    "{}: the server sent {what}; this is an error of the server",
                     outcome.url
                 );
                 return Err((
@@ -378,10 +416,15 @@ impl Fetcher {
     async fn response(
         &self,
         address: &Address,
-        range: Vec<(HeaderName, HeaderValue)>,
+        download: &Download,
+        wanted: Wanted,
         deadline: Option<Instant>,
         outcome: &mut Outcome,
-    ) -> Result<Response<Incoming>, Failed> {
+    ) -> Result<Answer, Failed> {
+        let range = match wanted {
+            Wanted::Rest => download.range(),
+            Wanted::Whole => Vec::new(),
+        };
         let mut url = address.url.clone();
         let mut fields = self.fields.of(address);
         outcome.note = outcome.note.take().or_else(|| self.fields.note(&url));
@@ -401,14 +444,19 @@ impl Fetcher {
             let response = self.request(&url, name, headers, deadline).await?;
             let status = response.status();
             outcome.status = Some(status.as_u16());
-            // That of a range would stand within the body.
-            if self.heads != Heads::No && range.is_empty() {
+            // Later it would stand within the body.
+            if self.heads != Heads::No && download.offset == 0 {
                 print_head(&response).await.map_err(Failed::permanent)?;
             }
             // A request for a range has no such condition.
             if status == StatusCode::NOT_MODIFIED && range.is_empty() && !self.conditions.fields().is_empty()
             {
-                return Ok(response);
+                return Ok(Answer {
+                    response,
+                    url,
+                    redirected: followed > 0,
+                    of_rest: false,
+                });
             }
             if status.as_u16() == RANGE_NOT_SATISFIABLE {
                 outcome.whole = whole_length(response.headers());
@@ -419,7 +467,12 @@ impl Fetcher {
             let found = (status, response.headers());
             let next = self.redirects.next(&url, name, found, followed);
             let Some(next) = next.map_err(Failed::permanent)? else {
-                return Ok(response);
+                return Ok(Answer {
+                    response,
+                    url,
+                    redirected: followed > 0,
+                    of_rest: !range.is_empty(),
+                });
             };
             followed += 1;
             self.fields.after_redirect(&mut fields, &url, &next);

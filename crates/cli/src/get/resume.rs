@@ -4,16 +4,19 @@
 //! by the fields of its 206 response, which `version` checks. Otherwise it starts again. Called by `fetch`.
 
 use fullbore::Incoming;
-use http::header::{IF_RANGE, RANGE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{CONTENT_RANGE, IF_RANGE, RANGE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body::Body as _;
+use url::Url;
 
 use crate::exit::{Exit, Failure};
+use crate::transfer::client::shown_url;
 use crate::transfer::partial_file::PartialFile;
 use crate::transfer::progress::Share;
 use crate::transfer::receive::{Extent, file_job};
 
-use super::version::Version;
+use super::likeness::Likeness;
+use super::version::{Seen, Version};
 
 /// A body of at most this many bytes is downloaded again rather than looked up on the disk. The lookup would wake a thread
 /// for each of 10,000 files.
@@ -28,7 +31,8 @@ pub(super) enum Found {
     All,
 }
 
-/// The part of a body that has been received.
+/// The part of a body that has been received. It is kept until a response proves that it is no beginning of the body: not
+/// until a request fails.
 pub(super) struct Download {
     pub(super) file: PartialFile,
     /// How many bytes of the body are in the file.
@@ -37,21 +41,38 @@ pub(super) struct Download {
     pub(super) share: Share,
     /// The version of the body, if it has a strong validator.
     version: Option<Version>,
-    /// The server has not answered a range request with the range. No further range is requested.
+    /// What the response of the body looked like.
+    likeness: Option<Likeness>,
+    /// The file has other octets than the body (`--compressed`): no range is requested, and nothing is left for a later run.
     whole_only: bool,
+    /// How the server has answered a range request, if not with the range. No further range is requested.
+    wrong_range: Option<&'static str>,
     /// Another program has begun the file (`--continue`).
     begun: bool,
     /// Its name is that of the response, and not looked up again.
     pub(super) is_named_by_header: bool,
 }
 
+/// A response with a status below 300, and what it answers.
+pub(super) struct Answer {
+    pub(super) response: Response<Incoming>,
+    /// Where it came from, behind all redirects.
+    pub(super) url: Url,
+    pub(super) redirected: bool,
+    /// Only the rest was requested.
+    pub(super) of_rest: bool,
+}
+
 /// What a response carries.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Continuation {
-    /// The body from its beginning.
+    /// The body from its beginning. Nothing of it is in the file.
     Whole,
-    /// The bytes that follow the received ones.
-    Range(Extent),
-    /// Nothing useful: the received part is discarded, and the whole is to be requested.
+    /// The bytes that follow the received ones, behind the first `known` bytes, which are in the file.
+    Rest { extent: Option<Extent>, known: u64 },
+    /// Nothing that is not in the file: it has all of the body.
+    All,
+    /// Nothing certain: the whole is to be requested.
     Nothing,
 }
 
@@ -63,7 +84,9 @@ impl Download {
             offset: 0,
             share,
             version: None,
+            likeness: None,
             whole_only: false,
+            wrong_range: None,
             begun: false,
             is_named_by_header: false,
         }
@@ -106,7 +129,8 @@ impl Download {
     /// The fields that request the rest; none if the download cannot be resumed.
     pub(super) fn range(&self) -> Vec<(HeaderName, HeaderValue)> {
         let version = self.version.as_ref();
-        let Some(version) = version.filter(|_| self.offset > 0 && !self.whole_only) else {
+        let resumable = self.offset > 0 && !self.whole_only && self.wrong_range.is_none();
+        let Some(version) = version.filter(|_| resumable) else {
             return Vec::new();
         };
         let range = HeaderValue::try_from(format!("bytes={}-", self.offset)).ok();
@@ -128,7 +152,8 @@ impl Download {
     ///
     /// # Errors
     /// An error of this program.
-    pub(super) async fn find(&mut self, url: &str, response: &Response<Incoming>) -> Result<Found, Failure> {
+    pub(super) async fn find(&mut self, url: &str, answer: &Answer) -> Result<Found, Failure> {
+        let response = &answer.response;
         if self.offset > 0 || self.whole_only {
             return Ok(Found::Nothing);
         }
@@ -147,6 +172,7 @@ impl Download {
         self.offset = found.unwrap_or(0);
         let total = version.total();
         self.version = Some(version);
+        self.likeness = Some(likeness(answer));
         match total {
             _ if self.offset == 0 => Ok(Found::Nothing),
             Some(total) if total == self.offset => Ok(Found::All),
@@ -173,20 +199,50 @@ impl Download {
         restarted
     }
 
-    /// Discards the received part, since the server does not continue it as requested, and requests no further range.
+    /// Takes back what a response added to the first `offset` bytes, since its length contradicts its fields. No further range
+    /// is requested.
     ///
     /// # Errors
     /// The output cannot be taken back.
-    pub(super) fn give_up(&mut self, url: &str, why: &str) -> Result<(), Failure> {
-        self.whole_only = true;
-        if self.restart() {
+    pub(super) async fn take_back(
+        &mut self,
+        url: &str,
+        offset: u64,
+        why: &'static str,
+    ) -> Result<(), Failure> {
+        self.wrong_range = Some(why);
+        let mut file = self.take_file();
+        let (file, is_cut) = file_job(move || {
+            let is_cut = file.cut(offset)?;
+            Ok((file, is_cut))
+        })
+        .await?;
+        self.file = file;
+        if is_cut {
+            self.offset = offset;
             return Ok(());
         }
-        let text = format!(
-            "{url}: the server sent a wrong range: {why}; this is an error of the server, and the output cannot be taken back, \
-             so try again"
-        );
-        Err(Failure::new(Exit::Protocol, text))
+        Err(self.irrevocable(url))
+    }
+
+    /// The failure of an output that has another beginning than the body.
+    fn irrevocable(&self, url: &str) -> Failure {
+        match self.wrong_range {
+            Some(why) => Failure::new(
+                Exit::Protocol,
+                format!(
+                    "{url}: the server sent a wrong range: {why}; this is an error of the server, and the output cannot be taken \
+                     back, so try again"
+                ),
+            ),
+            None => Failure::new(
+                Exit::Closed,
+                format!(
+                    "{url}: the download was interrupted, and the server does not resume it; the output cannot be taken back, so \
+                     try again"
+                ),
+            ),
+        }
     }
 
     /// Gives the complete file its name.
@@ -197,52 +253,131 @@ impl Download {
         file_job(move || self.file.finish(&[])).await
     }
 
-    /// Determines what this response carries: the requested range, or the body from its beginning.
+    /// Determines what this response carries.
     ///
     /// # Errors
     /// It does not continue the received part, and the download cannot start again.
-    pub(super) fn classify(
+    pub(super) fn classify(&mut self, url: &str, answer: &Answer) -> Result<Continuation, Failure> {
+        let response = &answer.response;
+        let is_range = response.status() == StatusCode::PARTIAL_CONTENT;
+        match (answer.of_rest, is_range) {
+            (true, true) => self.classify_range(url, response.headers()),
+            (true, false) => self.classify_ignored_range(url, response),
+            (false, false) => self.classify_whole(url, answer),
+            (false, true) => {
+                let text = format!(
+                    "{url}: the server sent a range that was not requested; this is an error of the server"
+                );
+                Err(Failure::new(Exit::Protocol, text))
+            }
+        }
+    }
+
+    /// The range that was requested. One that does not fit says nothing about the bytes that came before it.
+    fn classify_range(&mut self, url: &str, headers: &HeaderMap) -> Result<Continuation, Failure> {
+        let Some(version) = &self.version else {
+            return Ok(Continuation::Nothing);
+        };
+        match version.fit(headers, self.offset) {
+            Ok(extent) => {
+                if let Some(named) = version.named_by(headers, extent.total) {
+                    self.version = Some(named);
+                }
+                Ok(Continuation::Rest {
+                    extent: Some(extent),
+                    known: 0,
+                })
+            }
+            Err(why) => {
+                self.wrong_range = Some(why);
+                match self.begun {
+                    true => Err(self.irrevocable(url)),
+                    false => Ok(Continuation::Nothing),
+                }
+            }
+        }
+    }
+
+    /// Another response than a range, to a request for one. Some servers send the range as if it were the whole. So this is
+    /// taken for the whole only if it has the same strong validator and the same length; otherwise the whole is requested.
+    fn classify_ignored_range(
         &mut self,
         url: &str,
         response: &Response<Incoming>,
     ) -> Result<Continuation, Failure> {
-        if response.status() == StatusCode::PARTIAL_CONTENT {
-            let Some(version) = self.version.as_ref().filter(|_| self.offset > 0) else {
-                let text = format!(
-                    "{url}: the server sent a range that was not requested; this is an error of the server"
-                );
-                return Err(Failure::new(Exit::Protocol, text));
-            };
-            return match version.fit(response.headers(), self.offset) {
-                Ok(extent) => {
-                    if let Some(named) = version.named_by(response.headers(), extent.total) {
-                        self.version = Some(named);
-                    }
-                    Ok(Continuation::Range(extent))
-                }
-                Err(why) => self.give_up(url, why).map(|()| Continuation::Nothing),
-            };
+        let version = version(response);
+        let total = version.as_ref().and_then(Version::total);
+        let same = version.is_some() && version == self.version;
+        if let Some(total) = total.filter(|_| same && !response.headers().contains_key(CONTENT_RANGE)) {
+            return Ok(self.behind_known(Some(total)));
         }
         if self.begun {
-            let text = format!(
-                "{url}: the server sends only all of the body, and not the rest of the file; remove the file, or replace it with \
-                 --force instead of --continue"
-            );
-            return Err(Failure::new(Exit::Exists, text));
+            return Err(only_all(url));
         }
-        if self.offset > 0 && !self.restart() {
-            let text = format!(
-                "{url}: the download was interrupted, and the server does not resume it; the output cannot be taken back, so \
-                 try again"
-            );
-            return Err(Failure::new(Exit::Closed, text));
+        let seen = self
+            .version
+            .as_ref()
+            .and_then(|old| old.seen_again(version.as_ref()));
+        if seen.is_some() {
+            self.wrong_range = Some("it is a 200 response of the same version and another length");
         }
-        self.version = version(response);
+        Ok(Continuation::Nothing)
+    }
+
+    /// The response to a request without a range: the whole.
+    fn classify_whole(&mut self, url: &str, answer: &Answer) -> Result<Continuation, Failure> {
+        if self.begun {
+            return Err(only_all(url));
+        }
+        let version = version(&answer.response);
+        let likeness = likeness(answer);
+        if self.offset > 0 {
+            let old = self.version.as_ref().filter(|_| !self.whole_only);
+            match old.and_then(|old| old.seen_again(version.as_ref())) {
+                Some(Seen::Same(Some(total))) if total == self.offset => return Ok(Continuation::All),
+                Some(Seen::Same(total)) if total.is_none_or(|total| total > self.offset) => {
+                    return Ok(self.behind_known(total));
+                }
+                Some(_) => self.wrong_range = Some("the same version has two lengths"),
+                None => self.refuse_unlike(answer, &likeness)?,
+            }
+            if !self.restart() {
+                return Err(self.irrevocable(url));
+            }
+        }
+        self.version = version;
+        self.likeness = Some(likeness);
         let sought = |version: &&Version| self.is_worth_a_search(version.total()) && !self.whole_only;
         if let Some(version) = self.version.as_ref().filter(sought) {
             self.file.set_version_key(version.key(url));
         }
         Ok(Continuation::Whole)
+    }
+
+    /// The whole, of which the file has the beginning. The same strong validator stands for the same octets (RFC 9110 section
+    /// 8.8.1).
+    fn behind_known(&self, total: Option<u64>) -> Continuation {
+        Continuation::Rest {
+            extent: total.map(|total| Extent { end: total, total }),
+            known: self.offset,
+        }
+    }
+
+    /// What looks like another thing does not replace a body that broke off.
+    fn refuse_unlike(&self, answer: &Answer, now: &Likeness) -> Result<(), Failure> {
+        match &self.likeness {
+            Some(begun) if !begun.fits(now) => {
+                let text = format!(
+                    "{}: the server now sends something else ({}) than the body that broke off ({}), perhaps a page to log in; \
+                     run the command again to take what it sends then",
+                    shown_url(answer.url.as_str()),
+                    now.shown(),
+                    begun.shown()
+                );
+                Err(Failure::new(Exit::Status, text))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Leaves the received part for a later run. Returns whether a later run can resume it.
@@ -254,6 +389,21 @@ impl Download {
         let sought = total.is_some_and(|total| self.is_worth_a_search(total));
         self.offset > 0 && sought && !self.whole_only && self.file.leave()
     }
+}
+
+/// There is no rest of a file that another program has begun.
+fn only_all(url: &str) -> Failure {
+    let text = format!(
+        "{url}: the server sends only all of the body, and not the rest of the file; remove the file, or replace it with \
+         --force instead of --continue"
+    );
+    Failure::new(Exit::Exists, text)
+}
+
+fn likeness(answer: &Answer) -> Likeness {
+    let response = &answer.response;
+    let total = response.body().size_hint().exact();
+    Likeness::of(&answer.url, answer.redirected, response.headers(), total)
 }
 
 /// The version of the body of a 200 response.
@@ -273,7 +423,6 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use bytes::Bytes;
-    use http::HeaderMap;
     use http::header::ETAG;
     use tokio::sync::Semaphore;
 
@@ -309,7 +458,7 @@ mod tests {
     const CHANGES: [(&str, Change); 3] = [
         ("nothing has come", |download| download.offset = 0),
         ("nobody knows the version", |download| download.version = None),
-        ("the server sends no rest", Download::set_whole_only),
+        ("the file has the decoded body", Download::set_whole_only),
     ];
 
     #[cfg(unix)]
@@ -351,20 +500,6 @@ mod tests {
             change(&mut download);
             assert!(download.range().is_empty(), "{name}");
         }
-        Ok(())
-    }
-
-    #[test]
-    fn a_part_that_is_given_up_is_gone_and_no_rest_is_asked_for_again()
-    -> Result<(), Box<dyn std::error::Error>> {
-        let folder = tempfile::tempdir()?;
-        let mut download = begun(&folder.path().join("a"), None).map_err(|failure| failure.message)?;
-        download
-            .give_up("http://h/a", "it begins at another position")
-            .map_err(|failure| failure.message)?;
-        assert_eq!((download.offset, download.whole_only), (0, true));
-        assert!(download.version.is_none());
-        assert_eq!(std::fs::read_dir(folder.path())?.count(), 0);
         Ok(())
     }
 

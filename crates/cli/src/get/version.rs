@@ -21,6 +21,15 @@ pub(super) struct Version {
     coding: Option<HeaderValue>,
 }
 
+/// A version that a second 200 response names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// The same octets, and the length of the whole, if either response had it.
+    Same(Option<u64>),
+    /// Another length under the same strong validator, which stands for the same octets (RFC 9110 section 8.8.1).
+    Contradicted,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Validator {
     Tag(HeaderValue),
@@ -67,6 +76,16 @@ impl Version {
     /// The length of the whole in bytes.
     pub(super) fn total(&self) -> Option<u64> {
         self.total
+    }
+
+    /// What a 200 response with these fields says about the octets of this version. `None` if it is of another version, or of
+    /// none that is known.
+    pub(super) fn seen_again(&self, other: Option<&Self>) -> Option<Seen> {
+        let other = other.filter(|other| other.validator == self.validator && other.coding == self.coding)?;
+        Some(match (self.total, other.total) {
+            (Some(old), Some(new)) if old != new => Seen::Contradicted,
+            (old, new) => Seen::Same(old.or(new)),
+        })
     }
 
     /// A key that is unique for this version of the body of this URL.

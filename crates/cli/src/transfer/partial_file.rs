@@ -5,7 +5,7 @@
 //! [`PartialFile::leave`]. It is locked while it is written.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IsTerminal, Write};
+use std::io::{self, IoSlice, IsTerminal, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -150,6 +150,28 @@ impl PartialFile {
             digest.restart();
         }
         matches!(self.target, Target::File { .. }) || !self.began
+    }
+
+    /// Takes back what is behind the first `length` bytes. Returns whether that is possible: not on standard output, on a
+    /// device, or in the file of another program.
+    ///
+    /// # Errors
+    /// The file cannot be changed or read.
+    pub(crate) fn cut(&mut self, length: u64) -> Result<bool, Failure> {
+        if !matches!(self.target, Target::File { .. }) || self.temporary.is_none() {
+            return Ok(matches!(self.target, Target::Discard) && self.digest.is_none());
+        }
+        let (mut file, permit) = match self.open.take() {
+            Some(open) => open,
+            None => (self.open()?, None),
+        };
+        let cut = file.set_len(length).and_then(|()| match &mut self.digest {
+            Some(digest) => digest.read(&file),
+            None => file.seek(SeekFrom::End(0)).map(drop),
+        });
+        cut.map_err(|error| Failure::from_io("write", self.shown(), &error))?;
+        self.open = permit.map(|permit| (file, Some(permit)));
+        Ok(true)
     }
 
     /// Leaves the file for a later run to resume. Returns whether a later run can find it.
@@ -459,6 +481,32 @@ mod tests {
         file.append(&[Bytes::from_static(b"half")])?;
         drop(file);
         assert!(names(folder.path())?.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_cut_off_is_written_anew_and_counts_in_no_checksum() -> Result {
+        for files in [0, 1] {
+            let folder = tempfile::tempdir()?;
+            let path = folder.path().join("a");
+            let mut file = file(&path, false, files);
+            let digest = ring::digest::digest(&ring::digest::SHA256, b"one two");
+            let digits: String = digest
+                .as_ref()
+                .iter()
+                .map(|octet| format!("{octet:02x}"))
+                .collect();
+            file.expect(format!("sha256:{digits}").parse()?);
+            file.append(&[Bytes::from_static(b"one three")])?;
+            assert!(file.cut(4)?);
+            file.finish(&[Bytes::from_static(b"two")])?;
+            assert_eq!(fs::read(&path)?, b"one two", "{files}");
+            let mut file = self::file(&path, true, files);
+            file.append(&[Bytes::from_static(b"one three")])?;
+            assert!(file.cut(4)?);
+            file.finish(&[Bytes::from_static(b"two")])?;
+            assert_eq!(fs::read(&path)?, b"one two", "{files}, without a checksum");
+        }
         Ok(())
     }
 

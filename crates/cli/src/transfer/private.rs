@@ -110,11 +110,11 @@ impl Permissions {
     }
 }
 
-/// A new file under this name, for appending.
+/// A new file under this name, for appending, and for reading what was appended.
 pub(crate) fn create(path: &Path, permissions: Permissions) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // `create_new` is O_EXCL, which follows no link.
-    options.append(true).create_new(true);
+    options.read(true).append(true).create_new(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;

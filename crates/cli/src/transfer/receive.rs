@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
@@ -134,6 +134,8 @@ pub(crate) struct Extent {
 pub(crate) struct Bounds {
     /// Where the body of a 206 response ends.
     pub(crate) extent: Option<Extent>,
+    /// So many bytes at the beginning of the body are in the file.
+    pub(crate) known: u64,
     /// When the attempt has taken too long.
     pub(crate) deadline: Option<Instant>,
 }
@@ -152,10 +154,11 @@ pub(crate) async fn receive_into(
     waited: Option<&mut Option<StreamWaits>>,
 ) -> Result<Received, ReceiveError> {
     if let Some(length) = body.length() {
-        share.expect_more(length);
+        share.expect_more(length.saturating_sub(bounds.known));
     }
     let mut count = |bytes: usize| share.moved(u64::try_from(bytes).unwrap_or(u64::MAX));
     let mut writer = BodyWriter::new(file, disk);
+    writer.known = bounds.known;
     loop {
         let step = poll_fn(|cx| writer.poll_step(cx, body, &mut count));
         let step = match bounds.deadline {
@@ -178,7 +181,10 @@ pub(crate) async fn receive_into(
     if let Some(waited) = waited {
         *waited = body.report().await.map(|report| StreamWaits::receiving(&report));
     }
+    let known = writer.known;
     match bounds.extent {
+        // It ended before the bytes that are new.
+        _ if known > 0 => Err(ReceiveError::Length(writer.keep().await?)),
         Some(extent) if share.bytes() != extent.end => Err(ReceiveError::Length(writer.keep().await?)),
         Some(extent) if extent.end < extent.total => Ok(Received::Short(writer.keep().await?)),
         _ => {
@@ -198,6 +204,8 @@ struct BodyWriter<'a> {
     write: Option<JoinHandle<Result<PartialFile, Failure>>>,
     batch: Batch,
     pacer: Pacer,
+    /// So many of the next bytes are in the file.
+    known: u64,
 }
 
 enum Step {
@@ -217,6 +225,7 @@ impl<'a> BodyWriter<'a> {
             write: None,
             batch: Batch::default(),
             pacer: Pacer::new(disk.limit.clone()),
+            known: 0,
         }
     }
 
@@ -242,9 +251,10 @@ impl<'a> BodyWriter<'a> {
             match body.poll_chunk(cx) {
                 Poll::Ready(None) => return Poll::Ready(Step::End),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Step::Failed(error)),
-                Poll::Ready(Some(Ok(data))) => {
-                    count(data.len());
+                Poll::Ready(Some(Ok(mut data))) => {
                     self.pacer.moved(data.len());
+                    self.skip_known(&mut data);
+                    count(data.len());
                     if !self.discard {
                         self.batch.push(data, &self.disk.memory);
                     }
@@ -263,6 +273,16 @@ impl<'a> BodyWriter<'a> {
             self.batch.compact();
         }
         Poll::Pending
+    }
+
+    /// Takes off the bytes that are in the file.
+    fn skip_known(&mut self, data: &mut Bytes) {
+        if self.known > 0 {
+            let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
+            let known = self.known.min(length);
+            self.known -= known;
+            data.advance(usize::try_from(known).unwrap_or(data.len()));
+        }
     }
 
     fn begin_write(&mut self) {

@@ -16,6 +16,7 @@ mod good_input;
 mod guide;
 mod http1;
 mod http1_client;
+mod kept;
 #[cfg(unix)]
 mod link;
 mod log;

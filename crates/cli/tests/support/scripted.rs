@@ -214,3 +214,20 @@ pub(crate) fn holds(folder: &Path, octets: &[u8]) -> TestResult {
     assert!(std::fs::read(folder.join("out"))? == octets, "wrong bytes");
     Ok(())
 }
+
+/// Nothing but a part with these octets is in the folder; nothing at all where no later run finds one.
+pub(crate) fn is_left(folder: &Path, octets: &[u8]) -> TestResult {
+    let left = names(folder)?;
+    if cfg!(not(unix)) {
+        assert!(left.is_empty(), "{left:?}");
+        return Ok(());
+    }
+    assert!(
+        matches!(left.as_slice(), [name] if name.starts_with(".out.") && name.ends_with(".part")),
+        "{left:?}"
+    );
+    for name in left {
+        assert!(std::fs::read(folder.join(name))? == octets, "wrong bytes");
+    }
+    Ok(())
+}
