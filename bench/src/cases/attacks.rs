@@ -116,7 +116,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
          beside attackers with 1, 4 and 16 connections by its p99 alone. All four are measured in turns of half a second, four \
          times, and each p99 is that of all its turns together. The attacker runs only while nobody else wants its core \
          (SCHED_IDLE), since a real one takes no processor time of the other client's machine. Attacks over 10,000 streams have opened them \
-         when the measurement begins, send as many frames at once as their buckets hold (SECURITY.md), and then as many as \
+         when the measurement begins, send as many frames at once as their buckets hold (limits.md), and then as many as \
          these regain. What it costs to open the streams is a row of its own.",
     );
     let mut table = Table::new([

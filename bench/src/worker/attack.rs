@@ -50,7 +50,7 @@ struct Pace {
     pause: Duration,
 }
 
-/// What the attacker does; `SECURITY.md` tells of each.
+/// What the attacker does; `docs/design/limits.md` tells of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Attack {
     RapidReset,
@@ -141,7 +141,7 @@ impl Attack {
         )
     }
 
-    /// How many frames it sends at first and then each time after a pause, so that its bucket never runs dry (SECURITY.md): the
+    /// How many frames it sends at first and then each time after a pause, so that its bucket never runs dry (limits.md): the
     /// worst that it can do without being thrown out. None for attacks that send all that they can.
     fn pace(self) -> Option<Pace> {
         match self {

@@ -45,7 +45,7 @@ use crate::run::{self, Interrupt};
 const DISK_THREADS: usize = 64;
 
 /// The most connections by default. Each may hold some 200 KiB of unread data over TLS, beside streams and windows:
-/// SECURITY.md has the sum.
+/// docs/design/limits.md has the sum.
 const MAX_CONNECTIONS: usize = 4_096;
 
 /// The limits of the listener of `--metrics`.

@@ -1,5 +1,5 @@
 //! Opens many streams on many connections to a server on the loopback, reads nothing of the answers, and prints what memory
-//! the server takes then: the attack of SECURITY.md's "The most memory that a server takes".
+//! the server takes then: the attack of docs/design/limits.md, "The most memory that a server takes".
 //!
 //! ```text
 //! head -c 200000 /dev/urandom > DIR/file; fullbore serve DIR --plaintext &

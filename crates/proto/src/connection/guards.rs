@@ -1,5 +1,5 @@
 //! The rate limits on frames of the peer, each a token bucket. A connection that exceeds one ends with
-//! ENHANCE_YOUR_CALM. SECURITY.md lists the limits, and [`Config`] has their defaults and reasons.
+//! ENHANCE_YOUR_CALM. docs/design/limits.md lists them, and [`Config`] has their defaults and reasons.
 
 use crate::config::Config;
 use crate::error::{ConnectionError, PeerLimit};
