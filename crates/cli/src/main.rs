@@ -19,6 +19,7 @@ mod put;
 mod run;
 mod serve;
 mod sizes;
+mod text;
 mod transfer;
 mod volume;
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::{Exit, Failure};
+use crate::text;
 
 /// Threads of `get` and `put`. One connection has one driver on one thread. With a second thread, 10,000 small files take
 /// longer (`fullbore-bench many`).
@@ -178,9 +179,10 @@ fn build(mut builder: Builder, disk_threads: usize) -> Result<Runtime, Failure> 
     built.map_err(|error| Failure::new(Exit::Other, format!("cannot create a tokio runtime: {error}")))
 }
 
-/// Prints a line on standard error. Errors are ignored.
+/// Prints a line on standard error. Errors are ignored. A peer may have chosen a part of it.
 pub(crate) fn complain(sentence: &impl Display) {
-    let _ = writeln!(std::io::stderr(), "fullbore: {sentence}");
+    let sentence = sentence.to_string();
+    let _ = writeln!(std::io::stderr(), "fullbore: {}", text::escaped(&sentence));
 }
 
 /// A signal that stops the program.

@@ -1,9 +1,13 @@
 //! File names that come from URLs and servers: each is a name in one folder, whatever it was made of.
 
+use std::ffi::OsString;
+
 use http::HeaderMap;
 use http::header::CONTENT_DISPOSITION;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{percent_decode, percent_decode_str};
 use url::Url;
+
+use crate::text::is_obeyed;
 
 /// The name of a body whose URL ends in a slash.
 const INDEX: &str = "index.html";
@@ -12,94 +16,137 @@ const LONGEST_NAME: usize = 200;
 
 /// The last segment of the URL's path as a file name: percent-decoded, without separators and control characters, not
 /// `.` or `..`, not empty, at most 200 bytes. The query is not part of it.
-pub(super) fn file_name(url: &Url) -> String {
+pub(super) fn file_name(url: &Url) -> OsString {
     let segment = url.path().rsplit('/').next().unwrap_or_default();
-    let name = cleaned(&percent_decode_str(segment).decode_utf8_lossy());
-    match name.as_str() {
-        "" => INDEX.to_owned(),
-        "." => "_".to_owned(),
-        ".." => "__".to_owned(),
-        _ => name,
+    let octets: Vec<u8> = percent_decode_str(segment).collect();
+    match cleaned(&octets) {
+        name if name.is_empty() => INDEX.into(),
+        name if name == "." => "_".into(),
+        name if name == ".." => "__".into(),
+        name => name,
     }
 }
 
 /// The file name that a response names (`-J`; RFC 6266), not hidden; `None` without one. Folders in it are dropped.
-pub(super) fn header_name(headers: &HeaderMap) -> Option<String> {
+pub(super) fn header_name(headers: &HeaderMap) -> Option<OsString> {
     let field = headers.get(CONTENT_DISPOSITION)?;
-    let text = String::from_utf8_lossy(field.as_bytes()).into_owned();
     let (mut plain, mut extended) = (None, None);
-    let mut rest = text.split_once(';')?.1;
-    while let Some((name, after)) = rest.split_once('=') {
-        let (value, after) = value(after.trim_start());
-        match name.trim_matches([' ', '\t', ';']).to_ascii_lowercase().as_str() {
-            "filename" => plain = plain.or(Some(value)),
-            "filename*" => extended = extended.or_else(|| decode_extended(&value)),
+    let (_, mut rest) = split(field.as_bytes(), b';')?;
+    while let Some((name, after)) = split(rest, b'=') {
+        let (value, after) = value(after.trim_ascii_start());
+        let is_around = |octet: &u8| b" \t;".contains(octet);
+        let begin = name
+            .iter()
+            .position(|octet| !is_around(octet))
+            .unwrap_or(name.len());
+        let end = name
+            .iter()
+            .rposition(|octet| !is_around(octet))
+            .map_or(begin, |last| last + 1);
+        match name
+            .get(begin..end)
+            .unwrap_or_default()
+            .to_ascii_lowercase()
+            .as_slice()
+        {
+            b"filename" => plain = plain.or(Some(value)),
+            b"filename*" => extended = extended.or_else(|| decode_extended(&value)),
             _ => {}
         }
         rest = after;
     }
     let name = extended.or(plain)?;
-    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let name = cleaned(last.trim());
-    match name.strip_prefix('.') {
-        // A hidden file could be one that a program reads.
-        Some(rest) => Some(format!("_{rest}")),
-        None => (!name.is_empty()).then_some(name),
-    }
+    let last = name
+        .rsplit(|octet| b"/\\".contains(octet))
+        .next()
+        .unwrap_or_default();
+    // A hidden file could be one that a program reads.
+    let name = match last.trim_ascii() {
+        [b'.', rest @ ..] => cleaned(&[b"_", rest].concat()),
+        shown => cleaned(shown),
+    };
+    (!name.is_empty()).then_some(name)
+}
+
+/// What stands before an octet, and behind it.
+fn split(octets: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let place = octets.iter().position(|&octet| octet == at)?;
+    Some((octets.get(..place)?, octets.get(place + 1..)?))
 }
 
 /// A token or a quoted string, and what follows it.
-fn value(text: &str) -> (String, &str) {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let (token, rest) = text.split_once(';').unwrap_or((text, ""));
-        return (token.trim().to_owned(), rest);
+fn value(octets: &[u8]) -> (Vec<u8>, &[u8]) {
+    let Some(quoted) = octets.strip_prefix(b"\"") else {
+        let (token, rest) = split(octets, b';').unwrap_or((octets, b""));
+        return (token.trim_ascii().to_owned(), rest);
     };
-    let mut value = String::new();
-    let mut letters = quoted.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' => break,
-            '\\' => value.extend(letters.next()),
-            letter => value.push(letter),
+    let mut value = Vec::new();
+    let mut rest = quoted.iter();
+    while let Some(&octet) = rest.next() {
+        match octet {
+            b'"' => break,
+            b'\\' => value.extend(rest.next()),
+            octet => value.push(octet),
         }
     }
-    (value, letters.as_str())
+    (value, rest.as_slice())
 }
 
 /// `UTF-8''percent-encoded` (RFC 8187).
-fn decode_extended(value: &str) -> Option<String> {
-    let mut parts = value.splitn(3, '\'');
-    let (charset, _, name) = (parts.next()?, parts.next()?, parts.next()?);
-    let octets = percent_decode_str(name);
-    match charset.to_ascii_lowercase().as_str() {
-        "utf-8" => octets.decode_utf8().ok().map(|name| name.into_owned()),
-        "iso-8859-1" => Some(octets.map(char::from).collect()),
+fn decode_extended(value: &[u8]) -> Option<Vec<u8>> {
+    let (charset, rest) = split(value, b'\'')?;
+    let (_, name) = split(rest, b'\'')?;
+    let octets = percent_decode(name);
+    match charset.to_ascii_lowercase().as_slice() {
+        b"utf-8" => octets
+            .decode_utf8()
+            .ok()
+            .map(|name| name.into_owned().into_bytes()),
+        b"iso-8859-1" => Some(octets.map(char::from).collect::<String>().into_bytes()),
         _ => None,
     }
 }
 
 /// Whether the user's name is a name in a folder, and no path.
 pub(super) fn is_plain_name(name: &str) -> bool {
-    !matches!(name, "" | "." | "..") && cleaned(name) == name
+    !matches!(name, "" | "." | "..") && cleaned(name.as_bytes()) == name
 }
 
-/// A name without separators and control characters, of at most 200 bytes.
-fn cleaned(name: &str) -> String {
-    let mut name: String = name
-        .chars()
-        .map(|c| match c {
-            '/' | '\\' => '_',
-            '<' | '>' | ':' | '"' | '|' | '?' | '*' if cfg!(windows) => '_',
-            c if c.is_control() => '_',
-            c => c,
-        })
-        .collect();
-    let mut end = name.len().min(LONGEST_NAME);
-    while !name.is_char_boundary(end) {
-        end -= 1;
+/// A name without separators and characters that a terminal obeys, of at most 200 bytes. Octets that are no UTF-8 stay, where
+/// file names may have them.
+fn cleaned(octets: &[u8]) -> OsString {
+    let mut name = Vec::new();
+    for chunk in octets.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            let letter = match letter {
+                '/' | '\\' => '_',
+                '<' | '>' | ':' | '"' | '|' | '?' | '*' if cfg!(windows) => '_',
+                letter if is_obeyed(letter) => '_',
+                letter => letter,
+            };
+            let mut buffer = [0; 4];
+            let encoded = letter.encode_utf8(&mut buffer).as_bytes();
+            if name.len() + encoded.len() > LONGEST_NAME {
+                return of_octets(name);
+            }
+            name.extend(encoded);
+        }
+        let room = LONGEST_NAME - name.len();
+        name.extend(chunk.invalid().iter().take(room));
     }
-    name.truncate(end);
-    name
+    of_octets(name)
+}
+
+/// File names of Apple's systems are UTF-8.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+fn of_octets(octets: Vec<u8>) -> OsString {
+    use std::os::unix::ffi::OsStringExt as _;
+    OsString::from_vec(octets)
+}
+
+#[cfg(not(all(unix, not(target_vendor = "apple"))))]
+fn of_octets(octets: Vec<u8>) -> OsString {
+    String::from_utf8_lossy(&octets).into_owned().into()
 }
 
 #[cfg(test)]
@@ -111,7 +158,8 @@ mod tests {
     use super::*;
 
     fn name(url: &str) -> String {
-        Url::parse(url).map_or_else(|error| error.to_string(), |url| file_name(&url))
+        let name = Url::parse(url).map(|url| file_name(&url).to_string_lossy().into_owned());
+        name.unwrap_or_else(|error| error.to_string())
     }
 
     #[test]
@@ -159,7 +207,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
         headers.insert(CONTENT_DISPOSITION, value);
-        header_name(&headers)
+        header_name(&headers)?.into_string().ok()
     }
 
     #[test]
@@ -192,6 +240,8 @@ mod tests {
             ("attachment; filename=\"a/\"", None),
             ("attachment; filename*=UTF-8''a%00b%2fc", Some("c")),
             ("attachment; filename*=UTF-8''%1b%5b31m", Some("_[31m")),
+            ("attachment; filename*=UTF-8''a%C2%9b%e2%80%aeb", Some("a__b")),
+            ("attachment; filename=\"a\u{202e}gpj.exe\"", Some("a_gpj.exe")),
         ] {
             assert_eq!(told(value).as_deref(), name, "{value}");
         }
@@ -199,6 +249,26 @@ mod tests {
             told(&format!("attachment; filename={}", "a".repeat(500))).map(|name| name.len()),
             Some(200)
         );
+    }
+
+    #[cfg(all(unix, not(target_vendor = "apple")))]
+    #[test]
+    fn octets_of_a_name_that_are_no_utf_8_stay() -> Result<(), Box<dyn std::error::Error>> {
+        use std::os::unix::ffi::OsStrExt as _;
+        let url = Url::parse("http://h/caf%e9%2f%C2%9b.txt")?;
+        assert_eq!(file_name(&url).as_bytes(), b"caf\xe9__.txt");
+        let long = Url::parse(&format!("http://h/{}", "%e9".repeat(300)))?;
+        assert_eq!(file_name(&long).as_bytes(), [0xe9; 200]);
+        for value in [
+            &b"attachment; filename=caf\xe9.txt"[..],
+            b"attachment; filename=\"caf\xe9.txt\"; size=3",
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_DISPOSITION, HeaderValue::from_bytes(value)?);
+            let name = header_name(&headers).ok_or("no name")?;
+            assert_eq!(name.as_bytes(), b"caf\xe9.txt");
+        }
+        Ok(())
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where the bodies of a run go: one rule for all of its URLs.
 
 use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -112,7 +113,7 @@ impl Outputs {
                 force: false,
             })),
             Rule::Folder(dir) => {
-                let name = name.map_or_else(|| file_name(url), ToOwned::to_owned);
+                let name = name.map_or_else(|| file_name(url), OsString::from);
                 self.in_folder(dir, &name).await
             }
         }
@@ -139,13 +140,14 @@ impl Outputs {
         self.by_header
     }
 
-    async fn in_folder(&self, dir: &Path, name: &str) -> Result<Option<Target>, Failure> {
+    async fn in_folder(&self, dir: &Path, name: &OsStr) -> Result<Option<Target>, Failure> {
         if !self.taken.take(name) {
             return Err(Failure::new(
                 Exit::Exists,
                 format!(
-                    "an earlier URL of this run has the file name {name} too; give this one another name with an indented line \
-                     out=NAME below it in the list, or download it separately with -o FILE"
+                    "an earlier URL of this run has the file name {} too; give this one another name with an indented line \
+                     out=NAME below it in the list, or download it separately with -o FILE",
+                    Path::new(name).display()
                 ),
             ));
         }
@@ -199,7 +201,7 @@ struct TakenNames {
 
 impl TakenNames {
     /// Takes a name; `false` if it is taken.
-    fn take(&self, name: &str) -> bool {
+    fn take(&self, name: &OsStr) -> bool {
         let hash = (self.keys.0.hash_one(name), self.keys.1.hash_one(name));
         self.hashes
             .lock()
@@ -267,8 +269,8 @@ mod tests {
     #[test]
     fn a_name_is_taken_once() {
         let taken = TakenNames::default();
-        assert!(taken.take("a"));
-        assert!(taken.take("b"));
-        assert!(!taken.take("a"));
+        assert!(taken.take(OsStr::new("a")));
+        assert!(taken.take(OsStr::new("b")));
+        assert!(!taken.take(OsStr::new("a")));
     }
 }

@@ -10,6 +10,8 @@ use http::{HeaderMap, Response};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
+use crate::text::is_obeyed;
+
 /// How many bytes of a text are shown.
 const SHOWN: usize = 1_024;
 /// How much of a body is read. An HTML page may have its text behind a long style sheet.
@@ -80,12 +82,6 @@ fn line(octets: &[u8], is_html: bool) -> Option<String> {
         }
     }
     (!line.is_empty()).then_some(line)
-}
-
-/// Control characters, and those that change the direction of a text.
-fn is_obeyed(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// What stands between the tags, but not in the title (which pages repeat), scripts and style sheets.

@@ -1,5 +1,6 @@
 //! Where a run prints its result, and what both commands print alike.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::figures::{grouped, rate};
+use crate::text;
 
 /// Where the result goes, and in which format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +54,11 @@ pub(crate) fn has_verdict(bytes: u64, seconds: f64) -> bool {
 
 /// A struct of plain fields always serializes.
 pub(crate) fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
+    let document = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
+    match text::escaped_json(&document) {
+        Cow::Borrowed(_) => document,
+        Cow::Owned(escaped) => escaped,
+    }
 }
 
 /// Bytes, seconds and MB/s (10^6 bytes a second), as the closing lines show them.
