@@ -4,11 +4,16 @@
 
 use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use url::Url;
 
 use crate::args::ConnectionArgs;
 use crate::exit::{Exit, Failure};
 use crate::transfer::client::{parse_url, shown_url};
+
+/// The octets of a Location that are encoded before it is read, beside those beyond ASCII. A server may have its names in any
+/// character set, and as UTF-8 they would become other ones.
+const RAW: &AsciiSet = CONTROLS;
 
 /// The redirects that a run follows.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +60,7 @@ impl Redirects {
                     .to_owned(),
             );
         };
-        let text = String::from_utf8_lossy(location.as_bytes());
+        let text = percent_encode(location.as_bytes(), RAW).to_string();
         let next = parse(url, &text).map_err(|why| {
             let shown = shown_url(&text);
             let text = format!("{name}: the server redirects to the invalid URL \"{shown}\": {why}");
@@ -76,12 +81,9 @@ impl Redirects {
             ));
         }
         if url.scheme() == "https" && next.scheme() == "http" && !self.insecure {
-            return Err(Failure::new(
-                Exit::BadUrl,
-                format!(
-                    "{name}: the server redirects to {shown} without TLS, where anybody on the path can read and change \
-                     the data; use --location-insecure to follow it"
-                ),
+            return refused(format!(
+                "redirects to {shown} without TLS, where anybody on the path can read and change the data; use \
+                 --location-insecure to follow it"
             ));
         }
         Ok(Some(next))
@@ -135,13 +137,34 @@ mod tests {
             assert_eq!(next(ALL, status, Some("/d")), Ok(None), "{status}");
         }
         for (location, code) in [
-            ("http://a/", 3),
+            ("http://a/", 14),
             ("ftp://a/", 3),
             ("https://", 3),
             ("https://u:p@a/", 3),
         ] {
             assert_eq!(next(ALL, 302, Some(location)), Err(code), "{location}");
         }
+    }
+
+    #[test]
+    fn octets_of_a_location_beyond_ascii_stay_what_they_are() -> Result<(), Box<dyn std::error::Error>> {
+        let from = Url::parse("https://a/")?;
+        for (octets, url) in [
+            (&b"/caf\xe9?\xe9"[..], "https://a/caf%E9?%E9"),
+            ("/café".as_bytes(), "https://a/caf%C3%A9"),
+            (
+                "https://bücher.example/ä".as_bytes(),
+                "https://xn--bcher-kva.example/%C3%A4",
+            ),
+            (b"/%e9%2f", "https://a/%e9%2f"),
+        ] {
+            let mut fields = HeaderMap::new();
+            fields.insert(LOCATION, HeaderValue::from_bytes(octets)?);
+            let next = ALL.next(&from, "https://a/", (StatusCode::FOUND, &fields), 0);
+            let next = next.map_err(|failure| failure.message)?;
+            assert_eq!(next.map(String::from).as_deref(), Some(url));
+        }
+        Ok(())
     }
 
     #[test]

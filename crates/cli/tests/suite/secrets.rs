@@ -131,7 +131,8 @@ fn a_redirect_from_https_to_http_is_refused_unless_it_is_asked_for() -> TestResu
     let folder = tempfile::tempdir()?;
     let get = |option| run(folder.path(), ["get", "--insecure", option, &origin]);
     let refused = get("-L")?;
-    refused.failed_with(3);
+    refused.failed_with(14);
+    assert!(refused.stderr.contains(" redirects to http://"), "{refused:?}");
     assert!(refused.stderr.contains("--location-insecure"), "{refused:?}");
     assert_eq!(away.asked(), 0, "{refused:?}");
     let followed = get("--location-insecure")?;
