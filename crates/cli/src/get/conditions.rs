@@ -63,7 +63,7 @@ impl Conditions {
         self.note.as_deref()
     }
 
-    /// Saves the entity tag of a body that was received. Without a tag, the file is emptied.
+    /// Saves the entity tag of a body that was received. Without a tag that can be compared, the file is emptied.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -72,6 +72,8 @@ impl Conditions {
             return Ok(());
         };
         file_job(move || {
+            // The file is for --etag-compare, which takes nothing else.
+            let tag = tag.filter(|tag| is_tag(tag.as_bytes()));
             let mut line = tag.map(|tag| tag.as_bytes().to_vec()).unwrap_or_default();
             line.push(b'\n');
             std::fs::write(&path, line).map_err(|error| Failure::from_io("write", &path, &error))
@@ -126,12 +128,25 @@ fn read_tag(path: &Path) -> Result<Option<HeaderValue>, Failure> {
     if tag.is_empty() {
         return Ok(None);
     }
-    let opaque = tag.strip_prefix(b"W/").unwrap_or(tag);
-    let quoted = opaque.len() >= 2 && opaque.starts_with(b"\"") && opaque.ends_with(b"\"");
     match HeaderValue::from_bytes(tag) {
-        Ok(value) if quoted => Ok(Some(value)),
+        Ok(value) if is_tag(tag) => Ok(Some(value)),
         _ => Err(not_a_tag(path)),
     }
+}
+
+/// Whether octets are an entity tag (RFC 9110 section 8.8.3), or one without its quotation marks, as some servers send it and
+/// compare it.
+fn is_tag(octets: &[u8]) -> bool {
+    let opaque = octets.strip_prefix(b"W/").unwrap_or(octets);
+    let opaque = opaque
+        .strip_prefix(b"\"")
+        .and_then(|rest| rest.strip_suffix(b"\""))
+        .unwrap_or(opaque);
+    let is_short = octets.len() as u64 <= LONGEST_TAG;
+    is_short
+        && opaque
+            .iter()
+            .all(|&octet| octet > b' ' && octet != b'"' && octet != 0x7f)
 }
 
 fn not_a_tag(path: &Path) -> Failure {
@@ -150,15 +165,48 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("tag");
         assert!(matches!(read_tag(&path), Ok(None)), "no file yet");
-        for (text, is_tag) in [("\"a\"\n", true), ("W/\"a\"", true), (" \"\" \n", true)] {
+        for (text, is_tag) in [
+            ("\"a\"\n", true),
+            ("W/\"a\"", true),
+            (" \"\" \n", true),
+            ("0x8D8117F40DD72AC\n", true),
+            ("W/abc", true),
+        ] {
             std::fs::write(&path, text)?;
             assert_eq!(read_tag(&path).is_ok_and(|tag| tag.is_some()), is_tag, "{text}");
         }
         std::fs::write(&path, "\n")?;
         assert!(matches!(read_tag(&path), Ok(None)), "the server sent none");
-        for text in ["abc", "\"a\nb\"", "\""] {
+        for text in ["<html> </html>", "\"a\nb\"", "\"", "a\"b", "\"a b\""] {
             std::fs::write(&path, text)?;
             assert!(read_tag(&path).is_err(), "{text}");
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_is_saved_can_be_compared() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("tag");
+        let conditions = Conditions {
+            save: Some(path.clone()),
+            ..Conditions::default()
+        };
+        let long = "a".repeat(8 * 1_024 + 1);
+        for (tag, is_kept) in [
+            ("\"a\"", true),
+            ("0x8D8117F40DD72AC", true),
+            ("two words", false),
+            ("\"a b\"", false),
+            (&long, false),
+        ] {
+            let tag = HeaderValue::from_str(tag)?;
+            conditions
+                .save(Some(tag.clone()))
+                .await
+                .map_err(|failure| failure.message)?;
+            let read = read_tag(&path).map_err(|failure| failure.message)?;
+            assert_eq!(read, is_kept.then_some(tag));
         }
         Ok(())
     }
