@@ -220,13 +220,30 @@ fn set(last: &mut Option<Result<Item, Failure>>, name: &str, value: &str, place:
 }
 
 fn url(text: &str, place: &dyn Fn() -> String) -> Result<Item, Failure> {
-    if text.contains('\t') {
+    let text = without_comment(text);
+    let begins_a_url = |rest: &str| {
+        let rest = rest.trim_start().to_ascii_lowercase();
+        rest.starts_with("http://") || rest.starts_with("https://")
+    };
+    let has_another = text.match_indices(' ').any(|(at, _)| begins_a_url(&text[at..]));
+    if text.contains('\t') || has_another {
         return Err(wrong(place, "has several words; write one URL on each line"));
     }
     Ok(Item {
         url: text.to_owned(),
         ..Item::default()
     })
+}
+
+/// A line without its comment: `#` behind white space. A fragment of a URL follows no space.
+fn without_comment(text: &str) -> &str {
+    let comment = text
+        .match_indices('#')
+        .find(|(at, _)| text[..*at].ends_with([' ', '\t']));
+    match comment {
+        Some((at, _)) => text[..at].trim_end(),
+        None => text,
+    }
 }
 
 fn wrong(place: &dyn Fn() -> String, why: &str) -> Failure {
@@ -256,6 +273,27 @@ mod tests {
                 Ok("http://a/".into()),
                 Ok("http://b/".into()),
                 Ok("http://c/".into())
+            ]
+        );
+        assert!(result.is_ok());
+    }
+
+    #[test]
+    fn a_comment_may_follow_a_url_and_another_url_may_not() {
+        let (got, result) = lines(
+            b"http://a/x # later\nhttp://a/y\t#later\nhttp://a/z#part\nhttp://a/a b\nhttp://a/ http://b/\nhttp://a/  HTTPS://b/\n\
+              http://a/?q=http://b/\n",
+        );
+        assert_eq!(
+            got,
+            [
+                Ok("http://a/x".into()),
+                Ok("http://a/y".into()),
+                Ok("http://a/z#part".into()),
+                Ok("http://a/a b".into()),
+                Err(Exit::BadUrl),
+                Err(Exit::BadUrl),
+                Ok("http://a/?q=http://b/".into()),
             ]
         );
         assert!(result.is_ok());
