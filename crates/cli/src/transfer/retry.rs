@@ -159,7 +159,11 @@ impl Retries {
         let wait = self.wait;
         self.wait = (wait * 2).min(LONGEST_WAIT);
         let drawn = RandomState::new().hash_one(0_u8);
-        Some(failed.after.unwrap_or_else(|| some_of(wait, drawn)))
+        Some(match failed.after {
+            None => some_of(wait, drawn),
+            // A server that asks for no pause does not get the same request in a loop.
+            Some(after) => after.max(some_of(FIRST_WAIT, drawn)),
+        })
     }
 }
 
@@ -290,6 +294,21 @@ mod tests {
         assert_eq!(Retries::new(8).next(&Failed::permanent(failure())), None);
         let drawn: std::collections::HashSet<_> = (0..20).map(|_| Retries::new(1).next(&passing)).collect();
         assert!(drawn.len() > 1, "everybody comes back at once");
+    }
+
+    #[test]
+    fn a_server_that_asks_for_no_pause_is_asked_again_after_half_a_second_at_least() {
+        for (after, least, most) in [(0, 500, 1_000), (7_000, 7_000, 7_000)].map(|row: (u64, u64, u64)| {
+            let time = Duration::from_millis;
+            (time(row.0), time(row.1), time(row.2))
+        }) {
+            let failed = Failed {
+                after: Some(after),
+                ..Failed::temporary(failure())
+            };
+            let wait = Retries::new(1).next(&failed);
+            assert!(wait.is_some_and(|wait| least <= wait && wait <= most), "{wait:?}");
+        }
     }
 
     #[test]
