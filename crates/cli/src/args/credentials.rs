@@ -50,7 +50,8 @@ pub(crate) struct CredentialArgs {
 #[derive(Clone)]
 pub(crate) struct Login {
     pub(crate) name: String,
-    pub(crate) password: String,
+    /// None in a URL without one.
+    pub(crate) password: Option<String>,
 }
 
 /// Without the password.
@@ -71,7 +72,7 @@ impl FromStr for Login {
         })?;
         let login = Self {
             name: name.to_owned(),
-            password: password.to_owned(),
+            password: Some(password.to_owned()),
         };
         Ok(login)
     }

@@ -59,7 +59,7 @@ pub(crate) fn parse_url(text: &str) -> Result<Address, Failure> {
 
 /// The name and password of a URL, decoded.
 fn login(url: &Url) -> Option<Login> {
-    let decoded = |text| {
+    let decoded = |text: &str| {
         percent_encoding::percent_decode_str(text)
             .decode_utf8_lossy()
             .into_owned()
@@ -67,7 +67,7 @@ fn login(url: &Url) -> Option<Login> {
     let given = !url.username().is_empty() || url.password().is_some();
     given.then(|| Login {
         name: decoded(url.username()),
-        password: decoded(url.password().unwrap_or_default()),
+        password: url.password().map(decoded),
     })
 }
 
@@ -399,7 +399,7 @@ mod tests {
         let parsed = parse_url("https://us%40er:p%3A@h/x");
         let login = parsed.as_ref().ok().and_then(|address| address.login.clone());
         let login = login.map(|login| (login.name, login.password));
-        assert_eq!(login, Some(("us@er".to_owned(), "p:".to_owned())));
+        assert_eq!(login, Some(("us@er".to_owned(), Some("p:".to_owned()))));
         let url = parsed.map(|address| address.url.to_string());
         assert_eq!(url.ok().as_deref(), Some("https://h/x"));
         assert!(parse_url("https://h/").is_ok_and(|address| address.login.is_none()));

@@ -2,11 +2,10 @@
 //!
 //! Tokens are separated by white space; one in quotation marks may have spaces, `\"` and `\\`. `#` begins a comment where a
 //! keyword is expected. Whatever is not understood is an error: a password that is silently left out is hard to find. No
-//! error shows a token, which may be a password.
+//! error shows a token, which may be a password. An entry without a login has the password of every user of its host.
 
 use std::path::Path;
 
-use crate::args::Login;
 use crate::exit::{Exit, Failure};
 
 /// The largest file that is read.
@@ -15,8 +14,25 @@ const MOST_BYTES: u64 = 1 << 20;
 /// The entries of a file.
 #[derive(Default)]
 pub(crate) struct Netrc {
-    /// In the order of the file; `None` is `default`.
-    entries: Vec<(Option<String>, Login)>,
+    /// In the order of the file.
+    entries: Vec<Entry>,
+}
+
+#[derive(Default)]
+struct Entry {
+    /// `None` is `default`.
+    host: Option<String>,
+    name: Option<String>,
+    password: Option<String>,
+}
+
+/// What the file has for a request.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Found<'a> {
+    /// A name and a password.
+    Login(&'a str, &'a str),
+    /// The entry of the host has a password, but neither it nor the URL has a name.
+    NoName,
 }
 
 impl Netrc {
@@ -50,7 +66,8 @@ impl Netrc {
         let mut netrc = Netrc::default();
         while let Some(keyword) = tokens.next(true)? {
             let line = tokens.line;
-            let host = match keyword.as_str() {
+            let mut entry = Entry::default();
+            entry.host = match keyword.as_str() {
                 "machine" => Some(tokens.value()?.to_ascii_lowercase()),
                 "default" => None,
                 "macdef" => {
@@ -59,14 +76,13 @@ impl Netrc {
                 }
                 _ => return Err((line, "expected machine, default or macdef")),
             };
-            let (mut name, mut password) = (None, None);
             loop {
                 let before = Tokens { ..tokens };
                 let token = tokens.next(true)?;
                 let is_entry = matches!(token.as_deref(), Some("machine" | "default" | "macdef"));
                 match token.as_deref() {
-                    Some("login") => name = Some(tokens.value()?),
-                    Some("password") => password = Some(tokens.value()?),
+                    Some("login") => entry.name = Some(tokens.value()?),
+                    Some("password") => entry.password = Some(tokens.value()?),
                     Some("account") => drop(tokens.value()?),
                     Some(_) if !is_entry => {
                         return Err((tokens.line, "expected login, password, account or machine"));
@@ -77,26 +93,36 @@ impl Netrc {
                     }
                 }
             }
-            let name = name.ok_or((line, "this entry has no login"))?;
-            let login = Login {
-                name,
-                password: password.unwrap_or_default(),
-            };
-            netrc.entries.push((host, login));
+            netrc.entries.push(entry);
         }
         Ok(netrc)
     }
 
-    /// The login for a host: of the first entry that names it, or of the first `default`.
-    pub(crate) fn login(&self, host: &str) -> Option<&Login> {
-        let named = |entry: &&(Option<String>, Login)| {
-            let name = entry.0.as_deref();
+    /// The login for a host, of this user if the URL names one: of the first entry of the host that fits, or of the first
+    /// `default` that does.
+    pub(crate) fn login<'a>(&'a self, host: &str, user: Option<&'a str>) -> Option<Found<'a>> {
+        let fits = |entry: &&Entry| match (user, &entry.name) {
+            (Some(user), Some(name)) => name == user,
+            (Some(_), None) => entry.password.is_some(),
+            // An entry with neither has nothing for anybody.
+            (None, name) => name.is_some() || entry.password.is_some(),
+        };
+        let is_named = |entry: &&Entry| {
+            let name = entry.host.as_deref();
             name.is_some_and(|name| name.eq_ignore_ascii_case(host))
         };
-        let mut entries = self.entries.iter();
-        let found = self.entries.iter().find(named);
-        let found = found.or_else(|| entries.find(|entry| entry.0.is_none()));
-        found.map(|entry| &entry.1)
+        let mut named = self.entries.iter().filter(is_named).filter(fits);
+        let mut default = self
+            .entries
+            .iter()
+            .filter(|entry| entry.host.is_none())
+            .filter(fits);
+        let entry = named.next().or_else(|| default.next())?;
+        let password = entry.password.as_deref().unwrap_or_default();
+        Some(match entry.name.as_deref().or(user) {
+            Some(name) => Found::Login(name, password),
+            None => Found::NoName,
+        })
     }
 }
 
@@ -178,9 +204,36 @@ mod tests {
     use super::*;
 
     fn login(text: &str, host: &str) -> Option<(String, String)> {
+        of_user(text, host, None)
+    }
+
+    /// `?` stands for a name that is missing.
+    fn of_user(text: &str, host: &str, user: Option<&str>) -> Option<(String, String)> {
         let netrc = Netrc::parse(text).ok()?;
-        let login = netrc.login(host)?;
-        Some((login.name.clone(), login.password.clone()))
+        Some(match netrc.login(host, user)? {
+            Found::Login(name, password) => (name.to_owned(), password.to_owned()),
+            Found::NoName => ("?".to_owned(), String::new()),
+        })
+    }
+
+    #[test]
+    fn the_user_of_a_url_gets_the_password_of_that_login() {
+        let text = "machine h login x password px\nmachine h login a password pa\nmachine other password secret\n\
+                    machine empty\ndefault login z password pz";
+        for (host, user, expected) in [
+            ("h", None, Some(("x", "px"))),
+            ("h", Some("a"), Some(("a", "pa"))),
+            ("h", Some("z"), Some(("z", "pz"))),
+            ("h", Some("b"), None),
+            ("other", Some("b"), Some(("b", "secret"))),
+            ("other", None, Some(("?", ""))),
+            ("empty", None, Some(("z", "pz"))),
+            ("third", Some("z"), Some(("z", "pz"))),
+        ] {
+            let expected = expected.map(|(name, password)| (name.to_owned(), password.to_owned()));
+            assert_eq!(of_user(text, host, user), expected, "{host} {user:?}");
+        }
+        assert_eq!(of_user("default", "h", Some("a")), None);
     }
 
     #[test]
@@ -230,7 +283,6 @@ mod tests {
             ("machine", 1),
             ("machine h login", 1),
             ("\nmachine h login \"a", 2),
-            ("machine h password x", 1),
         ] {
             let found = Netrc::parse(text).err().map(|(line, _)| line);
             assert_eq!(found, Some(line), "{text}");

@@ -16,7 +16,7 @@ use crate::args::{ConnectionArgs, Login};
 use crate::exit::Failure;
 use crate::transfer::client::{Address, without_credentials};
 use crate::transfer::detached::detached;
-use crate::transfer::netrc::Netrc;
+use crate::transfer::netrc::{Found, Netrc};
 
 /// The fields of a run's requests.
 pub(crate) struct RequestFields {
@@ -85,21 +85,48 @@ impl RequestFields {
         }
     }
 
-    /// The fields of a request to a URL of the run. A name and password in the URL come before others.
-    pub(crate) fn of(&self, address: &Address) -> HeaderMap {
+    /// The fields of a request to a URL of the run. A name and password in the URL come before others; the password of a name
+    /// alone is looked up in the netrc file.
+    ///
+    /// # Errors
+    /// The entry of the netrc file has no name, and the URL has none.
+    pub(crate) fn of(&self, address: &Address) -> Result<HeaderMap, Failure> {
         let mut fields = match self.may_know(&address.url) {
             true => self.all.clone(),
             false => self.own.clone(),
         };
-        if let Some(login) = &address.login {
-            fields.insert(AUTHORIZATION, basic(login));
-        } else if let (Some(netrc), Some(host)) = (&self.netrc, address.url.host_str()) {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            if let (false, Some(login)) = (fields.contains_key(AUTHORIZATION), netrc.login(host)) {
-                fields.insert(AUTHORIZATION, basic(login));
+        let login = address.login.as_ref();
+        let is_given = login.is_some_and(|login| login.password.is_some());
+        if !is_given && (login.is_some() || !fields.contains_key(AUTHORIZATION)) {
+            if let Some(value) = self.of_netrc(&address.url, login.map(|login| login.name.as_str()))? {
+                fields.insert(AUTHORIZATION, value);
+                return Ok(fields);
             }
         }
-        fields
+        if let Some(Login { name, password }) = login {
+            fields.insert(
+                AUTHORIZATION,
+                basic(name, password.as_deref().unwrap_or_default()),
+            );
+        }
+        Ok(fields)
+    }
+
+    /// What the netrc file has for the host of a URL and this user.
+    fn of_netrc(&self, url: &Url, user: Option<&str>) -> Result<Option<HeaderValue>, Failure> {
+        let (Some(netrc), Some(host)) = (&self.netrc, url.host_str()) else {
+            return Ok(None);
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        match netrc.login(host, user) {
+            None => Ok(None),
+            Some(Found::Login(name, password)) => Ok(Some(basic(name, password))),
+            Some(Found::NoName) => Err(Failure::usage(format!(
+                "{url}: the entry of {host} in the netrc file has a password and no login; add \"login USER\" to it, or write \
+                 the name into the URL: {}://USER@{host}/",
+                url.scheme()
+            ))),
+        }
     }
 
     /// Updates the fields of a request for this redirect.
@@ -138,7 +165,14 @@ fn of_user(args: &ConnectionArgs) -> Result<HeaderMap, Failure> {
     }
     let credentials = &args.credentials;
     for (option, name, value) in [
-        ("-u", AUTHORIZATION, credentials.user.as_ref().map(basic)),
+        (
+            "-u",
+            AUTHORIZATION,
+            credentials
+                .user
+                .as_ref()
+                .map(|login| basic(&login.name, login.password.as_deref().unwrap_or_default())),
+        ),
         ("-e", REFERER, credentials.referer.clone()),
         ("-b", COOKIE, credentials.cookie.clone()),
     ] {
@@ -153,8 +187,8 @@ fn of_user(args: &ConnectionArgs) -> Result<HeaderMap, Failure> {
 }
 
 /// The value of `Authorization` (RFC 7617).
-fn basic(login: &Login) -> HeaderValue {
-    let encoded = BASE64_STANDARD.encode(format!("{}:{}", login.name, login.password));
+fn basic(name: &str, password: &str) -> HeaderValue {
+    let encoded = BASE64_STANDARD.encode(format!("{name}:{password}"));
     let value = HeaderValue::from_str(&format!("Basic {encoded}"));
     // Base64 is valid in a field.
     let mut value = value.unwrap_or(HeaderValue::from_static("Basic"));
@@ -200,7 +234,7 @@ mod tests {
 
     fn of(fields: &RequestFields, url: &str) -> HeaderMap {
         parse_url(url)
-            .map(|address| fields.of(&address))
+            .and_then(|address| fields.of(&address))
             .unwrap_or_default()
     }
 
