@@ -43,7 +43,7 @@ use crate::transfer::redirects::Redirects;
 use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::Pauses;
 use crate::transfer::target::is_stdout;
-use crate::transfer::waits::{Direction, Waits};
+use crate::transfer::waits::{Direction, Set, Waits};
 use crate::volume::Volume;
 
 use conditions::Conditions;
@@ -78,6 +78,7 @@ pub(crate) async fn run(
     let format = Format::choose(args.json, outputs.uses_stdout());
     let mut report = Report::new(format, volume, Arc::clone(&progress));
     let client = client::client(&args.connection, args.connections).await?;
+    let set = Set::by(&args.connection);
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),
         fields: RequestFields::new(&args.connection, &args.urls).await?,
@@ -126,7 +127,7 @@ pub(crate) async fn run(
             else => break,
         }
     }
-    let waited = Waits::of(Direction::Receiving, &client).await;
+    let waited = Waits::of(Direction::Receiving, &client, set).await;
     let exit = report.finish(waited);
     client::farewell(&client).await;
     Ok(exit)

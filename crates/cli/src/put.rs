@@ -26,7 +26,7 @@ use crate::exit::{Exit, Failure};
 use crate::figures::rate;
 use crate::run;
 use crate::transfer::client::{self, Address, check_status, shown_url};
-use crate::transfer::output::{Format, has_verdict, json, moved};
+use crate::transfer::output::{Format, json, moved};
 use crate::transfer::progress::{Progress, Share};
 use crate::transfer::rate_limit::{Paced, RateLimit};
 use crate::transfer::receive::{self, Disk};
@@ -35,7 +35,7 @@ use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Retries};
 use crate::transfer::source::Source;
 use crate::transfer::target::Target;
-use crate::transfer::waits::{Direction, Waits};
+use crate::transfer::waits::{Direction, Set, Waits};
 use crate::volume::Volume;
 
 use upload_body::{Sent, UploadSource};
@@ -153,7 +153,7 @@ impl Upload {
             .hold(url.as_str(), end)
             .await
             .map_err(|late| late.failure)??;
-        self.waited = Waits::of(Direction::Sending, &client).await;
+        self.waited = Waits::of(Direction::Sending, &client, Set::by(&args.connection)).await;
         client::farewell(&client).await;
         Ok(())
     }
@@ -360,7 +360,7 @@ impl Upload {
             let waited = self
                 .waited
                 .as_ref()
-                .and_then(|waited| waited.clause(has_verdict(sent, seconds)))
+                .and_then(|waited| waited.clause(sent, seconds))
                 .map(|clause| format!("; {clause}"));
             let _ = writeln!(
                 io::stderr(),

@@ -10,7 +10,7 @@ use super::{receive_pattern, say};
 use crate::exit::{Exit, Failure};
 use crate::figures::{grouped, rate};
 use crate::transfer::client;
-use crate::transfer::waits::{Direction, Waits};
+use crate::transfer::waits::{Direction, Set, Waits};
 
 /// Some 10,000 km of fibre, there and back.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
@@ -54,8 +54,8 @@ pub(super) async fn run(server: SocketAddr) -> Result<u64, Failure> {
             grouped(bytes),
             rate(bytes, seconds)
         ))?;
-        if let Some(waited) = Waits::of(Direction::Receiving, &client).await {
-            say(&format!("  {}", waited.clause(true).unwrap_or_default()))?;
+        if let Some(waited) = Waits::of(Direction::Receiving, &client, Set::default()).await {
+            say(&format!("  {}", waited.sentence()))?;
         }
         client::farewell(&client).await;
     }

@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::figures::{grouped, rate};
 use crate::run;
 
-use crate::transfer::output::{Format, has_verdict, json, moved};
+use crate::transfer::output::{Format, json, moved};
 use crate::transfer::progress::Progress;
 use crate::transfer::waits::{StreamWaits, Waits};
 use crate::volume::Volume;
@@ -222,8 +222,8 @@ impl Report {
         if self.failures > 0 {
             line.push_str(&format!("; {} failed", grouped(self.failures)));
         }
-        let has_verdict = has_verdict(self.received(), seconds);
-        if let Some(clause) = self.waited.as_ref().and_then(|waited| waited.clause(has_verdict)) {
+        let waited = self.waited.as_ref();
+        if let Some(clause) = waited.and_then(|waited| waited.clause(self.received(), seconds)) {
             line.push_str(&format!("; {clause}"));
         }
         line

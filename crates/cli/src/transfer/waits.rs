@@ -10,6 +10,9 @@ use fullbore::client::Http1Report;
 use fullbore::{Client, Stall, Verdict};
 use serde::{Serialize, Serializer};
 
+use crate::args::ConnectionArgs;
+use crate::transfer::output::has_verdict;
+
 /// What the connections of a run waited for, by version of HTTP.
 #[derive(Serialize, Debug, Clone)]
 pub(crate) struct Waits {
@@ -19,6 +22,9 @@ pub(crate) struct Waits {
     http1: Option<Http1Waits>,
     #[serde(skip)]
     speaks_http1: bool,
+    /// `--limit-rate`.
+    #[serde(skip)]
+    limit_rate: Option<u64>,
     #[serde(skip)]
     clause: String,
 }
@@ -112,15 +118,15 @@ impl Seconds {
 }
 
 impl Waits {
-    /// The waits of a client; `None` when its connections were idle.
-    pub(crate) async fn of(direction: Direction, client: &Client) -> Option<Self> {
+    /// The waits of a client; `None` when its connections were idle. `set` is what the user has set.
+    pub(crate) async fn of(direction: Direction, client: &Client, set: Set) -> Option<Self> {
         let report = client.http1_report();
         let speaks_http1 = report.is_some();
         let mut connections = client.reports().await;
         // A server of HTTP/1.1 was asked in HTTP/2 first. That connection may not have ended yet, and carried nothing.
         connections
             .retain(|one| !speaks_http1 || one.stats.received_frames.of(fullbore::FrameType::SETTINGS) > 0);
-        let http2 = Http2Waits::of(direction, &connections);
+        let http2 = Http2Waits::of(direction, &connections, set);
         let http1 = report.and_then(|report| Http1Waits::of(direction, &report));
         let clauses = [
             http2.as_ref().map(|waits| waits.clause.clone()),
@@ -131,16 +137,49 @@ impl Waits {
             http2,
             http1,
             speaks_http1,
+            limit_rate: set.limit_rate,
             clause: clauses.join("; "),
         })
     }
 
-    /// The clause for the closing line. Without a verdict it says only that HTTP/1.1 was spoken.
-    pub(crate) fn clause(&self, has_verdict: bool) -> Option<&str> {
-        match (has_verdict && !self.clause.is_empty(), self.speaks_http1) {
+    /// The verdict, of a run of any length.
+    pub(crate) fn sentence(&self) -> &str {
+        &self.clause
+    }
+
+    /// The clause for the closing line of a run that moved so much. Without a verdict it says only that HTTP/1.1 was spoken.
+    pub(crate) fn clause(&self, bytes: u64, seconds: f64) -> Option<&str> {
+        let has_verdict = has_verdict(bytes, seconds) && !self.clause.is_empty();
+        match (has_verdict, self.speaks_http1) {
+            // Whatever the ledgers name waited for it.
+            (true, _) if self.is_at_its_limit(bytes, seconds) => Some("limited by --limit-rate"),
             (true, _) => Some(&self.clause),
             (false, true) => Some("over HTTP/1.1"),
             (false, false) => None,
+        }
+    }
+
+    /// Whether the rate is that of `--limit-rate`, which is met up to the time that connecting takes.
+    fn is_at_its_limit(&self, bytes: u64, seconds: f64) -> bool {
+        self.limit_rate
+            .is_some_and(|limit| bytes as f64 >= 0.8 * limit as f64 * seconds)
+    }
+}
+
+/// Options that may be the cause of a wait.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Set {
+    limit_rate: Option<u64>,
+    /// Whether the windows are what fits `--budget`.
+    budget: bool,
+}
+
+impl Set {
+    pub(crate) fn by(args: &ConnectionArgs) -> Self {
+        let path = &args.path;
+        Self {
+            limit_rate: args.network.limit_rate,
+            budget: path.budget.is_some() && path.stream_window.or(path.connection_window).is_none(),
         }
     }
 }
@@ -186,7 +225,7 @@ fn http1_clause(direction: Direction, state: Stall, percent: f64) -> String {
 
 impl Http2Waits {
     /// The waits of a run over these connections; `None` when they were idle.
-    fn of(direction: Direction, reports: &[fullbore::Report]) -> Option<Self> {
+    fn of(direction: Direction, reports: &[fullbore::Report], set: Set) -> Option<Self> {
         let verdict = Verdict::of(fullbore::Role::Client, direction, reports)?;
         let spent = |state| {
             let ledgers = reports.iter().map(|report| direction.ledger(report));
@@ -210,15 +249,18 @@ impl Http2Waits {
             }),
             data_frames_received: frames(|report| report.stats.received_frames.of(fullbore::FrameType::DATA)),
             data_frames_sent: frames(|report| report.stats.sent_frames.of(fullbore::FrameType::DATA)),
-            clause: clause(&verdict),
+            clause: clause(&verdict, set),
         })
     }
 }
 
 /// The verdict, with the option that lifts what it names.
-fn clause(verdict: &Verdict) -> String {
+fn clause(verdict: &Verdict, set: Set) -> String {
     let receiving = verdict.direction == Direction::Receiving;
     match verdict.cause {
+        Stall::StreamWindow | Stall::ConnectionWindow if receiving && set.budget => {
+            format!("{verdict}; try a larger --budget")
+        }
         Stall::StreamWindow if receiving => {
             format!("{verdict}; try --stream-window {}", larger(verdict.stream_window))
         }
