@@ -117,18 +117,32 @@ fn exit_with(error: &clap::Error) -> ! {
 }
 
 /// Lets a variable set an option: FULLBORE_DRAIN_TIMEOUT for `--drain-timeout`. The values of one that can be repeated are
-/// in lines of their own.
+/// in lines of their own. A switch that is false is as good as absent, so it conflicts with nothing.
 fn from_environment(arg: Arg) -> Arg {
     let name = arg.get_long().unwrap_or(arg.get_id().as_str());
     let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
     // clap keeps the names of variables for as long as the process runs.
     let name: &str = format!("FULLBORE_{}", name.to_ascii_uppercase()).leak();
+    let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
+    let is_absent = std::env::var(name).is_ok_and(|value| match is_switch {
+        true => matches!(switch(name, &value), Ok(false)),
+        false => is_of_kubernetes(name, &value),
+    });
+    if is_absent {
+        return arg;
+    }
     let arg = arg.env(name).hide_env(true);
     match arg.get_action() {
         ArgAction::SetTrue => arg.value_parser(move |text: &str| switch(name, text)),
         ArgAction::Append => arg.value_delimiter('\n'),
         _ => arg,
     }
+}
+
+/// Kubernetes sets FULLBORE_PORT to an address such as tcp://10.0.0.1:80 in every container beside a Service named `fullbore`.
+fn is_of_kubernetes(variable: &str, value: &str) -> bool {
+    let schemes = ["tcp://", "udp://", "sctp://"];
+    variable == "FULLBORE_PORT" && schemes.iter().any(|scheme| value.starts_with(scheme))
 }
 
 /// The value of a variable that stands for an option without a value.

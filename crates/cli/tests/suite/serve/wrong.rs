@@ -261,18 +261,43 @@ fn a_variable_of_a_switch_is_true_or_false() -> TestResult {
         let ended = serve_with(folder.path(), &[(name, value)], &listen)?;
         refused(&ended, &listen, 2, &[name, value, "neither true nor false"]);
     }
-    for (value, scheme) in [
-        ("true", "http:"),
-        ("YES", "http:"),
-        ("1", "http:"),
-        ("false", "https:"),
-        ("Off", "https:"),
-        ("0", "https:"),
+    // One that is false conflicts with nothing.
+    for (value, options, scheme) in [
+        ("true", &[][..], "http:"),
+        ("YES", &[], "http:"),
+        ("1", &[], "http:"),
+        ("false", &["--self-signed"], "https:"),
+        ("Off", &["--self-signed"], "https:"),
+        ("0", &["--self-signed"], "https:"),
     ] {
         let mut command = program(folder.path());
-        let serving = Serving::spawn(command.arg("serve").env("FULLBORE_PLAINTEXT", value))?;
+        command
+            .arg("serve")
+            .args(options)
+            .env("FULLBORE_PLAINTEXT", value);
+        let serving = Serving::spawn(&mut command)?;
         assert!(serving.origin.starts_with(scheme), "{value}: {}", serving.origin);
     }
+    let ended = serve_with(folder.path(), &[("FULLBORE_PLAINTEXT", "false")], &listen)?;
+    refused(&ended, &listen, 2, &["--plaintext", "--self-signed"]);
+    Ok(())
+}
+
+#[test]
+fn a_variable_that_kubernetes_sets_for_a_service_of_this_name_is_no_port() -> TestResult {
+    let folder = folder()?;
+    for value in ["tcp://10.0.0.1:80", "udp://10.0.0.1:53"] {
+        let mut command = program(folder.path());
+        command.args(["serve", "--plaintext"]).env("FULLBORE_PORT", value);
+        let serving = Serving::spawn(&mut command)?;
+        assert!(
+            serving.origin.starts_with("http://127.0.0.1:"),
+            "{}",
+            serving.origin
+        );
+    }
+    let ended = serve_with(folder.path(), &[("FULLBORE_PORT", "http")], &["--plaintext"])?;
+    refused(&ended, &["--plaintext"], 2, &["http", "--port"]);
     Ok(())
 }
 
