@@ -13,6 +13,9 @@ use super::path::PathArgs;
 use crate::exit::Failure;
 use crate::sizes;
 
+const REDIRECTS: &str = "Redirects";
+const TIME: &str = "Time limits";
+
 /// The options of `get` and `put` for connections and requests.
 #[derive(Options, Clone, Debug)]
 pub(crate) struct ConnectionArgs {
@@ -51,37 +54,37 @@ pub(crate) struct ConnectionArgs {
     pub(crate) location: bool,
 
     /// Follow no redirect: one is a failure, and names the URL to which it leads
-    #[arg(long, conflicts_with_all = ["location", "location_trusted", "location_insecure"])]
+    #[arg(long, conflicts_with_all = ["location", "location_trusted", "location_insecure"], help_heading = REDIRECTS)]
     pub(crate) no_location: bool,
 
     /// Maximum number of redirects to follow
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = sizes::count::<0, 1_000>)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = sizes::count::<0, 1_000>, help_heading = REDIRECTS)]
     pub(crate) max_redirs: u32,
 
     /// Send the fields of -H, and names and passwords, to every origin, including all origins of a list
-    #[arg(long)]
+    #[arg(long, help_heading = REDIRECTS)]
     pub(crate) location_trusted: bool,
 
     /// Also follow redirects from https to http, where anybody on the path can read and change the data
-    #[arg(long)]
+    #[arg(long, help_heading = REDIRECTS)]
     pub(crate) location_insecure: bool,
 
     /// Limit for name resolution, TCP and TLS, such as 5, 5s or 500ms [default: 30s]
-    #[arg(long, value_name = "SECS", value_parser = sizes::limit)]
+    #[arg(long, value_name = "SECS", value_parser = sizes::limit, help_heading = TIME)]
     pub(crate) connect_timeout: Option<Duration>,
 
     /// Fail when the server sends no response or body data, reads nothing, or allows no new stream for this long; 0 for no
     /// limit
-    #[arg(long, value_name = "SECS", default_value = "60s", value_parser = sizes::limit_or_none)]
+    #[arg(long, value_name = "SECS", default_value = "60s", value_parser = sizes::limit_or_none, help_heading = TIME)]
     pub(crate) speed_time: Duration,
 
     /// Fail when a response body arrives slower than this many bytes a second, measured over --speed-time; with 0, one byte
     /// is enough
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = sizes::byte_rate)]
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = sizes::byte_rate, help_heading = TIME)]
     pub(crate) speed_limit: u32,
 
     /// Limit for each attempt as a whole, such as 90, 90s or 5m [default: no limit]
-    #[arg(short = 'm', long, value_name = "SECS", value_parser = sizes::limit)]
+    #[arg(short = 'm', long, value_name = "SECS", value_parser = sizes::limit, help_heading = TIME)]
     pub(crate) max_time: Option<Duration>,
 }
 
