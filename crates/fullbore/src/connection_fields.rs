@@ -1,6 +1,8 @@
-//! Fields that speak of one connection, which HTTP/2 does not have (RFC 9113 section 8.2.2).
+//! Fields that speak of one connection, which HTTP/2 does not have (RFC 9113 section 8.2.2), and white space around values.
 //!
-//! The same handler answers over HTTP/1.1, and gateways pass messages of HTTP/1.1 on. So the driver removes these fields.
+//! The same handler answers over HTTP/1.1, and gateways pass messages of HTTP/1.1 on. So the driver removes these fields. White
+//! space around a value is no part of it (RFC 9110 section 5.5): over HTTP/1.1 the recipient removes it, over HTTP/2 it has to
+//! be removed before (RFC 9113 section 8.2.1).
 //! It looks only through messages that the engine has refused: others cost nothing. The client of HTTP/1.1 asks the same of
 //! `transfer-encoding`.
 //!
@@ -8,7 +10,7 @@
 //! once it has added them, `connection` may name them too.
 
 use fullbore_proto::{InvalidMessage, UsageError};
-use http::header::{CONNECTION, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
 
 const REMOVED: [HeaderName; 6] = [
     CONNECTION,
@@ -19,7 +21,7 @@ const REMOVED: [HeaderName; 6] = [
     UPGRADE,
 ];
 
-/// Sends a message. If it is refused for such a field, it is sent again without these fields. That is not done if `headers`
+/// Sends a message. If it is refused for such a field or value, it is sent again without these fields, with values trimmed. That is not done if `headers`
 /// gives none to remove them from, or if the body [is coded](is_coded).
 pub(crate) fn send<M, R>(
     message: &mut M,
@@ -56,7 +58,7 @@ fn is_reason(error: &UsageError) -> bool {
     };
     matches!(
         reason,
-        InvalidMessage::ConnectionSpecificField(_) | InvalidMessage::Te
+        InvalidMessage::ConnectionSpecificField(_) | InvalidMessage::Te | InvalidMessage::FieldValue(_)
     )
 }
 
@@ -67,6 +69,20 @@ fn remove(headers: &mut HeaderMap) {
     // HTTP/2 has this value, too.
     if headers.get_all(TE).iter().any(|value| value != "trailers") {
         headers.remove(TE);
+    }
+    for value in headers.values_mut() {
+        trim(value);
+    }
+}
+
+/// Removes white space around a value.
+fn trim(value: &mut HeaderValue) {
+    let trimmed = value.as_bytes().trim_ascii();
+    if trimmed.len() < value.len() {
+        if let Ok(mut trimmed) = HeaderValue::from_bytes(trimmed) {
+            trimmed.set_sensitive(value.is_sensitive());
+            *value = trimmed;
+        }
     }
 }
 
@@ -102,5 +118,19 @@ mod tests {
         headers.append("transfer-encoding", "gzip, chunked".parse().unwrap());
         headers.append("upgrade", "websocket".parse().unwrap());
         assert!(is_coded(&headers) && asks_for_upgrade(&headers));
+    }
+
+    #[test]
+    fn white_space_around_a_value_is_removed_and_nothing_within_it() {
+        let mut headers = HeaderMap::new();
+        for value in [" a", "\ta b \t", "c", "  "] {
+            let mut value = HeaderValue::from_static(value);
+            value.set_sensitive(true);
+            headers.append("x-value", value);
+        }
+        remove(&mut headers);
+        let left: Vec<_> = headers.get_all("x-value").iter().collect();
+        assert_eq!(left, ["a", "a b", "c", ""]);
+        assert!(left.iter().all(|value| value.is_sensitive()));
     }
 }

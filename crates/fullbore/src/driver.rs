@@ -32,7 +32,7 @@ mod turn;
 mod unsent;
 mod write;
 
-pub(crate) use self::deliver::content_length;
+pub(crate) use self::deliver::received_length;
 pub(crate) use self::unsent::{OverTcp, TcpBelow};
 
 use std::future::Future;

@@ -398,6 +398,14 @@ impl Error {
 
     /// An error of hyper, which reads and writes HTTP/1.1.
     pub(crate) fn from_hyper(error: hyper::Error) -> Self {
+        // A body of this library says more than hyper.
+        let own = error
+            .source()
+            .filter(|_| error.is_user())
+            .and_then(|source| source.downcast_ref::<Error>());
+        if let Some(own) = own {
+            return own.clone();
+        }
         let io = error
             .source()
             .and_then(|source| source.downcast_ref::<io::Error>());

@@ -1,12 +1,14 @@
 //! HTTP/1.1 by hyper: what its server and its client share.
 
 mod body;
+mod measured;
 mod meter;
 mod noted;
 mod transport;
 mod waiting;
 
 pub(crate) use self::body::{BodyWatch, Http1Body};
+pub(crate) use self::measured::{Measured, Next};
 pub(crate) use self::meter::{Exchange, Meter, Traffic};
 pub(crate) use self::transport::{HyperIo, Transport};
 pub(crate) use self::waiting::Waiting;

@@ -45,6 +45,7 @@ mod body;
 mod cell;
 pub mod client;
 mod connection_fields;
+mod content_length;
 mod driver;
 mod error;
 mod file;

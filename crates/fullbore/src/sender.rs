@@ -6,17 +6,23 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use fullbore_proto::{ErrorCode, Payload};
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::{HeaderMap, Response};
 use http_body::Body;
 
 use crate::cell::{Cell, StreamCommand, register};
+use crate::content_length::Length;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
+
+/// A body that gives so many chunks without a byte, one after the other, has its next turn when other tasks had theirs.
+pub(crate) const MANY_EMPTY: u32 = 64;
 
 /// The only handle that sends on a stream. Dropping it before the end resets the stream.
 pub(crate) struct Sender {
     cell: Arc<Cell>,
     finished: bool,
+    /// What is left of the length of the body.
+    length: Length,
 }
 
 impl Sender {
@@ -24,7 +30,13 @@ impl Sender {
         Sender {
             cell,
             finished: false,
+            length: Length::UNKNOWN,
         }
+    }
+
+    /// Has the body checked against a length: one that differs resets the stream.
+    pub(crate) fn announce(&mut self, length: Length) {
+        self.length = length;
     }
 
     /// Sends the head of a response. `end` completes the message.
@@ -48,7 +60,7 @@ impl Sender {
 
     /// Resets the stream with an error for its reader. The error is set before the driver sees the reset, whose own
     /// error would say less.
-    fn reset_for(&mut self, code: ErrorCode, error: &Error) {
+    pub(crate) fn reset_for(&mut self, code: ErrorCode, error: &Error) {
         let mut state = self.cell.lock();
         if state.error.is_none() {
             state.outbound.commands.push_back(StreamCommand::Reset(code));
@@ -141,7 +153,12 @@ impl Sender {
         B::Data: Into<Chunk>,
         B::Error: Into<BoxError>,
     {
+        let mut empty = 0;
         loop {
+            if empty == MANY_EMPTY {
+                cx.waker().wake_by_ref();
+                return self.poll_failed(cx).map(Err);
+            }
             if head.is_none() {
                 ready!(self.poll_room(cx))?;
             }
@@ -161,6 +178,7 @@ impl Sender {
                 return self.poll_failed(cx).map(Err);
             };
             let Some(frame) = frame else {
+                self.count(0, true)?;
                 self.send_data(Bytes::new(), true);
                 return Poll::Ready(Ok(()));
             };
@@ -172,6 +190,8 @@ impl Sender {
                 Ok(data) => {
                     let end = body.is_end_stream();
                     let data = data.into().into_payload();
+                    empty = if data.is_empty() { empty + 1 } else { 0 };
+                    self.count(data.len(), end)?;
                     match head {
                         Some(head) if end || !data.is_empty() => self.send_response_with(head, data, end),
                         Some(head) => self.send_response(head, false),
@@ -183,13 +203,25 @@ impl Sender {
                     }
                 }
                 Err(frame) => {
+                    empty += 1;
                     if let Ok(trailers) = frame.into_trailers() {
+                        self.count(0, true)?;
                         self.send_trailers(trailers);
                         return Poll::Ready(Ok(()));
                     }
                 }
             }
         }
+    }
+
+    /// Counts a part of the body, and resets the stream if it has not the announced length. What was sent before may be all
+    /// that was announced, so that END_STREAM must not follow.
+    fn count(&mut self, bytes: usize, ends: bool) -> Result<(), Error> {
+        let counted = self.length.count(bytes, ends);
+        if let Err(error) = &counted {
+            self.reset_for(ErrorCode::INTERNAL_ERROR, error);
+        }
+        counted
     }
 
     /// The body failed: resets the stream.
@@ -205,16 +237,6 @@ impl Drop for Sender {
     fn drop(&mut self) {
         if !self.finished {
             self.reset_for(ErrorCode::INTERNAL_ERROR, &Error::body_dropped());
-        }
-    }
-}
-
-/// Adds `content-length` if the body knows its length and the caller did not set it (RFC 9110 section 8.6).
-pub(crate) fn set_content_length(headers: &mut HeaderMap, body: &impl Body) {
-    if let Some(length) = body.size_hint().exact() {
-        // A comparison with each of a few names costs less than a lookup.
-        if !headers.keys().any(|name| name == header::CONTENT_LENGTH) {
-            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         }
     }
 }

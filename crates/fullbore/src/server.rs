@@ -14,6 +14,7 @@ mod http1;
 mod listener;
 mod local;
 mod peer;
+mod rules;
 mod serving;
 #[cfg(all(feature = "tls", feature = "tracing"))]
 mod trace;

@@ -9,19 +9,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore_proto::{Config, Report};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
 use crate::body::Incoming;
 use crate::cell::{Cell, CellState, Mailbox};
-use crate::driver::{Driver, NoAccept, TcpBelow, content_length};
+use crate::content_length::{self, Length};
+use crate::driver::{Driver, NoAccept, TcpBelow, received_length};
 use crate::error::{BoxError, Error};
 use crate::informational::OnInformational;
 use crate::mailbox::ConnectionCommand;
 use crate::observer::{Observer, Slot};
-use crate::sender::{Sender, set_content_length};
+use crate::sender::Sender;
 
 /// Starts a client connection over `io`, which uses HTTP/2 from the first byte: with prior knowledge, or over TLS
 /// after ALPN `h2`. Spawn the [`Connection`]; it does the work.
@@ -123,6 +124,11 @@ impl SendRequest {
     {
         let whole = body.is_end_stream();
         let bodiless = *head.method() == Method::HEAD;
+        let tunnel = *head.method() == Method::CONNECT;
+        let length = match tunnel {
+            true => Ok(Length::UNKNOWN),
+            false => Length::of(head.headers()).and_then(|length| length.check(&body).map(|()| length)),
+        };
         let mut state = CellState {
             slot,
             ..CellState::default()
@@ -134,13 +140,21 @@ impl SendRequest {
         let response = ResponseFuture {
             cell: Some(Cell::new(Arc::clone(&self.mailbox), state)),
             bodiless,
+            tunnel,
         };
-        if let Some(cell) = &response.cell {
-            if self.mailbox.is_closing() {
+        let Some(cell) = &response.cell else {
+            return response;
+        };
+        match length {
+            _ if self.mailbox.is_closing() => {
                 cell.fail(Error::from_usage(fullbore_proto::UsageError::NoNewStreams));
-            } else {
+            }
+            Err(error) => cell.fail(error),
+            Ok(length) => {
                 if !whole {
-                    start_body(Sender::new(Arc::clone(cell)), body);
+                    let mut sender = Sender::new(Arc::clone(cell));
+                    sender.announce(length);
+                    start_body(sender, body);
                 }
                 cell.post();
             }
@@ -225,13 +239,16 @@ impl fmt::Debug for SendRequest {
     }
 }
 
-/// Splits a request, and adds `content-length` if the body knows its length.
+/// Splits a request, and adds `content-length` if the body knows its length. A length that is wrong stays: sending it fails.
 pub(super) fn split_request<B: Body>(request: Request<B>) -> (Arc<Request<()>>, B) {
     let (mut parts, body) = request.into_parts();
     let has_meaning =
         !body.is_end_stream() || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
-    if has_meaning && parts.method != Method::CONNECT {
-        set_content_length(&mut parts.headers, &body);
+    if parts.method == Method::CONNECT {
+        // RFC 9110 section 9.3.6: such a request has no content.
+        parts.headers.remove(header::CONTENT_LENGTH);
+    } else if has_meaning {
+        let _ = content_length::announce(&mut parts.headers, &body);
     }
     (Arc::new(Request::from_parts(parts, ())), body)
 }
@@ -258,6 +275,7 @@ where
 pub struct ResponseFuture {
     cell: Option<Arc<Cell>>,
     bodiless: bool,
+    tunnel: bool,
 }
 
 impl Future for ResponseFuture {
@@ -272,11 +290,14 @@ impl Future for ResponseFuture {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Ready(Ok(head)) => head,
         };
-        // The length of these is that of a response to GET, or of one with another status.
-        let bodiless = self.bodiless || head.status() == StatusCode::NOT_MODIFIED;
-        let length = match bodiless {
-            true => Some(0),
-            false => content_length(head.headers()),
+        let status = head.status();
+        let length = match status {
+            // RFC 9110 section 9.3.6: a client ignores the length.
+            _ if self.tunnel && status.is_success() => None,
+            // The length of these is that of a response to GET, or of one with another status.
+            _ if self.bodiless => Some(0),
+            StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT => Some(0),
+            _ => received_length(head.headers()),
         };
         Poll::Ready(match self.cell.take() {
             Some(cell) => Ok(head.map(|()| Incoming::new(cell, length))),

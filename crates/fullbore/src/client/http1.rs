@@ -29,7 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
 use self::clock::{Clock, Limits};
-use self::outgoing::{Measured, Reader, Upload};
+use self::outgoing::{Departure, Reader, Upload};
 use self::sent::SentBody;
 use self::tolerant::{Tolerant, Writes};
 use crate::body::Incoming;
@@ -157,13 +157,13 @@ impl SendRequest {
         let waits = message::expects_continue(head) && !body.is_empty();
         let upload = Upload::new(waits.then_some(self.connection.continue_timeout));
         let forwarding = self.connection.forwarding.as_ref();
-        let mut request = message::request(head, body, forwarding).map_err(Failed::local)?;
-        let length = message::announced(head);
+        let (mut request, length) = message::request(head, body, forwarding).map_err(Failed::local)?;
         if let Some(sent) = SentBytes::of(head) {
             let chunked = length.is_none() && request.body().size_hint().exact().is_none();
             upload.count(SentBody::new(sent.begin(), chunked));
         }
-        poll_fn(|cx| Poll::Ready(request.body_mut().begin(&upload, length, cx)))
+        request.body_mut().begin(&upload, length);
+        poll_fn(|cx| request.body_mut().poll_begun(cx))
             .await
             .map_err(Failed::local)?;
         inform(&mut request, Arc::clone(&upload), OnInformational::of(head));
@@ -402,7 +402,7 @@ where
         let tunnels = *request.method() == Method::CONNECT;
         let before = self.driven.transport.traffic();
         let mut clock = Clock::start(&self.settings.limits, &upload, &self.settings.totals, before);
-        let measured = Measured::start(&upload, self.writes, before.sent);
+        let departure = Departure::start(&upload, self.writes, before.sent);
         let head = {
             let mut response = std::pin::pin!(self.sender.try_send_request(request));
             poll_fn(|cx| {
@@ -410,7 +410,7 @@ where
                 let _ = self.driven.poll(cx);
                 let traffic = self.driven.transport.traffic();
                 clock.driven(traffic, false);
-                measured.wrote(traffic.sent);
+                departure.wrote(traffic.sent);
                 match response.as_mut().poll(cx) {
                     Poll::Ready(Ok(response)) => return Poll::Ready(Head::Response(response)),
                     Poll::Ready(Err(failed)) => return Poll::Ready(Head::Failed(failed)),
@@ -473,7 +473,7 @@ where
             let ended = self.driven.poll(cx).is_ready();
             let traffic = self.driven.transport.traffic();
             clock.driven(traffic, true);
-            measured.wrote(traffic.sent);
+            departure.wrote(traffic.sent);
             if ended {
                 return Poll::Ready(Ok(false));
             }

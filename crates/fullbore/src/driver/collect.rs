@@ -248,6 +248,9 @@ where
             StreamCommand::Reset(code) => {
                 // The sending handle was dropped already.
                 state.outbound.finished = true;
+                if let Some(error) = &state.error {
+                    report!(self, given_up(id, error));
+                }
                 self.connection.reset(id, code)
             }
         }

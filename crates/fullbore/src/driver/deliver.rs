@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use fullbore_proto::{Event, ReadState, StreamError, StreamErrorKind, StreamId};
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver, spare};
@@ -117,7 +117,9 @@ where
         });
         let length = match end {
             true => Some(0),
-            false => content_length(request.headers()),
+            // The octets of a tunnel are no content.
+            false if *request.method() == Method::CONNECT => None,
+            false => received_length(request.headers()),
         };
         let expects_continue = !end
             && request
@@ -233,6 +235,6 @@ where
 }
 
 /// The `content-length` of a message, which the engine has checked.
-pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+pub(crate) fn received_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

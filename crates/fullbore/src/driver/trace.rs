@@ -121,6 +121,15 @@ impl Trace {
         }
     }
 
+    /// The body or the handler of this side failed, so that its stream is reset.
+    pub(super) fn given_up(&self, stream: StreamId, error: &Error) {
+        let span = self.span(stream);
+        match std::error::Error::source(error) {
+            Some(cause) => debug!(target: STREAM, parent: span, "reset: {error}: {cause}"),
+            None => debug!(target: STREAM, parent: span, "reset: {error}"),
+        }
+    }
+
     /// All handles of a stream were dropped. Its response may still be on the way out.
     pub(super) fn released(&mut self, stream: StreamId, connection: &Connection) {
         let span = self.streams.remove(&stream).unwrap_or_else(Span::none);

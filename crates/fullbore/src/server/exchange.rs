@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fullbore_proto::ErrorCode;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -17,9 +17,10 @@ use crate::body::Incoming;
 use crate::driver::Accept;
 use crate::error::BoxError;
 use crate::file::Chunk;
-use crate::sender::{Sender, set_content_length};
+use crate::sender::Sender;
 
 use super::date;
+use super::rules::{Content, Framing, ResponseRules};
 
 /// The time until which the body of a response may wait for the peer's flow-control window (RFC 9113 section 5.2). Put it
 /// into the extensions of the response. A body that waits at that time is dropped, and its stream is reset with CANCEL.
@@ -61,7 +62,7 @@ where
     /// Polls the handler once, in the driver's turn. The response of a handler that completes leaves with this batch.
     /// Any other handler continues in a task of its own.
     fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>) {
-        let rules = ResponseRules::of(&request);
+        let rules = ResponseRules::of_request(&request);
         let mut service = self.service.clone();
         // A handler that panics drops its sender, which resets only its own stream.
         let _ = std::panic::catch_unwind(AssertUnwindSafe(|| match service.poll_ready(cx) {
@@ -153,22 +154,17 @@ where
                 this.sender.reset(ErrorCode::INTERNAL_ERROR);
                 return Poll::Ready(());
             };
-            match this.rules.split(response) {
-                (response, None) => {
-                    this.sender.send_response(response, true);
-                    return Poll::Ready(());
-                }
-                (response, Some(body)) => {
-                    let deadline = response.extensions().get();
-                    let deadline = deadline.map(|&SendDeadline(deadline)| deadline);
-                    head = Some(response);
-                    this.stage.set(Stage::Sending {
-                        body,
-                        deadline,
-                        timer: None,
-                    });
-                }
-            }
+            let Some((response, body)) = split(*this.rules, this.sender, response) else {
+                return Poll::Ready(());
+            };
+            let deadline = response.extensions().get();
+            let deadline = deadline.map(|&SendDeadline(deadline)| deadline);
+            head = Some(response);
+            this.stage.set(Stage::Sending {
+                body,
+                deadline,
+                timer: None,
+            });
         }
         match this.stage.project() {
             StageNow::Sending {
@@ -193,35 +189,29 @@ where
     }
 }
 
-/// What the request says about the form of the response.
-pub(super) struct ResponseRules {
-    head_only: bool,
-    connect: bool,
-}
-
-impl ResponseRules {
-    pub(super) fn of<B>(request: &Request<B>) -> Self {
-        ResponseRules {
-            head_only: request.method() == Method::HEAD,
-            connect: request.method() == Method::CONNECT,
+/// The head and the body, unless the response is sent already: it has no body, or contradicts itself and is a reset.
+fn split<B: Body>(
+    rules: ResponseRules,
+    sender: &mut Sender,
+    response: Response<B>,
+) -> Option<(Response<()>, B)> {
+    let (mut parts, body) = response.into_parts();
+    let content = match rules.content(&mut parts, &body, Framing::Http2) {
+        Ok(content) => content,
+        Err(error) => {
+            sender.reset_for(ErrorCode::INTERNAL_ERROR, &error);
+            return None;
         }
+    };
+    let response = Response::from_parts(parts, ());
+    if content == Content::None || body.is_end_stream() {
+        sender.send_response(response, true);
+        return None;
     }
-
-    /// The head, and the body, if one is to be sent.
-    fn split<B: Body>(&self, response: Response<B>) -> (Response<()>, Option<B>) {
-        let (mut parts, body) = response.into_parts();
-        let status = parts.status;
-        let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        let bodiless = self.head_only || has_none;
-        let tunnel = self.connect && status.is_success();
-        // The response to HEAD has the `content-length` of a response to GET, if the body knows it.
-        let unknown = self.head_only && body.is_end_stream();
-        if !(has_none || unknown || tunnel) {
-            set_content_length(&mut parts.headers, &body);
-        }
-        let end = bodiless || body.is_end_stream();
-        (Response::from_parts(parts, ()), (!end).then_some(body))
+    if let Content::Body(length) = content {
+        sender.announce(length);
     }
+    Some((response, body))
 }
 
 #[cfg(test)]

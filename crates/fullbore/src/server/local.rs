@@ -19,7 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
 use super::date;
-use super::exchange::{Exchange, ResponseRules};
+use super::exchange::Exchange;
+use super::rules::ResponseRules;
 use crate::body::Incoming;
 use crate::cell::Mailbox;
 use crate::driver::{Accept, Driver};
@@ -155,7 +156,7 @@ where
     B::Error: Into<BoxError>,
 {
     fn accept(&mut self, request: Request<Incoming>, mut sender: Sender, cx: &mut Context<'_>) {
-        let rules = ResponseRules::of(&request);
+        let rules = ResponseRules::of_request(&request);
         let mut service = self.service.clone();
         // A service that panics drops the sender, which resets only its own stream.
         let called = std::panic::catch_unwind(AssertUnwindSafe(|| -> Pin<Box<dyn Future<Output = ()>>> {

@@ -19,6 +19,7 @@ mod files;
 mod half_close;
 mod http1;
 mod http1_client;
+mod lengths;
 mod liveness;
 mod local;
 mod pool;

@@ -1,18 +1,20 @@
 //! From a request of this library to one of HTTP/1.1 (RFC 9112 section 3), and from hyper's errors to its own.
 
 use http::header::{
-    CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING,
 };
 use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Request, Uri, Version};
-use http_body::Body;
 
 use super::Forwarding;
 use super::outgoing::Outgoing;
 use crate::connection_fields::is_coded;
+use crate::content_length::{self, Length};
 use crate::error::{Error, ErrorKind};
 
-/// The request as it leaves: an origin-form target, or the absolute form for a proxy that forwards it, and `Host` first.
+/// The request as it leaves: an origin-form target, or the absolute form for a proxy that forwards it, and `Host` first. With
+/// it the length of its body.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidMessage`]: HTTP/1.1 cannot carry the request, or its framing would be ambiguous.
@@ -20,8 +22,8 @@ pub(super) fn request(
     head: &Request<()>,
     body: Outgoing,
     forwarding: Option<&Forwarding>,
-) -> Result<Request<Outgoing>, Error> {
-    check(head, &body)?;
+) -> Result<(Request<Outgoing>, Length), Error> {
+    check(head)?;
     let mut headers = HeaderMap::with_capacity(head.headers().len() + 3);
     if !head.headers().contains_key(HOST) {
         headers.insert(HOST, host(head.uri())?);
@@ -32,9 +34,10 @@ pub(super) fn request(
             headers.append(name, value.clone());
         }
     }
+    let length = frame(head.method(), &mut headers, &body)?;
     if headers.contains_key(TE) {
         // RFC 9110 section 10.1.4: TE is for the next hop only.
-        headers.append(http::header::CONNECTION, HeaderValue::from_static("te"));
+        headers.append(CONNECTION, HeaderValue::from_static("te"));
     }
     if let Some(authorization) = forwarding.and_then(|forwarding| forwarding.authorization.clone()) {
         headers.insert(PROXY_AUTHORIZATION, authorization);
@@ -44,16 +47,36 @@ pub(super) fn request(
     *request.uri_mut() = target(head, forwarding.is_some())?;
     *request.version_mut() = Version::HTTP_11;
     *request.headers_mut() = headers;
-    Ok(request)
+    Ok((request, length))
 }
 
-fn check(head: &Request<()>, body: &Outgoing) -> Result<(), Error> {
+/// Makes the fields say how long the body is, where hyper does not.
+fn frame(method: &Method, headers: &mut HeaderMap, body: &Outgoing) -> Result<Length, Error> {
+    if *method == Method::CONNECT {
+        if !body.is_empty() {
+            let text = "a tunnel over HTTP/1.1 is an upgrade: send CONNECT without a body";
+            return Err(Error::new(ErrorKind::InvalidMessage, text));
+        }
+        // RFC 9110 section 9.3.6: such a request has no content.
+        headers.remove(CONTENT_LENGTH);
+        return Ok(Length::UNKNOWN);
+    }
+    let length = content_length::announced(headers, body)?;
+    // hyper takes it that GET and HEAD have no body, unless the fields say so.
+    let is_silent = matches!(*method, Method::GET | Method::HEAD);
+    if is_silent && !length.is_known() && !body.is_empty() {
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    Ok(length)
+}
+
+fn check(head: &Request<()>) -> Result<(), Error> {
     let invalid = |text: &str| Err(Error::new(ErrorKind::InvalidMessage, text));
     if head.extensions().get::<fullbore_proto::Protocol>().is_some() {
         return invalid("extended CONNECT (RFC 8441) exists only in HTTP/2, and the server speaks HTTP/1.1");
     }
-    if *head.method() == Method::CONNECT && !body.is_empty() {
-        return invalid("a tunnel over HTTP/1.1 is an upgrade: send CONNECT without a body");
+    if head.headers().get_all(HOST).iter().nth(1).is_some() {
+        return invalid("the host field is there twice");
     }
     // A request that is passed on may say `chunked`, which is how its body came.
     if is_coded(head.headers()) {
@@ -61,29 +84,7 @@ fn check(head: &Request<()>, body: &Outgoing) -> Result<(), Error> {
             "transfer-encoding may say \"chunked\" and nothing else: the client frames the body itself",
         );
     }
-    let mut lengths = head.headers().get_all(CONTENT_LENGTH).iter();
-    match (lengths.next(), lengths.next()) {
-        (None, _) => Ok(()),
-        (Some(length), None) => match number(length) {
-            Some(1..) if body.is_empty() => invalid("content-length announces a body, and there is none"),
-            Some(0) if body.size_hint().lower() > 0 => invalid("content-length is 0, and there is a body"),
-            Some(_) => Ok(()),
-            None => invalid("content-length is no number"),
-        },
-        (Some(_), Some(_)) => invalid("content-length occurs twice"),
-    }
-}
-
-/// The value of `content-length`, which is digits and nothing else.
-fn number(value: &HeaderValue) -> Option<u64> {
-    let text = value.to_str().ok()?;
-    let digits = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten()
-}
-
-/// The length of the body that the head announces.
-pub(super) fn announced(head: &Request<()>) -> Option<u64> {
-    number(head.headers().get(CONTENT_LENGTH)?)
+    Ok(())
 }
 
 /// Whether the body waits for 100 (Continue).
@@ -164,6 +165,11 @@ mod tests {
         request.body(()).expect("a request")
     }
 
+    /// A request without a body, as it leaves.
+    fn sent(head: &Request<()>, forwarding: Option<&Forwarding>) -> Request<Outgoing> {
+        request(head, Outgoing::empty(), forwarding).expect("valid").0
+    }
+
     #[test]
     fn the_target_is_in_origin_form_and_host_comes_first() {
         for (uri, target, host) in [
@@ -172,7 +178,7 @@ mod tests {
             ("https://user:secret@[::1]:4433?x", "/?x", "[::1]:4433"),
         ] {
             let fields = [("accept", "a"), ("accept", "b")];
-            let sent = request(&head(Method::GET, uri, &fields), Outgoing::empty(), None).expect("valid");
+            let sent = sent(&head(Method::GET, uri, &fields), None);
             assert_eq!(sent.uri().to_string(), target);
             assert_eq!(sent.version(), Version::HTTP_11);
             let names: Vec<_> = sent.headers().keys().map(http::HeaderName::as_str).collect();
@@ -185,12 +191,7 @@ mod tests {
     #[test]
     fn a_host_field_of_the_caller_stays_and_te_is_named_in_connection() {
         let fields = [("host", "two.example"), ("te", "trailers")];
-        let sent = request(
-            &head(Method::GET, "http://one.example/", &fields),
-            Outgoing::empty(),
-            None,
-        )
-        .expect("valid");
+        let sent = sent(&head(Method::GET, "http://one.example/", &fields), None);
         assert_eq!(sent.headers()[HOST], "two.example");
         assert_eq!(sent.headers()["connection"], "te");
     }
@@ -208,7 +209,7 @@ mod tests {
             ("http://[::1]", "http://[::1]/"),
         ] {
             let head = head(Method::GET, uri, &[]);
-            let sent = request(&head, Outgoing::empty(), Some(&forwarding)).expect("valid");
+            let sent = sent(&head, Some(&forwarding));
             assert_eq!(sent.uri().to_string(), target);
             assert_eq!(sent.headers()[PROXY_AUTHORIZATION], "Basic eDp5");
         }
@@ -216,19 +217,17 @@ mod tests {
 
     #[test]
     fn connect_has_the_authority_as_its_target() {
-        let sent = request(
-            &head(Method::CONNECT, "http://one.example:443/", &[]),
-            Outgoing::empty(),
-            None,
-        );
-        assert_eq!(sent.expect("valid").uri().to_string(), "one.example:443");
+        let fields = [("content-length", "5")];
+        let sent = sent(&head(Method::CONNECT, "http://one.example:443/", &fields), None);
+        assert_eq!(sent.uri().to_string(), "one.example:443");
+        assert!(!sent.headers().contains_key(CONTENT_LENGTH));
     }
 
     #[test]
     fn how_the_body_of_a_request_came_that_is_passed_on_is_left_out() {
         let fields = [("transfer-encoding", "Chunked"), ("accept", "a")];
         let head = head(Method::POST, "http://one.example/", &fields);
-        let sent = request(&head, Outgoing::empty(), None).expect("valid");
+        let sent = sent(&head, None);
         assert!(!sent.headers().contains_key(TRANSFER_ENCODING));
         assert_eq!(sent.headers()["accept"], "a");
     }
@@ -238,8 +237,9 @@ mod tests {
         for fields in [
             &[("transfer-encoding", "gzip, chunked")][..],
             &[("transfer-encoding", "chunked"), ("transfer-encoding", "x")],
-            &[("content-length", "1"), ("content-length", "1")],
-            &[("content-length", "1, 1")],
+            &[("content-length", "1"), ("content-length", "2")],
+            &[("content-length", "1, 2")],
+            &[("host", "one.example"), ("host", "one.example")],
             &[("content-length", "+1")],
             &[("content-length", "")],
             // There is no body.

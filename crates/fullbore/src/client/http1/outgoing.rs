@@ -15,20 +15,21 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::sent::SentBody;
 use super::tolerant::Writes;
-use crate::error::{BoxError, Error, ErrorKind};
-use crate::http1::BodyWatch;
+use crate::content_length::Length;
+use crate::error::{BoxError, Error};
+use crate::http1::{BodyWatch, Measured, Next};
 
 /// A body for hyper.
 pub(crate) struct Outgoing {
     body: Option<Boxed>,
-    /// What remains of the announced length.
-    left: Option<u64>,
+    measured: Measured,
     /// Set when the request is sent.
     upload: Option<Arc<Upload>>,
     patience: Option<Pin<Box<Sleep>>>,
 }
 
-type Boxed = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
+type Boxed = Pin<Box<Erasable>>;
+type Erasable = dyn Body<Data = Bytes, Error = BoxError> + Send;
 
 /// What the connection, the body of the request and the reader of the response tell each other.
 #[derive(Default)]
@@ -133,20 +134,20 @@ impl Upload {
 }
 
 /// Measures what leaves of a body, while its connection carries it.
-pub(super) struct Measured<'a> {
+pub(super) struct Departure<'a> {
     upload: &'a Upload,
     writes: &'a Writes,
     /// What the connection had sent before; `None` if nobody wants to know.
     before: Option<u64>,
 }
 
-impl<'a> Measured<'a> {
+impl<'a> Departure<'a> {
     pub(super) fn start(upload: &'a Upload, writes: &'a Writes, before: u64) -> Self {
         let is_wanted = upload.lock().sent.is_some();
         if is_wanted {
             writes.find_head();
         }
-        Measured {
+        Departure {
             upload,
             writes,
             before: is_wanted.then_some(before),
@@ -169,7 +170,7 @@ impl<'a> Measured<'a> {
     }
 }
 
-impl Drop for Measured<'_> {
+impl Drop for Departure<'_> {
     fn drop(&mut self) {
         if self.before.is_some() {
             self.upload.lock().sent = None;
@@ -194,7 +195,7 @@ impl Outgoing {
     pub(crate) fn empty() -> Self {
         Outgoing {
             body: None,
-            left: None,
+            measured: Measured::default(),
             upload: None,
             patience: None,
         }
@@ -218,31 +219,28 @@ impl Outgoing {
         self.body.is_none()
     }
 
-    /// Begins to be sent, with this length if one is announced.
-    ///
-    /// # Errors
-    /// The length is 0, and there is a body.
-    pub(super) fn begin(
-        &mut self,
-        upload: &Arc<Upload>,
-        length: Option<u64>,
-        cx: &mut Context<'_>,
-    ) -> Result<(), Error> {
-        self.left = length;
+    /// Begins to be sent, with this length.
+    pub(super) fn begin(&mut self, upload: &Arc<Upload>, length: Length) {
+        self.measured = Measured::new(length);
         self.upload = Some(Arc::clone(upload));
         self.patience = None;
-        // hyper does not ask for a body of no length.
-        let looked = match length {
-            Some(0) => self.look_beyond(cx),
-            _ => Ok(()),
-        };
-        if looked.is_err() {
-            return Err(upload.error().unwrap_or_else(Error::body_dropped));
-        }
-        if self.is_empty() || length == Some(0) {
+        if self.is_empty() {
             upload.lock().ended = Some(Instant::now());
         }
-        Ok(())
+    }
+
+    /// Looks through a body of no length, for which hyper does not ask.
+    ///
+    /// # Errors
+    /// There is more in it, or it fails.
+    pub(super) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.measured.is_over() {
+            if let Some(Err(error)) = ready!(self.poll_next(cx)) {
+                return Poll::Ready(Err(error));
+            }
+            self.body = None;
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_allowed(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
@@ -270,49 +268,49 @@ impl Outgoing {
         Poll::Ready(Ok(()))
     }
 
-    /// Counts what is sent, and whether it ends here.
-    fn count(&mut self, bytes: usize, ends: bool) -> Result<(), BoxError> {
-        if let Some(left) = &mut self.left {
-            match left.checked_sub(bytes as u64) {
-                Some(rest) if rest == 0 || !ends => *left = rest,
-                Some(_) => return Err(self.fail(Error::new(ErrorKind::BodyLength, "it is shorter"))),
-                None => return Err(self.fail(Error::new(ErrorKind::BodyLength, "it is longer"))),
+    /// The next frame.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(self.measured.poll(cx, |cx| poll_source(body.as_mut(), cx)));
+        let ends = match &frame {
+            None => true,
+            Some(Ok(frame)) => frame.is_trailers() || self.is_end_stream() || self.measured.is_over(),
+            Some(Err(error)) => {
+                self.body = None;
+                if let Some(upload) = &self.upload {
+                    upload.fail(error);
+                }
+                false
             }
-        }
-        // hyper does not ask a body for its end after the announced length.
-        let ends = ends || self.left == Some(0);
+        };
         if let Some(upload) = &self.upload {
             let mut state = upload.lock();
-            if let Some(sent) = &mut state.sent {
-                sent.yielded(bytes);
+            if let (Some(sent), Some(Ok(frame))) = (&mut state.sent, &frame) {
+                sent.yielded(frame.data_ref().map_or(0, Bytes::len));
             }
             if ends {
                 state.ended = Some(Instant::now());
             }
         }
-        Ok(())
+        Poll::Ready(frame)
     }
+}
 
-    /// Looks for more behind the announced length, where hyper does not ask. A source that has to wait is not waited for.
-    fn look_beyond(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        let Some(body) = &mut self.body else { return Ok(()) };
-        match body.as_mut().poll_frame(cx) {
-            Poll::Pending => Ok(()),
-            Poll::Ready(None) => {
-                self.body = None;
-                Ok(())
+fn poll_source(mut body: Pin<&mut Erasable>, cx: &mut Context<'_>) -> Poll<Result<Next, Error>> {
+    loop {
+        let Some(frame) = ready!(body.as_mut().poll_frame(cx)) else {
+            return Poll::Ready(Ok(Next::End));
+        };
+        match frame.map_err(Error::body)?.into_data() {
+            Ok(bytes) => return Poll::Ready(Ok(Next::Data(bytes, body.is_end_stream()))),
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    return Poll::Ready(Ok(Next::Trailers(trailers)));
+                }
             }
-            Poll::Ready(Some(Ok(frame))) => self.count(frame.data_ref().map_or(0, Bytes::len), false),
-            Poll::Ready(Some(Err(error))) => Err(self.fail(Error::body(error))),
         }
-    }
-
-    fn fail(&mut self, error: Error) -> BoxError {
-        self.body = None;
-        if let Some(upload) = &self.upload {
-            upload.fail(&error);
-        }
-        error.into()
     }
 }
 
@@ -325,33 +323,11 @@ impl Body for Outgoing {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         ready!(self.poll_allowed(cx))?;
-        let Some(body) = &mut self.body else {
-            return Poll::Ready(None);
-        };
-        let frame = ready!(body.as_mut().poll_frame(cx));
-        let ends = frame.is_none() || body.is_end_stream();
-        match frame {
-            None => {
-                self.count(0, true)?;
-                Poll::Ready(None)
-            }
-            Some(Ok(frame)) => {
-                let ends = ends || frame.is_trailers();
-                self.count(frame.data_ref().map_or(0, Bytes::len), ends)?;
-                if self.left == Some(0) && !ends {
-                    self.look_beyond(cx)?;
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Some(Err(error)) => {
-                let error = self.fail(Error::body(error));
-                Poll::Ready(Some(Err(error)))
-            }
-        }
+        self.poll_next(cx).map_err(Into::into)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(|body| body.is_end_stream())
+        self.body.as_ref().is_none_or(|body| body.is_end_stream()) && !self.measured.holds()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -365,7 +341,7 @@ impl Body for Outgoing {
 impl fmt::Debug for Outgoing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outgoing")
-            .field("left", &self.left)
+            .field("measured", &self.measured)
             .finish_non_exhaustive()
     }
 }

@@ -6,15 +6,16 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
+use http::{HeaderValue, Response, StatusCode, Version, request, response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::pieces::read_piece;
-use crate::error::{BoxError, Error, ErrorKind};
+use crate::content_length::Length;
+use crate::error::{BoxError, Error};
 use crate::file::{Chunk, FileRange};
-use crate::http1::{Exchange, Meter};
+use crate::http1::{Exchange, Measured, Meter, Next};
+use crate::server::rules::{Content, Framing, ResponseRules, remove_transfer_encoding};
 
 /// A body whose request has not sent so much of it yet is not waited for after the response.
 const SHORT_REST: u64 = 64 << 10;
@@ -22,49 +23,65 @@ const SHORT_REST: u64 = 64 << 10;
 /// What the request says about the response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
-    connect: bool,
+    rules: ResponseRules,
     /// The client waits for 100 (Continue), or its body is long or of unknown length.
     large: bool,
 }
 
 impl Asked {
-    pub(super) fn of<B: Body>(head: &Parts, body: &B) -> Self {
+    pub(super) fn of<B: Body>(head: &request::Parts, body: &B) -> Self {
         let long = || body.size_hint().upper().is_none_or(|bytes| bytes > SHORT_REST);
         let expects = || head.headers.contains_key(http::header::EXPECT);
         Asked {
-            connect: head.method == Method::CONNECT,
+            rules: ResponseRules::of(&head.method),
             large: !body.is_end_stream() && (long() || expects()),
         }
     }
 
-    /// Whether a response makes the connection a tunnel.
-    pub(super) fn begins_tunnel(self, status: StatusCode) -> bool {
-        status == StatusCode::SWITCHING_PROTOCOLS || (self.connect && status.is_success())
+    /// What follows the head of a response, whose fields are made to say so.
+    ///
+    /// # Errors
+    /// The fields contradict each other or the body.
+    #[inline]
+    pub(super) fn content<B: Body>(self, head: &mut response::Parts, body: &B) -> Result<Content, Error> {
+        remove_transfer_encoding(head)?;
+        self.rules.content(head, body, Framing::Hyper)
     }
 
-    /// The response of a service, for hyper.
+    /// The response of a service, for hyper. Without a body it is one whose body was read to its end.
     #[inline]
     pub(super) fn response<B>(
         self,
-        mut response: Response<B>,
+        mut head: response::Parts,
+        body: Option<B>,
+        content: Content,
         now: Exchange,
         meter: Arc<Meter>,
     ) -> Response<ResponseBody<B>> {
-        let declared = declared_length(response.headers());
         // hyper sets that of the request, and has no text for some others.
-        *response.version_mut() = Version::HTTP_11;
+        head.version = Version::HTTP_11;
         // hyper closes the connection when the rest of a body does not come at once. A client is told before.
         if now.unread && self.large {
             let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(CONNECTION, close);
+            head.headers.insert(CONNECTION, close);
         }
-        response.map(|body| ResponseBody {
-            body: Some(body),
+        let body = ResponseBody {
+            body,
             range: None,
-            declared,
+            measured: Measured::new(match content {
+                Content::Body(length) => length,
+                Content::None | Content::Tunnel => Length::UNKNOWN,
+            }),
+            announced: head.headers.contains_key(CONTENT_LENGTH),
             meter,
             request: now.requests,
-        })
+        };
+        Response::from_parts(head, body)
+    }
+
+    /// Whether a response makes the connection a tunnel.
+    pub(super) fn begins_tunnel(self, status: StatusCode) -> bool {
+        self.rules.begins_tunnel(status)
     }
 }
 
@@ -73,7 +90,8 @@ pub(super) fn refusal<B>(status: StatusCode, now: Exchange, meter: Arc<Meter>) -
     let body = ResponseBody {
         body: None,
         range: None,
-        declared: None,
+        measured: Measured::default(),
+        announced: false,
         meter,
         request: now.requests,
     };
@@ -84,19 +102,16 @@ pub(super) fn refusal<B>(status: StatusCode, now: Exchange, meter: Arc<Meter>) -
     response
 }
 
-fn declared_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
 pin_project! {
-    /// The body of a response. It has at most as many bytes as the head says, and no fewer.
+    /// The body of a response. It has as many bytes as the head says, or fails.
     pub(super) struct ResponseBody<B> {
         #[pin]
         body: Option<B>,
         // What is left of a range of a file. Boxed: most bodies have none, and all of them are moved.
         range: Option<Box<FileRange>>,
-        // What is left of the length that the head declares. hyper takes the length from there.
-        declared: Option<u64>,
+        measured: Measured,
+        // The head announces a length, which hyper takes from there.
+        announced: bool,
         meter: Arc<Meter>,
         request: u64,
     }
@@ -122,74 +137,73 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut this = self.project();
-        let bytes = loop {
-            if let Some(range) = this.range {
-                ready!(this.meter.poll_piece(cx));
-                let piece = read_piece(range, this.meter)?;
-                if range.is_empty() {
-                    *this.range = None;
-                }
-                break piece;
-            }
-            let Some(body) = this.body.as_mut().as_pin_mut() else {
-                return Poll::Ready(None);
-            };
-            let frame = match ready!(body.poll_frame(cx)) {
-                Some(frame) => frame.map_err(Into::into)?,
-                None if this.declared.is_some_and(|left| left > 0) => {
-                    return Poll::Ready(Some(Err(wrong_length("shorter").into())));
-                }
-                None => return Poll::Ready(None),
-            };
-            let chunk = match frame.into_data() {
-                Ok(data) => data.into(),
-                Err(frame) => {
-                    if let Ok(trailers) = frame.into_trailers() {
-                        return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
-                    }
-                    continue;
-                }
-            };
-            match chunk {
-                Chunk::Bytes(bytes) if !bytes.is_empty() => break bytes,
-                Chunk::File(range) if !range.is_empty() => *this.range = Some(Box::new(range)),
-                _ if this
-                    .body
-                    .as_ref()
-                    .as_pin_ref()
-                    .is_none_or(|body| body.is_end_stream()) =>
-                {
-                    return Poll::Ready(None);
-                }
-                _ => {}
-            }
-        };
-        if let Some(left) = this.declared {
-            match left.checked_sub(bytes.len() as u64) {
-                Some(rest) => *left = rest,
-                None => return Poll::Ready(Some(Err(wrong_length("longer").into()))),
-            }
-        }
-        Poll::Ready(Some(Ok(Frame::data(bytes))))
+        let (range, meter) = (this.range, &*this.meter);
+        let frame = this
+            .measured
+            .poll(cx, |cx| poll_next(this.body.as_mut(), range, meter, cx));
+        frame.map_err(Into::into)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.range.is_none() && self.body.as_ref().is_none_or(Body::is_end_stream)
+        let is_at_end = self.range.is_none() && self.body.as_ref().is_none_or(Body::is_end_stream);
+        is_at_end && !self.measured.holds()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match (&self.body, self.declared) {
-            (None, _) => SizeHint::with_exact(0),
-            (Some(_), Some(_)) => SizeHint::default(),
-            (Some(body), None) => body.size_hint(),
+        match &self.body {
+            None => SizeHint::with_exact(0),
+            Some(_) if self.announced => SizeHint::default(),
+            Some(body) => body.size_hint(),
         }
     }
 }
 
-fn wrong_length(how: &str) -> Error {
-    let text =
-        format!("the body of the response is {how} than its content-length, so that the connection ends");
-    Error::new(ErrorKind::BodyLength, text)
+/// What comes next of a body: its bytes, or a piece of a range of a file.
+fn poll_next<B>(
+    mut body: Pin<&mut Option<B>>,
+    range: &mut Option<Box<FileRange>>,
+    meter: &Arc<Meter>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Next, Error>>
+where
+    B: Body,
+    B::Data: Into<Chunk>,
+    B::Error: Into<BoxError>,
+{
+    loop {
+        let is_at_end = |body: Pin<&Option<B>>| body.as_pin_ref().is_none_or(|body| body.is_end_stream());
+        if let Some(rest) = range {
+            ready!(meter.poll_piece(cx));
+            let piece = read_piece(rest, meter).map_err(|error| Error::body(error.into()))?;
+            if !rest.is_empty() {
+                return Poll::Ready(Ok(Next::Data(piece, false)));
+            }
+            *range = None;
+            return Poll::Ready(Ok(Next::Data(piece, is_at_end(body.as_ref()))));
+        }
+        let Some(source) = body.as_mut().as_pin_mut() else {
+            return Poll::Ready(Ok(Next::End));
+        };
+        let Some(frame) = ready!(source.poll_frame(cx)) else {
+            return Poll::Ready(Ok(Next::End));
+        };
+        let frame = frame.map_err(|error| Error::body(error.into()))?;
+        match frame.into_data().map(Into::into) {
+            Ok(Chunk::File(rest)) if !rest.is_empty() => *range = Some(Box::new(rest)),
+            Ok(chunk) => {
+                let bytes = match chunk {
+                    Chunk::Bytes(bytes) => bytes,
+                    _ => Bytes::new(),
+                };
+                return Poll::Ready(Ok(Next::Data(bytes, is_at_end(body.as_ref()))));
+            }
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    return Poll::Ready(Ok(Next::Trailers(trailers)));
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -199,8 +213,9 @@ mod tests {
     use http_body_util::{BodyExt, Empty, Full, StreamBody};
 
     use super::*;
+    use crate::ErrorKind;
 
-    /// What a client gets of a body in `pieces`, whose head declares a length, or the kind of its error.
+    /// What hyper gets of a body in `pieces`, whose head declares a length, or the kind of its error.
     fn sent(declared: Option<&str>, pieces: &[&'static str]) -> Result<Bytes, ErrorKind> {
         let frames: Vec<_> = pieces
             .iter()
@@ -211,16 +226,23 @@ mod tests {
             let length = HeaderValue::from_str(length).expect("a value");
             response.headers_mut().insert(CONTENT_LENGTH, length);
         }
-        let response = asked(Request::new(Empty::<Bytes>::new())).response(
-            response,
-            Exchange::default(),
-            Arc::default(),
-        );
-        let collected = response.into_body().collect().now_or_never().expect("all of it");
-        match collected {
+        let body = answer(Request::new(Empty::<Bytes>::new()), response, Exchange::default()).into_body();
+        match body.collect().now_or_never().expect("all of it") {
             Ok(body) => Ok(body.to_bytes()),
             Err(error) => Err(error.downcast_ref::<Error>().expect("our error").kind()),
         }
+    }
+
+    /// A response for hyper.
+    fn answer<B: Body, C: Body>(
+        request: Request<B>,
+        response: Response<C>,
+        now: Exchange,
+    ) -> Response<ResponseBody<C>> {
+        let asked = asked(request);
+        let (mut head, body) = response.into_parts();
+        let content = asked.content(&mut head, &body).expect("no contradiction");
+        asked.response(head, Some(body), content, now, Arc::default())
     }
 
     #[test]
@@ -232,7 +254,7 @@ mod tests {
             );
         }
         assert_eq!(sent(Some("0"), &[]), Ok(Bytes::new()));
-        for declared in ["5", "7", "0"] {
+        for declared in ["3", "5", "7", "0"] {
             assert_eq!(
                 sent(Some(declared), &["abc", "def"]),
                 Err(ErrorKind::BodyLength),
@@ -258,7 +280,7 @@ mod tests {
             ..Exchange::default()
         };
         let response = Response::new(Empty::<Bytes>::new());
-        let response = asked(request).response(response, now, Arc::default());
+        let response = answer(request, response, now);
         response
             .headers()
             .get(CONNECTION)
@@ -272,22 +294,6 @@ mod tests {
         assert!(!closes(64 << 10, false, true), "the rest is waited for");
         assert!(closes(1, true, true), "the client may not send it");
         assert!(!closes(0, true, true), "there is none");
-    }
-
-    #[test]
-    fn only_101_and_a_success_of_connect_begin_a_tunnel() {
-        for (method, status, tunnel) in [
-            (Method::GET, 101, true),
-            (Method::GET, 200, false),
-            (Method::CONNECT, 200, true),
-            (Method::CONNECT, 299, true),
-            (Method::CONNECT, 407, false),
-        ] {
-            let mut request = Request::new(Empty::<Bytes>::new());
-            *request.method_mut() = method;
-            let status = StatusCode::from_u16(status).expect("a status");
-            assert_eq!(asked(request).begins_tunnel(status), tunnel, "{status}");
-        }
     }
 
     #[test]

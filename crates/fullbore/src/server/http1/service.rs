@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, response};
 use http_body::Body;
 use tower_service::Service;
 
@@ -18,6 +18,8 @@ use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 use crate::http1::{BodyWatch, Meter};
+use crate::sender::MANY_EMPTY;
+use crate::server::rules::Content;
 use crate::turns::wake_after_sockets;
 
 /// The answer for a service that fails.
@@ -40,7 +42,7 @@ where
 {
     type Response = Response<ResponseBody<B>>;
     type Error = Infallible;
-    type Future = Answer<S, S::Future>;
+    type Future = Answer<S, S::Future, B>;
 
     // A request is long, and so is the future of a handler that has it: each is moved as rarely as possible. Boxed at once, the
     // future is moved once, and not with each answer from here into hyper.
@@ -121,14 +123,14 @@ impl<S> Http1Service<S> {
     /// The answer to a request that is not passed to its service yet.
     #[cold]
     #[inline(never)]
-    fn wait<F>(
+    fn wait<F, B>(
         &self,
         service: Option<S>,
         asked: Asked,
         head: Parts,
         body: Incoming,
         for_turn: bool,
-    ) -> Answer<S, F>
+    ) -> Answer<S, F, B>
     where
         S: Clone,
     {
@@ -138,7 +140,7 @@ impl<S> Http1Service<S> {
     }
 
     #[cold]
-    fn answer<F>(&self, asked: Asked, stage: Stage<S, F>) -> Answer<S, F> {
+    fn answer<F, B>(&self, asked: Asked, stage: Stage<S, F, B>) -> Answer<S, F, B> {
         Answer {
             meter: Some(Arc::clone(&self.meter)),
             asked,
@@ -164,16 +166,17 @@ impl BodyWatch for RequestWatch {
 }
 
 /// The response to a request.
-pub(super) struct Answer<S, F> {
+pub(super) struct Answer<S, F, B> {
     /// None once the response was returned.
     meter: Option<Arc<Meter>>,
     asked: Asked,
-    stage: Stage<S, F>,
+    stage: Stage<S, F, B>,
 }
 
-enum Stage<S, F> {
+enum Stage<S, F, B> {
     Answering(Pin<Box<F>>),
     Waiting(Box<Waiting<S>>),
+    Emptying(Box<Emptying<B>>),
     Refused(StatusCode),
     /// The response was returned.
     Answered,
@@ -186,7 +189,46 @@ struct Waiting<S> {
     for_turn: bool,
 }
 
-impl<S, F> Stage<S, F> {
+/// A response whose head announces no octets, while its body is looked through: hyper would not ask for it.
+struct Emptying<B> {
+    /// None once the body is at its end.
+    head: Option<response::Parts>,
+    content: Content,
+    body: Pin<Box<B>>,
+}
+
+impl<B> Emptying<B>
+where
+    B: Body,
+    B::Data: Into<Chunk>,
+    B::Error: Into<BoxError>,
+{
+    /// Waits for the end of the body.
+    #[cold]
+    #[inline(never)]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let Content::Body(mut length) = self.content else {
+            return Poll::Ready(Ok(()));
+        };
+        let mut empty = 0;
+        while let Some(frame) = ready!(self.body.as_mut().poll_frame(cx)) {
+            if empty == MANY_EMPTY {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            empty += 1;
+            let frame = frame.map_err(|error| Error::body(error.into()))?;
+            match frame.into_data() {
+                Ok(data) => length.count(data.into().len(), false)?,
+                // Behind a `content-length` no trailers are sent.
+                Err(_) => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S, F, B> Stage<S, F, B> {
     fn waiting(service: S, request: Request<Incoming>, for_turn: bool) -> Self {
         Stage::Waiting(Box::new(Waiting {
             service,
@@ -222,11 +264,57 @@ where
     }
 }
 
-impl<S, B> Future for Answer<S, S::Future>
+impl<S, B> Answer<S, S::Future, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+{
+    /// The response for hyper. It is returned once.
+    #[inline]
+    fn respond(&mut self, head: response::Parts, body: Option<B>, content: Content) -> Polled<B> {
+        // If the service holds the body of the request, nobody else will read that.
+        self.stage = Stage::Answered;
+        let Some(meter) = self.meter.take() else {
+            return Poll::Pending;
+        };
+        #[cfg(feature = "tracing")]
+        super::trace::response(head.status);
+        let now = meter.respond(self.asked.begins_tunnel(head.status));
+        Poll::Ready(Ok(self.asked.response(head, body, content, now, meter)))
+    }
+
+    /// The service returned a response that cannot be sent.
+    #[cold]
+    fn give_up(&mut self, error: &Error) -> Polled<B> {
+        #[cfg(feature = "tracing")]
+        super::trace::given_up(error);
+        #[cfg(not(feature = "tracing"))]
+        let _ = error;
+        self.refuse(FAILED)
+    }
+
+    /// The response to a request that is refused.
+    #[cold]
+    fn refuse(&mut self, status: StatusCode) -> Polled<B> {
+        self.stage = Stage::Answered;
+        let Some(meter) = self.meter.take() else {
+            return Poll::Pending;
+        };
+        #[cfg(feature = "tracing")]
+        super::trace::response(status);
+        let now = meter.respond(false);
+        Poll::Ready(Ok(refusal(status, now, meter)))
+    }
+}
+
+type Polled<B> = Poll<Result<Response<ResponseBody<B>>, Infallible>>;
+
+impl<S, B> Future for Answer<S, S::Future, B>
 where
     S: Service<Request<Incoming>, Response = Response<B>>,
     S::Error: Into<BoxError>,
     B: Body,
+    B::Data: Into<Chunk>,
+    B::Error: Into<BoxError>,
 {
     type Output = Result<Response<ResponseBody<B>>, Infallible>;
 
@@ -235,38 +323,45 @@ where
         let Some(meter) = &this.meter else {
             return Poll::Pending;
         };
-        let status = loop {
+        loop {
             match &mut this.stage {
-                Stage::Answering(future) => match ready!(future.as_mut().poll(cx)) {
-                    Ok(response) => {
-                        // If it holds the body of the request, nobody else will read that.
-                        this.stage = Stage::Answered;
-                        let Some(meter) = this.meter.take() else {
-                            return Poll::Pending;
-                        };
-                        #[cfg(feature = "tracing")]
-                        super::trace::response(response.status());
-                        let now = meter.respond(this.asked.begins_tunnel(response.status()));
-                        return Poll::Ready(Ok(this.asked.response(response, now, meter)));
+                Stage::Answering(future) => {
+                    let Ok(response) = ready!(future.as_mut().poll(cx)) else {
+                        return this.refuse(FAILED);
+                    };
+                    let (mut head, body) = response.into_parts();
+                    match this.asked.content(&mut head, &body) {
+                        Ok(content) if content.is_empty() && !body.is_end_stream() => {
+                            this.stage = Stage::Emptying(Box::new(Emptying {
+                                head: Some(head),
+                                content,
+                                body: Box::pin(body),
+                            }));
+                        }
+                        Ok(content) => return this.respond(head, Some(body), content),
+                        Err(error) => return this.give_up(&error),
                     }
-                    Err(_) => break FAILED,
-                },
+                }
+                Stage::Emptying(emptying) => {
+                    let emptied = ready!(emptying.poll(cx));
+                    let content = emptying.content;
+                    return match (emptied, emptying.head.take()) {
+                        (Ok(()), Some(head)) => this.respond(head, None, content),
+                        (Ok(()), None) => this.refuse(FAILED),
+                        (Err(error), _) => this.give_up(&error),
+                    };
+                }
                 Stage::Waiting(waiting) => match ready!(waiting.poll_call(meter, cx)) {
                     Ok(future) => this.stage = Stage::Answering(Box::pin(future)),
-                    Err(status) => break status,
+                    Err(status) => return this.refuse(status),
                 },
-                Stage::Refused(status) => break *status,
+                Stage::Refused(status) => {
+                    let status = *status;
+                    return this.refuse(status);
+                }
                 Stage::Answered => return Poll::Pending,
             }
-        };
-        this.stage = Stage::Answered;
-        let Some(meter) = this.meter.take() else {
-            return Poll::Pending;
-        };
-        #[cfg(feature = "tracing")]
-        super::trace::response(status);
-        let now = meter.respond(false);
-        Poll::Ready(Ok(refusal(status, now, meter)))
+        }
     }
 }
 
@@ -315,7 +410,7 @@ mod tests {
         }
     }
 
-    type Answering = Pin<Box<Answer<Script, <Script as Service<Request<Incoming>>>::Future>>>;
+    type Answering = Pin<Box<Answer<Script, <Script as Service<Request<Incoming>>>::Future, Empty<Bytes>>>>;
 
     /// A request that waits for its turn.
     fn waiting(service: &Script, meter: &Arc<Meter>) -> Answering {

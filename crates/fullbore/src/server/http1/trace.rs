@@ -21,6 +21,11 @@ pub(super) fn response(status: StatusCode) {
     trace!(target: "fullbore::stream", status = status.as_u16(), "response over HTTP/1.1");
 }
 
+/// A response of a handler cannot be sent.
+pub(super) fn given_up(error: &Error) {
+    debug!(target: "fullbore::stream", "500 over HTTP/1.1 instead of a response: {error}");
+}
+
 /// A handler, or the body of a response, has panicked.
 pub(super) fn panicked() {
     debug!(target: "fullbore::stream", "a handler panicked: the HTTP/1.1 connection ends");

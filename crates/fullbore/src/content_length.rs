@@ -1,0 +1,233 @@
+//! The length that a message announces for its body, and whether the body that is sent has it (RFC 9110 section 8.6).
+//!
+//! One rule for requests and responses, in both versions: `sender` counts what is sent over HTTP/2, `http1::Measured` what
+//! hyper is given.
+
+use fullbore_proto::InvalidMessage;
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
+use http_body::Body;
+
+use crate::error::{Error, ErrorKind};
+
+/// What is left of the length that a message announces, if it announces one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Length(Option<u64>);
+
+impl Length {
+    /// None is announced.
+    pub(crate) const UNKNOWN: Length = Length(None);
+
+    /// The length that a head announces. A value may be repeated, as fields or in a list.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidMessage`]: a value is no number, or differs from another.
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Error> {
+        // A comparison with each of a few names costs less than a lookup.
+        match headers.keys().any(|name| name == CONTENT_LENGTH) {
+            true => Self::parse(headers),
+            false => Ok(Self::UNKNOWN),
+        }
+    }
+
+    fn parse(headers: &HeaderMap) -> Result<Self, Error> {
+        let mut length = None;
+        for value in headers.get_all(CONTENT_LENGTH) {
+            for item in value.as_bytes().split(|&octet| octet == b',') {
+                let item = number(item.trim_ascii()).ok_or_else(invalid)?;
+                if length.replace(item).is_some_and(|before| before != item) {
+                    return Err(invalid());
+                }
+            }
+        }
+        Ok(Length(length))
+    }
+
+    /// Checks the body before anything is sent, as far as it knows its own length.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidMessage`]: it has another length.
+    pub(crate) fn check(self, body: &impl Body) -> Result<(), Error> {
+        let Some(length) = self.0 else { return Ok(()) };
+        let (least, most) = match body.is_end_stream() {
+            true => (0, Some(0)),
+            false => {
+                let hint = body.size_hint();
+                (hint.lower(), hint.upper())
+            }
+        };
+        if length < least || most.is_some_and(|most| length > most) {
+            let text = format!("content-length is {length}, and the body has another length");
+            return Err(Error::new(ErrorKind::InvalidMessage, text));
+        }
+        Ok(())
+    }
+
+    /// Counts `bytes` of the body; `ends` says whether nothing follows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BodyLength`]: the body is longer or shorter than announced.
+    pub(crate) fn count(&mut self, bytes: usize, ends: bool) -> Result<(), Error> {
+        let Some(left) = &mut self.0 else { return Ok(()) };
+        match left.checked_sub(bytes as u64) {
+            None => Err(Error::new(
+                ErrorKind::BodyLength,
+                "this side sends more bytes than it announced",
+            )),
+            Some(rest) if ends && rest > 0 => Err(Error::new(
+                ErrorKind::BodyLength,
+                format!("this side sends {rest} bytes less than it announced"),
+            )),
+            Some(rest) => {
+                *left = rest;
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn is_known(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether everything that was announced has been counted.
+    pub(crate) fn is_reached(self) -> bool {
+        self.0 == Some(0)
+    }
+}
+
+/// The length of the body of a message. If the head announces none and the body knows it, it is announced. Of values that are
+/// repeated one is left: recipients may refuse a repeated one.
+///
+/// # Errors
+/// As [`Length::of`] and [`Length::check`].
+pub(crate) fn announce(headers: &mut HeaderMap, body: &impl Body) -> Result<Length, Error> {
+    if headers.keys().any(|name| name == CONTENT_LENGTH) {
+        let length = settle(headers)?;
+        length.check(body)?;
+        return Ok(length);
+    }
+    let exact = body.size_hint().exact();
+    if let Some(bytes) = exact {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+    }
+    Ok(Length(exact))
+}
+
+/// The length of the body of a message whose `content-length` hyper adds if the head has none.
+///
+/// # Errors
+/// As [`announce`].
+pub(crate) fn announced(headers: &mut HeaderMap, body: &impl Body) -> Result<Length, Error> {
+    if headers.keys().any(|name| name == CONTENT_LENGTH) {
+        return announce(headers, body);
+    }
+    Ok(Length(body.size_hint().exact()))
+}
+
+/// The length that a head announces, of which one field is left.
+fn settle(headers: &mut HeaderMap) -> Result<Length, Error> {
+    let length = Length::parse(headers)?;
+    let mut values = headers.get_all(CONTENT_LENGTH).iter();
+    let is_alone = |value: &HeaderValue| value.as_bytes().iter().all(u8::is_ascii_digit);
+    let is_settled = values.next().is_some_and(is_alone) && values.next().is_none();
+    if let (false, Length(Some(bytes))) = (is_settled, length) {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+    }
+    Ok(length)
+}
+
+/// A number of digits and nothing else.
+fn number(digits: &[u8]) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
+    text.parse().ok()
+}
+
+fn invalid() -> Error {
+    Error::new(
+        ErrorKind::InvalidMessage,
+        InvalidMessage::ContentLength.to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http_body_util::{Empty, Full};
+
+    use super::*;
+
+    fn headers(values: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            let value = HeaderValue::from_str(value).expect("a value");
+            headers.append(CONTENT_LENGTH, value);
+        }
+        headers
+    }
+
+    #[test]
+    fn a_length_is_one_number_however_often_it_is_said_and_is_sent_once() {
+        for values in [&["5"][..], &["5", "5"], &["5, 5"], &["5", " 5 ,5"]] {
+            let mut headers = headers(values);
+            assert_eq!(Length::of(&headers).expect("a number"), Length(Some(5)));
+            let body = Full::new(Bytes::from_static(b"hello"));
+            assert_eq!(announce(&mut headers, &body).expect("it fits"), Length(Some(5)));
+            let left: Vec<_> = headers.get_all(CONTENT_LENGTH).iter().collect();
+            assert_eq!(left, ["5"], "{values:?}");
+        }
+        assert_eq!(Length::of(&headers(&[])).expect("none"), Length::UNKNOWN);
+        for values in [
+            &["5", "6"][..],
+            &["5, 6"],
+            &[""],
+            &["+5"],
+            &["0x5"],
+            &["5,"],
+            &["18446744073709551616"],
+        ] {
+            let error = Length::of(&headers(values)).expect_err("no number");
+            assert_eq!(error.kind(), ErrorKind::InvalidMessage, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_knows_its_length_announces_it_or_is_refused() {
+        let body = Full::new(Bytes::from_static(b"hello"));
+        let mut none = HeaderMap::new();
+        assert_eq!(announced(&mut none, &body).expect("it fits"), Length(Some(5)));
+        assert!(none.is_empty());
+        assert_eq!(announce(&mut none, &body).expect("it fits"), Length(Some(5)));
+        assert_eq!(none[CONTENT_LENGTH], "5");
+        for length in ["0", "4", "6"] {
+            let error = announce(&mut headers(&[length]), &body).expect_err("it has five");
+            assert_eq!(error.kind(), ErrorKind::InvalidMessage, "{length}");
+        }
+        let nothing = Empty::<Bytes>::new();
+        announce(&mut headers(&["1"]), &nothing).expect_err("there is no body");
+        announce(&mut headers(&["0"]), &nothing).expect("that is right");
+    }
+
+    #[test]
+    fn a_body_ends_where_its_length_does() {
+        let count = |pieces: &[(usize, bool)]| {
+            let mut length = Length(Some(5));
+            pieces
+                .iter()
+                .try_for_each(|&(bytes, ends)| length.count(bytes, ends))
+                .map(|()| length)
+                .map_err(|error| error.kind())
+        };
+        assert_eq!(count(&[(2, false), (3, true)]), Ok(Length(Some(0))));
+        assert_eq!(count(&[(5, false), (0, true)]), Ok(Length(Some(0))));
+        for wrong in [
+            &[(5, false), (1, false)][..],
+            &[(6, true)],
+            &[(4, true)],
+            &[(4, false), (0, true)],
+        ] {
+            assert_eq!(count(wrong), Err(ErrorKind::BodyLength), "{wrong:?}");
+        }
+        let mut unknown = Length::UNKNOWN;
+        unknown.count(7, true).expect("any length is right");
+    }
+}
