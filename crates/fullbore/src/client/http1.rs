@@ -132,7 +132,7 @@ where
         connection: Arc::clone(&connection),
         reported: false,
     };
-    let mut builder = hyper::client::conn::http1::Builder::new();
+    let mut builder = reader_of_responses();
     builder.max_header_size(usize::try_from(config.max_header_list_size).unwrap_or(usize::MAX));
     // hyper takes 100 fields without this.
     builder.max_headers(usize::try_from(config.max_header_fields).unwrap_or(usize::MAX));
@@ -144,6 +144,18 @@ where
     };
     tokio::spawn(run(io, settings, receiver, end));
     SendRequest { requests, connection }
+}
+
+/// hyper, which reads the heads of responses that curl and browsers read too. RFC 9112 section 5.2 asks a client to join folded
+/// lines, and section 5.1 a proxy to remove white space before a colon. A line that is no field (its name has a space, its
+/// value a control character) is left out.
+pub(super) fn reader_of_responses() -> hyper::client::conn::http1::Builder {
+    let mut builder = hyper::client::conn::http1::Builder::new();
+    builder
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .allow_spaces_after_header_name_in_responses(true)
+        .ignore_invalid_headers_in_responses(true);
+    builder
 }
 
 impl SendRequest {

@@ -21,7 +21,7 @@ use tokio_socks::tcp::Socks5Stream;
 
 use super::connector::Transport;
 use super::dial::Dialer;
-use super::http1::Forwarding;
+use super::http1::{Forwarding, reader_of_responses};
 use crate::error::{Error, ErrorKind};
 
 /// The ports of proxies whose URL names none: as in curl, 443 with TLS and 1080 otherwise.
@@ -304,7 +304,7 @@ impl Route {
             Error::proxy(ErrorKind::Proxy, text, Some(error.into()))
         };
         let invalid = |error: http::Error| Error::with_source(ErrorKind::InvalidUrl, target, error);
-        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(io)).await;
+        let handshake = reader_of_responses().handshake(TokioIo::new(io)).await;
         let (mut sender, connection) = handshake.map_err(is_no_proxy)?;
         // Ends with this call: the tunnel is taken from it by then.
         let mut task = JoinSet::new();

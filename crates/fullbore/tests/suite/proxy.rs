@@ -97,8 +97,11 @@ async fn tls_proxy(config: ServerConfig) -> (u16, Arc<Mutex<Vec<Seen>>>) {
                     protocol: session.alpn_protocol().map(<[u8]>::to_vec),
                 });
                 let mut server = TcpStream::connect(target).await.unwrap();
+                // The second line is no field, and the first is folded.
                 stream
-                    .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                    .write_all(
+                        b"HTTP/1.1 200 Connection established\r\nvia: 1.1\r\n here\r\nproxy agent: x\r\n\r\n",
+                    )
                     .await
                     .unwrap();
                 copy_bidirectional(&mut stream, &mut server).await.ok();

@@ -20,21 +20,49 @@ async fn error_of(answer: &str) -> fullbore::Error {
 async fn a_malformed_head_is_a_protocol_error() {
     for answer in [
         "HTTP/1.1 abc\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
-        "HTTP/1.1 200 OK\r\na b: c\r\n\r\n",
-        "HTTP/1.1 200 OK\r\na : b\r\n\r\n",
-        "HTTP/1.1 200 OK\r\na: b\r\n folded\r\n\r\n",
+        "HTTP/1.1 200 OK\r\na: \0\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
         "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1x\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length : 5\r\ntransfer-encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
         "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         "HTTP/3.0 200 OK\r\n\r\n",
         "220 mail.example ESMTP\r\n",
     ] {
         let error = error_of(answer).await;
         assert_eq!(error.kind(), ErrorKind::Protocol, "{answer:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_folded_field_is_one_field_and_a_line_that_is_none_is_left_out() {
+    for (lines, value) in [
+        ("a: b\r\n folded\r\n\t more\r\n", Some("b folded more")),
+        ("a:\r\n b\r\n", Some("b")),
+        ("a : b\r\n", Some("b")),
+        ("a?: c\r\na: b\r\n", Some("b")),
+        ("no colon\r\n", None),
+        ("a b: c\r\n", None),
+        (": c\r\n", None),
+        ("a: b\u{1}c\r\n", None),
+        ("a: b\u{7f}c\r\n", None),
+    ] {
+        let site = Site::says(format!("HTTP/1.1 200 OK\r\n{lines}content-length : 2\r\n\r\nok")).await;
+        let response = soon(fetch(&client(), &site.url)).await.expect(lines);
+        let found = response
+            .headers()
+            .get("a")
+            .map(|value| value.to_str().expect("text"));
+        let found = found.map(|value| value.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert_eq!(found.as_deref(), value, "{lines:?}");
+        assert_eq!(
+            response.headers().len(),
+            1 + usize::from(value.is_some()),
+            "{lines:?}"
+        );
+        assert_eq!(response.body(), "ok", "{lines:?}");
     }
 }
 
