@@ -17,8 +17,8 @@ pub(crate) struct NetworkArgs {
     #[arg(short = 'x', long, value_name = "URL")]
     pub(crate) proxy: Option<String>,
 
-    /// Reach these hosts without a proxy: names with those below them, addresses, networks, or `*`, separated by commas
-    /// [default: the variable no_proxy]
+    /// Reach these hosts without a proxy: names with those below them, addresses, networks, or `*`, each for one port if it
+    /// ends in one, separated by commas [default: the variable no_proxy]
     #[arg(long, value_name = "LIST")]
     pub(crate) noproxy: Option<String>,
 

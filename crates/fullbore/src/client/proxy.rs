@@ -3,6 +3,7 @@
 //! An HTTP proxy tunnels (CONNECT, RFC 9110 section 9.3.6), or forwards requests in HTTP/1.1, which `http1` sends. A SOCKS5
 //! proxy always tunnels (RFC 1928). `connect` decides which, and adds TLS.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -41,7 +42,39 @@ const MOST_INFORMATIONAL: u32 = 8;
 pub struct Proxies {
     http: String,
     https: String,
-    except: String,
+    except: Vec<Exception>,
+}
+
+/// Hosts that need no proxy: a name with those below it, an address, a network, or `*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Exception {
+    hosts: String,
+    /// Only this port.
+    port: Option<u16>,
+}
+
+impl Exception {
+    fn parse(text: &str) -> Self {
+        let port = |text: &str| text.parse().ok();
+        let of = |hosts: String, port| Exception { hosts, port };
+        if let Some((address, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
+            return match rest.strip_prefix(':').and_then(port) {
+                Some(port) => of(address.to_owned(), Some(port)),
+                // It may have the length of a prefix: `[2001:db8::]/32`.
+                None => of(format!("{address}{rest}"), None),
+            };
+        }
+        let (hosts, port) = match text.split_once(':') {
+            Some((hosts, rest)) if port(rest).is_some() => (hosts, port(rest)),
+            _ => (text, None),
+        };
+        // `*.example` is written for `.example`.
+        let hosts = match hosts.strip_prefix('*') {
+            Some(below) if below.starts_with('.') => below,
+            _ => hosts,
+        };
+        of(hosts.trim_end_matches('.').to_owned(), port)
+    }
 }
 
 impl Proxies {
@@ -61,7 +94,7 @@ impl Proxies {
         Ok(Proxies {
             http: url.clone(),
             https: url,
-            except: String::new(),
+            except: Vec::new(),
         })
     }
 
@@ -89,20 +122,18 @@ impl Proxies {
         Ok(Proxies {
             http: url(&["http_proxy", "all_proxy", "ALL_PROXY"])?,
             https: url(&["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?,
-            except: String::new(),
+            except: Vec::new(),
         }
         .except(&first(&["no_proxy", "NO_PROXY"]).unwrap_or_default().1))
     }
 
     /// Sets the hosts that are reached without a proxy, in place of those of the environment: names, which also stand for the
-    /// names below them, addresses, networks such as `10.0.0.0/8`, or `*`, with commas or spaces between them.
+    /// names below them, addresses, networks such as `10.0.0.0/8`, or `*`, with commas or spaces between them. With a port, as
+    /// in `host:8080`, only that port is meant.
     #[must_use]
     pub fn except(mut self, list: &str) -> Self {
-        let hosts = list.split([',', ' ', '\t']).map(|host| {
-            let host = host.strip_prefix('[').unwrap_or(host);
-            host.trim_end_matches([']', '.'])
-        });
-        self.except = hosts.collect::<Vec<_>>().join(",");
+        let hosts = list.split([',', ' ', '\t']).filter(|host| !host.is_empty());
+        self.except = hosts.map(Exception::parse).collect();
         self
     }
 
@@ -115,13 +146,38 @@ impl Proxies {
 
     /// `None` if no origin has a proxy.
     pub(super) fn routes(self) -> Option<Routes> {
-        // The matcher does not take `*` for addresses.
-        let is_for_none = self.except.split(',').any(|host| host == "*");
-        if is_for_none || (self.http.is_empty() && self.https.is_empty()) {
+        if self.needs_none(None) || (self.http.is_empty() && self.https.is_empty()) {
             return None;
         }
-        let matcher = Matcher::builder().http(self.http).https(self.https);
-        Some(Routes(matcher.no(self.except).build()))
+        let ports = self.except.iter().filter_map(|exception| exception.port);
+        Some(Routes {
+            by_port: ports.map(|port| (port, self.matcher(Some(port)))).collect(),
+            matcher: self.matcher(None)?,
+        })
+    }
+
+    /// Whether every host is reached without a proxy. The matcher does not take `*` for addresses.
+    fn needs_none(&self, port: Option<u16>) -> bool {
+        self.exceptions(port).any(|hosts| hosts == "*")
+    }
+
+    /// The hosts that need no proxy on this port; with `None`, those that need none on any.
+    fn exceptions(&self, port: Option<u16>) -> impl Iterator<Item = &str> {
+        let of_port = move |exception: &&Exception| exception.port.is_none() || exception.port == port;
+        self.except
+            .iter()
+            .filter(of_port)
+            .map(|exception| exception.hosts.as_str())
+    }
+
+    /// `None` if every host is reached without a proxy.
+    fn matcher(&self, port: Option<u16>) -> Option<Matcher> {
+        if self.needs_none(port) {
+            return None;
+        }
+        let except: Vec<_> = self.exceptions(port).collect();
+        let matcher = Matcher::builder().http(&self.http).https(&self.https);
+        Some(matcher.no(except.join(",")).build())
     }
 }
 
@@ -193,12 +249,30 @@ fn limit_informational(request: &mut Request<String>) -> Arc<Notify> {
 }
 
 /// Which proxy leads to which origin.
-pub(super) struct Routes(Matcher);
+pub(super) struct Routes {
+    matcher: Matcher,
+    /// For the ports on which further hosts need no proxy; `None` where none does.
+    by_port: HashMap<u16, Option<Matcher>>,
+}
 
 impl Routes {
     /// The proxy for a URL.
     pub(super) fn to(&self, url: &Uri) -> Option<Route> {
-        self.0.intercept(url).map(Route)
+        let default = match url.scheme_str() {
+            Some("https") => 443,
+            _ => 80,
+        };
+        let matcher = match self.by_port.get(&url.port_u16().unwrap_or(default)) {
+            Some(matcher) => matcher.as_ref()?,
+            None => &self.matcher,
+        };
+        // `example.org.` is the same host as `example.org`.
+        let name = url.host().and_then(|host| host.strip_suffix('.'));
+        let without_dot = name.and_then(|name| {
+            let url = Uri::builder().scheme(url.scheme()?.clone()).authority(name);
+            url.path_and_query("/").build().ok()
+        });
+        matcher.intercept(without_dot.as_ref().unwrap_or(url)).map(Route)
     }
 }
 
@@ -508,12 +582,42 @@ mod tests {
             ("http://[::1]:80/", true),
             ("http://192.0.2.7/", true),
             ("http://192.0.2.8/", false),
+            ("http://localhost./", true),
+            ("https://a.one.example.:8443/", true),
         ] {
             assert_eq!(route(proxies.clone(), url).is_none(), is_direct, "{url}");
         }
         let none = proxies.except("*");
         assert_eq!(route(none.clone(), "https://none.example/"), None);
         assert_eq!(route(none, "https://192.0.2.8/"), None);
+    }
+
+    #[test]
+    fn an_exception_with_a_port_is_for_that_port_and_a_star_before_a_name_is_for_those_below_it() {
+        let proxies = Proxies::all("p:1").expect("valid");
+        let list = "one.example:8080,*.two.example,[2001:db8::1]:81 [2001:db8:1::]/48,2001:db8:2::1,192.0.2.7:80 none:x";
+        let proxies = proxies.except(list);
+        for (url, is_direct) in [
+            ("http://one.example:8080/", true),
+            ("http://a.one.example:8080/", true),
+            ("http://one.example/", false),
+            ("https://one.example:8443/", false),
+            ("http://two.example:8080/", true),
+            ("https://a.two.example/", true),
+            ("http://atwo.example/", false),
+            ("http://[2001:db8::1]:81/", true),
+            ("http://[2001:db8::1]/", false),
+            ("http://[2001:db8:1::7]/", true),
+            ("http://[2001:db8:2::1]/", true),
+            ("http://192.0.2.7/", true),
+            ("https://192.0.2.7/", false),
+            ("http://none/", false),
+        ] {
+            assert_eq!(route(proxies.clone(), url).is_none(), is_direct, "{url}");
+        }
+        let some = proxies.except("*:81");
+        assert!(route(some.clone(), "http://192.0.2.8:81/").is_none());
+        assert!(route(some, "http://192.0.2.8/").is_some());
     }
 
     #[test]
