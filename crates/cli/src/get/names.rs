@@ -92,10 +92,17 @@ fn value(octets: &[u8]) -> (Vec<u8>, &[u8]) {
     (value, rest.as_slice())
 }
 
-/// `UTF-8''percent-encoded` (RFC 8187).
+/// `UTF-8''percent-encoded` (RFC 8187). A wrong escape makes it invalid, and the plain name is taken.
 fn decode_extended(value: &[u8]) -> Option<Vec<u8>> {
     let (charset, rest) = split(value, b'\'')?;
     let (_, name) = split(rest, b'\'')?;
+    let is_escape = |octets: &[u8]| {
+        let digits = octets.get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !name.split(|&octet| octet == b'%').skip(1).all(is_escape) {
+        return None;
+    }
     let octets = percent_decode(name);
     match charset.to_ascii_lowercase().as_slice() {
         b"utf-8" => octets
@@ -222,6 +229,12 @@ mod tests {
             ),
             ("attachment; filename*=iso-8859-1'en'%A3", Some("£")),
             ("attachment; filename*=UTF-8''%ff; filename=b", Some("b")),
+            ("attachment; filename*=iso-8859-1''a%ZZ%E9; filename=b", Some("b")),
+            ("attachment; filename*=UTF-8''a%4; filename=b", Some("b")),
+            (
+                "attachment; filename*=UTF-8''it's%20(1).txt",
+                Some("it's (1).txt"),
+            ),
             ("inline", None),
             ("attachment; filename=", None),
             ("attachment; filename", None),
