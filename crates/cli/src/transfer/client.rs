@@ -42,6 +42,9 @@ pub(crate) fn parse_url(text: &str) -> Result<Address, Failure> {
         url::ParseError::RelativeUrlWithoutBase => {
             wrong("the URL has no scheme; begin it with https:// or http://")
         }
+        url::ParseError::InvalidIpv6Address if has_zone(text) => wrong(
+            "zones of IPv6 addresses, such as %eth0, are not supported; use the host's name or another address of it",
+        ),
         error => wrong(&error.to_string()),
     })?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -55,6 +58,12 @@ pub(crate) fn parse_url(text: &str) -> Result<Address, Failure> {
     let _ = (url.set_username(""), url.set_password(None));
     url.set_fragment(None);
     Ok(Address { url, login })
+}
+
+/// Whether a URL names the network interface of an address, as in `[fe80::1%25eth0]` (RFC 6874) or `[fe80::1%eth0]`.
+fn has_zone(text: &str) -> bool {
+    let address = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    address.is_some_and(|(address, _)| address.contains('%'))
 }
 
 /// The name and password of a URL, decoded.
@@ -392,6 +401,19 @@ mod tests {
                 .as_deref(),
             Some("http://example.org/a%20b")
         );
+    }
+
+    #[test]
+    fn that_a_zone_is_not_supported_is_said() {
+        for (text, is_zone) in [
+            ("http://[fe80::1%25eth0]:80/", true),
+            ("http://[fe80::1%eth0]/", true),
+            ("http://[fe80::x]/%25", false),
+        ] {
+            let message = parse_url(text).err().map(|failure| failure.message);
+            let message = message.unwrap_or_default();
+            assert_eq!(message.contains("zones of IPv6 addresses"), is_zone, "{message}");
+        }
     }
 
     #[test]
