@@ -171,7 +171,7 @@ impl SendRequest {
         let forwarding = self.connection.forwarding.as_ref();
         let (mut request, length) = message::request(head, body, forwarding).map_err(Failed::local)?;
         if let Some(sent) = SentBytes::of(head) {
-            let chunked = length.is_none() && request.body().size_hint().exact().is_none();
+            let chunked = !length.is_known() && request.body().size_hint().exact().is_none();
             upload.count(SentBody::new(sent.begin(), chunked));
         }
         request.body_mut().begin(&upload, length);
