@@ -264,11 +264,18 @@ fn tls_advice(error: &fullbore::Error) -> Option<&'static str> {
     }
 }
 
-/// A peer requires HTTP/1.1 where the library may not choose it, or has no body to send again.
+/// A peer requires HTTP/1.1 where the library may not choose it, or has no body to send again; or its message is malformed, as
+/// that of some servers is over HTTP/2 alone.
 fn version_advice(error: &fullbore::Error) -> Option<&'static str> {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<fullbore::Error>());
-    let code = cause.unwrap_or(error).code();
-    (code == Some(ErrorCode::HTTP_1_1_REQUIRED)).then_some("; use --http1.1")
+    let cause = cause.unwrap_or(error);
+    match (cause.code(), cause.kind()) {
+        (Some(ErrorCode::HTTP_1_1_REQUIRED), _) => Some("; use --http1.1"),
+        (Some(ErrorCode::PROTOCOL_ERROR), ErrorKind::Protocol) => {
+            Some("; this is an error of the peer, which --http1.1 may avoid")
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

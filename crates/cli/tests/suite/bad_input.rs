@@ -133,6 +133,16 @@ fn a_peer_that_requires_http1_where_it_is_not_allowed_names_the_option() -> Test
 }
 
 #[test]
+fn a_response_that_is_malformed_over_http2_names_the_option_that_may_avoid_it() -> TestResult {
+    let block = frames::response_block("200", &[("connection", "close")]);
+    let script = move |id| frames::headers(id, frames::END_HEADERS, &block);
+    let ended = get(&url(&peer::http2(script, Then::Wait)?), &[])?;
+    ended.failed_with(9);
+    assert!(ended.stderr.contains("--http1.1 may avoid"), "{ended:?}");
+    Ok(())
+}
+
+#[test]
 fn a_body_shorter_than_its_content_length_exits_with_12() -> TestResult {
     let script = |id| [frames::ok(id, Some(10)), frames::data(id, END_STREAM, b"short")].concat();
     get(&url(&peer::http2(script, Then::Wait)?), &[])?.failed_with(12);

@@ -323,7 +323,7 @@ impl Connection {
             Phase::Body => {}
             Phase::Done => return Ok(()),
         }
-        match message::receive_trailers(self.reader.section_mut()) {
+        match message::receive_trailers(self.reader.section_mut(), self.role) {
             Ok(trailers) if stream.receive.discard => drop(trailers),
             Ok(trailers) => stream.receive.trailers = Some(Box::new(trailers)),
             Err(malformed) => return violation(malformed.reason()),

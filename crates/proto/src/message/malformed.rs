@@ -18,7 +18,7 @@ pub(crate) enum Malformed {
     RepeatedPseudoHeader,
     /// A name that is no token in lower case.
     FieldName,
-    /// A value with a control character, or with white space at either end.
+    /// A value with a control character, or in a request with white space at either end.
     FieldValue,
     /// A field that speaks of one connection, such as `connection` or `transfer-encoding`.
     ConnectionSpecificField,
@@ -81,7 +81,7 @@ impl Malformed {
             Self::RepeatedPseudoHeader => "a pseudo-header is there twice (RFC 9113 section 8.3)",
             Self::FieldName => "a field name is no token in lower case (RFC 9113 section 8.2.1)",
             Self::FieldValue => {
-                "a field value has a control character, or white space at an end (RFC 9113 section 8.2.1)"
+                "a field value has a control character, or in a request white space at an end (RFC 9113 section 8.2.1)"
             }
             Self::ConnectionSpecificField => {
                 "a field speaks of one connection, which HTTP/2 forbids (RFC 9113 section 8.2.2)"

@@ -8,6 +8,7 @@ use super::malformed::Malformed;
 use super::protocol::Protocol;
 use super::rules::{FieldKind, is_trailers, same_authority};
 use crate::hpack::{Field, FieldName, FieldSection, FieldValue};
+use crate::role::Role;
 
 /// Makes a request of a section, and empties the section.
 ///
@@ -27,10 +28,10 @@ pub(crate) fn receive_request(
     extended_connect_allowed: bool,
 ) -> Result<Request<()>, Malformed> {
     let mut pseudo = RequestPseudo::default();
-    let mut fields = Fields::new(section.fields().len());
+    let mut fields = Fields::new(section.fields().len(), Message::Request);
     for field in section.drain() {
         match field.name {
-            FieldName::Field(name) => fields.add(name, field.value, field.never_indexed, true)?,
+            FieldName::Field(name) => fields.add(name, field.value, field.never_indexed)?,
             _ => {
                 pseudo.add(field, fields.any)?;
                 fields.expected = fields.expected.saturating_sub(1);
@@ -65,10 +66,10 @@ pub(crate) fn receive_request(
 /// The response is malformed: reset its stream with PROTOCOL_ERROR.
 pub(crate) fn receive_response(section: &mut FieldSection) -> Result<Response<()>, Malformed> {
     let mut status = None;
-    let mut fields = Fields::new(section.fields().len());
+    let mut fields = Fields::new(section.fields().len(), Message::Response);
     for field in section.drain() {
         match field.name {
-            FieldName::Field(name) => fields.add(name, field.value, field.never_indexed, false)?,
+            FieldName::Field(name) => fields.add(name, field.value, field.never_indexed)?,
             FieldName::Malformed(name) => return Err(malformed_name(&name)),
             _ if fields.any => return Err(Malformed::PseudoHeaderAfterField),
             FieldName::Status => {
@@ -85,16 +86,20 @@ pub(crate) fn receive_response(section: &mut FieldSection) -> Result<Response<()
     Ok(response)
 }
 
-/// Makes trailers of a section, and empties the section.
+/// Makes trailers of a section that an endpoint in this `role` received, and empties the section.
 ///
 /// # Errors
 ///
 /// The message is malformed: reset its stream with PROTOCOL_ERROR.
-pub(crate) fn receive_trailers(section: &mut FieldSection) -> Result<HeaderMap, Malformed> {
-    let mut fields = Fields::new(section.fields().len());
+pub(crate) fn receive_trailers(section: &mut FieldSection, role: Role) -> Result<HeaderMap, Malformed> {
+    let message = match role {
+        Role::Client => Message::Response,
+        Role::Server => Message::TrailersOfRequest,
+    };
+    let mut fields = Fields::new(section.fields().len(), message);
     for field in section.drain() {
         match field.name {
-            FieldName::Field(name) => fields.add(name, field.value, field.never_indexed, false)?,
+            FieldName::Field(name) => fields.add(name, field.value, field.never_indexed)?,
             FieldName::Malformed(name) if name.first() != Some(&b':') => {
                 return Err(Malformed::FieldName);
             }
@@ -232,8 +237,18 @@ fn authority_or_host(
     }
 }
 
+/// What fields belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Message {
+    Request,
+    TrailersOfRequest,
+    /// A response, or its trailers.
+    Response,
+}
+
 /// The fields of a message, on their way into a map.
 struct Fields {
+    message: Message,
     map: HeaderMap,
     /// How many fields may come yet: room for all is made when the first comes.
     expected: usize,
@@ -252,8 +267,9 @@ enum Cookie {
 }
 
 impl Fields {
-    fn new(lines: usize) -> Self {
+    fn new(lines: usize, message: Message) -> Self {
         Self {
+            message,
             map: HeaderMap::new(),
             expected: lines,
             any: false,
@@ -262,18 +278,15 @@ impl Fields {
         }
     }
 
-    /// Adds a field; `in_request` tells that `host` and `cookie` have the meaning they have in requests.
+    /// Adds a field. `host` and `cookie` have their meanings in requests alone.
     #[inline]
-    fn add(
-        &mut self,
-        name: HeaderName,
-        value: FieldValue,
-        never_indexed: bool,
-        in_request: bool,
-    ) -> Result<(), Malformed> {
-        let FieldValue::Header(mut value) = value else {
-            return Err(Malformed::FieldValue);
+    fn add(&mut self, name: HeaderName, value: FieldValue, never_indexed: bool) -> Result<(), Malformed> {
+        let mut value = match value {
+            FieldValue::Header(value) => value,
+            value if self.message == Message::Response => without_white_space(&value)?,
+            _ => return Err(Malformed::FieldValue),
         };
+        let in_request = self.message == Message::Request;
         if never_indexed {
             value.set_sensitive(true);
         }
@@ -346,6 +359,18 @@ impl Fields {
         }
         Ok(self.map)
     }
+}
+
+/// The value of a field of a response without white space at its ends, which RFC 9113 section 8.2.1 makes malformed. So many
+/// servers send it that curl, Envoy, Node and the browsers accept it (nghttp2#1786, curl#9526, envoy#23267, node#56703), and it
+/// is no part of the value (RFC 9110 section 5.5). Requests remain malformed.
+#[cold]
+fn without_white_space(value: &FieldValue) -> Result<HeaderValue, Malformed> {
+    let octets = value.as_bytes();
+    let is_inner = |octet: &u8| !matches!(octet, b' ' | b'\t');
+    let start = octets.iter().position(is_inner).unwrap_or(octets.len());
+    let end = octets.iter().rposition(is_inner).map_or(start, |last| last + 1);
+    HeaderValue::from_bytes(&octets[start..end]).map_err(|_| Malformed::FieldValue)
 }
 
 fn set<T>(slot: &mut Option<T>, value: T) -> Result<(), Malformed> {

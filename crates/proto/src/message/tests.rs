@@ -7,6 +7,7 @@ mod send;
 
 use super::*;
 use crate::hpack::{Field, FieldSection};
+use crate::role::Role;
 
 /// A section of these lines.
 fn section(lines: &[(&str, &str)]) -> FieldSection {
@@ -41,5 +42,5 @@ fn response(lines: &[(&str, &str)]) -> Result<http::Response<()>, Malformed> {
 }
 
 fn trailers(lines: &[(&str, &str)]) -> Result<http::HeaderMap, Malformed> {
-    receive_trailers(&mut section(lines))
+    receive_trailers(&mut section(lines), Role::Client)
 }

@@ -35,10 +35,37 @@ fn a_field_value_must_not_hold_control_characters() {
 }
 
 #[test]
-fn a_field_value_must_not_begin_or_end_with_white_space() {
+fn a_field_value_of_a_request_must_not_begin_or_end_with_white_space() {
     for value in [" a", "a ", "\ta", "a\t", " ", "\t"] {
+        assert_eq!(get_with(&[("x", value)]).unwrap_err(), Malformed::FieldValue);
+        let of_request = receive_trailers(&mut section(&[("x", value)]), Role::Server);
+        assert_eq!(of_request.unwrap_err(), Malformed::FieldValue);
+    }
+}
+
+#[test]
+fn white_space_at_the_ends_of_a_field_value_of_a_response_is_left_out() {
+    for (value, meant) in [
+        (" a", "a"),
+        ("a ", "a"),
+        ("\t a b \t", "a b"),
+        (" ", ""),
+        ("\t", ""),
+    ] {
+        let response = response(&[(":status", "200"), ("x", value)]).unwrap();
+        assert_eq!(response.headers()["x"], meant);
+        assert_eq!(trailers(&[("x", value)]).unwrap()["x"], meant);
+    }
+    // Nothing else is.
+    for value in ["\u{b}a", "a\r", "a\u{a0}\n", " \0 ", "a\u{c} "] {
         refused(("x", value), Malformed::FieldValue);
     }
+    let length = response(&[(":status", "200"), ("content-length", " 5\t")]).unwrap();
+    assert_eq!(content_length(length.headers()), Ok(Some(5)));
+    // A pseudo-header is no field, and a connection-specific field stays one.
+    assert_eq!(response(&[(":status", "200 ")]).unwrap_err(), Malformed::Status);
+    let framed = response(&[(":status", "200"), ("transfer-encoding", " chunked ")]);
+    assert_eq!(framed.unwrap_err(), Malformed::ConnectionSpecificField);
 }
 
 #[test]
@@ -111,7 +138,7 @@ fn a_never_indexed_field_is_sensitive() {
     let mut secret = Field::parse(b"c", b"3");
     secret.never_indexed = true;
     section.push(secret);
-    let fields = receive_trailers(&mut section).unwrap();
+    let fields = receive_trailers(&mut section, Role::Server).unwrap();
     assert!(!fields["a"].is_sensitive());
     assert!(fields["c"].is_sensitive());
 }

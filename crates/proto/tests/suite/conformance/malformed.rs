@@ -7,7 +7,7 @@ use crate::support::config;
 use crate::support::frames::{
     self, END_HEADERS, END_STREAM, block, pseudo, request_block_with, response_block,
 };
-use crate::support::peer::Faced;
+use crate::support::peer::{Faced, id};
 
 /// A request with this block is malformed, whether a body follows or not.
 #[track_caller]
@@ -84,9 +84,33 @@ fn field_names_are_lower_case_tokens() {
 }
 
 #[test]
-fn field_values_have_no_control_characters_and_no_white_space_at_their_ends() {
-    for value in ["a\0b", "a\nb", "a\rb", " a", "a ", "\ta", "a\t", " "] {
+fn field_values_have_no_control_characters() {
+    for value in ["a\0b", "a\nb", "a\rb", " a\u{7f} "] {
         malformed_field("x", value);
+    }
+}
+
+#[test]
+fn field_values_of_requests_have_no_white_space_at_their_ends_and_those_of_responses_may() {
+    for value in [" a", "a ", "\ta", "a\t", " "] {
+        malformed_request(&request_block_with("GET", &[("x", value)]));
+        let mut faced = Faced::client_with_request(Config::default(), true);
+        // The second and the third are indexed.
+        for status in ["103", "103", "200"] {
+            let block = response_block(status, &[("x", value)]);
+            faced.says(&frames::headers(1, END_HEADERS, &block));
+        }
+        let trailers = block(&[("y", value)]);
+        faced.says(&frames::headers(1, END_HEADERS | END_STREAM, &trailers));
+        let values = faced.events().into_iter().filter_map(|event| match event {
+            Event::Informational { response, .. } | Event::Response { response, .. } => {
+                Some(response.headers()["x"].clone())
+            }
+            _ => None,
+        });
+        assert!(values.eq([value.trim(); 3]), "{value:?}");
+        let read = faced.connection.read(id(1), &mut Default::default()).unwrap();
+        assert!(matches!(read, ReadState::Trailers(fields) if fields["y"] == value.trim()));
     }
 }
 
