@@ -294,7 +294,9 @@ impl Connection {
         }
         match stream.state {
             StreamState::Open | StreamState::HalfClosedLocal => {}
-            StreamState::Closed(Cause::Reset { by: Side::Local, .. }) => return Ok(()),
+            StreamState::Closed(Cause::Reset { by: Side::Local, .. }) => {
+                return Ok(self.guards.refused_block(self.now)?);
+            }
             StreamState::Waiting => {
                 return Err(headers_on_idle(id).into());
             }

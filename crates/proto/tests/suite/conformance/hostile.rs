@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fullbore_proto::{Config, ErrorCode, Event, Limit, PeerLimit, ResetMemory, WindowSize};
 
 use crate::support::config;
-use crate::support::frames::{self, END_STREAM};
+use crate::support::frames::{self, END_HEADERS, END_STREAM};
 use crate::support::peer::{Faced, id};
 
 fn limited() -> Config {
@@ -464,6 +464,22 @@ fn frames_that_reset_closed_streams_again_are_limited() {
     is_limited(&mut faced, PeerLimit::RefusedStreams, |_| {
         frames::data(1, 0, b"late")
     });
+}
+
+#[test]
+fn header_blocks_on_streams_that_were_reset_are_limited_whether_these_are_released_or_not() {
+    let block = frames::block(&[("a", "b")]);
+    for released in [false, true] {
+        let mut faced = Faced::server(limited());
+        faced.says(&frames::post(101));
+        faced.connection.reset(id(101), ErrorCode::CANCEL).unwrap();
+        if released {
+            faced.connection.release(id(101));
+        }
+        is_limited(&mut faced, PeerLimit::RefusedStreams, |_| {
+            frames::headers(101, END_HEADERS | END_STREAM, &block)
+        });
+    }
 }
 
 #[test]
