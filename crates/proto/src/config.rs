@@ -37,10 +37,11 @@ pub struct Config {
     /// a connection holds for slow readers, so that they take no credit from others. Default: 256 MiB.
     pub largest_window: WindowSize,
     /// The sizes that adaptive windows begin with and never shrink below, whatever the budget holds: it leases only what they
-    /// grow by. SETTINGS announce that of streams. The connection's window grows to [`Self::connection_window`] at once as far
-    /// as the budget allows, and that of a stream on a path that may need it, up to [`Self::stream_window`]. What slow readers
-    /// hold is leased as well, so that other streams keep their credit. Default: none; windows begin as large as the budget
-    /// allows.
+    /// grow by. SETTINGS announce that of streams. Windows grow for readers that keep up, as far as the budget allows: on a
+    /// path that needs it, up to [`Self::stream_window`] and [`Self::connection_window`] as soon as a reader has taken what
+    /// arrived first. A client's connection opens with 16 MiB at once. The window of a stream whose reader falls behind
+    /// shrinks again. Slow readers take no credit from other streams while they leave up to 16 MiB unread. Default: none;
+    /// windows begin as large as the budget allows.
     pub first_windows: Option<FirstWindows>,
     /// The budget that this connection and others lease their windows from. Default: none; the connection's window is
     /// the only bound.
@@ -368,6 +369,11 @@ impl Config {
     /// The connection's window, at least its initial size by the RFC.
     pub(crate) fn effective_connection_window(&self) -> WindowSize {
         self.connection_window.max(DEFAULT_WINDOW)
+    }
+
+    /// Whether windows begin as they are set ([`Self::first_windows`]).
+    pub(crate) fn begins_as_set(&self) -> bool {
+        self.adaptive && self.first_windows.is_some()
     }
 
     /// The size that the connection's window begins with at no cost to the budget, in bytes.

@@ -24,6 +24,7 @@ mod ping;
 mod read;
 mod reader;
 mod receive;
+mod refills;
 mod remains;
 mod repeats;
 mod report;
@@ -79,7 +80,7 @@ pub struct Connection {
 }
 
 // Idle connections should cost little memory. State that only busy connections need is boxed, and `trim` frees it.
-const _: () = assert!(size_of::<Connection>() <= 2_168);
+const _: () = assert!(size_of::<Connection>() <= 2_184);
 
 impl Connection {
     /// A new client connection. Its preface is ready to be transmitted. Connections may share a configuration.
@@ -103,7 +104,7 @@ impl Connection {
         if config.announced_settings.is_some() {
             Arc::make_mut(&mut config).leave_out_settings();
         }
-        let (flow, stream_window) = FlowControl::new(&config);
+        let (flow, stream_window) = FlowControl::new(role, &config);
         let mut connection = Connection {
             role,
             now,

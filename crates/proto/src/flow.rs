@@ -6,6 +6,7 @@
 
 mod budget;
 mod credit;
+mod proof;
 mod receive;
 mod size;
 mod stall;

@@ -29,7 +29,7 @@ impl Connection {
         if self.streams.is_unopened(stream) {
             return Err(data_on_idle(stream));
         }
-        if self.flow.receive(header.length).is_err() {
+        if self.flow.receive(header.length, self.now).is_err() {
             if self.streams.is_idle(stream) {
                 return Err(data_on_idle(stream));
             }
@@ -122,6 +122,7 @@ impl Connection {
         }
         stream.settle_receiving(self.flow.window(), self.pings.minimum(), self.now);
         let half = &mut stream.receive;
+        half.window.note_arrival(self.now);
         if half.window.receive(length, grace).is_err() {
             let detail = "DATA beyond the stream's flow-control window";
             return Err(StreamError::violation(id, ErrorCode::FLOW_CONTROL_ERROR, detail).into());

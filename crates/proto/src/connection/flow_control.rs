@@ -9,6 +9,8 @@ use crate::config::Config;
 use crate::flow::{
     CreditOverflow, DEFAULT_WINDOW, Lease, Overrun, Pace, Promise, ReceiveWindow, SendCredit, WindowSize,
 };
+use crate::role::Role;
+use crate::stream::ReceiveHalf;
 use crate::time::Time;
 
 /// The smallest size that an adaptive window shrinks to, in bytes.
@@ -17,6 +19,13 @@ const SMALLEST_WINDOW: u32 = 256 << 10;
 /// The rate that a path is presumed to have until a window has shown more, in bytes per second: 1 Gbit/s, of which a
 /// refill at a quarter needs four thirds.
 const PRESUMED_RATE: u128 = 166_666_667;
+
+/// What windows that begin as they are set grow to before a reader has kept up over a path that is known, in bytes. Three
+/// quarters of it, the most of one stream, are a gigabit over 100 ms.
+const UNPROVED_WINDOW: u32 = 16 << 20;
+
+/// The most bytes that slow readers may leave unread at no cost to other streams where windows begin as they are set.
+const MOST_LAGGING: u64 = 16 << 20;
 
 #[derive(Debug)]
 pub(super) struct FlowControl {
@@ -38,10 +47,11 @@ pub(super) struct FlowControl {
 
 impl FlowControl {
     /// The windows of a new connection, and the initial receive window of its streams.
-    pub(super) fn new(config: &Config) -> (Self, WindowSize) {
+    pub(super) fn new(role: Role, config: &Config) -> (Self, WindowSize) {
         let mut lease = Lease::of_memory(config.budget.as_ref(), config.share.as_ref());
-        let (size, stream_window) = open(config, &mut lease);
-        let window = ReceiveWindow::new(DEFAULT_WINDOW.bytes(), size, config.connection_refill);
+        let (size, stream_window) = open(role, config, &mut lease);
+        let mut window = ReceiveWindow::new(DEFAULT_WINDOW.bytes(), size, config.connection_refill);
+        window.ask_for_proof(config.begins_as_set());
         let flow = FlowControl {
             receive_window: match config.adaptive {
                 true => window,
@@ -64,7 +74,8 @@ impl FlowControl {
     }
 
     /// DATA arrived; `octets` include padding.
-    pub(super) fn receive(&mut self, octets: u32) -> Result<(), Overrun> {
+    pub(super) fn receive(&mut self, octets: u32, now: Time) -> Result<(), Overrun> {
+        self.receive_window.note_arrival(now);
         self.receive_window.receive(octets, 0)
     }
 
@@ -136,6 +147,11 @@ impl FlowControl {
             self.return_lease_beyond(smaller);
             return false;
         }
+        if self.receive_window.proof_due(u64::from(size.bytes() / 8)) {
+            let window = self.receive_window.judge_reader(now, round_trip);
+            self.widen(config, window, round_trip);
+        }
+        let size = self.receive_window.size();
         // Without a lease there is no stream, and DATA that still arrives is discarded.
         if self.is_outgrown(now, round_trip) == Some(true) && self.held() > 0 {
             let largest = config.largest_window.bytes();
@@ -163,23 +179,117 @@ impl FlowControl {
         self.lease.shrink_to(needed.saturating_sub(u64::from(self.base)));
     }
 
-    /// The window of a new stream if it is to have more than the `initial` one of SETTINGS: the path may need it, or is not
-    /// known yet.
-    pub(super) fn wide_stream_window(
+    /// The window of a new stream, of which the peer knows the `initial` size of SETTINGS.
+    pub(super) fn new_stream_window(
         &self,
+        role: Role,
+        config: &Config,
+        initial: WindowSize,
+        round_trip: Option<Duration>,
+    ) -> ReceiveWindow {
+        let size = self.unproved_stream_window(role, config, initial, round_trip);
+        let mut window = ReceiveWindow::new(initial.bytes(), size.unwrap_or(initial), config.stream_refill);
+        if !config.adaptive {
+            return window.fixed();
+        }
+        window.ask_for_proof(config.begins_as_set() && initial != WindowSize::CLOSED);
+        window
+    }
+
+    /// The window of a new stream of a client if it is to have more than the `initial` one of SETTINGS: the path may need it,
+    /// or is not known yet, and no reader lags. A server learns how its reader is before the peer needs more.
+    fn unproved_stream_window(
+        &self,
+        role: Role,
         config: &Config,
         initial: WindowSize,
         round_trip: Option<Duration>,
     ) -> Option<WindowSize> {
-        if self.base == 0 || initial == WindowSize::CLOSED {
+        let window = &self.receive_window;
+        let lags = window.unconsumed() > u64::from(window.size().bytes() / 8);
+        if self.base == 0 || initial == WindowSize::CLOSED || role == Role::Server || lags {
             return None;
         }
-        let fills = |trip: Duration| {
-            let second = Duration::from_secs(1).as_nanos();
-            u128::from(initial.bytes()) * second >= trip.as_nanos() * PRESUMED_RATE
+        let wide = WindowSize::new(UNPROVED_WINDOW)
+            .unwrap_or(DEFAULT_WINDOW)
+            .min(window.size());
+        let wide = config.stream_window.min(share_of_a_stream(wide));
+        (wide > initial && !is_enough(initial, round_trip)).then_some(wide)
+    }
+
+    /// Judges the reader of a stream that has taken all that arrived. Returns the larger window that it may have.
+    pub(super) fn grow_for_reader(
+        &mut self,
+        config: &Config,
+        stream: &mut ReceiveWindow,
+        initial: WindowSize,
+        now: Time,
+        round_trip: Option<Duration>,
+    ) -> Option<WindowSize> {
+        let window = stream.judge_reader(now, round_trip);
+        if is_enough(initial, round_trip) {
+            // Beyond that the window follows the path.
+            stream.ask_for_proof(false);
+            return None;
+        }
+        let connection = self.widen(config, window.saturating_mul(4) / 3, round_trip);
+        let largest = config.stream_window.min(share_of_a_stream(connection));
+        let window = u32::try_from(window).ok().and_then(WindowSize::new);
+        let window = window.unwrap_or(WindowSize::MAX).min(largest);
+        (window > stream.size()).then_some(window)
+    }
+
+    /// At a refill of the window of a stream: the size that it is to have if that changes. It doubles if it limits the path. One
+    /// that has grown beyond the `initial` size shrinks again if its reader lags.
+    pub(super) fn next_stream_window(
+        &self,
+        config: &Config,
+        initial: WindowSize,
+        half: &mut ReceiveHalf,
+        now: Time,
+        round_trip: Option<Duration>,
+    ) -> Option<WindowSize> {
+        let window = &mut half.window;
+        let (consumed, size) = (window.consumed(), window.size());
+        let outgrown = half.pace.outgrows(now, consumed, size.bytes(), round_trip);
+        if !config.adaptive {
+            window.set_limiting(outgrown.unwrap_or(window.is_limiting()));
+            return None;
+        }
+        if config.begins_as_set() && window.is_unread() {
+            let smaller = WindowSize::new(size.bytes() / 4 * 3)?.max(initial);
+            return (smaller < size).then_some(smaller);
+        }
+        if outgrown != Some(true) {
+            return None;
+        }
+        let larger = size
+            .doubled()
+            .min(largest_stream_window(config, self.window().size()));
+        (larger > size).then_some(larger)
+    }
+
+    /// Widens the connection's window for readers that keep up and can use `wanted` bytes, as far as the budget allows.
+    /// Returns its size.
+    fn widen(&mut self, config: &Config, wanted: u64, round_trip: Option<Duration>) -> WindowSize {
+        let size = self.receive_window.size();
+        let most = config.effective_connection_window().bytes();
+        let most = match round_trip {
+            Some(_) => most,
+            None => most.min(UNPROVED_WINDOW),
         };
-        let wide = config.stream_window.min(share_of_a_stream(self.window().size()));
-        (wide > initial && !round_trip.is_some_and(fills)).then_some(wide)
+        let wanted = wanted.min(u64::from(most));
+        let more = wanted.saturating_sub(u64::from(size.bytes()));
+        let wider = match more {
+            0 => None,
+            more => u32::try_from(u64::from(size.bytes()) + self.lease.open(more, 1)).ok(),
+        };
+        let wider = wider.and_then(WindowSize::new).unwrap_or(size);
+        if wider > size {
+            self.receive_window.resize(wider);
+            self.receive_window.set_limit(self.held());
+        }
+        wider
     }
 
     /// Whether the window limits the path. None while that is unknown.
@@ -251,6 +361,7 @@ impl FlowControl {
         let lagging = promise.buffered.saturating_sub(size / 8);
         // Without a budget, `largest_window` limits the memory of a connection.
         let most = match self.lease.has_budget() {
+            _ if self.base > 0 => size + MOST_LAGGING,
             true => u64::MAX,
             false => size.max(u64::from(config.largest_window.bytes())),
         };
@@ -327,7 +438,7 @@ impl FlowControl {
 
 /// The initial windows of a connection and of its streams: large while the budget has room, smaller when it has
 /// little.
-fn open(config: &Config, lease: &mut Lease) -> (WindowSize, WindowSize) {
+fn open(role: Role, config: &Config, lease: &mut Lease) -> (WindowSize, WindowSize) {
     let wanted = config.effective_connection_window();
     if !config.adaptive {
         // The configured size if the budget has room for it, otherwise the default of the RFC.
@@ -341,7 +452,11 @@ fn open(config: &Config, lease: &mut Lease) -> (WindowSize, WindowSize) {
     }
     if let Some(first) = config.first_windows {
         let base = config.first_connection_window();
-        let more = lease.open(u64::from(wanted.bytes().saturating_sub(base)), 1);
+        let unproved = match role {
+            Role::Client => wanted.bytes().min(UNPROVED_WINDOW),
+            Role::Server => base,
+        };
+        let more = lease.open(u64::from(unproved.saturating_sub(base)), 1);
         let size = u32::try_from(u64::from(base) + more)
             .ok()
             .and_then(WindowSize::new);
@@ -356,6 +471,12 @@ fn open(config: &Config, lease: &mut Lease) -> (WindowSize, WindowSize) {
     (window, config.stream_window.min(share_of_a_stream(window)))
 }
 
+/// Whether the window fills a gigabit over a path with this round trip.
+fn is_enough(window: WindowSize, round_trip: Option<Duration>) -> bool {
+    let second = Duration::from_secs(1).as_nanos();
+    round_trip.is_some_and(|trip| u128::from(window.bytes()) * second >= trip.as_nanos() * PRESUMED_RATE)
+}
+
 /// A stream has at most three quarters of the connection's window, so that a stalled reader leaves credit to other
 /// streams.
 fn share_of_a_stream(connection: WindowSize) -> WindowSize {
@@ -366,7 +487,7 @@ fn share_of_a_stream(connection: WindowSize) -> WindowSize {
 }
 
 /// The largest size that a stream window grows to.
-pub(super) fn largest_stream_window(config: &Config, connection: WindowSize) -> WindowSize {
+fn largest_stream_window(config: &Config, connection: WindowSize) -> WindowSize {
     let largest = config.largest_window.max(config.stream_window);
     largest.min(share_of_a_stream(connection))
 }

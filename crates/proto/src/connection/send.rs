@@ -12,7 +12,7 @@ use super::ledgers::Ledgers;
 use super::streams::Entry;
 use super::writer::Writer;
 use crate::error::{ErrorCode, StreamError, StreamErrorKind, UsageError};
-use crate::flow::Stall;
+use crate::flow::{SendCredit, Stall};
 use crate::id::StreamId;
 use crate::message;
 use crate::payload::Payload;
@@ -143,12 +143,13 @@ impl Connection {
 
     /// A new stream. The caller calls [`Self::note_new_stream`] and stores it.
     pub(super) fn new_stream(&self, id: StreamId, state: StreamState) -> Box<Stream> {
-        let credit = self.settings.initial_window_size();
+        let credit = SendCredit::new(self.settings.initial_window_size());
         let initial = self.streams.initial_window();
         let round_trip = self.pings.minimum();
-        let wide = self.flow.wide_stream_window(&self.config, initial, round_trip);
-        self.streams
-            .create(id, state, credit, wide, &self.config, self.now)
+        let window = self
+            .flow
+            .new_stream_window(self.role, &self.config, initial, round_trip);
+        Box::new(Stream::new(id, state, window, credit, self.now))
     }
 
     /// Sends a server's final response. With `end` no body follows.

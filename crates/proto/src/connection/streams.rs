@@ -23,7 +23,7 @@ use super::writer::Writer;
 use crate::config::Config;
 use crate::error::{Side, StreamError, StreamErrorKind};
 use crate::event::{Event, Events};
-use crate::flow::{Lease, ReceiveWindow, SendCredit, WindowSize};
+use crate::flow::{Lease, WindowSize};
 use crate::id::{Key, StreamId};
 use crate::invariant::infallible;
 use crate::priority::Priority;
@@ -222,23 +222,6 @@ impl Streams {
             return None;
         };
         Some(Entry { key, stream, lists })
-    }
-
-    /// A new stream, to be stored by [`Self::insert`]. Its window is that of our SETTINGS unless it is to be `wide`.
-    pub(super) fn create(
-        &self,
-        id: StreamId,
-        state: StreamState,
-        credit: u32,
-        wide: Option<WindowSize>,
-        config: &Config,
-        now: Time,
-    ) -> Box<Stream> {
-        let initial = self.lists.refills.initial();
-        let size = wide.unwrap_or(initial);
-        let window = ReceiveWindow::new(initial.bytes(), size, config.stream_refill);
-        let window = if config.adaptive { window } else { window.fixed() };
-        Box::new(Stream::new(id, state, window, SendCredit::new(credit), now))
     }
 
     pub(super) fn insert(&mut self, stream: Box<Stream>) -> Entry<'_> {

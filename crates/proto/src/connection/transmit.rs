@@ -4,13 +4,12 @@
 use bytes::Buf;
 
 use super::Connection;
-use super::flow_control::largest_stream_window;
 use super::streams::{AfterEnd, Entry};
 use super::writer::Writer;
 use crate::config::Config;
 use crate::event::Event;
 use crate::frame::FRAME_HEADER_LENGTH;
-use crate::stream::{Phase, RefillListing, SendHalf, Stream};
+use crate::stream::{Phase, SendHalf, Stream};
 use crate::time::Time;
 use crate::transmit::Transmit;
 
@@ -78,7 +77,7 @@ impl Connection {
     }
 
     /// Whether a stream has data that all windows allow.
-    fn has_data(&self) -> bool {
+    pub(super) fn has_data(&self) -> bool {
         !self.streams.has_nothing_to_send() && self.flow.credit().usable() > 0
     }
 
@@ -147,53 +146,6 @@ impl Connection {
             self.open_waiting();
         }
         self.update_sending_ledger(self.flow.credit().sent() > data_before);
-    }
-
-    /// Writes WINDOW_UPDATE frames: at most one for each stream and one for the connection (law 2).
-    fn write_refills(&mut self) {
-        if self.shutdown.has_failed() {
-            return;
-        }
-        let leaving = !self.writer.is_empty()
-            || self.streams.has_ends()
-            || self.streams.refills_due()
-            || self.has_data();
-        let round_trip = self.pings.minimum();
-        if self.flow.refill_due(leaving) {
-            let judged = self.flow.tune(&self.config, self.now, round_trip);
-            if judged && self.pings.is_stale(self.now) {
-                self.measure_round_trip(self.now);
-            }
-            self.flow.refill(&mut self.writer, self.now, round_trip);
-        } else if !leaving {
-            return;
-        }
-        for key in self.streams.take_refills() {
-            // The stream may have been removed since it was listed.
-            let Some(mut stream) = self.streams.get(key) else {
-                continue;
-            };
-            stream.receive.refill = RefillListing::None;
-            // None after END_STREAM of the peer.
-            let ended = stream.receive.phase == Phase::Done || !stream.state.can_receive();
-            if ended || !stream.receive.window.refill_due(true) {
-                continue;
-            }
-            let half = &mut stream.receive;
-            let (consumed, size) = (half.window.consumed(), half.window.size());
-            let outgrown = half.pace.outgrows(self.now, consumed, size.bytes(), round_trip);
-            if !self.config.adaptive {
-                half.window
-                    .set_limiting(outgrown.unwrap_or(half.window.is_limiting()));
-            } else if outgrown == Some(true) {
-                let most = largest_stream_window(&self.config, self.flow.window().size());
-                let larger = size.doubled().min(most);
-                if larger > size {
-                    stream.resize_window(larger);
-                }
-            }
-            stream.refill(&mut self.writer, self.now, round_trip);
-        }
     }
 
     /// Writes END_STREAM or trailers of streams whose DATA was sent. They need no credit.

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::budget::Promise;
+use super::proof::Proof;
 use super::size::WindowSize;
 use crate::time::Time;
 
@@ -82,6 +83,8 @@ pub(crate) struct ReceiveWindow {
     /// Whether a fixed window limits the path.
     limiting: bool,
     round: Round,
+    /// Whether the reader keeps up, if the window is to grow only then.
+    proof: Proof,
     /// None before the first refill. Most streams are too short for one.
     recent: Option<Box<Recent>>,
 }
@@ -123,6 +126,7 @@ impl ReceiveWindow {
                 since: Time::ZERO,
                 until: u64::MAX,
             },
+            proof: Proof::OFF,
             recent: None,
         }
     }
@@ -168,6 +172,30 @@ impl ReceiveWindow {
         }
         self.received = received;
         Ok(())
+    }
+
+    /// Lets the window grow if its reader keeps up.
+    pub(crate) fn ask_for_proof(&mut self, asks: bool) {
+        self.proof = if asks { Proof::BEGIN } else { Proof::OFF };
+    }
+
+    /// Bytes are about to arrive.
+    #[inline]
+    pub(crate) fn note_arrival(&mut self, now: Time) {
+        if self.proof.is_on() && self.consumed == self.received {
+            self.proof.note_arrival(now, self.received);
+        }
+    }
+
+    /// Whether the reader has left no more than `unread` bytes, and has taken enough to judge it.
+    #[inline]
+    pub(crate) fn proof_due(&self, unread: u64) -> bool {
+        self.proof.is_due(self.consumed, self.size) && self.unconsumed() <= unread
+    }
+
+    /// The largest window that the reader can use, after [`Self::proof_due`].
+    pub(crate) fn judge_reader(&mut self, now: Time, round_trip: Option<Duration>) -> u64 {
+        self.proof.judge(now, self.consumed, round_trip)
     }
 
     /// The application has read `bytes`, or they were discarded.

@@ -30,13 +30,14 @@ impl Refills {
         self.due > 0
     }
 
-    /// Lists a stream if its window is due, or nearly due, but never after END_STREAM (law 2).
+    /// Lists a stream if its window is due, or nearly due, but never after END_STREAM (law 2). A window that may grow is due
+    /// when its reader is to be judged.
     pub(super) fn list(&mut self, key: Key, stream: &mut Stream) {
         let half = &mut stream.receive;
         if half.refill == RefillListing::Due || half.phase == Phase::Done || !stream.state.can_receive() {
             return;
         }
-        if half.window.refill_due(false) {
+        if half.window.refill_due(false) || half.window.proof_due(0) {
             if half.refill == RefillListing::None {
                 self.listed.push(key);
             }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fullbore_proto::{Config, Connection, FirstWindows, FrameType, MemoryBudget, Time, WindowSize};
 
+use crate::support::app::Pace;
 use crate::support::config;
 use crate::support::frames;
 use crate::support::pair::Pair;
@@ -51,11 +52,11 @@ fn said(faced: &mut Faced) -> (Option<u32>, Vec<(u32, u32)>) {
 fn settings_say_the_first_window_and_updates_what_the_budget_adds() {
     let (config, budget) = growing(1_024);
     let mut faced = Faced::new(Connection::client(config, Time::ZERO));
-    assert_eq!(said(&mut faced), (Some(1 << 20), vec![(0, (64 << 20) - 65_535)]));
-    assert_eq!(budget.leased(), 62 << 20, "what is set costs nothing");
+    assert_eq!(said(&mut faced), (Some(1 << 20), vec![(0, (16 << 20) - 65_535)]));
+    assert_eq!(budget.leased(), 14 << 20, "what is set costs nothing");
     // The path is unknown.
     faced.opens_loudly("GET");
-    assert_eq!(said(&mut faced).1, [(1, 47 << 20)]);
+    assert_eq!(said(&mut faced).1, [(1, 11 << 20)]);
     drop(faced);
     assert_eq!(budget.leased(), 0);
 }
@@ -88,15 +89,118 @@ fn streams_on_a_short_path_have_the_window_of_settings() {
 }
 
 #[test]
-fn a_server_widens_the_window_of_a_request_with_a_body_before_it_knows_the_path() {
+fn a_server_widens_windows_when_the_reader_has_taken_what_came_first() {
+    // Of 65,535 bytes, and a tenth of a second after them.
+    for (reads, after, updates) in [
+        (false, 0, vec![]),
+        (true, 4, vec![(0, (14 << 20) + 65_535), (1, (11 << 20) + 65_535)]),
+        (true, 100, vec![]),
+    ] {
+        let (config, budget) = growing(1_024);
+        let mut faced = Faced::silent_server(config);
+        faced.says(frames::PREFACE);
+        faced.says(&frames::settings(&[]));
+        faced.heard();
+        faced.now = Time::from_nanos(1_000_000_000);
+        faced.says(&[frames::post(1), frames::data(1, 0, &[7; 16_384]).repeat(3)].concat());
+        faced.says(&frames::data(1, 0, &[7; 16_383]));
+        assert_eq!((said(&mut faced).1, budget.leased()), (vec![], 0));
+        faced.now = faced.now + Duration::from_millis(after);
+        if reads {
+            faced.reads(1);
+        }
+        assert_eq!(said(&mut faced).1, updates, "{reads} {after}");
+    }
+}
+
+#[test]
+fn a_client_widens_the_windows_of_no_other_streams_while_a_reader_lags() {
     let (config, _) = growing(1_024);
-    let mut faced = Faced::silent_server(config);
-    faced.says(frames::PREFACE);
-    faced.says(&frames::settings(&[]));
-    said(&mut faced);
-    faced.says(&frames::get(1));
-    faced.says(&frames::post(3));
-    assert_eq!(said(&mut faced).1, [(3, 47 << 20)]);
+    for (unread, update) in [(2 << 20, Some((3, 11 << 20))), ((2 << 20) + 1, None)] {
+        let mut faced = Faced::new(Connection::client(config.clone(), Time::ZERO));
+        faced.opens("GET", true);
+        faced.says(&frames::settings(&[]));
+        faced.says(&frames::headers(1, 4, &frames::response_block("200", &[])));
+        for _ in 0..unread / 16_384 {
+            faced.says(&frames::data(1, 0, &[7; 16_384]));
+        }
+        faced.says(&frames::data(1, 0, &vec![7; unread % 16_384]));
+        faced.heard();
+        faced.opens_loudly("GET");
+        assert_eq!(said(&mut faced).1, Vec::from_iter(update), "{unread}");
+    }
+}
+
+#[test]
+fn what_nobody_reads_is_what_was_set_and_16_mib() {
+    let (config, budget) = growing(1_024);
+    let mut faced = Faced::server(config);
+    let streams = (0..40).map(|index| 2 * index + 1);
+    faced.says(&streams.clone().flat_map(frames::post).collect::<Vec<u8>>());
+    let mut received = 0;
+    for stream in streams {
+        for _ in 0..64 {
+            if faced.connection.promise().outstanding >= 16_384 {
+                faced.says(&frames::data(stream, 0, &[7; 16_384]));
+                received += 16_384;
+            }
+        }
+    }
+    assert_eq!(faced.connection.error(), None);
+    assert_eq!((received, budget.leased()), (18 << 20, 16 << 20));
+    assert_eq!(faced.connection.promise().outstanding, 0);
+}
+
+#[test]
+fn the_window_of_a_stream_whose_reader_falls_behind_shrinks_to_what_was_set() {
+    let (config, _) = growing(1_024);
+    let mut pair = Pair::new(Config::default(), config, gigabit(100)).with_apps();
+    let stream = pair.post(1 << 30, 0);
+    pair.run_for(Duration::from_secs(2));
+    let largest = |pair: &Pair| {
+        let report = pair.server.connection.stream_report(stream, pair.now);
+        report.unwrap().receive_window
+    };
+    assert!(largest(&pair) >= 12 << 20, "{}", largest(&pair));
+    // A megabyte a second.
+    pair.server.app().pace = Pace::Slow {
+        bytes: 20_000,
+        every: Duration::from_millis(20),
+    };
+    pair.run_for(Duration::from_secs(120));
+    assert_eq!(largest(&pair), 1 << 20);
+    assert_eq!(pair.server.connection.error(), None);
+}
+
+#[test]
+fn a_slow_reader_on_a_long_path_holds_no_more_than_what_was_set() {
+    let (config, budget) = growing(1_024);
+    let mut pair = Pair::new(Config::default(), config, gigabit(100)).with_apps();
+    // Three megabytes a second: less than what was set allows.
+    pair.server.app().pace = Pace::Slow {
+        bytes: 30_000,
+        every: Duration::from_millis(10),
+    };
+    pair.post(1 << 30, 0);
+    pair.run_for(Duration::from_secs(5));
+    let promise = pair.server.connection.promise();
+    assert!(promise.total() <= 4 << 20, "{promise:?}, {budget:?}");
+}
+
+#[test]
+fn a_first_upload_over_a_long_path_takes_little_more_than_the_path_does() {
+    let size: u64 = 64 << 20;
+    let (config, _) = growing(512);
+    let mut pair = Pair::new(Config::default(), config, gigabit(100)).with_apps();
+    pair.post(size, 0);
+    pair.run_while(|pair| pair.server.app().received < size);
+    let least = Duration::from_nanos(8 * size) + Duration::from_millis(50);
+    let took = pair.now.since(Time::ZERO);
+    // It begins with 65,535 bytes, and waits a round trip (RFC 9113 section 6.9.2).
+    assert!(
+        took >= least && took < least + Duration::from_millis(100),
+        "{took:?} of {least:?}"
+    );
 }
 
 #[test]
@@ -174,7 +278,7 @@ fn a_budget_adds_a_quarter_of_its_first_half_to_the_first_window_be_it_one_byte(
     for (limit, more) in [(6, 0), (7, 1), (16, 2)] {
         let mut config = growing(1).0;
         config.budget = Some(MemoryBudget::new(limit));
-        let mut connection = Connection::server(config, Time::ZERO);
+        let mut connection = Connection::client(config, Time::ZERO);
         assert_eq!(connection.receive_window_size().bytes(), (2 << 20) + more);
         assert_eq!(connection.leased(), u64::from(more));
         // A window that the owner sets costs the budget nothing, however small it was.
@@ -189,7 +293,7 @@ fn a_budget_adds_a_quarter_of_its_first_half_to_the_first_window_be_it_one_byte(
 #[test]
 fn a_stream_needs_no_wider_window_if_the_first_one_fills_a_gigabit() {
     // 1 MiB, with a refill at a quarter, in 6.29 ms.
-    for (nanos, update) in [(6_291_455, None), (6_291_456, Some((1, 47 << 20)))] {
+    for (nanos, update) in [(6_291_455, None), (6_291_456, Some((1, 11 << 20)))] {
         let mut faced = Faced::silent_client(growing(1_024).0);
         // The acknowledgement of SETTINGS is the first sample.
         faced.now = faced.now + Duration::from_nanos(nanos);

@@ -1,0 +1,136 @@
+//! Whether the reader of a window keeps up. Windows that begin as they are set ([`crate::Config::first_windows`]) grow
+//! only for such readers: what they grow by is memory if the reader stops.
+
+use core::time::Duration;
+
+use super::size::WindowSize;
+use crate::time::Time;
+
+/// Bytes that a reader takes within this time count as taken at once: on a busy machine its task waits for its turn.
+const AT_ONCE: Duration = Duration::from_millis(4);
+
+/// The fewest bytes that prove anything. A client sends 65,535 before it knows our SETTINGS.
+const LEAST_TAKEN: u64 = 32 << 10;
+
+/// A proof takes this fraction of a large window, so that a window that cannot grow costs few attempts.
+const WINDOW_FRACTION: u64 = 32;
+
+/// The round trip that a path is presumed to have before it is measured.
+const PRESUMED_TRIP: Duration = Duration::from_millis(100);
+
+/// How fast a reader takes what arrives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Proof {
+    /// When the measurement began: bytes arrived, and the reader had taken all that came before.
+    since: Time,
+    /// The offset of consumed bytes at that time. [`NOT_MEASURED`] if the reader is not measured.
+    from: u64,
+}
+
+/// No offset is as large.
+const NOT_MEASURED: u64 = u64::MAX;
+
+impl Proof {
+    pub(super) const OFF: Proof = Proof {
+        since: Time::ZERO,
+        from: NOT_MEASURED,
+    };
+
+    pub(super) const BEGIN: Proof = Proof {
+        since: Time::ZERO,
+        from: 0,
+    };
+
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.from != NOT_MEASURED
+    }
+
+    /// Bytes arrive, and the reader has taken all `received` bytes before them. Arrivals in quick succession are measured
+    /// together.
+    pub(super) fn note_arrival(&mut self, now: Time, received: u64) {
+        if now.since(self.since) > AT_ONCE {
+            *self = Proof {
+                since: now,
+                from: received,
+            };
+        }
+    }
+
+    /// Whether the reader has taken enough to judge it.
+    pub(super) fn is_due(&self, consumed: u64, size: u32) -> bool {
+        let size = u64::from(size);
+        self.is_on() && consumed - self.from >= LEAST_TAKEN.min(size / 2).max(size / WINDOW_FRACTION)
+    }
+
+    /// The largest window that the reader can use, in bytes: twice what it takes in a round trip. The next measurement
+    /// begins.
+    pub(super) fn judge(&mut self, now: Time, consumed: u64, round_trip: Option<Duration>) -> u64 {
+        let took = now.since(self.since).saturating_sub(AT_ONCE).as_nanos();
+        let trip = round_trip.unwrap_or(PRESUMED_TRIP).as_nanos();
+        let taken = u128::from(consumed - self.from);
+        *self = Proof {
+            since: now,
+            from: consumed,
+        };
+        let window = (2 * taken * trip).checked_div(took);
+        let window = window.and_then(|bytes| u64::try_from(bytes).ok());
+        window.unwrap_or(u64::from(WindowSize::MAX.bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn what_is_taken_within_four_milliseconds_proves_any_window() {
+        let trip = Some(Duration::from_millis(100));
+        for (millis, window) in [(104, (1 << 31) - 1), (105, 200 << 16), (204, 2 << 16)] {
+            let mut proof = Proof::BEGIN;
+            proof.note_arrival(at(100), 0);
+            assert_eq!(proof.judge(at(millis), 1 << 16, trip), window, "{millis}");
+        }
+    }
+
+    #[test]
+    fn arrivals_within_four_milliseconds_are_measured_together_and_later_ones_alone() {
+        let trip = Some(Duration::from_millis(100));
+        for (second, taken) in [(104, 3_000), (105, 2_000)] {
+            let mut proof = Proof::BEGIN;
+            proof.note_arrival(at(100), 0);
+            proof.note_arrival(at(second), 1_000);
+            let since = if taken == 3_000 { 100 } else { second };
+            let window = proof.judge(at(since + 4 + 200), 3_000, trip);
+            assert_eq!(window, taken, "twice the rate in half the time");
+        }
+    }
+
+    #[test]
+    fn half_of_a_small_window_or_a_part_of_a_large_one_is_enough() {
+        for (size, least) in [
+            (1_000, 500),
+            (65_535, 32_767),
+            (1 << 20, 32 << 10),
+            (16 << 20, 512 << 10),
+        ] {
+            let proof = Proof::BEGIN;
+            assert!(
+                proof.is_due(least, size) && !proof.is_due(least - 1, size),
+                "{size}"
+            );
+        }
+    }
+
+    #[test]
+    fn before_the_path_is_measured_it_counts_as_one_of_100_ms() {
+        let mut proof = Proof::BEGIN;
+        assert_eq!(proof.judge(at(1_004), 5_000, None), 1_000);
+        // The next measurement begins where this one ended.
+        assert_eq!(proof.judge(at(1_108), 6_000, None), 2_000);
+    }
+}
