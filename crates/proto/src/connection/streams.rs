@@ -442,10 +442,15 @@ impl Streams {
         self.lists.sending.has_ends()
     }
 
-    /// The streams that have only END_STREAM or trailers left to send. Some may have been closed since they were
+    /// The stream at an index of those that have only END_STREAM or trailers left to send. It may have been closed since it was
     /// listed.
-    pub(super) fn take_ends(&mut self) -> Vec<Key> {
-        self.lists.sending.take_ends()
+    pub(super) fn end(&self, index: usize) -> Option<Key> {
+        self.lists.sending.end(index)
+    }
+
+    /// Takes the first `count` of them off their list.
+    pub(super) fn drop_ends(&mut self, count: usize) {
+        self.lists.sending.drop_ends(count);
     }
 
     /// Since when the oldest of the held-back frames is held back.

@@ -109,7 +109,6 @@ impl Connection {
         self.flow.overhead_mut().list(self.writer.len());
         self.lease_overhead();
         self.writer.drain_into(out);
-        self.write_ends(out);
         // Never twice in a row, so that what is less urgent continues whatever else is to be sent.
         let was_cut = self.writer.take_cut();
         let cuts = most < usize::MAX && self.config.record_size > 0 && !was_cut;
@@ -119,7 +118,7 @@ impl Connection {
             urgency: None,
         };
         let most = list.most;
-        let mut turns = 0;
+        let mut turns = self.write_ends(out, most);
         while out.slices() < MAX_SLICES && out.remaining() < most && turns < MAX_TURNS {
             turns += 1;
             match self.write_data(out, &mut list) {
@@ -148,9 +147,15 @@ impl Connection {
         self.update_sending_ledger(self.flow.credit().sent() > data_before);
     }
 
-    /// Writes END_STREAM or trailers of streams whose DATA was sent. They need no credit.
-    fn write_ends(&mut self, out: &mut Transmit) {
-        for key in self.streams.take_ends() {
+    /// Writes END_STREAM or trailers of streams whose DATA was sent. They need no credit. The next list has those that find no
+    /// room in this one. Returns how many streams had their turn.
+    fn write_ends(&mut self, out: &mut Transmit, most: usize) -> usize {
+        let mut turns = 0;
+        while out.remaining() < most && turns < MAX_TURNS {
+            let Some(key) = self.streams.end(turns) else {
+                break;
+            };
+            turns += 1;
             // The stream may have been closed or removed since it was listed, or its request may wait again.
             let Some(mut stream) = self.streams.get(key) else {
                 continue;
@@ -167,6 +172,8 @@ impl Connection {
 
     /// Builds one DATA frame of the stream whose turn it is.
     fn write_data(&mut self, out: &mut Transmit, list: &mut List) -> Served {
+        self.streams.drop_ends(turns);
+        turns
         let connection_window = self.flow.credit().usable();
         let max_frame_size = self.writer.max_frame_size();
         let largest = self.config.send_frame_size.min(max_frame_size) as usize;

@@ -65,8 +65,12 @@ impl Sending {
         !self.ends.is_empty()
     }
 
-    pub(super) fn take_ends(&mut self) -> Vec<Key> {
-        core::mem::take(&mut self.ends)
+    pub(super) fn end(&self, index: usize) -> Option<Key> {
+        self.ends.get(index).copied()
+    }
+
+    pub(super) fn drop_ends(&mut self, count: usize) {
+        self.ends.drain(..count);
     }
 
     /// Updates the lists after the queue, the window or the state of an open stream changed.
@@ -153,5 +157,6 @@ impl Sending {
 
     pub(super) fn trim(&mut self) {
         self.schedule.trim();
+        self.ends.shrink_to_fit();
     }
 }

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use fullbore_proto::{Config, ErrorCode, Side, UsageError};
-use http::Request;
+use bytes::Buf;
+use fullbore_proto::frame::FrameHeader;
+use fullbore_proto::{Config, ErrorCode, Side, Transmit, UsageError};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 
 use crate::support::config;
 use crate::support::frames;
 use crate::support::pair::Pair;
 use crate::support::path::PathConfig;
-use crate::support::peer::Faced;
+use crate::support::peer::{Faced, id};
 
 fn allowing(streams: u32) -> Config {
     config(|config| config.max_concurrent_streams = streams)
@@ -251,4 +253,40 @@ fn before_the_peers_limit_is_known_a_hundred_requests_leave() {
     pair.run();
     assert!(pair.client.app().talks.values().all(|talk| talk.ended));
     pair.assert_nothing_leaked();
+}
+
+#[test]
+fn trailers_of_thousands_of_streams_leave_in_lists_that_are_as_long_as_any_other() {
+    const STREAMS: u32 = 3_000;
+    let value = HeaderValue::from_bytes(&[b'~'; 500]).unwrap();
+    let trailers = HeaderMap::from_iter([(HeaderName::from_static("x"), value)]);
+    for (length, most) in [(usize::MAX, 512 << 10), (80_000, 80_000)] {
+        let mut faced = Faced::server(Config::default());
+        let streams: Vec<_> = (0..STREAMS).map(|index| id(2 * index + 1)).collect();
+        for &stream in &streams {
+            faced.says(&frames::get(stream.value()));
+            let response = Response::new(());
+            faced.connection.send_response(stream, &response, false).unwrap();
+        }
+        faced.heard();
+        for &stream in &streams {
+            let mut trailers = trailers.clone();
+            trailers.insert("y", HeaderValue::from(stream.value()));
+            faced.connection.send_trailers(stream, trailers).unwrap();
+        }
+        let (mut lists, mut ended) = (0, Vec::new());
+        while faced.connection.wants_transmit() {
+            let mut out = Transmit::new();
+            faced.connection.transmit_within(&mut out, length, faced.now);
+            assert!(out.remaining() < most + 1_000, "{}", out.remaining());
+            while out.has_remaining() {
+                let header = FrameHeader::parse(&out.copy_to_bytes(9)[..].try_into().unwrap());
+                out.advance(header.length as usize);
+                ended.extend(header.stream);
+            }
+            lists += 1;
+        }
+        assert!(lists > 2, "{lists}");
+        assert_eq!(ended, streams);
+    }
 }
