@@ -79,8 +79,8 @@ pub(crate) enum WantsCredit {
     No,
     /// For that of the stream.
     OfStream,
-    /// For that of the stream, and, on a list, for that of the connection, which has none.
-    OfBoth,
+    /// For that of the stream, and, at this place of a list, for that of the connection, which has none.
+    OfBoth(u64),
 }
 
 #[derive(Debug)]

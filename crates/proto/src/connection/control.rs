@@ -17,6 +17,9 @@ use crate::role::Role;
 /// The most bytes of GOAWAY debug data that an event carries.
 const DEBUG_DATA: usize = 256;
 
+/// How many owners learn at once that the window of the connection has opened.
+const WAITS_AT_ONCE: usize = 64;
+
 impl Connection {
     /// SETTINGS (RFC 9113 section 6.5).
     pub(super) fn on_settings(&mut self, settings: Settings<'_>) -> Result<(), ConnectionError> {
@@ -157,13 +160,23 @@ impl Connection {
         Ok(())
     }
 
-    /// The window of the connection has grown.
-    fn announce_credit(&mut self) {
-        for key in self.streams.take_credit_waits() {
-            if let Some(mut stream) = self.streams.get(key) {
-                stream.announce_credit(&mut self.events);
+    /// Tells some of the owners that wait for the window of the connection that it has opened, those first that have waited
+    /// longest. The next write tells others of what these leave: a window of one byte wakes no thousand tasks.
+    pub(super) fn announce_credit(&mut self) {
+        for _ in 0..WAITS_AT_ONCE {
+            if !self.owes_credit() {
+                break;
             }
+            let Some(mut stream) = self.streams.first_credit_wait() else {
+                break;
+            };
+            stream.announce_credit(&mut self.events);
         }
+    }
+
+    /// Whether owners wait for the window of the connection although it is open.
+    pub(super) fn owes_credit(&self) -> bool {
+        self.streams.has_credit_waits() && self.flow.credit().usable() > 0
     }
 
     /// RST_STREAM (section 6.4).

@@ -104,7 +104,7 @@ impl Connection {
             if !stream.state.can_send() || stream.send.phase == Phase::Done {
                 continue;
             }
-            if stream.send.wants_credit == WantsCredit::OfBoth {
+            if matches!(stream.send.wants_credit, WantsCredit::OfBoth(_)) {
                 return Stall::ConnectionWindow;
             }
             unfinished = true;

@@ -4,17 +4,19 @@
 //! change of the stream updates the lists too.
 
 mod closed;
+mod credit_waits;
 mod refills;
 mod sending;
 mod store;
 
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use http::Request;
 
 use self::closed::ClosedLog;
+use self::credit_waits::CreditWaits;
 use self::refills::Refills;
 use self::sending::Sending;
 use self::store::Store;
@@ -82,7 +84,7 @@ struct Lists {
     /// Streams of ours that are open or half closed.
     active: u32,
     /// Streams whose owner waits for credit of the connection.
-    credit_waits: BTreeSet<Key>,
+    credit_waits: CreditWaits,
 }
 
 /// A stream, with the lists that it is on.
@@ -128,7 +130,7 @@ impl Streams {
                 early: VecDeque::new(),
                 header_memory: 0,
                 active: 0,
-                credit_waits: BTreeSet::new(),
+                credit_waits: CreditWaits::default(),
             },
             closed: ClosedLog::default(),
             next_stream: (role == Role::Client).then(|| first_stream(config)),
@@ -233,18 +235,21 @@ impl Streams {
     }
 
     fn remove(&mut self, key: Key) {
-        if let Some(stream) = infallible(self.store.remove(key), "the caller has found it") {
+        if let Some(mut stream) = infallible(self.store.remove(key), "the caller has found it") {
             self.lists.header_memory -= stream.header_memory;
-            if stream.send.wants_credit == WantsCredit::OfBoth {
-                self.lists.credit_waits.remove(&key);
-            }
+            self.lists.credit_waits.remove(&mut stream);
         }
     }
 
-    /// Takes the streams whose owners wait for credit of the connection off their list.
+    /// Whether owners wait for credit of the connection.
     #[inline]
-    pub(super) fn take_credit_waits(&mut self) -> BTreeSet<Key> {
-        core::mem::take(&mut self.lists.credit_waits)
+    pub(super) fn has_credit_waits(&self) -> bool {
+        !self.lists.credit_waits.is_empty()
+    }
+
+    /// The stream whose owner has waited for it longest.
+    pub(super) fn first_credit_wait(&mut self) -> Option<Entry<'_>> {
+        self.get(self.lists.credit_waits.first()?)
     }
 
     pub(super) fn next_id(&self) -> Option<StreamId> {
@@ -645,14 +650,11 @@ impl Entry<'_> {
 
     /// The owner waits for credit of the stream and, with `of_connection`, of the connection.
     pub(super) fn want_credit(&mut self, of_connection: bool) {
-        // Nothing waits for a connection that has credit.
         if of_connection {
-            self.lists.credit_waits.insert(self.key);
+            self.lists.credit_waits.insert(self.key, self.stream);
+        } else if self.stream.send.wants_credit == WantsCredit::No {
+            self.stream.send.wants_credit = WantsCredit::OfStream;
         }
-        self.stream.send.wants_credit = match of_connection {
-            true => WantsCredit::OfBoth,
-            false => WantsCredit::OfStream,
-        };
     }
 
     /// Tells an owner that waits for it of new credit.
@@ -665,8 +667,7 @@ impl Entry<'_> {
 
     #[cold]
     fn announce_wanted_credit(&mut self, events: &mut Events) {
-        self.lists.credit_waits.remove(&self.key);
-        self.stream.send.wants_credit = WantsCredit::No;
+        self.lists.credit_waits.remove(self.stream);
         events.push(Event::Credit(self.key.id()));
     }
 

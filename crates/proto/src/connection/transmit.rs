@@ -74,6 +74,7 @@ impl Connection {
             || self.streams.refills_due()
             || (!self.shutdown.has_failed() && self.flow.refill_due(false))
             || (self.has_data() && !self.connection_holds())
+            || self.owes_credit()
     }
 
     /// Whether a stream has data that all windows allow.
@@ -144,6 +145,9 @@ impl Connection {
             // Their HEADERS leave with the next list, before their DATA.
             self.open_waiting();
         }
+        if self.owes_credit() {
+            self.announce_credit();
+        }
         self.update_sending_ledger(self.flow.credit().sent() > data_before);
     }
 
@@ -168,12 +172,12 @@ impl Connection {
             self.follow_up(after);
             self.writer.drain_into(out);
         }
+        self.streams.drop_ends(turns);
+        turns
     }
 
     /// Builds one DATA frame of the stream whose turn it is.
     fn write_data(&mut self, out: &mut Transmit, list: &mut List) -> Served {
-        self.streams.drop_ends(turns);
-        turns
         let connection_window = self.flow.credit().usable();
         let max_frame_size = self.writer.max_frame_size();
         let largest = self.config.send_frame_size.min(max_frame_size) as usize;

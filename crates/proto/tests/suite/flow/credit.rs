@@ -76,6 +76,61 @@ fn the_credit_of_the_connection_is_announced_to_all_that_wait_for_it() {
 }
 
 #[test]
+fn credit_that_few_use_up_is_announced_to_no_crowd_and_to_each_in_its_turn() {
+    const STREAMS: u32 = 1_000;
+    let mut faced = Faced::client(Config::default());
+    faced.says(&frames::settings(&[(3, 2 * STREAMS)]));
+    let waiting: Vec<StreamId> = (0..STREAMS).map(|_| faced.opens("POST", false)).collect();
+    let other = faced.opens("POST", false);
+    fill(&mut faced, other.value(), 65_535);
+    for &stream in &waiting {
+        faced.connection.want_credit(stream);
+    }
+    faced.events();
+    let (mut told, mut sent) = (Vec::new(), Vec::new());
+    for _ in 0..STREAMS {
+        let update = frames::window_update(0, 1);
+        faced.connection.receive(update.into(), faced.now).unwrap();
+        let streams = credited(&mut faced);
+        assert!(streams.len() <= 64, "{}", streams.len());
+        // The first one uses it, and the others wait again.
+        fill(&mut faced, streams[0].value(), 1);
+        sent.push(streams[0]);
+        for &stream in &streams {
+            faced.connection.want_credit(stream);
+        }
+        told.extend(streams);
+        faced.heard();
+        assert!(credited(&mut faced).is_empty(), "it is used up");
+    }
+    told.sort_unstable();
+    told.dedup();
+    assert_eq!(told, waiting, "each is told in its turn");
+    sent.sort_unstable();
+    sent.dedup();
+    assert!(sent.len() >= 15, "{}", sent.len());
+}
+
+#[test]
+fn credit_that_nobody_uses_is_announced_to_all_by_the_writes_that_follow() {
+    let mut faced = Faced::client(Config::default());
+    let waiting: Vec<StreamId> = (0..99).map(|_| faced.opens("POST", false)).collect();
+    let other = faced.opens("POST", false);
+    fill(&mut faced, other.value(), 65_535);
+    for &stream in &waiting {
+        faced.connection.want_credit(stream);
+    }
+    faced.events();
+    let update = frames::window_update(0, 1);
+    faced.connection.receive(update.into(), faced.now).unwrap();
+    assert_eq!(credited(&mut faced), waiting[..64]);
+    assert!(faced.connection.wants_transmit());
+    faced.heard();
+    assert_eq!(credited(&mut faced), waiting[64..]);
+    assert!(!faced.connection.wants_transmit());
+}
+
+#[test]
 fn credit_that_is_lent_to_nobody_is_not_announced_to_streams_that_are_gone() {
     let mut faced = client();
     fill(&mut faced, 1, 65_535);
