@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use fullbore_proto::{
     Connection, ErrorCode, Event, Payload, ReadState, Role, Side, StreamError, StreamErrorKind, StreamId,
     StreamMap, Time, Transmit, WindowSize,
@@ -177,6 +177,10 @@ impl State {
         if self.engine.wants_transmit() {
             self.engine.transmit(list, now);
             self.take_events();
+            if !list.has_remaining() && self.engine.wants_transmit() {
+                // More senders are to learn of credit that the first ones leave.
+                self.wake();
+            }
         }
     }
 

@@ -107,6 +107,38 @@ async fn capacity_is_woken_by_the_window_of_the_stream_and_of_the_connection() {
 }
 
 #[tokio::test]
+async fn capacity_that_others_leave_comes_to_every_one_of_a_crowd() {
+    const CROWD: usize = 300;
+    let (mut requests, connection, mut peer) =
+        client_before_peer(&client::Builder::new(), &[(3, 1_000)]).await;
+    let (_response, mut first) = requests.send_request(post("/"), false).unwrap();
+    first.send_data(vec![0; 65_535].into(), false).unwrap();
+    let (mut crowd, mut responses) = (Vec::new(), Vec::new());
+    for _ in 0..CROWD {
+        let (response, body) = requests.send_request(post("/"), false).unwrap();
+        crowd.push(body);
+        responses.push(response);
+    }
+    let mut received = 0;
+    while received < 65_535 {
+        received += peer.hears_of(DATA).await.payload.len();
+    }
+    let mut waiting = tokio::task::JoinSet::new();
+    for mut body in crowd {
+        body.reserve_capacity(1);
+        assert!(waits(&mut body).await);
+        // All learn of the same byte, which nobody sends.
+        waiting.spawn(async move { (capacity(&mut body).await, body) });
+    }
+    tokio::task::yield_now().await;
+    peer.says(WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes()).await;
+    while let Some(told) = soon(waiting.join_next()).await {
+        assert_eq!(told.unwrap().0, Some(1));
+    }
+    drop((connection, responses));
+}
+
+#[tokio::test]
 async fn capacity_is_woken_by_settings_and_by_the_opening_of_the_stream() {
     let builder = client::Builder::new();
     let (mut requests, _connection, mut peer) = client_before_peer(&builder, &[(3, 1), (4, 0)]).await;
