@@ -73,6 +73,8 @@ pub(crate) struct Driver<T, B> {
     next_read: usize,
     /// What is to be written of a client's connection preface.
     preface_left: usize,
+    /// Whether the transport has nothing more to be read.
+    input_ended: bool,
     stage: Stage,
 }
 
@@ -112,6 +114,7 @@ impl<T, B> Driver<T, B> {
             room: BytesMut::new(),
             next_read: FIRST_READ,
             preface_left: PREFACE,
+            input_ended: false,
             stage: Stage::Open,
         }
     }
@@ -177,9 +180,9 @@ where
             match self.stage {
                 Stage::Open => ready!(self.poll_open(cx))?,
                 Stage::Closing(reason, initiator) => {
-                    let closed = match ready!(self.poll_write_list(cx)) {
-                        Ok(()) => ready!(Pin::new(&mut self.transport).poll_shutdown(cx)),
-                        failed => failed,
+                    let Poll::Ready(closed) = self.poll_close(cx) else {
+                        self.drop_input(cx);
+                        return Poll::Pending;
                     };
                     self.stage = Stage::Closed(reason, initiator);
                     // The peer may be gone already.
@@ -190,6 +193,28 @@ where
                 Stage::Closed(reason, initiator) => return Poll::Ready(self.outcome(reason, initiator)),
             }
         }
+    }
+
+    /// Writes what is listed, and shuts the transport down.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_write_list(cx))?;
+        Pin::new(&mut self.transport).poll_shutdown(cx)
+    }
+
+    /// Reads and drops what still arrives while the transport takes no more: a peer that does not read because it writes, or
+    /// closes too, goes on only when it is read.
+    fn drop_input(&mut self, cx: &mut Context<'_>) {
+        for _ in 0..MAX_READS {
+            if self.input_ended {
+                return;
+            }
+            match self.poll_read(cx) {
+                Poll::Pending => return,
+                Poll::Ready(read) => self.input_ended = !matches!(read, Ok(1..)),
+            }
+            self.room.clear();
+        }
+        cx.waker().wake_by_ref();
     }
 
     /// What the connection ended with. The peer's error goes before our own, which may be a consequence of it. It is returned
@@ -226,7 +251,7 @@ where
             }
             self.shared.lock().apply_connection_window();
             match self.poll_write(cx) {
-                Poll::Ready(Err(error)) => return Poll::Ready(self.fail(error)),
+                Poll::Ready(Err(error)) => return Poll::Ready(self.fail_to_write(error, cx)),
                 Poll::Ready(Ok(())) => self.shared.lock().note_written(),
                 Poll::Pending => self.shared.lock().note_blocked(),
             }
@@ -260,6 +285,7 @@ where
             match self.poll_read(cx) {
                 Poll::Ready(Ok(0)) => {
                     tracing::debug!("the peer closed the transport");
+                    self.input_ended = true;
                     self.shared.lock().end_of_transport();
                     self.drop_list();
                     self.stage = Stage::Closing(Reason::NO_ERROR, Initiator::Library);
@@ -289,6 +315,23 @@ where
         drop(state);
         self.stage = Stage::Closing(Reason::NO_ERROR, Initiator::User);
         true
+    }
+
+    /// The transport takes no more. The peer of a client may have answered, and said why it closes, before it did: its octets
+    /// are taken in first.
+    fn fail_to_write(&mut self, error: io::Error, cx: &mut Context<'_>) -> Result<(), Error> {
+        let is_server = self.shared.lock().is_server();
+        for _ in 0..MAX_READS / READS_BEFORE_WRITE {
+            if is_server {
+                break;
+            }
+            match self.poll_reads(&mut 0, cx) {
+                Ok(Reading::Ended) => return Ok(()),
+                Ok(Reading::More) => {}
+                _ => break,
+            }
+        }
+        self.fail(error)
     }
 
     /// The transport failed.
