@@ -251,7 +251,7 @@ where
             }
             self.shared.lock().apply_connection_window();
             match self.poll_write(cx) {
-                Poll::Ready(Err(error)) => return Poll::Ready(self.fail_to_write(error, cx)),
+                Poll::Ready(Err(error)) => return Poll::Ready(self.fail(error)),
                 Poll::Ready(Ok(())) => self.shared.lock().note_written(),
                 Poll::Pending => self.shared.lock().note_blocked(),
             }
@@ -315,23 +315,6 @@ where
         drop(state);
         self.stage = Stage::Closing(Reason::NO_ERROR, Initiator::User);
         true
-    }
-
-    /// The transport takes no more. The peer of a client may have answered, and said why it closes, before it did: its octets
-    /// are taken in first.
-    fn fail_to_write(&mut self, error: io::Error, cx: &mut Context<'_>) -> Result<(), Error> {
-        let is_server = self.shared.lock().is_server();
-        for _ in 0..MAX_READS / READS_BEFORE_WRITE {
-            if is_server {
-                break;
-            }
-            match self.poll_reads(&mut 0, cx) {
-                Ok(Reading::Ended) => return Ok(()),
-                Ok(Reading::More) => {}
-                _ => break,
-            }
-        }
-        self.fail(error)
     }
 
     /// The transport failed.
