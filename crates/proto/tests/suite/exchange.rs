@@ -8,6 +8,7 @@ mod pings;
 mod priorities;
 mod released;
 mod repeats;
+mod reported;
 mod shutdown;
 mod tunnels;
 mod urgent;
