@@ -212,6 +212,25 @@ async fn capacity_ends_with_the_connection() {
 }
 
 #[tokio::test]
+async fn capacity_ends_with_a_reset_by_ones_own_side() {
+    // h2#897: a window that overflowed reset the stream, and whoever waited for capacity was not woken.
+    let (mut body, mut peer, _kept) = begun(&client::Builder::new()).await;
+    body.send_data(vec![0; 65_535].into(), false).unwrap();
+    body.reserve_capacity(1);
+    let waiting = tokio::spawn(async move { capacity(&mut body).await });
+    for _ in 0..4 {
+        peer.hears_of(DATA).await;
+    }
+    for _ in 0..2 {
+        peer.says(WINDOW_UPDATE, 0, 1, &0x7fff_ffffu32.to_be_bytes())
+            .await;
+    }
+    assert_eq!(soon(waiting).await.unwrap(), None);
+    let reset = peer.hears_of(RST_STREAM).await;
+    assert_eq!((reset.stream, reset.word(0)), (1, 3));
+}
+
+#[tokio::test]
 async fn a_buffer_of_any_length_is_taken_and_an_empty_one_passes() {
     let (mut body, mut peer, _kept) = begun(&client::Builder::new()).await;
     body.send_data(vec![0; 1 << 20].into(), false).unwrap();
