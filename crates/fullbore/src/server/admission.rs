@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::fmt;
+use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -155,6 +156,11 @@ impl Told {
     pub(super) fn is_evicted(self) -> bool {
         self.0 & Self::EVICTED != 0
     }
+
+    /// To end at once.
+    fn ends(self) -> bool {
+        self.is_evicted() || self.is_gone()
+    }
 }
 
 /// A server whose connections the limits count. They are told that it is gone when this is dropped.
@@ -184,6 +190,13 @@ impl Admission {
     /// Tells all connections to end when their requests are over.
     pub(super) fn shut_down(&self) {
         self.limits.tell(self.server, Told::SHUTDOWN);
+    }
+
+    /// Whether a connection has a request in progress.
+    pub(super) fn has_requests(&self) -> bool {
+        let table = self.limits.lock();
+        let mut entries = table.groups.values().flat_map(|group| &group.entries);
+        entries.any(|entry| entry.server == self.server && entry.held(Resource::Streams) > 0)
     }
 }
 
@@ -578,10 +591,17 @@ impl Permit {
         self.entry.waker.register(cx.waker());
     }
 
-    /// Ready once the connection is evicted.
-    pub(super) fn poll_evicted(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Waits until a connection that has no request yet is waited for no longer: at once when it is evicted or its server is
+    /// gone, and when its server has been shutting down for `shutdown_grace`.
+    pub(super) async fn given_up(&self) {
+        poll_fn(|cx| self.poll_told(cx, |told| told != Told::default())).await;
+        let ends = poll_fn(|cx| self.poll_told(cx, Told::ends));
+        let _ = tokio::time::timeout(self.config.shutdown_grace, ends).await;
+    }
+
+    fn poll_told(&self, cx: &mut Context<'_>, what: impl Fn(Told) -> bool) -> Poll<()> {
         self.register(cx);
-        match self.told().is_evicted() {
+        match what(self.told()) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }

@@ -87,6 +87,7 @@ where
             prepare: None,
             read: BytesMut::new(),
             timer: None,
+            shuts_down: false,
         })),
         shutdown: Shutdown::No,
     }
@@ -115,6 +116,8 @@ struct Undecided<T, S> {
     prepare: Option<Prepare<T, S>>,
     read: BytesMut,
     timer: Option<Alarm>,
+    /// The peer has `shutdown_grace` to say which version it speaks.
+    shuts_down: bool,
 }
 
 /// Sets what depends on the type of the transport, once the version is known.
@@ -168,7 +171,8 @@ where
     }
 
     /// Starts a graceful shutdown: serves the requests in progress, and then completes the future. Over HTTP/2 it sends
-    /// GOAWAY (RFC 9113 section 6.8). Over HTTP/1.1 the response in progress has `connection: close`.
+    /// GOAWAY (RFC 9113 section 6.8). Over HTTP/1.1 the response in progress has `connection: close`. A peer that has sent a part
+    /// of its first request has [`Config::shutdown_grace`] for the rest of the head.
     pub fn graceful_shutdown(&mut self) {
         if self.shutdown == Shutdown::No {
             self.shutdown = Shutdown::Asked;
@@ -206,7 +210,12 @@ where
         match &mut self.stage {
             Stage::Http2(connection) => connection.graceful_shutdown(),
             Stage::Http1(connection) => connection.graceful_shutdown(),
-            Stage::Undecided(_) | Stage::Ended => return,
+            Stage::Undecided(undecided) => {
+                undecided.shuts_down = true;
+                undecided.timer = None;
+                return;
+            }
+            Stage::Ended => return,
         }
         self.shutdown = Shutdown::Begun;
     }
@@ -303,10 +312,16 @@ where
             // Silent connections hold no buffer.
             self.read = BytesMut::new();
         }
-        let limit = self.config.preface_timeout;
+        let limit = match self.shuts_down {
+            true => self.config.shutdown_grace,
+            false => self.config.preface_timeout,
+        };
         let alarms = self.prepare.as_ref().and_then(|prepare| prepare.alarms.as_ref());
         let timer = || Alarm::after(limit, alarms);
         ready!(self.timer.get_or_insert_with(timer).poll(cx));
+        if self.shuts_down {
+            return Poll::Ready(Ok(None));
+        }
         Poll::Ready(Err(Error::timeout("waiting for the peer's first octets", limit)))
     }
 

@@ -131,7 +131,8 @@ impl<L: Listener> Server<L> {
     }
 
     /// Shuts down gracefully when `signal` completes. The server accepts no more connections, closes idle ones (over HTTP/2 by
-    /// GOAWAY), and serves the requests in progress for up to [`ServerBuilder::drain_timeout`].
+    /// GOAWAY), and serves the requests in progress for up to [`ServerBuilder::drain_timeout`]. A peer that has not finished its TLS
+    /// handshake, or the head of its first request, has [`Config::shutdown_grace`](crate::Config::shutdown_grace) for it.
     pub fn graceful_shutdown(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.shutdown = Some(Box::pin(signal));
         self
@@ -141,7 +142,7 @@ impl<L: Listener> Server<L> {
     /// connection.
     ///
     /// # Errors
-    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) when the graceful shutdown took longer than
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout) when requests were still in progress after
     /// [`ServerBuilder::drain_timeout`].
     pub async fn serve<S, B>(self, service: S) -> Result<(), Error>
     where
@@ -240,17 +241,24 @@ impl<L: Listener> Server<L> {
                 }
                 // The peer has gone already, or the system lacks a resource: other connections continue.
                 Err(error) if is_connection_error(&error) => {}
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                Err(_) => tokio::select! {
+                    () = &mut signal => break,
+                    () = tokio::time::sleep(ACCEPT_PAUSE) => {}
+                },
             }
         }
         drop(self.listener);
         admission.shut_down();
         tracker.close();
         let limit = self.settings.drain_timeout;
-        tokio::time::timeout(limit, tracker.wait()).await.map_err(|_| {
-            let text = "requests were still in progress at the end of the graceful shutdown";
-            Error::timeout(text, limit)
-        })
+        match tokio::time::timeout(limit, tracker.wait()).await {
+            Err(_) if admission.has_requests() => Err(Error::timeout(
+                "requests were still in progress at the end of the graceful shutdown",
+                limit,
+            )),
+            // Connections without a request are no reason to report anything.
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// What is known of a connection before it is served.
@@ -321,7 +329,7 @@ impl<L: Listener> Server<L> {
             tracker.spawn(async move {
                 let arrived = tokio::select! {
                     arrived = arriving => arrived,
-                    () = poll_fn(|cx| permit.poll_evicted(cx)) => return,
+                    () = permit.given_up() => return,
                 };
                 if let Some((mut stream, service)) = arrived {
                     let tls = stream.get_mut().1;
@@ -373,7 +381,7 @@ impl<L: Listener> Server<L> {
         tracker.spawn(async move {
             let service = tokio::select! {
                 service = arrival.service() => service,
-                () = poll_fn(|cx| permit.poll_evicted(cx)) => return,
+                () = permit.given_up() => return,
             };
             if let Some(service) = service {
                 serve(io, service, versions, prepare, permit, end).await;

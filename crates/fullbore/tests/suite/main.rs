@@ -12,6 +12,7 @@ mod client;
 mod clock;
 mod connections;
 mod crowded;
+mod draining;
 mod errors;
 mod exchange;
 mod faults;

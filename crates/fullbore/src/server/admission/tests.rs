@@ -33,7 +33,7 @@ fn admit(limits: &ConnectionLimits, from: &str, count: usize) -> Vec<Permit> {
 async fn evicted(permits: &[Permit]) -> Vec<usize> {
     let mut evicted = Vec::new();
     for (number, permit) in permits.iter().enumerate() {
-        let poll = poll_fn(|cx| Poll::Ready(permit.poll_evicted(cx))).await;
+        let poll = poll_fn(|cx| Poll::Ready(permit.poll_told(cx, Told::is_evicted))).await;
         evicted.extend(poll.is_ready().then_some(number));
     }
     evicted

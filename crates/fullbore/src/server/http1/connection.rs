@@ -45,7 +45,8 @@ pub(in crate::server) trait Http1: Send {
     /// Runs the connection until it must wait.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>>;
 
-    /// Closes an idle connection, and any other one behind its response.
+    /// Closes an idle connection, and any other one behind its response. One in which the head of the first request is arriving
+    /// has `shutdown_grace` for the rest of it.
     fn graceful_shutdown(&mut self);
 
     /// Ends the connection at once.
@@ -192,6 +193,7 @@ where
         if let Some(hyper) = &mut self.hyper {
             Pin::new(hyper).graceful_shutdown();
         }
+        self.limits.shut_down();
     }
 
     fn abort(&mut self) {
@@ -296,7 +298,7 @@ where
             End::Expired(expired) => {
                 let error = expired.error(self.limits.config());
                 let (response, abrupt) = match expired {
-                    Expired::Idle | Expired::Silence => (&b""[..], false),
+                    Expired::Idle | Expired::Silence | Expired::Shutdown => (&b""[..], false),
                     Expired::Head => (TIMED_OUT, false),
                     Expired::Body if !request.responded => (TIMED_OUT, false),
                     Expired::Body | Expired::Send | Expired::HalfClose => (&b""[..], true),

@@ -33,13 +33,15 @@ pub(super) enum Expired {
     Send,
     /// The peer has ended its half.
     HalfClose,
+    /// The server shuts down, and there is no request.
+    Shutdown,
 }
 
 impl Expired {
     /// The error that ends the connection; `None` when it was just not used.
     pub(super) fn error(self, config: &Config) -> Option<Error> {
         let (text, limit) = match self {
-            Expired::Idle => return None,
+            Expired::Idle | Expired::Shutdown => return None,
             Expired::Silence => ("waiting for the first request", config.preface_timeout),
             Expired::Head => ("waiting for the rest of a request's head", config.header_timeout),
             Expired::Body => (
@@ -91,6 +93,8 @@ pub(super) struct Limits {
     body: Waiting,
     send: Waiting,
     half_closed: Waiting,
+    /// When the connection ends unless there is a request, since the server shuts down.
+    leaves: Option<Instant>,
     config: Arc<Config>,
     alarms: Option<Alarms>,
 }
@@ -116,6 +120,7 @@ impl Limits {
             body: Waiting::new(),
             send: Waiting::new(),
             half_closed: Waiting::new(),
+            leaves: None,
             config,
             alarms,
         }
@@ -128,6 +133,11 @@ impl Limits {
 
     pub(super) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The server shuts down: the head of a request has to arrive within `shutdown_grace`.
+    pub(super) fn shut_down(&mut self) {
+        self.leaves = Instant::now().checked_add(self.config.shutdown_grace);
     }
 
     /// Notes, without a look at the clock, that requests were answered and that the connection rests now. `false`, and nothing is
@@ -273,7 +283,8 @@ impl Limits {
     /// When to look again, and what is exceeded then if nothing changes.
     fn next(&self, request: Exchange, traffic: Traffic, now: Instant) -> Option<(Instant, Option<Expired>)> {
         let config = &self.config;
-        let idle = match (request.is_busy() || traffic.awaits_write, self.head) {
+        let is_busy = request.is_busy() || traffic.awaits_write;
+        let idle = match (is_busy, self.head) {
             (true, _) => None,
             (false, Some(since)) => Some((since.checked_add(config.header_timeout), Expired::Head)),
             (false, None) if self.requests == 0 => {
@@ -291,6 +302,7 @@ impl Limits {
             (Some(at), _) => next = Some((at, expired)),
             (None, _) => {}
         };
+        or(self.leaves.filter(|_| !is_busy), Some(Expired::Shutdown));
         or(limit(&self.body, config.body_timeout), Some(Expired::Body));
         or(limit(&self.send, config.send_timeout), Some(Expired::Send));
         or(
