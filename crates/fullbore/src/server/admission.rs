@@ -266,9 +266,11 @@ impl ConnectionLimits {
     fn admit(&self, address: IpAddr, config: &Arc<Config>, server: u64) -> Option<Permit> {
         let address = address_group(address);
         let mut table = self.lock();
+        let mut victim = None;
         if self.connections() >= self.inner.max_connections {
-            let victim = table.find_victim(address, self.now())?;
-            self.evict(&mut table, &victim);
+            let found = table.find_victim(address, self.now())?;
+            self.evict(&mut table, &found);
+            victim = Some(found);
         }
         let group = table.groups.entry(address).or_default();
         let config = group.config_for(config, &self.inner.streams);
@@ -287,6 +289,8 @@ impl ConnectionLimits {
         group.entries.push(Arc::clone(&entry));
         table.resized(address, before);
         self.inner.active.fetch_add(1, Ordering::AcqRel);
+        drop(table);
+        wake(victim);
         Some(Permit {
             limits: self.clone(),
             entry,
@@ -335,9 +339,9 @@ impl ConnectionLimits {
                 heap.push((held, address));
             }
         }
-        let mut evicted = 0;
+        let mut evicted = Vec::new();
         while let Some((held, address)) = heap.pop() {
-            if free >= wanted || evicted == MAX_EVICTIONS {
+            if free >= wanted || evicted.len() == MAX_EVICTIONS {
                 break;
             }
             let Some(entry) = stalled.get_mut(&address).and_then(Vec::pop) else {
@@ -346,13 +350,16 @@ impl ConnectionLimits {
             let gain = entry.held(resource);
             free = free.saturating_add(gain);
             self.evict(&mut table, &entry);
-            evicted += 1;
+            evicted.push(entry);
             heap.push((held.saturating_sub(gain), address));
         }
-        evicted
+        drop(table);
+        let count = evicted.len();
+        wake(evicted);
+        count
     }
 
-    /// Tells a connection to end.
+    /// Tells a connection to end. The caller wakes it once the table is unlocked: whoever wakes runs code of the runtime.
     fn evict(&self, table: &mut Table, entry: &Arc<Entry>) {
         table.remove(entry);
         if let Some(group) = table.groups.get_mut(&entry.group) {
@@ -367,9 +374,12 @@ impl ConnectionLimits {
     fn tell(&self, server: u64, word: u8) {
         let table = self.lock();
         let entries = table.groups.values().flat_map(|group| &group.entries);
-        for entry in entries.filter(|entry| entry.server == server) {
+        let told: Vec<_> = entries.filter(|entry| entry.server == server).cloned().collect();
+        drop(table);
+        for entry in &told {
             entry.tell(word);
         }
+        wake(told);
     }
 
     /// Removes a connection that has ended.
@@ -400,6 +410,13 @@ impl ConnectionLimits {
 
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.inner.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes connections that were told something.
+fn wake(told: impl IntoIterator<Item = Arc<Entry>>) {
+    for entry in told {
+        entry.waker.wake();
     }
 }
 
@@ -524,7 +541,6 @@ impl Group {
 impl Entry {
     fn tell(&self, word: u8) {
         self.told.fetch_or(word, Ordering::Release);
-        self.waker.wake();
     }
 
     fn told(&self) -> Told {

@@ -348,9 +348,42 @@ async fn a_connection_that_is_polled_while_it_is_told_something_is_woken_by_the_
         assert!(serving.as_mut().poll(&mut cx).is_pending());
         let before = wakes.count();
         match evict {
-            true => limits.evict(&mut limits.lock(), &entry),
+            true => {
+                limits.evict(&mut limits.lock(), &entry);
+                wake([Arc::clone(&entry)]);
+            }
             false => drop(admission),
         }
         assert_eq!(wakes.count(), before + 1, "evicted: {evict}");
     }
+}
+
+/// Notes whether the table was unlocked when it was woken.
+struct Unlocked {
+    limits: ConnectionLimits,
+    woken: std::sync::Mutex<Vec<bool>>,
+}
+
+impl std::task::Wake for Unlocked {
+    fn wake(self: Arc<Self>) {
+        let is_unlocked = self.limits.inner.table.try_lock().is_ok();
+        self.woken.lock().unwrap().push(is_unlocked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_are_woken_while_the_table_is_unlocked() {
+    let limits = ConnectionLimits::new(4, 8);
+    let woken = Arc::new(Unlocked {
+        limits: limits.clone(),
+        woken: std::sync::Mutex::default(),
+    });
+    let waker = std::task::Waker::from(Arc::clone(&woken));
+    let cx = Context::from_waker(&waker);
+    let mut permits = admit(&limits, "192.0.2.1", 4);
+    permits.iter().for_each(|permit| permit.register(&cx));
+    permits.extend(admit(&limits, "192.0.2.2", 1));
+    assert_eq!(*woken.woken.lock().unwrap(), [true]);
+    limits.tell(0, Told::SHUTDOWN);
+    assert_eq!(*woken.woken.lock().unwrap(), [true; 4]);
 }
