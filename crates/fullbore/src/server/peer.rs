@@ -24,6 +24,22 @@ thread_local! {
     static CALLER: Cell<Option<SocketAddr>> = const { Cell::new(None) };
 }
 
+/// While this lives, [`PeerAddr::current`] returns its address. A service may panic.
+struct Calling;
+
+impl Calling {
+    fn of(address: Option<SocketAddr>) -> Self {
+        CALLER.set(address);
+        Calling
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        CALLER.set(None);
+    }
+}
+
 impl PeerAddr {
     /// The peer whose request a [`Server`](crate::Server) passes to a service on this thread. Call it in
     /// [`Service::call`], before that returns. Unlike [`ServerBuilder::peer_addresses`] it costs nothing for each
@@ -152,10 +168,8 @@ where
         if self.added.is_some() {
             self.added.add_to(&mut request);
         }
-        CALLER.set(self.added.address);
-        let answer = self.service.call(request);
-        CALLER.set(None);
-        answer
+        let _calling = Calling::of(self.added.address);
+        self.service.call(request)
     }
 }
 
@@ -175,5 +189,46 @@ impl Added {
         if let Some(extensions) = &self.extensions {
             request.extensions_mut().extend(Extensions::clone(extensions));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// A service that panics when it is called by the peer that it expects.
+    struct Panicking(SocketAddr);
+
+    impl Service<Request<Incoming>> for Panicking {
+        type Response = ();
+        type Error = ();
+        type Future = std::future::Ready<Result<(), ()>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Incoming>) -> Self::Future {
+            assert_ne!(PeerAddr::current(), Some(PeerAddr(self.0)), "a panic");
+            std::future::ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_service_that_panics_leaves_no_address_to_the_next_one() {
+        let address = SocketAddr::from(([192, 0, 2, 1], 1));
+        let mut service = WithPeer {
+            service: Panicking(address),
+            added: Added {
+                address: Some(address),
+                ..Added::default()
+            },
+        };
+        let request = Request::new(Incoming::empty());
+        let called = catch_unwind(AssertUnwindSafe(|| drop(service.call(request))));
+        assert!(called.is_err(), "it knows who calls");
+        assert_eq!(PeerAddr::current(), None);
     }
 }
