@@ -72,7 +72,7 @@ impl Asked {
                 Content::Body(length) => length,
                 Content::None | Content::Tunnel => Length::UNKNOWN,
             }),
-            announced: head.headers.contains_key(CONTENT_LENGTH),
+            announced: head.headers.keys().any(|name| name == CONTENT_LENGTH),
             meter,
             request: now.requests,
         };
