@@ -49,6 +49,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
 use self::closing::Closing;
+use self::collect::Collected;
 use self::idle::{Activity, IdleTimer};
 use self::read::{Read, ReadBuffer};
 use self::rounds::Rounds;
@@ -64,6 +65,9 @@ use crate::linger::{Discard, LINGER};
 use crate::sender::Sender;
 use crate::slices::{poll_send_slices, poll_write_slices};
 use crate::turns::wake_after_sockets;
+
+/// The most slabs that a client reads after a write that failed: 8 MiB or more, which is what the kernel holds for a socket at most.
+const LAST_READS: u32 = 32;
 
 /// What a server does with requests; a client receives none.
 pub(crate) trait Accept {
@@ -128,6 +132,8 @@ pub(crate) struct Driver<T, A> {
     peer_goaway: Option<Box<PeerGoAway>>,
     /// Whether the peer ended the transport within a message, while others are still answered.
     truncated: bool,
+    /// A write has failed: its error, and how many reads may still follow.
+    last_reads: Option<Box<(Error, u32)>>,
     idle: IdleTimer,
     stage: Stage,
     #[cfg(feature = "tracing")]
@@ -184,6 +190,7 @@ where
             goaway_timer: None,
             peer_goaway: None,
             truncated: false,
+            last_reads: None,
             idle: IdleTimer::default(),
             stage: Stage::Open,
         }
@@ -240,6 +247,9 @@ where
 
     /// Runs turns until the connection must wait.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.last_reads.is_some() {
+            return self.poll_last_reads(cx);
+        }
         self.mailbox.begin_turn(cx.waker());
         self.turn.wake();
         self.input.wake();
@@ -276,7 +286,7 @@ where
         if self.accept.poll_handlers(cx) {
             self.turn.handlers_ran();
         }
-        let collected = self.collect();
+        let Collected { some: collected, all } = self.collect();
         // A stream that was dropped before it was opened ends without a frame.
         self.deliver_events(cx);
         if self.turn.yields(cx, || self.connection.wants_transmit()) {
@@ -290,16 +300,11 @@ where
                 return ControlFlow::Break(Poll::Ready(Ok(())));
             }
             Err(error) => {
-                // A peer that closed early may have answered before. Its answer can still be read.
                 self.input.wake();
-                while let Poll::Ready(Ok(Read::Some)) = self.poll_read(cx) {}
-                let settled = self.connection.peer_settings_received();
-                let error = match self.connection.error() {
-                    // It says more about a peer that does not speak HTTP/2.
-                    Some(answer) if !settled => Error::from_connection(answer, settled),
-                    _ => error,
-                };
-                return ControlFlow::Break(Poll::Ready(Err(error)));
+                // What a server has not read are requests, which it could not answer.
+                let reads = if self.is_client() { LAST_READS } else { 0 };
+                self.last_reads = Some(Box::new((error, reads)));
+                return ControlFlow::Break(self.poll_last_reads(cx));
             }
         };
         // After the write, which may hold a frame back: no turn ends without a timer for that.
@@ -317,6 +322,10 @@ where
             }
         }
         let ending = self.end_unwanted();
+        if !all {
+            // Handles on other threads may list their streams as fast as this takes them off the list.
+            self.turn.yield_to_sockets(0);
+        }
         if self.turn.yields(cx, || self.connection.wants_transmit()) {
             // Handles that have room now fill it before the next write, which would be a short one without them.
             return ControlFlow::Break(Poll::Pending);
@@ -326,6 +335,28 @@ where
             written.all && !fired && !ending,
         );
         ControlFlow::Continue(())
+    }
+
+    /// After a write that failed: a peer that closed early may have answered before, and its answer can still be read, a slab in
+    /// each turn of the connection.
+    fn poll_last_reads(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let reads = self.last_reads.as_ref().is_some_and(|last| last.1 > 0);
+        if reads && matches!(self.poll_read(cx), Poll::Ready(Ok(Read::Some))) {
+            if let Some(last) = &mut self.last_reads {
+                last.1 -= 1;
+            }
+            wake_after_sockets(cx);
+            return Poll::Pending;
+        }
+        let Some((error, _)) = self.last_reads.take().map(|last| *last) else {
+            return Poll::Ready(Ok(()));
+        };
+        let settled = self.connection.peer_settings_received();
+        Poll::Ready(Err(match self.connection.error() {
+            // It says more about a peer that does not speak HTTP/2.
+            Some(answer) if !settled => Error::from_connection(answer, settled),
+            _ => error,
+        }))
     }
 
     /// Frees what only a busy connection needs, once it is idle.

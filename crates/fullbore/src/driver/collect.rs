@@ -12,6 +12,17 @@ use crate::error::{Error, ErrorKind};
 use crate::mailbox::ConnectionCommand;
 use crate::sent_bytes::SentBytes;
 
+/// The most streams whose handles are heard in one turn, some 100 us.
+const MOST_COLLECTED: usize = 1_024;
+
+/// What handles left.
+pub(super) struct Collected {
+    /// There was something.
+    pub(super) some: bool,
+    /// Nothing was left to the next turn.
+    pub(super) all: bool,
+}
+
 /// Up to so many streams share all of the send buffer; more share half of it.
 const FEW_STREAMS: usize = 4;
 
@@ -20,16 +31,17 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     A: Accept,
 {
-    /// Collects everything that handles left; whether there was anything.
-    pub(super) fn collect(&mut self) -> bool {
+    /// Collects what handles left, of a bounded number of streams.
+    pub(super) fn collect(&mut self) -> Collected {
         let now = self.look();
         self.connection.advance_time(now);
-        let mut any = false;
-        while let Some(cell) = self.mailbox.take() {
-            if !any {
+        let mut streams = 0;
+        while streams < MOST_COLLECTED {
+            let Some(cell) = self.mailbox.take() else { break };
+            if streams == 0 {
                 self.renew_date(now);
             }
-            any = true;
+            streams += 1;
             cell.unlist();
             if let Some(id) = self.apply(&cell) {
                 self.cells.remove(&id);
@@ -42,13 +54,17 @@ where
         }
         let waiting = self.mailbox.has_requests_waiting();
         self.connection.set_requests_kept_back(waiting, now);
-        any |= self.release_credit();
+        let mut some = streams > 0;
+        some |= self.release_credit();
         if self.mailbox.wants_shutdown() && !self.connection.is_shutting_down() {
             report!(self, shutdown());
             self.connection.shutdown(now);
-            any = true;
+            some = true;
         }
-        any
+        Collected {
+            some,
+            all: streams < MOST_COLLECTED,
+        }
     }
 
     /// Sets the `date` field of the responses that follow, once it is no longer right.

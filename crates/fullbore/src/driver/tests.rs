@@ -191,7 +191,6 @@ async fn others_have_their_turn_behind_256_streams_of_a_connection_that_has_ende
     // The increment overflows the window: the connection fails.
     octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
     far.write_all(&octets).await.expect("the pipe has room");
-    drop(far);
     let mut untold = Vec::new();
     let run = poll_fn(|cx| {
         let poll = driver.poll(cx);
@@ -217,7 +216,6 @@ async fn others_have_their_turn_behind_1024_streams_that_are_freed() {
     let mut octets = beginning_with_requests(2_500);
     octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
     far.write_all(&octets).await.expect("the pipe has room");
-    drop(far);
     let mut freed = Vec::new();
     let run = poll_fn(|cx| {
         let poll = driver.poll(cx);
@@ -573,7 +571,6 @@ async fn streams_that_a_dropped_connection_has_not_told_learn_of_its_end() {
     let mut octets = beginning_with_requests(600);
     octets.extend(frame(8, 0, 0, &0x7fff_ffff_u32.to_be_bytes()));
     far.write_all(&octets).await.expect("the pipe has room");
-    drop(far);
     let run = poll_fn(|cx| match (driver.poll(cx), &driver.stage) {
         (Poll::Pending, Stage::Closing(closing)) if !closing.untold.is_empty() => Poll::Ready(()),
         _ => Poll::Pending,
@@ -587,3 +584,5 @@ async fn streams_that_a_dropped_connection_has_not_told_learn_of_its_end() {
         assert!(told.is_ready());
     }
 }
+
+mod bounds;
