@@ -28,7 +28,10 @@ async fn clock() -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     }))
 }
 
+/// A WebSocket costs a client a few bytes, over HTTP/2 without a connection of its own. By default `axum` has a buffer of 128 KiB
+/// for each, and takes messages of 64 MiB.
 async fn echo(upgrade: WebSocketUpgrade) -> Response {
+    let upgrade = upgrade.read_buffer_size(4 << 10).max_message_size(64 << 10);
     upgrade.on_upgrade(|mut socket: WebSocket| async move {
         while let Some(Ok(message)) = socket.recv().await {
             if socket.send(message).await.is_err() {

@@ -31,4 +31,6 @@ pub use self::exchange::SendDeadline;
 pub use self::listener::Server;
 pub use self::local::{ServeConnectionLocal, serve_connection_local};
 pub use self::peer::{Accepted, Ended, PeerAddr};
-pub use self::websockets::{WebSockets, WebSocketsBody, WebSocketsFuture};
+pub use self::websockets::{
+    DEFAULT_MAX_WEB_SOCKETS, WebSocketLimit, WebSockets, WebSocketsBody, WebSocketsFuture,
+};

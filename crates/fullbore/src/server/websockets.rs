@@ -2,36 +2,48 @@
 //!
 //! Such a handler takes a `hyper::upgrade::OnUpgrade` from the request's extensions. Only hyper makes one, at the end of an
 //! exchange over HTTP/1.1. So each WebSocket has such an exchange over a pipe in memory. What the handler writes to its
-//! end of the pipe becomes the response body, and the request body goes the other way.
+//! end of the pipe becomes the response body, and the request body goes the other way. `limit` bounds how many there are.
+
+mod limit;
+mod near;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use fullbore_proto::Protocol;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{CONNECTION, UPGRADE};
-use http::{Method, Request, Response};
+use http::header::{CONNECTION, HeaderValue, RETRY_AFTER, UPGRADE};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
-use tokio_util::io::{InspectReader, poll_read_buf};
+use tokio_util::io::poll_read_buf;
 use tower_service::Service;
 
+use self::limit::Place;
+pub use self::limit::{DEFAULT_MAX_WEB_SOCKETS, WebSocketLimit};
+use self::near::{End, Near};
+use super::peer::PeerAddr;
 use crate::body::Incoming;
 use crate::error::BoxError;
 use crate::file::Chunk;
 
 /// How much waits in each direction of a pipe.
-const PIPE: usize = 64 << 10;
+const PIPE: usize = 16 << 10;
 
 /// The most that one frame of the response body holds.
 const PIECE: usize = 16 << 10;
+
+/// From this length on a frame of the response body keeps the memory that it was read into.
+const LONG: usize = PIECE / 2;
 
 /// The answer that ends the exchange over HTTP/1.1.
 const SWITCHING: &[u8] =
@@ -41,8 +53,16 @@ const SWITCHING: &[u8] =
 /// `WebSocketUpgrade`. Route them with `any`: over HTTP/2 the method is CONNECT. The server has to allow extended CONNECT
 /// ([`Config::enable_connect_protocol`](crate::Config::enable_connect_protocol)).
 ///
-/// Each WebSocket over HTTP/2 is copied through a pipe of 64 KiB in each direction. Other requests cost nothing. The feature
-/// `http2` of `axum` must be off: it asks for an extension that only hyper's own HTTP/2 has.
+/// Each WebSocket over HTTP/2 is copied through a pipe of 16 KiB in each direction, and takes up to 80 KiB beside what its
+/// handler holds. [`WebSocketLimit`] bounds how many there are; what is beyond it is answered with 503. Other requests cost
+/// nothing. The feature `http2` of `axum` must be off: it asks for an extension that only hyper's own HTTP/2 has.
+///
+/// A handler may hold more than that: `axum` reads each WebSocket, of either version, through a buffer of 128 KiB unless
+/// `WebSocketUpgrade::read_buffer_size` sets another size, and takes messages of up to 64 MiB unless `max_message_size` does.
+///
+/// If the client resets the stream, or its connection ends, the handler's next read fails with
+/// [`ConnectionReset`](std::io::ErrorKind::ConnectionReset). A handler that answers with success and drops the upgrade sends its
+/// own body, which then ends the stream.
 ///
 /// ```no_run
 /// # async fn run(app: axum::Router) -> Result<(), fullbore::Error> {
@@ -56,12 +76,21 @@ const SWITCHING: &[u8] =
 #[derive(Debug, Clone)]
 pub struct WebSockets<S> {
     service: S,
+    limit: WebSocketLimit,
 }
 
 impl<S> WebSockets<S> {
-    /// Wraps a service.
+    /// Wraps a service. All services that are wrapped in a process share one limit, of [`DEFAULT_MAX_WEB_SOCKETS`], so that one
+    /// may be wrapped for each connection.
     pub fn new(service: S) -> Self {
-        WebSockets { service }
+        let limit = WebSocketLimit::of_process();
+        WebSockets { service, limit }
+    }
+
+    /// Counts its WebSockets against another limit.
+    pub fn limit(mut self, limit: WebSocketLimit) -> Self {
+        self.limit = limit;
+        self
     }
 }
 
@@ -89,10 +118,15 @@ where
                 answering: Answering::Plain { answer },
             };
         }
+        let Some(place) = self.limit.take(PeerAddr::current()) else {
+            return WebSocketsFuture {
+                answering: Answering::Refused,
+            };
+        };
         // The one that is ready.
         let clone = self.service.clone();
         let service = std::mem::replace(&mut self.service, clone);
-        let answer = Box::pin(accept(service, request));
+        let answer = Box::pin(accept(service, request, place));
         WebSocketsFuture {
             answering: Answering::WebSocket { answer },
         }
@@ -108,25 +142,31 @@ fn is_web_socket<B>(request: &Request<B>) -> bool {
 async fn accept<S, B>(
     mut service: S,
     mut request: Request<Incoming>,
+    place: Place,
 ) -> Result<Response<WebSocketsBody<B>>, S::Error>
 where
     S: Service<Request<Incoming>, Response = Response<B>>,
 {
     let input = std::mem::replace(request.body_mut(), Incoming::empty());
     // Without one, the service says that the connection cannot be upgraded.
-    let pipe = upgrade().await.ok().map(|(pipe, dropped, upgrade)| {
+    let mut pipe = upgrade(place).await.ok().map(|(pipe, dropped, end, upgrade)| {
         request.extensions_mut().insert(upgrade);
-        (pipe, dropped)
+        (pipe, dropped, end)
     });
     let response = service.call(request).await?;
     let (head, body) = response.into_parts();
+    let is_alive = |dropped: &mut oneshot::Receiver<()>| {
+        matches!(dropped.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+    };
+    // The handler, or a task of its, still has its end of the pipe.
+    let is_taken = head.status.is_success() && pipe.as_mut().is_some_and(|(_, dropped, _)| is_alive(dropped));
     let body = match pipe {
-        Some((pipe, dropped)) if head.status.is_success() => {
+        Some((pipe, dropped, end)) if is_taken => {
             let (reader, writer) = tokio::io::split(pipe);
             // A client may stay silent for ever: its stream ends when the handler is gone.
             tokio::spawn(async move {
                 tokio::select! {
-                    () = pass(input, writer) => {}
+                    () = pass(input, writer, &end) => {}
                     _ = dropped => {}
                 }
             });
@@ -141,22 +181,23 @@ where
 }
 
 /// Makes an upgrade for the handler, and the other end of its pipe. The receiver ends when the handler drops its end.
-async fn upgrade() -> Result<(DuplexStream, oneshot::Receiver<()>, OnUpgrade), BoxError> {
+async fn upgrade(
+    place: Place,
+) -> Result<(DuplexStream, oneshot::Receiver<()>, Arc<End>, OnUpgrade), BoxError> {
     let (pipe, mut far) = tokio::io::duplex(PIPE);
     let (alive, dropped) = oneshot::channel();
-    // The closure is dropped with the handler's end, and the sender with it.
-    let near = InspectReader::new(pipe, move |_: &[u8]| {
-        let _held = &alive;
-    });
+    let end = Arc::new(End::new(place));
+    let near = Near::new(pipe, Arc::clone(&end), alive);
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(near)).await?;
-    tokio::spawn(connection.with_upgrades());
     let request = Request::get("/")
         .header(CONNECTION, "upgrade")
         .header(UPGRADE, "websocket");
     let sent = sender.send_request(request.body(String::new())?);
-    let (response, switched) = tokio::join!(sent, switch(&mut far));
+    // When the connection has ended, nobody but the upgrade has the handler's end of the pipe.
+    let (response, switched, connected) = tokio::join!(sent, switch(&mut far), connection.with_upgrades());
     switched?;
-    Ok((far, dropped, hyper::upgrade::on(response?)))
+    connected?;
+    Ok((far, dropped, end, hyper::upgrade::on(response?)))
 }
 
 /// Reads a request without a body, and answers it.
@@ -171,9 +212,22 @@ async fn switch(far: &mut DuplexStream) -> std::io::Result<()> {
 }
 
 /// Passes a request body on, until its end or an error.
-async fn pass(mut body: Incoming, mut pipe: WriteHalf<DuplexStream>) {
-    while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let Ok(data) = frame.into_data() else { continue };
+async fn pass(mut body: Incoming, mut pipe: WriteHalf<DuplexStream>, end: &End) {
+    loop {
+        let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+        let data = match frame {
+            Some(Ok(frame)) => frame.into_data(),
+            Some(Err(error)) => return end.fail(error),
+            None => break,
+        };
+        let Ok(mut data) = data else { continue };
+        // A chunk keeps the memory of a whole read, so what has to wait is copied. Its credit has returned already.
+        match pipe.write(&data).now_or_never() {
+            Some(Ok(written)) if written == data.len() => continue,
+            Some(Ok(written)) => data = Bytes::copy_from_slice(&data[written..]),
+            Some(Err(_)) => return,
+            None => data = Bytes::copy_from_slice(&data),
+        }
         if pipe.write_all(&data).await.is_err() {
             return;
         }
@@ -194,6 +248,8 @@ pin_project! {
     enum Answering<F, T, E> {
         Plain { #[pin] answer: F },
         WebSocket { answer: BoxFuture<'static, Result<T, E>> },
+        // Beyond the limit.
+        Refused,
     }
 }
 
@@ -212,8 +268,20 @@ where
                 answer.poll(cx).map_ok(|response| response.map(plain))
             }
             AnsweringNow::WebSocket { answer } => answer.as_mut().poll(cx),
+            AnsweringNow::Refused => Poll::Ready(Ok(refusal())),
         }
     }
+}
+
+/// The answer to a WebSocket beyond the limit.
+fn refusal<B>() -> Response<WebSocketsBody<B>> {
+    let mut response = Response::new(WebSocketsBody {
+        sending: Sending::Nothing,
+    });
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let after = HeaderValue::from_static("1");
+    response.headers_mut().insert(RETRY_AFTER, after);
+    response
 }
 
 impl<F, T, E> fmt::Debug for WebSocketsFuture<F, T, E> {
@@ -235,6 +303,7 @@ pin_project! {
     enum Sending<B> {
         Plain { #[pin] body: B },
         WebSocket { pipe: ReadHalf<DuplexStream>, read: BytesMut },
+        Nothing,
     }
 }
 
@@ -261,9 +330,23 @@ where
             }
             SendingNow::WebSocket { pipe, read } => {
                 read.reserve(PIECE);
-                let count = ready!(poll_read_buf(Pin::new(pipe), cx, read))?;
-                Poll::Ready((count > 0).then(|| Ok(Frame::data(read.split().freeze().into()))))
+                let Poll::Ready(count) = poll_read_buf(Pin::new(pipe), cx, read) else {
+                    // A WebSocket that is silent holds no buffer.
+                    *read = BytesMut::new();
+                    return Poll::Pending;
+                };
+                let count = count?;
+                let data = match count < LONG {
+                    true => {
+                        let data = Bytes::copy_from_slice(read);
+                        read.clear();
+                        data
+                    }
+                    false => read.split().freeze(),
+                };
+                Poll::Ready((count > 0).then(|| Ok(Frame::data(data.into()))))
             }
+            SendingNow::Nothing => Poll::Ready(None),
         }
     }
 
@@ -271,6 +354,7 @@ where
         match &self.sending {
             Sending::Plain { body } => body.is_end_stream(),
             Sending::WebSocket { .. } => false,
+            Sending::Nothing => true,
         }
     }
 
@@ -278,6 +362,7 @@ where
         match &self.sending {
             Sending::Plain { body } => body.size_hint(),
             Sending::WebSocket { .. } => SizeHint::default(),
+            Sending::Nothing => SizeHint::with_exact(0),
         }
     }
 }

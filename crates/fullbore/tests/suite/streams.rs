@@ -12,9 +12,9 @@ use axum::extract::ws::{Message as Received, WebSocketUpgrade};
 use axum::response::sse::{Event, Sse};
 use axum::routing::{any, get};
 use bytes::{Bytes, BytesMut};
-use fullbore::server::WebSockets;
+use fullbore::server::{WebSocketLimit, WebSockets};
 use fullbore::{BoxError, Client, Error, Incoming, Protocol, Server};
-use http::{Method, Request, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf};
@@ -25,7 +25,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use crate::support::{Peer, frames, soon};
+use crate::support::{Peer, frames, full, service, soon};
 
 /// Sends each message back, and says when a WebSocket has ended.
 fn echo(ended: Arc<Notify>) -> Router {
@@ -187,22 +187,131 @@ async fn a_web_socket_is_opened_by_the_extended_connect_of_http_2() {
 async fn a_handler_that_drops_its_web_socket_ends_the_stream_of_a_client_that_is_silent() {
     let handler = |upgrade: WebSocketUpgrade| async { upgrade.on_upgrade(|_| async {}) };
     let (address, serving) = serve(Router::new().route("/ws", any(handler))).await;
-    let stream = TcpStream::connect(&address).await.unwrap();
-    let mut peer = Peer::client(stream, &[]).await;
-    let block = frames::block(&[
-        (":method", "CONNECT"),
-        (":protocol", "websocket"),
-        (":scheme", "http"),
-        (":authority", &address),
-        (":path", "/ws"),
-        ("sec-websocket-version", "13"),
-    ]);
-    peer.write(&frames::headers(1, frames::END_HEADERS, &block)).await;
+    let mut peer = raw_web_sockets(&address, [1].into_iter()).await;
     assert!(!soon(peer.expect(frames::HEADERS)).await.ends_stream());
     while !soon(peer.expect(frames::DATA)).await.ends_stream() {}
     let reset = soon(peer.expect(frames::RST_STREAM)).await;
     // NO_ERROR, behind a complete response.
     assert_eq!((reset.stream, reset.code()), (1, 0));
+    serving.abort();
+}
+
+/// A raw client that has opened a WebSocket on each of these streams.
+async fn raw_web_sockets(address: &str, streams: impl Iterator<Item = u32>) -> Peer<TcpStream> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let mut peer = Peer::client(stream, &[]).await;
+    let block = frames::block(&[
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":authority", address),
+        (":path", "/ws"),
+        ("sec-websocket-version", "13"),
+    ]);
+    for stream in streams {
+        peer.write(&frames::headers(stream, frames::END_HEADERS, &block))
+            .await;
+    }
+    peer
+}
+
+/// A server whose handler passes on what it reads of a WebSocket, to the end or an error.
+async fn serve_reader() -> (
+    mpsc::UnboundedReceiver<Result<Vec<u8>, std::io::ErrorKind>>,
+    String,
+    JoinHandle<Result<(), Error>>,
+) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let handler = move |mut request: axum::extract::Request| {
+        let tell = tell.clone();
+        async move {
+            let upgrade = hyper::upgrade::on(&mut request);
+            tokio::spawn(async move {
+                let upgraded = upgrade.await.expect("an upgrade");
+                let mut read = Vec::new();
+                let mut io = hyper_util::rt::TokioIo::new(upgraded);
+                let ended = io.read_to_end(&mut read).await;
+                tell.send(ended.map(|_| read).map_err(|error| error.kind())).ok();
+            });
+            StatusCode::OK
+        }
+    };
+    let (address, serving) = serve(Router::new().route("/ws", any(handler))).await;
+    (told, address, serving)
+}
+
+#[tokio::test]
+async fn a_reset_of_a_web_socket_is_an_error_for_its_handler_and_no_end() {
+    let (mut told, address, serving) = serve_reader().await;
+    for ending in ["reset", "close", "end"] {
+        let mut peer = raw_web_sockets(&address, [1].into_iter()).await;
+        soon(peer.expect(frames::HEADERS)).await;
+        let end = u8::from(ending == "end");
+        peer.write(&frames::data(1, end, b"hello")).await;
+        match ending {
+            "reset" => peer.write(&frames::reset(1, 8)).await,
+            "close" => drop(peer),
+            _ => {
+                let heard = soon(told.recv()).await.expect("it has ended");
+                assert_eq!(heard, Ok(b"hello".to_vec()));
+                continue;
+            }
+        }
+        let heard = soon(told.recv()).await.expect("it has ended");
+        assert_eq!(heard, Err(std::io::ErrorKind::ConnectionReset), "{ending}");
+    }
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_handler_that_answers_with_success_and_takes_no_upgrade_sends_its_body() {
+    let builder = Server::builder().config(|config| config.enable_connect_protocol = true);
+    let server = builder.bind("127.0.0.1:0").await.expect("a port");
+    let address = server.local_addr().expect("an address").to_string();
+    // axum leaves the body of such an answer out.
+    let handler = service(|_| async { Ok::<_, Infallible>(Response::new(full("no WebSocket here"))) });
+    let serving = tokio::spawn(server.serve(WebSockets::new(handler)));
+    let mut peer = raw_web_sockets(&address, [1].into_iter()).await;
+    soon(peer.expect(frames::HEADERS)).await;
+    let mut body = Vec::new();
+    loop {
+        let data = soon(peer.expect(frames::DATA)).await;
+        body.extend_from_slice(&data.payload);
+        if data.ends_stream() {
+            break;
+        }
+    }
+    assert_eq!(body, b"no WebSocket here");
+    serving.abort();
+}
+
+#[tokio::test]
+async fn web_sockets_beyond_the_limit_are_refused_until_others_have_ended() {
+    let limit = WebSocketLimit::new(8);
+    let builder = Server::builder().config(|config| config.enable_connect_protocol = true);
+    let server = builder.bind("127.0.0.1:0").await.expect("a port");
+    let address = server.local_addr().expect("an address").to_string();
+    let app = WebSockets::new(echo(Arc::default())).limit(limit.clone());
+    let serving = tokio::spawn(server.serve(app));
+    let streams = (0..6).map(|index| 2 * index + 1);
+    let mut peer = raw_web_sockets(&address, streams).await;
+    let mut refused = Vec::new();
+    for _ in 0..6 {
+        let head = soon(peer.expect(frames::HEADERS)).await;
+        if head.ends_stream() {
+            refused.push(head.stream);
+        }
+    }
+    refused.sort_unstable();
+    // The only address has half of them.
+    assert_eq!((refused, limit.open()), (vec![9, 11], 4));
+    drop(peer);
+    soon(async {
+        while limit.open() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     serving.abort();
 }
 
