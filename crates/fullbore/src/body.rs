@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::cell::{Cell, StreamCommand};
 use crate::error::Error;
-use crate::http1::{BodyWatch, Http1Body};
+use crate::http1::{BodyEnd, BodyWatch, Http1Body};
 
 /// The body of a received message: a request on a server, a response on a client.
 ///
@@ -54,7 +54,7 @@ impl Incoming {
         let remaining = body.size_hint().exact();
         let source = match body.is_end_stream() {
             true => {
-                watch.ended(true);
+                watch.ended(BodyEnd::Complete);
                 Source::Empty
             }
             false => Source::Http1(Box::new(Http1Body::new(body, watch))),

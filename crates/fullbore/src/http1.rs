@@ -7,7 +7,7 @@ mod noted;
 mod transport;
 mod waiting;
 
-pub(crate) use self::body::{BodyWatch, Http1Body};
+pub(crate) use self::body::{BodyEnd, BodyWatch, Http1Body};
 pub(crate) use self::measured::{Measured, Next};
 pub(crate) use self::meter::{Exchange, Meter, Traffic};
 pub(crate) use self::transport::{HyperIo, Transport};

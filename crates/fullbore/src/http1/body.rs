@@ -5,17 +5,29 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+
+/// How the body of a message has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyEnd {
+    /// The whole message was read.
+    Complete,
+    /// The whole message was read, with a trailer section. hyper reads one up to CRLF CRLF; where others take a bare LF for the end
+    /// of it, the next message was read as trailers.
+    WithTrailers,
+    /// The body has failed, or was dropped early. No other message can be read from the connection.
+    Incomplete,
+}
 
 /// What the owner of a connection does when the body of a message ends.
 ///
 /// It is called from the task that reads the body, once, and dropped.
 pub(crate) trait BodyWatch: Send + Sync {
-    /// The body has ended. `complete` says whether the whole message was read. If it was not, because the body failed or
-    /// was dropped early, no other message can be read from the connection.
-    fn ended(self: Box<Self>, complete: bool);
+    /// The body has ended.
+    fn ended(self: Box<Self>, end: BodyEnd);
 
     /// Why the connection was ended on this side, if it was. This error takes the place of the one that hyper reports.
     fn cause(&self) -> Option<Error> {
@@ -55,8 +67,12 @@ impl Http1Body {
                 if let (Some(remaining), Some(chunk)) = (remaining, frame.data_ref()) {
                     *remaining = remaining.saturating_sub(chunk.len() as u64);
                 }
-                if frame.is_trailers() || self.body.is_end_stream() {
-                    self.end(true);
+                match frame.trailers_ref().map(HeaderMap::is_empty) {
+                    // hyper has found something there, and no field in it: the chunks end with a bare LF.
+                    Some(true) => return Poll::Ready(Some(Err(self.fail(bare_line_feed)))),
+                    Some(false) => self.end(BodyEnd::WithTrailers),
+                    None if self.body.is_end_stream() => self.end(BodyEnd::Complete),
+                    None => {}
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -66,7 +82,7 @@ impl Http1Body {
                 Poll::Ready(Some(Err(self.fail(|| Error::incomplete(None, None)))))
             }
             None => {
-                self.end(true);
+                self.end(BodyEnd::Complete);
                 Poll::Ready(None)
             }
         }
@@ -81,20 +97,25 @@ impl Http1Body {
         let cause = self.watch.as_ref().and_then(|watch| watch.cause());
         let error = cause.unwrap_or_else(error);
         self.failed = Some(error.clone());
-        self.end(false);
+        self.end(BodyEnd::Incomplete);
         error
     }
 
-    fn end(&mut self, complete: bool) {
+    fn end(&mut self, end: BodyEnd) {
         if let Some(watch) = self.watch.take() {
-            watch.ended(complete);
+            watch.ended(end);
         }
     }
 }
 
+/// RFC 9112 section 7.1: the last chunk ends with CRLF, and the body with another.
+fn bare_line_feed() -> Error {
+    Error::new(ErrorKind::Protocol, "a chunked body does not end with CRLF CRLF")
+}
+
 impl Drop for Http1Body {
     fn drop(&mut self) {
-        self.end(false);
+        self.end(BodyEnd::Incomplete);
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use super::body::BodyEnd;
 use super::noted::Noted;
 use crate::cell::register;
 use crate::error::Error;
@@ -48,7 +49,7 @@ pub(crate) struct Exchange {
     pub(crate) answers: bool,
     /// The body of the request is not complete.
     pub(crate) receives: bool,
-    /// The body was dropped or has failed before its end.
+    /// The body was dropped or has failed before its end, or ended with trailers.
     pub(crate) unread: bool,
     /// The head of the response has been made.
     pub(crate) responded: bool,
@@ -113,6 +114,8 @@ pub(crate) struct Meter {
     forgets: AtomicBool,
     /// Something is noted.
     has_notes: AtomicBool,
+    /// No further request is read.
+    is_last: AtomicBool,
     noted: Mutex<Noted>,
     piece: Mutex<Piece>,
     /// Why the connection was ended.
@@ -218,10 +221,18 @@ impl Meter {
     }
 
     /// The body of a request has ended. What hyper is given from now on belongs to a head.
-    pub(crate) fn received_body(&self, request: u64, complete: bool) {
-        let unread = if complete { 0 } else { UNREAD };
+    pub(crate) fn received_body(&self, request: u64, end: BodyEnd) {
+        let unread = if end == BodyEnd::Complete { 0 } else { UNREAD };
+        if end == BodyEnd::WithTrailers {
+            self.is_last.store(true, Ordering::Release);
+        }
         self.change(request, |exchange| (exchange & !(RECEIVES | UNREAD)) | unread);
         self.notes.store(true, Ordering::Release);
+    }
+
+    /// Whether what follows the last request on the connection is not to be trusted: see [`BodyEnd::WithTrailers`].
+    pub(crate) fn is_last(&self) -> bool {
+        self.is_last.load(Ordering::Acquire)
     }
 
     /// Changes the bits of a request that is in progress.
@@ -396,17 +407,17 @@ mod tests {
         let (first, _) = meter.begin(true);
         assert_eq!(meter.exchange(), exchange(1, true, true, false));
         assert!(!meter.is_only_answering());
-        meter.received_body(first, false);
+        meter.received_body(first, BodyEnd::Incomplete);
         assert_eq!(meter.exchange(), exchange(1, true, false, true));
         assert!(meter.is_only_answering());
         meter.answered(first);
         assert_eq!(meter.exchange(), exchange(1, false, false, true));
         let (second, _) = meter.begin(true);
         meter.answered(first);
-        meter.received_body(first, false);
+        meter.received_body(first, BodyEnd::Incomplete);
         assert_eq!(meter.exchange(), exchange(2, true, true, false));
         meter.answered(second);
-        meter.received_body(second, true);
+        meter.received_body(second, BodyEnd::Complete);
         assert_eq!(meter.exchange(), exchange(2, false, false, false));
         meter.begin(false);
         assert_eq!(meter.exchange(), exchange(3, true, false, false));

@@ -383,6 +383,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::http1::BodyEnd;
     use crate::slices::Calls;
 
     #[tokio::test]
@@ -453,7 +454,7 @@ mod tests {
         let (receiving, _) = transport.meter().begin(true);
         io.flush().await.expect("nothing waits");
         assert_eq!(transport.traffic().received, 0, "hyper reads its body");
-        transport.meter().received_body(receiving, true);
+        transport.meter().received_body(receiving, BodyEnd::Complete);
         for _ in 0..2 {
             io.flush().await.expect("nothing waits");
             assert_eq!(transport.traffic().received, AHEAD as u64);

@@ -17,7 +17,7 @@ use super::sent::SentBody;
 use super::tolerant::Writes;
 use crate::content_length::Length;
 use crate::error::{BoxError, Error};
-use crate::http1::{BodyWatch, Measured, Next};
+use crate::http1::{BodyEnd, BodyWatch, Measured, Next};
 
 /// A body for hyper.
 pub(crate) struct Outgoing {
@@ -182,7 +182,7 @@ impl Drop for Departure<'_> {
 pub(super) struct Reader(pub(super) Arc<Upload>);
 
 impl BodyWatch for Reader {
-    fn ended(self: Box<Self>, _: bool) {
+    fn ended(self: Box<Self>, _: BodyEnd) {
         self.0.change(|state| state.response_read = true);
     }
 

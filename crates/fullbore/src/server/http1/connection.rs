@@ -110,6 +110,7 @@ where
         transport,
         limits: Limits::new(config, alarms),
         evicted: false,
+        closes: false,
         stage: Stage::Open,
     })
 }
@@ -123,6 +124,8 @@ struct Http1Connection<T, H> {
     stage: Stage<T>,
     transport: Transport<T>,
     evicted: bool,
+    /// hyper was told that the last request was read.
+    closes: bool,
     limits: Limits,
     /// None once hyper is done.
     hyper: Option<H>,
@@ -235,7 +238,7 @@ where
             return Poll::Ready(End::Failed);
         };
         // A service that panics ends its own connection only. Caught here, it costs the requests nothing.
-        let end = match catch_unwind(AssertUnwindSafe(|| Pin::new(hyper).poll(cx))) {
+        let end = match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut *hyper).poll(cx))) {
             Ok(Poll::Ready(result)) => Some(End::Hyper(result)),
             Ok(Poll::Pending) => None,
             Err(_) => {
@@ -248,6 +251,12 @@ where
             return Poll::Ready(end);
         }
         let meter = self.transport.meter();
+        if meter.is_last() && !self.closes {
+            self.closes = true;
+            Pin::new(hyper).graceful_shutdown();
+            // It may have nothing more to do.
+            cx.waker().wake_by_ref();
+        }
         meter.end_turn();
         // Most polls find this, and need no more.
         if let Some((requests, received)) = meter.at_rest() {

@@ -17,7 +17,7 @@ use super::response::{Asked, ResponseBody, refusal};
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
-use crate::http1::{BodyWatch, Meter};
+use crate::http1::{BodyEnd, BodyWatch, Meter};
 use crate::sender::MANY_EMPTY;
 use crate::server::rules::Content;
 use crate::turns::wake_after_sockets;
@@ -54,6 +54,10 @@ where
         #[cfg(feature = "tracing")]
         super::trace::request(&head);
         let asked = Asked::of(&head, &body);
+        if self.meter.is_last() {
+            // It may be a part of the message before.
+            return self.answer(asked, Stage::Refused(StatusCode::BAD_REQUEST));
+        }
         if let Err(status) = self.check(&head, &body) {
             return self.answer(asked, Stage::Refused(status));
         }
@@ -156,8 +160,8 @@ struct RequestWatch {
 }
 
 impl BodyWatch for RequestWatch {
-    fn ended(self: Box<Self>, complete: bool) {
-        self.meter.received_body(self.request, complete);
+    fn ended(self: Box<Self>, end: BodyEnd) {
+        self.meter.received_body(self.request, end);
     }
 
     fn cause(&self) -> Option<Error> {

@@ -86,6 +86,44 @@ async fn broken_chunks_end_the_body_with_an_error() {
 }
 
 #[tokio::test]
+async fn no_request_is_read_behind_a_trailer_section() {
+    // Where a bare LF ends a line, others find another request, and hyper may find trailers.
+    for (end, status) in [
+        ("0\r\n\n", 400),
+        ("0\r\nX: y\n\n", 200),
+        ("0\r\nX: y\nZ: w\r\n\r\n", 400),
+        ("0\r\nX: y\r\n\r\n", 200),
+    ] {
+        let raw = Raw::new();
+        let seen = Arc::clone(&raw.seen);
+        let body = format!("5\r\nhello\r\n{end}");
+        let first = post("/", "Transfer-Encoding: chunked\r\n", &body);
+        let said = raw.ask([first, get("/empty"), get("/empty")].concat()).await;
+        assert_eq!(
+            (statuses(&said), seen.begun()),
+            (vec![status], 1),
+            "{end:?}: {said}"
+        );
+        assert!(said.contains("connection: close\r\n"), "{end:?}: {said}");
+    }
+    let whole = post("/", "Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n");
+    let said = Raw::new().ask([whole, get("/empty")].concat()).await;
+    assert_eq!(statuses(&said), [200, 204], "{said}");
+}
+
+#[tokio::test]
+async fn a_connection_whose_response_had_begun_closes_behind_a_trailer_section() {
+    let mut raw = Raw::new();
+    raw.say(post("/echo", "Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n"))
+        .await;
+    raw.hear(10).await;
+    raw.say("0\r\nX: y\r\n\r\n".to_owned() + &get("/empty")).await;
+    let rest = raw.rest().await;
+    assert!(!rest.contains(" 204 "), "{rest}");
+    assert_eq!(raw.seen.begun(), 1);
+}
+
+#[tokio::test]
 async fn a_body_that_is_shorter_than_said_is_an_error() {
     let said = Raw::new().ask(post("/", "Content-Length: 10\r\n", "hello")).await;
     assert_eq!(statuses(&said), [400], "{said}");
