@@ -33,7 +33,7 @@ pub(crate) trait Observer: Send + Sync {
     /// what it refused.
     fn refused(&self, error: &Error, slot_taken: Option<Instant>);
 
-    /// The peer ends the connection after so many requests without an error, and has left out others.
+    /// The peer ends the connection after so many requests without an error, and leaves out others that were sent or wait.
     fn ended_after(&self, requests: u64);
 
     /// The peer has answered a request.

@@ -59,7 +59,11 @@ where
                     // Before the pool looks for another connection.
                     self.mailbox
                         .observe(|observer| observer.refused(&Error::from_go_away(&goaway), None));
-                    if goaway.is_graceful() && self.cells.keys().any(|id| id.value() > last_stream) {
+                    let leaves_out = || {
+                        self.mailbox.has_requests_waiting()
+                            || self.cells.keys().any(|id| id.value() > last_stream)
+                    };
+                    if goaway.is_graceful() && leaves_out() {
                         // Ours have odd numbers (RFC 9113 section 5.1.1).
                         let requests = u64::from(last_stream.div_ceil(2));
                         self.mailbox.observe(|observer| observer.ended_after(requests));
