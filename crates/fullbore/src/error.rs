@@ -447,6 +447,16 @@ impl Error {
         matches!(self.inner.detail, Detail::Unanswered(_))
     }
 
+    /// Whether the peer has sent nothing of HTTP/2, or something else, so that it may speak HTTP/1.1.
+    pub(crate) fn is_not_http2(&self) -> bool {
+        self.kind() == ErrorKind::NotHttp2 && matches!(self.inner.detail, Detail::Connection(_))
+    }
+
+    /// Whether the peer has sent nothing. It may still process what it was sent.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(&self.inner.detail, Detail::Connection(error) if error.is_silence())
+    }
+
     /// Whether the peer answers in the other version of HTTP, so that it processed no request of this connection.
     pub(crate) fn is_other_version(&self) -> bool {
         match &self.inner.detail {

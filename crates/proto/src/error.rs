@@ -177,6 +177,9 @@ pub enum PeerLimit {
 /// The detail of [`ConnectionError::is_http1`].
 const HTTP1: &str = "it answered with HTTP/1";
 
+/// The detail of [`ConnectionError::is_silence`].
+pub(crate) const SILENCE: &str = "timed out waiting for its SETTINGS";
+
 /// An error that ends the whole connection (RFC 9113 section 5.4.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionError {
@@ -233,6 +236,12 @@ impl ConnectionError {
     /// Whether the peer answered the preface in HTTP/1, so that it processed no request (RFC 9113 section 3.3).
     pub fn is_http1(&self) -> bool {
         self.kind == ConnectionErrorKind::NotHttp2 && self.detail == HTTP1
+    }
+
+    /// Whether the peer sent no SETTINGS in time ([`Config::preface_timeout`](crate::Config::preface_timeout)). Unlike after
+    /// another answer, it may still process requests.
+    pub fn is_silence(&self) -> bool {
+        self.kind == ConnectionErrorKind::NotHttp2 && self.detail == SILENCE
     }
 
     /// An expired time limit.

@@ -22,6 +22,10 @@ use crate::error::{Error, ErrorKind};
 use crate::observer::Observer;
 use crate::settings::HttpVersions;
 
+/// How long a cleartext origin of which nothing is known may take to send SETTINGS before it is tried in HTTP/1.1. A server
+/// of HTTP/2 sends them at once: three seconds are enough for a lost packet on a long path.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// The origin of a URL, by which connections are pooled. For a lookup it borrows from the URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Origin<'a> {
@@ -123,6 +127,8 @@ pub(super) enum HttpVersion {
     Http1,
     #[default]
     Http2,
+    /// HTTP/2, to an origin of which nothing is known.
+    PerhapsHttp2,
 }
 
 /// An open connection.
@@ -225,6 +231,11 @@ impl Connector {
             handle: match version {
                 HttpVersion::Http1 => self.start_http1(io, None, observer),
                 HttpVersion::Http2 => self.start_http2(io, Arc::clone(&self.config), observer),
+                HttpVersion::PerhapsHttp2 => {
+                    let mut config = Config::clone(&self.config);
+                    config.preface_timeout = config.preface_timeout.min(PATIENCE);
+                    self.start_http2(io, Arc::new(config), observer)
+                }
             },
             agreed: false,
         }
@@ -283,7 +294,7 @@ impl Connector {
         let host = &origin.host;
         let config = match presumed {
             HttpVersion::Http1 => HttpVersions::Http1.offered_by(self.tls_config()?),
-            HttpVersion::Http2 => self.tls_config()?,
+            HttpVersion::Http2 | HttpVersion::PerhapsHttp2 => self.tls_config()?,
         };
         let mut stream = tls_handshake(config, host, origin.port, io).await?;
         stream.get_mut().1.set_buffer_limit(Some(crate::tls::SEALED));

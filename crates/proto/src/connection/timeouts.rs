@@ -10,7 +10,7 @@ use super::Connection;
 use super::deadlines::LEAST_PROGRESS;
 use super::ping::Pings;
 use crate::error::{
-    ConnectionError, ConnectionErrorKind, ErrorCode, StreamError, StreamErrorKind, UsageError,
+    ConnectionError, ConnectionErrorKind, ErrorCode, SILENCE, StreamError, StreamErrorKind, UsageError,
 };
 use crate::role::Role;
 use crate::stream::{Phase, Stream, StreamState};
@@ -170,7 +170,7 @@ impl Connection {
 
     pub(super) fn preface_timeout(&mut self) {
         if self.preface_deadline().is_some_and(|until| until <= self.now) {
-            self.fail(ConnectionError::not_http2("timed out waiting for its SETTINGS"));
+            self.fail(ConnectionError::not_http2(SILENCE));
         }
     }
 

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | nothing of it was sent | if its body is still there |
 //! | the peer speaks another version of HTTP, or requires HTTP/1.1 | if its body is still there |
+//! | the peer has sent nothing, and may speak HTTP/1.1 | if its method is idempotent |
 //! | the peer refused it (RFC 9113 section 8.7) | if its body can be repeated, after a pause |
 //! | an HTTP/1.1 connection that had carried others closed before an answer (RFC 9112 section 9.3.1) | the same, if its method is idempotent |
 
@@ -44,6 +45,8 @@ enum What {
     Unsent(Outgoing),
     /// The peer speaks or requires another version, and did not process it.
     OtherVersion,
+    /// The peer has answered nothing, and may speak another version.
+    Silence,
     /// The connection had carried other requests, and closed before an answer.
     Reused,
     /// Whatever the error says.
@@ -136,9 +139,10 @@ where
         let repeats = match failed.what {
             What::OtherVersion if attempts.turn() => continue,
             What::Unsent(_) => attempts.unprocessed(pool),
+            What::Silence if head.method().is_idempotent() && attempts.turn() => continue,
             What::Reused if head.method().is_idempotent() => attempts.lost(pool),
             What::OtherVersion | What::Other if failed.error.is_refused() => attempts.unprocessed(pool),
-            What::Reused | What::OtherVersion | What::Other => return Err(failed.error),
+            What::Reused | What::OtherVersion | What::Silence | What::Other => return Err(failed.error),
         };
         if !repeats {
             return Err(pool.refusal(failed.error));
@@ -271,6 +275,9 @@ where
             sender.report_response();
             pool.answered();
             Ok(response)
+        }
+        Err(error) if handle.is_other_version() && error.is_silence() => {
+            Err(Failed::new(error, What::Silence))
         }
         Err(error) if handle.is_other_version() || (error.requires_http1() && pool.require_http1()) => {
             Err(Failed::other_version(error))

@@ -23,8 +23,8 @@ pub(super) enum Version {
     Http2,
     /// It has answered in HTTP/1.1.
     Http1,
-    /// It has closed a connection of HTTP/2 without an answer, which ended with this error. One connection of HTTP/1.1 is
-    /// to tell.
+    /// It has answered a connection of HTTP/2 with nothing, or with something that is neither HTTP/2 nor HTTP/1. The
+    /// connection ended with this error. One connection of HTTP/1.1 is to tell.
     TryHttp1(Error),
     /// It speaks HTTP/2, and has required HTTP/1.1 for a request (HTTP_1_1_REQUIRED, RFC 9113 section 7).
     OnlyHttp1,
@@ -51,6 +51,7 @@ impl OriginPool {
             _ if self.origin.is_tls() => HttpVersion::Http2,
             _ if self.settings.connector.is_forwarded(&self.origin) => HttpVersion::Http1,
             (HttpVersions::Both, Version::Http1 | Version::TryHttp1(_)) => HttpVersion::Http1,
+            (HttpVersions::Both, Version::Unknown) => HttpVersion::PerhapsHttp2,
             _ => HttpVersion::Http2,
         }
     }
@@ -129,8 +130,10 @@ impl OriginPool {
                 true => Version::Http2,
                 false => Version::Http1,
             },
-            // Many servers of HTTP/1.1 close the connection when they read the preface.
-            Version::Unknown if may_change && error.is_unanswered() && !is_http1 => {
+            // Many servers of HTTP/1.1 close the connection when they read the preface, and some wait for the rest of a request.
+            Version::Unknown
+                if may_change && !is_http1 && (error.is_unanswered() || error.is_not_http2()) =>
+            {
                 Version::TryHttp1(error.clone())
             }
             Version::TryHttp1(_) if error.kind() != ErrorKind::Canceled => {
@@ -157,6 +160,15 @@ impl OriginPool {
     /// The error of a connection that ended before it was proven: an origin that answers in neither version says so.
     pub(super) fn explain(&self, error: &Error) -> Error {
         match &self.lock().version {
+            Version::TryHttp1(first)
+                if first.is_not_http2() && (error.is_closed() || error.kind() == ErrorKind::Protocol) =>
+            {
+                Error::with_source(
+                    ErrorKind::NotHttp2,
+                    "nor did it answer a second connection in HTTP/1.1",
+                    first.clone(),
+                )
+            }
             Version::TryHttp1(first) if error.is_closed() => Error::with_source(
                 ErrorKind::NotHttp2,
                 "it closed the connection before it answered, and a second one in HTTP/1.1 too",

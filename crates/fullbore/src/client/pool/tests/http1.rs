@@ -32,6 +32,68 @@ async fn answer(site: Arc<Site>, mut io: End) {
     site.open.fetch_sub(1, Ordering::SeqCst);
 }
 
+/// Says this when it reads the preface of HTTP/2, and answers in HTTP/1.1.
+async fn answer_http1(site: Arc<Site>, mut io: End, to_preface: &'static [u8]) {
+    let mut first = [0; 3];
+    if io.read_exact(&mut first).await.is_err() {
+        return;
+    }
+    if first == *b"PRI" {
+        let _ = io.write_all(to_preface).await;
+        let _ = io.read_to_end(&mut Vec::new()).await;
+        return;
+    }
+    answer(site, io).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_the_preface_with_silence_or_nonsense_is_tried_in_http1() {
+    for (said, within) in [(&b""[..], 3_100), (b"what is this supposed to be", 100)] {
+        let serve = move |site, io| answer_http1(site, io, said);
+        let (site, client) = Site::start_with(plan(MS, 0), Client::builder(), serve);
+        let begun = Instant::now();
+        all(begin(&client, 20).await).await;
+        assert!(begun.elapsed() < MS * within, "{:?}", begun.elapsed());
+        assert_eq!(site.requests.load(Ordering::SeqCst), 20);
+        // From then on it is known.
+        let begun = Instant::now();
+        all(begin(&client, 1).await).await;
+        assert!(begun.elapsed() < MS * 10, "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_silent_server_may_still_process_is_not_sent_twice() {
+    let serve = |site, io| answer_http1(site, io, b"");
+    let (site, client) = Site::start_with(plan(MS, 0), Client::builder(), serve);
+    let error = client
+        .post("http://one.example/", String::new())
+        .await
+        .expect_err("it is silent");
+    assert_eq!(error.kind(), ErrorKind::NotHttp2, "{error}");
+    // A body waits for SETTINGS, so that nothing of this request was sent.
+    let answered = client.post("http://one.example/", "body".to_owned()).await;
+    assert_eq!(answered.expect("an answer").status(), 200);
+    assert_eq!(site.requests.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_speaks_neither_version_is_named_after_one_attempt_of_each() {
+    let (site, client) = Site::start_with(plan(MS, 0), Client::builder(), |_, mut io| async move {
+        let _ = io
+            .write_all(
+                b"220 mail.example ESMTP
+",
+            )
+            .await;
+        let _ = io.read_to_end(&mut Vec::new()).await;
+    });
+    let error = client.get("http://one.example/").await.expect_err("no HTTP");
+    assert_eq!(error.kind(), ErrorKind::NotHttp2, "{error}");
+    assert!(error.to_string().contains("HTTP/1.1"), "{error}");
+    assert_eq!(site.dials(), 2);
+}
+
 /// Says this to the first request, and nothing more.
 fn saying(builder: ClientBuilder, pieces: Vec<(Duration, &'static [u8])>) -> Client {
     let (_, client) = Site::start_with(plan(Duration::ZERO, 0), builder, move |_, mut io| {
