@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::builder::Settings;
 use crate::client::connect::{HttpVersion, Opened, Origin};
@@ -20,13 +22,12 @@ pub(super) enum Ended {
     },
 }
 
-/// Starts to connect, and calls `finish` in any case.
+/// Starts to connect, and calls `finish` in any case. The token is held until then, and a pool that retires ends the attempt.
 pub(super) fn spawn(
     runtime: &Handle,
-    settings: Arc<Settings>,
-    origin: Origin<'static>,
-    presumed: HttpVersion,
+    (settings, origin, presumed): (Arc<Settings>, Origin<'static>, HttpVersion),
     observer: Arc<dyn Observer>,
+    (retiring, token): (CancellationToken, TaskTrackerToken),
     finish: impl FnOnce(Ended) + Send + 'static,
 ) {
     let mut attempt = Attempt {
@@ -35,6 +36,7 @@ pub(super) fn spawn(
         connecting: false,
     };
     runtime.spawn(async move {
+        let _token = token;
         attempt.begun = true;
         let mut connecting = pin!(connect(&settings, &origin, presumed, observer));
         let connected = poll_fn(|cx| {
@@ -42,8 +44,11 @@ pub(super) fn spawn(
             let connected = connecting.as_mut().poll(cx);
             attempt.connecting = false;
             connected
-        })
-        .await;
+        });
+        let connected = tokio::select! {
+            connected = connected => connected,
+            () = retiring.cancelled() => Err(Error::new(ErrorKind::Canceled, "the client was shut down")),
+        };
         // The preface leaves before the first requests, so that its SETTINGS measure the round trip of the path.
         tokio::task::yield_now().await;
         attempt.finish(Ended::Connected(connected));

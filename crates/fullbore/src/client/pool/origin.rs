@@ -4,6 +4,7 @@
 //! free. One short lock protects the state; a request takes it once, and its end once. Nothing that could call back
 //! is called under the lock: a change collects its [`Effects`], which are applied after the lock is released.
 
+mod demand;
 mod lifetimes;
 mod observer;
 mod queue;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(super) use self::queue::Place;
@@ -30,7 +32,7 @@ use super::attempt::{self, Ended};
 use super::backoff::Backoff;
 use super::builder::Settings;
 use super::connection_state::ConnectionState;
-use super::growth::{Growth, Load};
+use super::growth::Growth;
 use super::wait_clock::WaitClock;
 use crate::client::connect::{HttpVersion, Opened, Origin};
 use crate::client::handle::Handle;
@@ -71,6 +73,8 @@ pub(super) struct OriginPool {
     /// All connections of the client that have not ended.
     connections: TaskTracker,
     state: Mutex<PoolState>,
+    /// Canceled when the client drops the pool: attempts to connect end.
+    retiring: CancellationToken,
     /// Whether the client has dropped the pool. Written under the lock.
     retired: AtomicBool,
     /// Whether requests wait for streams. Drivers read it without the lock.
@@ -174,6 +178,7 @@ impl OriginPool {
             settings,
             connections,
             state: Mutex::default(),
+            retiring: CancellationToken::new(),
             retired: AtomicBool::new(false),
             queued: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
@@ -265,6 +270,7 @@ impl OriginPool {
             member.handle.shutdown();
         }
         fail(waiting, &shut_down());
+        self.retiring.cancel();
     }
 
     /// Whether the client has dropped the pool, so that it takes no more requests.
@@ -360,12 +366,14 @@ impl OriginPool {
                 let observer = Arc::clone(&connection) as Arc<dyn Observer>;
                 let pool = Arc::downgrade(self);
                 let (presumed, is_second) = (effects.presumed, effects.is_second);
+                let retiring = self.retiring.clone();
+                // `Client::shutdown` waits for it too.
+                let token = self.connections.token();
                 attempt::spawn(
                     &runtime,
-                    settings,
-                    origin,
-                    presumed,
+                    (settings, origin, presumed),
                     observer,
+                    (retiring, token),
                     move |ended| match (pool.upgrade(), ended) {
                         (Some(pool), Ended::Connected(connected)) => pool.opened(connection, connected),
                         (Some(pool), Ended::Lost { begun }) => pool.lost(is_second && !begun),
@@ -486,6 +494,7 @@ impl OriginPool {
         let effects = match connected {
             Ok(Opened { handle, .. }) if self.is_retired() => {
                 drop(state);
+                connection.track(self.connections.token());
                 return handle.shutdown();
             }
             // It was opened before the peer said so.
@@ -709,56 +718,6 @@ impl PoolState {
         if !self.waiting.is_empty() && !self.members.is_empty() {
             self.growth.queue_filled(now);
         }
-    }
-
-    /// The number of connections to open now.
-    fn missing(&self, most: usize, now: Instant) -> usize {
-        if self.waiting.is_empty() {
-            return 0;
-        }
-        let pauses = self.pause.is_some_and(|(until, _)| now < until);
-        let wanted = match &self.version {
-            _ if self.refuses(self.in_flight(), now) => 0,
-            _ if self
-                .refusals
-                .as_ref()
-                .is_some_and(|refusals| !refusals.is_answered()) =>
-            {
-                1
-            }
-            // Each connection carries one request.
-            Version::Http1 | Version::OnlyHttp1 if !pauses => self.members.len() + self.waiting.len(),
-            _ if self.members.is_empty() => self.successors().saturating_add(self.opening).max(1),
-            _ if pauses => 0,
-            _ => {
-                let open = self.members.len() + self.opening;
-                let grown = self.growth.target_connections(&self.load(), now);
-                grown.max(open.saturating_add(self.successors()))
-            }
-        };
-        wanted.min(most).saturating_sub(self.members.len() + self.opening)
-    }
-
-    /// The load of connections whose peer allows streams.
-    fn load(&self) -> Load {
-        let mut load = Load {
-            waiting: self.waiting.len() as u64,
-            ..Load::default()
-        };
-        for member in &self.members {
-            let in_flight = u64::from(member.in_flight);
-            let left = in_flight.saturating_add(member.left(self.lifetime));
-            let streams = u64::from(member.connection.max_streams()).min(left);
-            load.connections += usize::from(streams > 0);
-            load.streams += streams;
-            load.in_flight += in_flight;
-            load.probes = load.probes.max(member.connection.probes());
-            load.round_trip = match (load.round_trip, member.connection.round_trip()) {
-                (Some(one), Some(other)) => Some(one.min(other)),
-                (one, other) => one.or(other),
-            };
-        }
-        load
     }
 }
 
