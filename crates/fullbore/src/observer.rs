@@ -39,6 +39,12 @@ pub(crate) trait Observer: Send + Sync {
     /// The peer has answered a request.
     fn answered(&self);
 
+    /// The first response says that the server takes no further connections. Called before the slot is free.
+    fn turned_away(&self);
+
+    /// Whether it said so, and others of the pool can carry its request.
+    fn is_turned_away(&self) -> bool;
+
     /// No new streams may be opened. Open streams continue.
     fn closing(&self);
 

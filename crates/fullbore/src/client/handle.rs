@@ -63,6 +63,11 @@ impl Handle {
             .is_some_and(|observer| observer.is_other_version())
     }
 
+    /// Whether the first response on the connection said that the server takes no further one.
+    pub(super) fn is_turned_away(&self) -> bool {
+        self.observer().is_some_and(|observer| observer.is_turned_away())
+    }
+
     /// Waits until the peer has proved to speak the version of this connection, or the connection has ended.
     pub(super) async fn version_proven(&self) {
         if let Some(observer) = self.observer().filter(|observer| !observer.is_version_proven()) {

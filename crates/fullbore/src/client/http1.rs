@@ -478,6 +478,9 @@ where
         }
         let refused = status.is_client_error() || status.is_server_error();
         upload.answered(refused);
+        if !reused && message::turns_away(&response) {
+            end.connection.observer.turned_away();
+        }
         end.connection.observer.answered();
         let reader = Box::new(Reader(Arc::clone(&upload)));
         let _ = answer.send(Ok(response.map(|body| Incoming::http1(body, reader))));

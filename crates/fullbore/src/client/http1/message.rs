@@ -1,11 +1,12 @@
 //! From a request of this library to one of HTTP/1.1 (RFC 9112 section 3), and from hyper's errors to its own.
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, TE,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, RETRY_AFTER, TE,
     TRANSFER_ENCODING,
 };
 use http::uri::{PathAndQuery, Scheme};
-use http::{Method, Request, Uri, Version};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http_body::Body;
 
 use super::Forwarding;
 use super::outgoing::Outgoing;
@@ -131,6 +132,12 @@ pub(super) fn ambiguous(headers: &HeaderMap) -> Option<Error> {
         let text = "the response has both content-length and transfer-encoding";
         Error::new(ErrorKind::Protocol, text)
     })
+}
+
+/// Whether the first response on a connection says that the server takes no further ones, as nginx does with `limit_conn`.
+/// One with `retry-after` is about the request.
+pub(super) fn turns_away<B>(response: &Response<B>) -> bool {
+    response.status() == StatusCode::SERVICE_UNAVAILABLE && !response.headers().contains_key(RETRY_AFTER)
 }
 
 /// What an error of hyper means. `answered` says whether an octet of the response arrived.

@@ -39,6 +39,8 @@ pub(super) struct ConnectionState {
     begun: Instant,
     /// Whether the peer has answered a request on it.
     served: AtomicBool,
+    /// Whether the server has turned away its first request, and others carry it.
+    turned_away: AtomicBool,
     error: OnceLock<Error>,
     /// Held until the connection has ended; `Client::shutdown` waits for it.
     token: Mutex<Option<TaskTrackerToken>>,
@@ -69,6 +71,7 @@ impl ConnectionState {
             probes: AtomicU32::new(0),
             begun: Instant::now(),
             served: AtomicBool::new(false),
+            turned_away: AtomicBool::new(false),
             error: OnceLock::new(),
             token: Mutex::new(None),
         }
@@ -168,6 +171,14 @@ impl ConnectionState {
             self.served.store(true, Ordering::Relaxed);
         }
         first
+    }
+
+    pub(super) fn set_turned_away(&self) {
+        self.turned_away.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_turned_away(&self) -> bool {
+        self.turned_away.load(Ordering::Acquire)
     }
 
     /// When connecting began.

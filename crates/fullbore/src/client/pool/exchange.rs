@@ -9,6 +9,7 @@
 //! | the peer has sent nothing, and may speak HTTP/1.1 | if its method is idempotent |
 //! | the peer refused it (RFC 9113 section 8.7) | if its body can be repeated, after a pause |
 //! | an HTTP/1.1 connection that had carried others closed before an answer (RFC 9112 section 9.3.1) | the same, if its method is idempotent |
+//! | a new HTTP/1.1 connection closed before an answer, or its first response is 503, and the origin has others | the same |
 
 use std::sync::Arc;
 
@@ -49,6 +50,8 @@ enum What {
     Silence,
     /// The connection had carried other requests, and closed before an answer.
     Reused,
+    /// The connection was new, and closed before an answer.
+    Unanswered,
     /// Whatever the error says.
     Other,
 }
@@ -124,6 +127,7 @@ where
             true => pool.lease(&mut place).await?,
             false => lease_proven(pool, &mut place).await?,
         };
+        let may_be_lost = head.method().is_idempotent();
         let sent = match &handle {
             Handle::Http2(sender) => send(pool, sender, &handle, slot, Arc::clone(&head), body.clone()).await,
             // In a box, so that a request over HTTP/2 does not carry its memory.
@@ -133,16 +137,20 @@ where
             }
         };
         let failed = match sent {
+            Ok(_) if may_be_lost && handle.is_turned_away() && attempts.lost(pool) => continue,
             Ok(response) => return Ok(response),
             Err(failed) => failed,
         };
         let repeats = match failed.what {
             What::OtherVersion if attempts.turn() => continue,
             What::Unsent(_) => attempts.unprocessed(pool),
-            What::Silence if head.method().is_idempotent() && attempts.turn() => continue,
-            What::Reused if head.method().is_idempotent() => attempts.lost(pool),
+            What::Silence if may_be_lost && attempts.turn() => continue,
+            What::Reused if may_be_lost => attempts.lost(pool),
+            What::Unanswered if may_be_lost && pool.has_others() => attempts.lost(pool),
             What::OtherVersion | What::Other if failed.error.is_refused() => attempts.unprocessed(pool),
-            What::Reused | What::OtherVersion | What::Silence | What::Other => return Err(failed.error),
+            What::Reused | What::Unanswered | What::OtherVersion | What::Silence | What::Other => {
+                return Err(failed.error);
+            }
         };
         if !repeats {
             return Err(pool.refusal(failed.error));
@@ -166,14 +174,13 @@ where
     B::Error: Into<BoxError>,
 {
     let (mut attempts, mut place) = (Attempts::default(), Place::default());
-    let Lease { handle, slot } = lease_settled(pool, &mut attempts, &mut place).await?;
-    match &handle {
+    let lease = lease_settled(pool, &mut attempts, &mut place).await?;
+    match &lease.handle {
         Handle::Http2(sender) => {
-            let sent = send(pool, sender, &handle, slot, head, body).await;
+            let sent = send(pool, sender, &lease.handle, lease.slot, head, body).await;
             sent.map_err(|failed| failed.error)
         }
         Handle::Http1(_) => {
-            let lease = Lease { handle, slot };
             Box::pin(once_http1(
                 pool,
                 lease,
@@ -332,5 +339,5 @@ async fn send_http1(
         pool.drop_idle();
         return Err(Failed::new(error, What::Reused));
     }
-    Err(Failed::new(error, What::Other))
+    Err(Failed::new(error, What::Unanswered))
 }

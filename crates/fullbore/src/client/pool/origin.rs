@@ -140,6 +140,8 @@ struct Member {
     taken: u64,
     /// Since when these are as many as the peer takes.
     spent: Option<Instant>,
+    /// When it was given the first one.
+    first_at: Option<Instant>,
 }
 
 struct Waiter {
@@ -433,19 +435,17 @@ impl OriginPool {
         if let Some(took) = exchange {
             state.growth.exchange_completed(took);
         }
-        if state.waiting.is_empty() {
+        if state.waiting.is_empty() && !connection.is_http1() {
             // The slot stays free until the next request. Nothing else has changed.
-            let most = self.settings.max_idle_http1;
-            let surplus = match connection.is_http1() {
-                true => state.take_idle(connection, most),
-                false => None,
-            };
-            drop(state);
-            drop(surplus);
             return;
         }
         let now = Instant::now();
-        let effects = self.update(&mut state, now);
+        let idle = match connection.is_http1() {
+            true => state.take_idle(connection, self.settings.max_idle_http1, now),
+            false => None,
+        };
+        let mut effects = self.update(&mut state, now);
+        effects.removed.extend(idle);
         drop(state);
         self.apply(effects);
     }
@@ -583,6 +583,7 @@ impl Member {
             in_flight: 0,
             taken: 0,
             spent: None,
+            first_at: None,
         }
     }
 

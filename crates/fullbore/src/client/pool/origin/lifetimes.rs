@@ -37,6 +37,7 @@ impl Member {
     pub(super) fn count_request(&mut self, lifetime: Option<u64>, now: Instant) {
         self.in_flight += 1;
         self.taken += 1;
+        self.first_at.get_or_insert(now);
         if self.left(lifetime) == 0 {
             self.spent = Some(now);
         }

@@ -59,6 +59,16 @@ impl Observer for PooledConnection {
         }
     }
 
+    fn turned_away(&self) {
+        if self.pool.upgrade().is_some_and(|pool| pool.turned_away(self)) {
+            self.set_turned_away();
+        }
+    }
+
+    fn is_turned_away(&self) -> bool {
+        self.state.is_turned_away()
+    }
+
     fn closing(&self) {
         if let Some(pool) = self.pool.upgrade() {
             pool.closing(self);

@@ -143,7 +143,8 @@ impl OriginPool {
 
     /// When to check the queue if nothing happens, unless such a check is scheduled.
     pub(super) fn next_check(&self, state: &mut PoolState, now: Instant) -> Option<(Instant, Runtime)> {
-        if state.waiting.is_empty() {
+        let idle = state.idle_check(now);
+        if state.waiting.is_empty() && idle.is_none() {
             return None;
         }
         let allowed = self
@@ -152,7 +153,7 @@ impl OriginPool {
             .and_then(|limit| state.clock.next_deadline(limit));
         let pause = state.refusals.as_ref().map(Backoff::until);
         // After the pause, only open requests can change anything.
-        let at = [allowed, pause, state.lifetime_check()]
+        let at = [allowed, pause, idle, state.lifetime_check()]
             .into_iter()
             .flatten()
             .filter(|at| *at > now)
@@ -172,7 +173,9 @@ impl OriginPool {
         if state.check_at == Some(at) {
             state.check_at = None;
         }
-        let effects = self.update(&mut state, now);
+        let idle = state.take_obstacles(now);
+        let mut effects = self.update(&mut state, now);
+        effects.removed.extend(idle);
         drop(state);
         self.apply(effects);
     }

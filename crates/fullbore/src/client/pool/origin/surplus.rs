@@ -1,12 +1,20 @@
-//! Connections that are not needed: those beyond the peak of some time, and HTTP/1.1 connections beyond the number that may
-//! be idle.
+//! Connections that are not needed: those beyond the peak of some time, HTTP/1.1 connections beyond the number that may be
+//! idle, and those that keep a server from others.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
+use tokio::time::Instant;
 
 use super::{Member, OriginPool, PoolState, PooledConnection};
+
+/// How long a connection of HTTP/1.1 may wait for its first answer before idle ones are closed. A server that serves one
+/// connection after the other does not begin with it before.
+const HINDERED: Duration = Duration::from_millis(250);
+
+/// The same while requests are queued: the connection that has just answered is closed rather than used again.
+const STARVED: Duration = Duration::from_secs(2);
 
 impl OriginPool {
     /// Starts the task that closes them. Called without the lock: a runtime that has shut down drops the task at once.
@@ -63,6 +71,38 @@ impl Drop for Cleanup {
     }
 }
 
+impl Member {
+    fn is_idle_http1(&self) -> bool {
+        self.in_flight == 0 && self.connection.is_http1()
+    }
+}
+
+/// Servers that take few connections.
+impl OriginPool {
+    /// The server has turned away the first request on an HTTP/1.1 connection. If there are others, it takes no more than
+    /// these: this one gets no further request, and no other one is opened for some time. Returns whether that is so.
+    pub(super) fn turned_away(self: &Arc<Self>, connection: &PooledConnection) -> bool {
+        let now = Instant::now();
+        let mut state = self.lock();
+        if state.members.len() + state.opening <= 1 {
+            return false;
+        }
+        state.pause_growth(now);
+        let removed = state.remove(connection);
+        let mut effects = self.update(&mut state, now);
+        effects.removed.extend(removed);
+        drop(state);
+        self.apply(effects);
+        true
+    }
+
+    /// Whether there are other connections than one that has ended.
+    pub(in crate::client::pool) fn has_others(&self) -> bool {
+        let state = self.lock();
+        !state.members.is_empty() || state.opening > 0
+    }
+}
+
 impl PoolState {
     /// Where to start the task that closes them, if there is more than one connection and it does not run.
     pub(super) fn cleanup_to_start(&mut self) -> Option<Runtime> {
@@ -87,19 +127,53 @@ impl PoolState {
         self.members.split_off(needed)
     }
 
-    /// Takes out an HTTP/1.1 connection that has become idle, if there are more than `most`.
-    pub(super) fn take_idle(&mut self, connection: &PooledConnection, most: usize) -> Option<Member> {
-        let is_idle = |member: &&Member| member.in_flight == 0 && member.connection.is_http1();
-        match self.members.iter().filter(is_idle).count() > most {
+    /// Takes out an HTTP/1.1 connection that has become idle, if there are more than `most`, or if another one has waited so
+    /// long for its first answer that the server may serve one connection after the other.
+    pub(super) fn take_idle(
+        &mut self,
+        connection: &PooledConnection,
+        most: usize,
+        now: Instant,
+    ) -> Option<Member> {
+        let starves = self.waits_since(now).is_some_and(|waited| waited >= STARVED);
+        let idle = self
+            .members
+            .iter()
+            .filter(|member| member.is_idle_http1())
+            .count();
+        match starves || (self.waiting.is_empty() && idle > most) {
             true => self.remove(connection),
             false => None,
         }
     }
 
+    /// When idle HTTP/1.1 connections are closed, because another one waits for its first answer.
+    pub(super) fn idle_check(&self, now: Instant) -> Option<Instant> {
+        let has_idle = self.members.iter().any(Member::is_idle_http1);
+        let waited = self.waits_since(now).filter(|_| has_idle)?;
+        Some(now + HINDERED.saturating_sub(waited).max(Duration::from_millis(1)))
+    }
+
+    /// Takes out the idle HTTP/1.1 connections, if another one has waited for its first answer.
+    pub(super) fn take_obstacles(&mut self, now: Instant) -> Vec<Member> {
+        match self.waits_since(now).is_some_and(|waited| waited >= HINDERED) {
+            true => self.take_all_idle(),
+            false => Vec::new(),
+        }
+    }
+
+    /// For how long an HTTP/1.1 connection has waited for its first answer.
+    fn waits_since(&self, now: Instant) -> Option<Duration> {
+        let unanswered = |member: &&Member| member.connection.is_http1() && !member.connection.has_served();
+        let members = self.members.iter().filter(unanswered);
+        let first = members.filter_map(|member| member.first_at).min()?;
+        Some(now.duration_since(first))
+    }
+
     /// Takes out all HTTP/1.1 connections that are idle.
     pub(super) fn take_all_idle(&mut self) -> Vec<Member> {
-        let is_idle = |member: &Member| member.in_flight == 0 && member.connection.is_http1();
-        let (idle, busy) = std::mem::take(&mut self.members).into_iter().partition(is_idle);
+        let members = std::mem::take(&mut self.members).into_iter();
+        let (idle, busy) = members.partition(Member::is_idle_http1);
         self.members = busy;
         idle
     }

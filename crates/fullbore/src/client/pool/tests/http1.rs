@@ -4,6 +4,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 fn http1() -> ClientBuilder {
@@ -27,6 +29,88 @@ async fn answer(site: Arc<Site>, mut io: End) {
     site.open.fetch_add(1, Ordering::SeqCst);
     while head(&mut io).await {
         site.requests.fetch_add(1, Ordering::SeqCst);
+        let _ = io.write_all(OK).await;
+    }
+    site.open.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// A server that serves one connection after the other, each until it is closed.
+async fn serve_one_by_one(site: Arc<Site>, io: End, turn: Arc<tokio::sync::Mutex<()>>) {
+    let _turn = turn.lock().await;
+    answer(site, io).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connections_make_way_at_a_server_that_serves_one_after_the_other() {
+    let turn = Arc::new(tokio::sync::Mutex::new(()));
+    let serve = move |site, io| serve_one_by_one(site, io, Arc::clone(&turn));
+    let (site, client) = Site::start_with(plan(MS, 0), http1(), serve);
+    let begun = Instant::now();
+    all(begin(&client, 20).await).await;
+    assert_eq!(site.requests.load(Ordering::SeqCst), 20);
+    assert!(begun.elapsed() < MS * 2_500, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_starves_at_a_server_that_serves_one_connection_after_the_other() {
+    let turn = Arc::new(tokio::sync::Mutex::new(()));
+    let serve = move |site, io| serve_one_by_one(site, io, Arc::clone(&turn));
+    let (_, client) = Site::start_with(plan(MS * 5, 0), http1(), serve);
+    let busy = client.clone();
+    let busy = tokio::spawn(async move { keep_busy(&busy, 10, MS * 60_000).await });
+    sleep(MS * 10).await;
+    let begun = Instant::now();
+    all(begin(&client, 1).await).await;
+    // Each of the connections before it has its turn.
+    assert!(begun.elapsed() < MS * 20_000, "{:?}", begun.elapsed());
+    busy.await.expect("no panic");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_beyond_those_that_a_server_takes_cost_no_request() {
+    for says in [&b""[..], BUSY] {
+        let serve = move |site: Arc<Site>, mut io: End| async move {
+            if site.open.load(Ordering::SeqCst) < 2 {
+                return answer_slowly(site, io).await;
+            }
+            // A server that answers goes on to do so.
+            while head(&mut io).await && !says.is_empty() {
+                let _ = io.write_all(says).await;
+            }
+        };
+        let (site, client) = Site::start_with(plan(MS, 0), http1(), serve);
+        all(begin(&client, 50).await).await;
+        assert_eq!(site.requests.load(Ordering::SeqCst), 50);
+        // Eight, and none for a second.
+        assert!(site.dials() <= 8, "{}", site.dials());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_turns_every_request_away_is_heard() {
+    let (_, client) = Site::start_with(plan(MS, 0), http1(), |_, mut io| async move {
+        while head(&mut io).await {
+            let _ = io.write_all(BUSY).await;
+        }
+    });
+    let requests: Vec<_> = (0..20)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.get("http://one.example/").await })
+        })
+        .collect();
+    for request in requests {
+        let response = request.await.expect("no panic").expect("an answer");
+        assert_eq!(response.status(), 503);
+    }
+}
+
+/// As [`answer`], 10 ms later.
+async fn answer_slowly(site: Arc<Site>, mut io: End) {
+    site.open.fetch_add(1, Ordering::SeqCst);
+    while head(&mut io).await {
+        site.requests.fetch_add(1, Ordering::SeqCst);
+        sleep(MS * 10).await;
         let _ = io.write_all(OK).await;
     }
     site.open.fetch_sub(1, Ordering::SeqCst);
