@@ -1,5 +1,6 @@
 //! Received field sections become requests, responses and trailers, or are found malformed.
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
@@ -406,12 +407,39 @@ fn parse_path(value: FieldValue) -> Result<PathAndQuery, Malformed> {
     match value {
         FieldValue::Path(path) => Ok(path),
         FieldValue::Raw(value) if value.is_empty() => Err(Malformed::EmptyPath),
-        // The static table's two paths; a path of the peer's own that is not one was found out before.
+        // The static table's two paths.
         FieldValue::Raw(value) if *value == *b"/" || *value == *b"/index.html" => {
             PathAndQuery::from_maybe_shared(value).map_err(|_| Malformed::Path)
         }
+        // A path of the peer's own that is not one was found out before.
+        FieldValue::Raw(value) if value.len() <= ENCODED_PATH => encoded_path(&value),
         _ => Err(Malformed::Path),
     }
+}
+
+/// The longest path that is encoded, in octets: with HPACK a request repeats a long one for one octet.
+const ENCODED_PATH: usize = 8_000;
+
+/// A path with octets that clients send as they are, though RFC 3986 has them percent-encoded: quotation marks, angle brackets,
+/// backticks, and what is no UTF-8.
+#[cold]
+fn encoded_path(value: &[u8]) -> Result<PathAndQuery, Malformed> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    // `PathAndQuery` would drop a fragment without a word.
+    if value.contains(&b'#') {
+        return Err(Malformed::Path);
+    }
+    let mut encoded = Vec::with_capacity(value.len() + 64);
+    for &octet in value {
+        match octet {
+            b'"' | b'<' | b'>' | b'`' | 128.. => {
+                let digits = [DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]];
+                encoded.extend([b'%', digits[0], digits[1]]);
+            }
+            octet => encoded.push(octet),
+        }
+    }
+    PathAndQuery::from_maybe_shared(Bytes::from(encoded)).map_err(|_| Malformed::Path)
 }
 
 fn parse_status(value: &[u8]) -> Result<StatusCode, Malformed> {

@@ -93,6 +93,32 @@ fn the_path_must_be_absolute() {
 }
 
 #[test]
+fn a_path_with_octets_that_are_to_be_encoded_is_encoded() {
+    for (path, encoded) in [
+        ("/a?q=\"<>\"", "/a?q=%22%3C%3E%22"),
+        ("/<b>`", "/%3Cb%3E%60"),
+        ("/é<", "/%C3%A9%3C"),
+        // These are taken as they are.
+        ("/{|}^[]'?{|}^[]'`", "/{|}^[]'?{|}^[]'`"),
+        ("/é", "/é"),
+        ("/%3cb%3E", "/%3cb%3E"),
+    ] {
+        let request = get_but(":path", path).unwrap();
+        assert_eq!(
+            request.uri().path_and_query().unwrap().as_str(),
+            encoded,
+            "{path}"
+        );
+    }
+    let longest = format!("/{}<", "a".repeat(7_998));
+    assert!(get_but(":path", &longest).is_ok());
+    assert_eq!(get_but(":path", &(longest + "a")).unwrap_err(), Malformed::Path);
+    for path in ["<", "/<#", "/< ", "/<\u{7f}"] {
+        assert_eq!(get_but(":path", path).unwrap_err(), Malformed::Path, "{path}");
+    }
+}
+
+#[test]
 fn the_paths_of_the_static_table_are_paths() {
     for (index, path) in [(0x84, "/"), (0x85, "/index.html")] {
         let mut section = FieldSection::new();
