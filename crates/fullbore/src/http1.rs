@@ -4,6 +4,7 @@ mod body;
 mod measured;
 mod meter;
 mod noted;
+mod target;
 mod transport;
 mod waiting;
 

@@ -279,6 +279,11 @@ impl Meter {
         Some((exchange >> NUMBER_SHIFT, self.received.load(Ordering::Relaxed)))
     }
 
+    /// No request is in progress, and none was left unread: what hyper reads belongs to a head.
+    pub(super) fn is_idle(&self) -> bool {
+        self.exchange.load(Ordering::Relaxed) & (ANSWERS | RECEIVES | UNREAD | TUNNEL) == 0
+    }
+
     /// A response is in progress, and hyper does not read.
     pub(super) fn is_only_answering(&self) -> bool {
         self.exchange.load(Ordering::Relaxed) & (ANSWERS | RECEIVES) == ANSWERS

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::meter::{AWAITS_READ, AWAITS_WRITE, ENDED, ENDLESS, FAILED, Meter, RELEASED, TAKEABLE, Traffic};
+use super::target::Targets;
 use crate::cell::register;
 use crate::slices::poll_send_slices;
 use crate::turns::wake_after_sockets;
@@ -51,6 +52,8 @@ pub(crate) struct HyperIo<T> {
     /// None while the transport lies between the handles.
     io: Option<T>,
     between: Arc<Mutex<Between<T>>>,
+    /// Of a server.
+    targets: Option<Targets>,
 }
 
 /// What lies between the two handles.
@@ -97,6 +100,7 @@ where
             write_turn: WRITE_TURN,
             meter,
             between,
+            targets: None,
         };
         (transport, io)
     }
@@ -165,6 +169,37 @@ impl<T> HyperIo<T> {
     /// Forgets what was noted of requests whenever hyper reads more: it has parsed all complete heads by then.
     pub(crate) fn forget_parsed(&self) {
         self.meter.forget_parsed();
+    }
+
+    /// Percent-encodes what `http::Uri` does not take in the target of a request.
+    pub(crate) fn encode_targets(&mut self) {
+        self.targets = Some(Targets::default());
+    }
+
+    /// Encodes the target of a request that begins in what was read, behind `before`.
+    #[inline]
+    fn encode_target(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
+        let Some(targets) = &mut self.targets else {
+            return;
+        };
+        if let Some(encoded) = targets.encode(&buffer.filled()[before..], self.meter.is_idle()) {
+            self.replace_read(buffer, before, encoded);
+        }
+    }
+
+    /// Gives hyper `encoded` in place of what was read, and what has no room the next time.
+    #[cold]
+    fn replace_read(&mut self, buffer: &mut ReadBuf<'_>, before: usize, mut encoded: Vec<u8>) {
+        buffer.set_filled(before);
+        let now = encoded.len().min(buffer.remaining());
+        buffer.put_slice(&encoded[..now]);
+        encoded.drain(..now);
+        if let Some(ahead) = self.ahead.take() {
+            encoded.extend_from_slice(&ahead);
+        }
+        self.ahead = Some(encoded)
+            .filter(|rest| !rest.is_empty())
+            .map(|rest| Box::new(rest.into()));
     }
 
     /// Reads at most so many bytes at once. hyper's buffer grows until reads do not fill it.
@@ -318,6 +353,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for HyperIo<T> {
                 this.meter.set(ENDED, true);
             }
         }
+        this.encode_target(buffer, before);
         this.meter.note(&buffer.filled()[before..]);
         Poll::Ready(Ok(()))
     }

@@ -90,6 +90,7 @@ where
     let (transport, mut io) = Transport::new(io, read, head.min(NOTED));
     io.forget_parsed();
     io.limit_reads(READ.max(head));
+    io.encode_targets();
     let service = Http1Service::new(service, Arc::clone(transport.meter()));
     let mut builder = Builder::new();
     builder
