@@ -27,7 +27,7 @@ use std::time::Duration;
 use fullbore::rustls::ServerConfig;
 use fullbore::server::ConnectionLimits;
 use fullbore::{ErrorKind, HttpVersions, MemoryBudget, Server, ServerBuilder};
-use fullbore_files::Log;
+use fullbore_files::{Log, LogWriter};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -90,6 +90,7 @@ async fn serve(args: ServeArgs, runtimes: usize) -> Result<ExitCode, Failure> {
         limits,
         tls,
         metrics,
+        log: sites.log(),
     });
     let lines = Lines::new(&options, &sockets, certificate.as_deref());
     let (stop, stopped) = watch::channel(false);
@@ -326,6 +327,7 @@ struct Options {
     limits: ConnectionLimits,
     tls: Option<Arc<ServerConfig>>,
     metrics: Option<Arc<Metrics>>,
+    log: Option<LogWriter>,
 }
 
 impl Options {
@@ -366,10 +368,19 @@ impl Options {
             Some(streams) => server.max_concurrent_streams(streams),
             None => server,
         };
-        match self.metrics.clone() {
-            Some(metrics) => server.on_end(move |connection| metrics.add_connection(connection)),
-            None => server,
+        let (metrics, log) = (self.metrics.clone(), self.log.clone());
+        if metrics.is_none() && log.is_none() {
+            return server;
         }
+        server.on_end(move |connection| {
+            if let Some(metrics) = &metrics {
+                metrics.add_connection(connection);
+            }
+            // The service has not seen that request, and so has not logged it.
+            if let (Some(log), Some(status)) = (&log, connection.refused) {
+                log.refused(connection.peer_addr, status);
+            }
+        })
     }
 }
 

@@ -19,6 +19,7 @@ mod line;
 use std::fmt::Write as _;
 use std::future::Future;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -26,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Buf as _;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tower_service::Service;
 
@@ -282,6 +283,13 @@ impl LogWriter {
     pub fn format(mut self, format: LogFormat) -> LogWriter {
         self.format = format;
         self
+    }
+
+    /// Writes the line of a request that the server refused before the service saw it: `refused` of [`fullbore::server::Ended`].
+    /// What the request says is not known.
+    pub fn refused(&self, peer: Option<SocketAddr>, status: StatusCode) {
+        // Dropping a line writes it.
+        drop(Line::refused(self, peer, status));
     }
 
     fn line(&self, line: &str) {

@@ -78,6 +78,10 @@ impl Metrics {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         add(&self.requests[method][class], 1);
         add(&self.versions[usize::from(version == Version::HTTP_2)], 1);
+        self.add_refusal(status);
+    }
+
+    fn add_refusal(&self, status: StatusCode) {
         if let Some(index) = LIMIT_STATUSES.iter().position(|limit| *limit == status.as_u16()) {
             add(&self.refusals[index], 1);
         }
@@ -90,6 +94,9 @@ impl Metrics {
 
     /// Counts a connection that has ended.
     pub(super) fn add_connection(&self, connection: &Ended<'_>) {
+        if let Some(status) = connection.refused {
+            self.add_refusal(status);
+        }
         let version = match connection.version {
             Some(Version::HTTP_2) => 1,
             Some(_) => 0,

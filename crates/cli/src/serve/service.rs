@@ -56,6 +56,11 @@ impl Sites {
         self.logged(self.files.clone())
     }
 
+    /// The log, if there is one.
+    pub(super) fn log(&self) -> Option<LogWriter> {
+        self.writer.clone()
+    }
+
     /// A service whose requests go to the same log.
     pub(super) fn logged(&self, site: Site) -> Log<Site> {
         Log::new(site, self.writer.clone())

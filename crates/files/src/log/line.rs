@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use fullbore::server::PeerAddr;
 use http::header::{HeaderName, REFERER, USER_AGENT};
-use http::{HeaderMap, Request, Response, Version};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
 
 use super::{LogFormat, LogUser, LogWriter};
 
@@ -55,6 +55,31 @@ impl Line {
             status: None,
             bytes: 0,
             whole: false,
+        }
+    }
+
+    /// The line of a request that the server refused before a service saw it.
+    pub(super) fn refused(writer: &LogWriter, peer: Option<SocketAddr>, status: StatusCode) -> Line {
+        let mut fields = Fields::unlimited();
+        let rest_at = match writer.format {
+            LogFormat::Text => fields.unknown("- \"-\"", "-"),
+            LogFormat::Combined => fields.unknown("\"-\"", "\"-\" \"-\""),
+            LogFormat::Json => fields.unknown(
+                "\"method\":null,\"path\":null,\"version\":null",
+                "\"referer\":null,\"user_agent\":null",
+            ),
+        };
+        Line {
+            writer: writer.clone(),
+            began: Instant::now(),
+            time: SystemTime::now(),
+            peer,
+            user: None,
+            fields: fields.text,
+            rest_at,
+            status: Some(status.as_u16()),
+            bytes: 0,
+            whole: true,
         }
     }
 
@@ -189,6 +214,13 @@ impl Fields {
             text: String::new(),
             most: usize::MAX,
         }
+    }
+
+    /// What stands for the request, and what follows the response's own fields.
+    fn unknown(&mut self, request: &str, rest: &str) -> usize {
+        self.text.push_str(request);
+        self.text.push_str(rest);
+        request.len()
     }
 
     fn as_text(&mut self, method: &str, path: &str, headers: &HeaderMap) -> usize {

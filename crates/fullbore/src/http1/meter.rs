@@ -5,9 +5,11 @@
 //! connection. So one task writes each of these values, and loads and stores do where a lock would cost two locked instructions
 //! a request for each use.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+use http::StatusCode;
 
 use super::body::BodyEnd;
 use super::noted::Noted;
@@ -120,6 +122,8 @@ pub(crate) struct Meter {
     piece: Mutex<Piece>,
     /// Why the connection was ended.
     cause: Mutex<Option<Error>>,
+    /// The status of a request that no service has seen; 0 if there was none.
+    refused: AtomicU16,
 }
 
 impl Meter {
@@ -346,6 +350,16 @@ impl Meter {
         if let Some(reader) = reader {
             reader.wake();
         }
+    }
+
+    /// A request was answered with this status, and no service has seen it.
+    pub(crate) fn refuse(&self, status: StatusCode) {
+        self.refused.store(status.as_u16(), Ordering::Relaxed);
+    }
+
+    /// The status of [`Self::refuse`].
+    pub(crate) fn refused(&self) -> Option<StatusCode> {
+        StatusCode::from_u16(self.refused.load(Ordering::Relaxed)).ok()
     }
 
     /// Ends the connection for the reader of the request's body.

@@ -240,7 +240,7 @@ where
         error: Option<&Error>,
         evicted: bool,
     ) {
-        let (mut version, mut report, mut bytes) = (None, None, (0, 0));
+        let (mut version, mut report, mut bytes, mut refused) = (None, None, (0, 0), None);
         match &mut self.stage {
             Stage::Http2(connection) => {
                 let of_engine = connection.report();
@@ -250,6 +250,7 @@ where
             Stage::Http1(connection) => {
                 bytes = connection.traffic();
                 version = Some(Version::HTTP_11);
+                refused = connection.refused();
             }
             Stage::Undecided(_) | Stage::Ended => {}
         }
@@ -261,6 +262,7 @@ where
             report: report.as_ref(),
             error,
             evicted,
+            refused,
         });
     }
 

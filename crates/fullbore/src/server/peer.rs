@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use fullbore_proto::Report;
-use http::{Extensions, Request, Version};
+use http::{Extensions, Request, StatusCode, Version};
 use http_body::Body;
 use tower_service::Service;
 
@@ -118,6 +118,9 @@ pub struct Ended<'a> {
     pub error: Option<&'a Error>,
     /// Whether it was ended for another one: see [`ConnectionLimits`](super::ConnectionLimits).
     pub evicted: bool,
+    /// The status of the last request of an HTTP/1.1 connection, if the server refused it before a service saw it: a head that is
+    /// malformed or too large (400, 414, 431), or that took too long (408).
+    pub refused: Option<StatusCode>,
 }
 
 /// Is told of each connection that has ended.

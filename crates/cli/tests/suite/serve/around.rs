@@ -265,3 +265,50 @@ fn a_password_that_cannot_be_used_is_refused_in_one_sentence() -> TestResult {
     }
     Ok(())
 }
+
+#[test]
+fn a_request_that_no_service_sees_stands_in_the_log() -> TestResult {
+    for (format, refused, served) in [
+        ("text", " - \"-\" 400 0 ", " GET \"/a.txt?q=%22%3C%3E\" 200 5 "),
+        (
+            "combined",
+            " \"-\" 400 0 \"-\" \"-\"",
+            " \"GET /a.txt?q=%22%3C%3E HTTP/1.1\" 200 5 ",
+        ),
+        (
+            "json",
+            "\"method\":null,\"path\":null,",
+            "\"path\":\"/a.txt?q=%22%3C%3E\",",
+        ),
+    ] {
+        let (_folder, mut site, origin) = site(&["--log", "--log-format", format])?;
+        // hyper refuses the first one, and the server the second, which has no host.
+        let response = ask_over_tcp(&origin, "GET /a.txt", "no colon\r\n")?;
+        assert_eq!(status(&response), "400");
+        let line = site.line()?;
+        assert!(line.contains(refused), "{line}");
+        let response = ask_over_tcp(&origin, "GET /a.txt", "host: another\r\n")?;
+        assert_eq!(status(&response), "400");
+        let line = site.line()?;
+        assert!(line.contains(refused), "{line}");
+        let response = ask_over_tcp(&origin, "GET /a.txt?q=\"<>", "")?;
+        assert_eq!(status(&response), "200", "{response}");
+        let line = site.line()?;
+        assert!(line.contains(served), "{line}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_answer_to_a_preflight_request_repeats_no_long_list() -> TestResult {
+    let (_folder, _site, origin) = site(&["--cors"])?;
+    for (bytes, expected) in [(4_096, "200"), (4_097, "204")] {
+        let fields = format!(
+            "origin: https://a.example\r\naccess-control-request-method: GET\r\naccess-control-request-headers: {}\r\n",
+            "a".repeat(bytes)
+        );
+        let response = ask_over_tcp(&origin, "OPTIONS /a.txt", &fields)?;
+        assert_eq!(status(&response), expected);
+    }
+    Ok(())
+}

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use fullbore_proto::Config;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::server::conn::http1::{Builder, UpgradeableConnection};
 use hyper_util::rt::TokioIo;
@@ -57,6 +57,9 @@ pub(in crate::server) trait Http1: Send {
 
     /// The bytes received, and those sent.
     fn traffic(&self) -> (u64, u64);
+
+    /// The status of the request that was refused before a service saw it.
+    fn refused(&self) -> Option<StatusCode>;
 }
 
 /// What a connection takes of the server.
@@ -218,6 +221,10 @@ where
         let traffic = self.transport.traffic();
         (traffic.received, traffic.sent)
     }
+
+    fn refused(&self) -> Option<StatusCode> {
+        self.transport.meter().refused()
+    }
 }
 
 impl<T, S, B> Http1Connection<T, Hyper<T, S>>
@@ -289,9 +296,26 @@ where
         (self.transport.meter().exchange(), self.transport.traffic())
     }
 
+    /// A head that hyper cannot parse, or that takes too long, is answered and reaches no service.
+    fn note_refusal(&self, end: &End, request: Exchange) {
+        let status = match end {
+            _ if request.is_busy() => return,
+            End::Hyper(Err(error)) if error.is_parse() => match error.is_parse_too_large() {
+                // hyper has one question for both.
+                true if error.to_string().contains("URI") => StatusCode::URI_TOO_LONG,
+                true => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                false => StatusCode::BAD_REQUEST,
+            },
+            End::Expired(Expired::Head) => StatusCode::REQUEST_TIMEOUT,
+            _ => return,
+        };
+        self.transport.meter().refuse(status);
+    }
+
     /// The connection is no longer open: what happens to the transport.
     fn end(&mut self, end: End, cx: &mut Context<'_>) -> Stage<T> {
         let (request, traffic) = self.look();
+        self.note_refusal(&end, request);
         let (result, response, abrupt): (Result<(), Error>, &[u8], bool) = match end {
             End::Hyper(Ok(())) if request.tunnel => {
                 self.transport.meter().end_turns();

@@ -59,6 +59,7 @@ where
             return self.answer(asked, Stage::Refused(StatusCode::BAD_REQUEST));
         }
         if let Err(status) = self.check(&head, &body) {
+            self.meter.refuse(status);
             return self.answer(asked, Stage::Refused(status));
         }
         let body = match receives {
