@@ -105,6 +105,7 @@ where
         // A control without a chosen file has a part with an empty name.
         let Some(name) = part.file_name().filter(|name| !name.is_empty()).map(own_path) else {
             source.skip(&mut part).await?;
+            tokio::task::yield_now().await;
             continue;
         };
         let stored = match destination(store, folders, &name, peer) {
@@ -113,6 +114,8 @@ where
         };
         let goes_on = stored.as_ref().err().is_none_or(concerns_one_file);
         report.add(&name, stored.as_ref().map(|bytes| *bytes));
+        // The next parts may have arrived already, and this one may have been refused without waiting for anything.
+        tokio::task::yield_now().await;
         if !goes_on {
             return Ok(());
         }
