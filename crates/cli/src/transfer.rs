@@ -4,6 +4,7 @@ pub(crate) mod client;
 pub(crate) mod detached;
 pub(crate) mod error_body;
 pub(crate) mod netrc;
+pub(crate) mod older_parts;
 pub(crate) mod output;
 pub(crate) mod part_names;
 pub(crate) mod partial_file;

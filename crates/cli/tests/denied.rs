@@ -1,4 +1,5 @@
-//! `fullbore serve` under seccomp filters that deny one system call each, as sandboxes do.
+//! `fullbore serve` under seccomp filters that deny one system call each, as sandboxes do; and `fullbore get` without the
+//! calls that some file systems lack.
 //!
 //! This program runs itself again with a filter on, and then becomes `fullbore` (exec keeps filters).
 
@@ -29,6 +30,7 @@ mod linux {
     use seccompiler::SeccompCmpOp::MaskedEq;
     use seccompiler::{SeccompAction, SeccompCondition, SeccompFilter, SeccompRule, TargetArch};
 
+    use super::support::scripted::{HALF, Server, Then, V1, body, half, holds, rest, whole};
     use super::support::{Serving, TestResult};
 
     /// What a process is to be denied, and with which error, such as `splice 38`.
@@ -38,6 +40,12 @@ mod linux {
     type Call = (&'static str, i64, Option<(u8, u64)>);
 
     const O_TMPFILE: u64 = libc::O_TMPFILE as u64;
+
+    /// Calls that some file systems do not have, as `get` needs them; those of a row are denied together.
+    const LACKED: [&str; 2] = ["flock", "renameat2+linkat"];
+
+    /// What the file systems of the tests for `get` lack.
+    const MORE_CALLS: [Call; 1] = [("flock", libc::SYS_flock, None)];
 
     /// Whatever optional call `serve` makes.
     const CALLS: [Call; 13] = [
@@ -80,29 +88,39 @@ mod linux {
         if let Some(why) = &why {
             eprintln!("skipped: seccomp filters cannot be had here: {why}");
         }
-        let trials = CALLS
-            .iter()
-            .map(|&(name, ..)| {
-                let title = format!("files are served and uploads are stored where {name} is denied");
-                Trial::test(title, move || under_each_error(name)).with_ignored_flag(why.is_some())
-            })
+        let served = CALLS.iter().map(|&(name, ..)| {
+            let title = format!("files are served and uploads are stored where {name} is denied");
+            Trial::test(title, move || under_each_error(name, run_under))
+        });
+        let stored = LACKED.iter().map(|&names| {
+            let title = format!("a download gets its name and leaves nothing else where {names} is denied");
+            Trial::test(title, move || under_each_error(names, get_under))
+        });
+        let trials = served.chain(stored);
+        let trials = trials
+            .map(|trial| trial.with_ignored_flag(why.is_some()))
             .collect();
         libtest_mimic::run(&arguments, trials).exit_code()
     }
 
     /// Puts the filter on this process and has it become the program, with the arguments that it has.
     fn become_fullbore(denied: &str) -> TestResult {
-        let (name, error) = denied.rsplit_once(' ').ok_or("no error is named")?;
-        let &(_, number, argument) = CALLS.iter().find(|row| row.0 == name).ok_or("no such call")?;
-        let rules = match argument {
-            None => Vec::new(),
-            Some((at, bits)) => {
-                let condition = SeccompCondition::new(at, Dword, MaskedEq(bits), bits)?;
-                vec![SeccompRule::new(vec![condition])?]
-            }
-        };
+        let (names, error) = denied.rsplit_once(' ').ok_or("no error is named")?;
+        let mut rules = std::collections::BTreeMap::new();
+        for name in names.split('+') {
+            let mut calls = CALLS.iter().chain(&MORE_CALLS);
+            let &(_, number, argument) = calls.find(|row| row.0 == name).ok_or("no such call")?;
+            let conditions = match argument {
+                None => Vec::new(),
+                Some((at, bits)) => {
+                    let condition = SeccompCondition::new(at, Dword, MaskedEq(bits), bits)?;
+                    vec![SeccompRule::new(vec![condition])?]
+                }
+            };
+            rules.insert(number, conditions);
+        }
         let filter = SeccompFilter::new(
-            [(number, rules)].into(),
+            rules,
             SeccompAction::Allow,
             SeccompAction::Errno(error.parse()?),
             TargetArch::try_from(std::env::consts::ARCH)?,
@@ -114,11 +132,44 @@ mod linux {
         Err(command.env_remove(DENIED).args(arguments).exec().into())
     }
 
-    fn under_each_error(name: &str) -> Result<(), Failed> {
+    fn under_each_error(name: &str, run: fn(&str, i32) -> TestResult) -> Result<(), Failed> {
         for (error, number) in ERRORS {
-            run_under(name, number).map_err(|failed| format!("{name} fails with {error}: {failed}"))?;
+            run(name, number).map_err(|failed| format!("{name} fails with {error}: {failed}"))?;
         }
         Ok(())
+    }
+
+    /// Downloads twice from a server, to a program to which calls are denied: the first response breaks off.
+    fn get_under(names: &str, error: i32) -> TestResult {
+        let server = Server::start(|number, asked| match (number, asked.is_whole()) {
+            (1, _) => (half(asked, V1, &body(1)), Then::Close),
+            (_, true) => (whole(asked, V1, &body(1)), Then::Go),
+            (_, false) => (rest(asked, V1, &body(1), HALF), Then::Go),
+        })?;
+        let folder = tempfile::tempdir()?;
+        let state = tempfile::tempdir()?;
+        let get = || {
+            let mut command = Command::new(std::env::current_exe()?);
+            command
+                .current_dir(folder.path())
+                .env(DENIED, format!("{names} {error}"))
+                .env("XDG_STATE_HOME", state.path())
+                .args(["get", "-o", "out", &server.url()]);
+            super::support::ended(&mut command)
+        };
+        let broken = get()?;
+        let is_kept = broken.stderr.contains("the next run resumes it");
+        let left = super::support::names(folder.path())?;
+        // Without locks two runs could write to one part.
+        let expected = usize::from(names != "flock");
+        if broken.code != Some(10) || left.len() != expected || is_kept != (expected == 1) {
+            return Err(format!("{broken:?} left {left:?}").into());
+        }
+        let ended = get()?;
+        if ended.code != Some(0) || super::support::names(folder.path())? != ["out"] {
+            return Err(format!("{ended:?}").into());
+        }
+        holds(folder.path(), &body(1))
     }
 
     /// Asks for all kinds of answers of a server to which a call is denied.

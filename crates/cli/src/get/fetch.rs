@@ -15,6 +15,7 @@ use url::Url;
 
 use crate::exit::{Exit, Failure};
 use crate::transfer::client::{Address, check_status, parse_url, shown_url, without_credentials};
+use crate::transfer::partial_file::KEPT;
 use crate::transfer::progress::{Progress, Share};
 use crate::transfer::receive::{self, Bounds, Disk, ReceiveError, Received};
 use crate::transfer::redirects::Redirects;
@@ -158,10 +159,12 @@ impl Fetcher {
                 let mut failure = broken.failure;
                 // The advice of a permanent failure about a file of another program is not to run the same again.
                 let is_told = broken.transient || !left.as_ref().is_some_and(Download::is_begun);
-                if left.is_some_and(Download::leave) && is_told {
-                    failure
-                        .message
-                        .push_str("; the received part is kept, and the next run resumes it");
+                let is_left = match left {
+                    Some(left) => left.leave().await,
+                    None => false,
+                };
+                if is_left && is_told {
+                    failure.message.push_str(KEPT);
                 }
                 return Err(failure);
             };

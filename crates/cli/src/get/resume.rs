@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::exit::{Exit, Failure};
 use crate::transfer::client::shown_url;
-use crate::transfer::partial_file::PartialFile;
+use crate::transfer::partial_file::{PartialFile, Role};
 use crate::transfer::progress::Share;
 use crate::transfer::receive::{Extent, file_job};
 
@@ -163,8 +163,9 @@ impl Download {
         };
         let mut file = self.take_file();
         let key = version.key(url);
+        let supersedes = !answer.redirected;
         let (file, found) = file_job(move || {
-            let found = file.find(key);
+            let found = file.find(key, supersedes);
             Ok((file, found))
         })
         .await?;
@@ -347,9 +348,13 @@ impl Download {
         }
         self.version = version;
         self.likeness = Some(likeness);
-        let sought = |version: &&Version| self.is_worth_a_search(version.total()) && !self.whole_only;
-        if let Some(version) = self.version.as_ref().filter(sought) {
-            self.file.set_version_key(version.key(url));
+        if let Some(version) = self.version.as_ref().filter(|_| !self.whole_only) {
+            let role = Role {
+                is_sought: self.is_worth_a_search(version.total()),
+                // Behind a redirect may be a page to log in.
+                supersedes: !answer.redirected,
+            };
+            self.file.set_key(version.key(url), role);
         }
         Ok(Continuation::Whole)
     }
@@ -381,13 +386,17 @@ impl Download {
     }
 
     /// Leaves the received part for a later run. Returns whether a later run can resume it.
-    pub(super) fn leave(self) -> bool {
+    pub(super) async fn leave(self) -> bool {
         if self.begun {
             return self.file.leave();
         }
         let total = self.version.as_ref().map(Version::total);
         let sought = total.is_some_and(|total| self.is_worth_a_search(total));
-        self.offset > 0 && sought && !self.whole_only && self.file.leave()
+        if self.offset == 0 || !sought || self.whole_only {
+            return false;
+        }
+        // It waits for the disk.
+        file_job(move || Ok(self.file.leave())).await.unwrap_or(false)
     }
 }
 
@@ -427,8 +436,9 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::transfer::part_names::PartNames;
+    use crate::transfer::part_names::{PartKey, PartNames};
     use crate::transfer::partial_file::Shared;
+    use crate::transfer::private;
     use crate::transfer::progress::Progress;
     use crate::transfer::receive::Disk;
     use crate::transfer::target::Target;
@@ -438,6 +448,8 @@ mod tests {
         let shared = Shared {
             files: Arc::new(Semaphore::new(1)),
             names: Arc::new(PartNames::with_key([7; 32])),
+            older: Arc::default(),
+            lock: private::lock,
             leftovers: Arc::default(),
         };
         let target = Target::File {
@@ -448,7 +460,15 @@ mod tests {
         headers.insert(ETAG, HeaderValue::from_static("\"v1\""));
         let mut download = Download::new(PartialFile::new(target, shared), Share::new(&Progress::hidden()));
         download.version = Version::of(&headers, total);
-        download.file.set_version_key(vec![7]);
+        let key = PartKey {
+            url: "http://h/a".to_owned(),
+            version: vec![7],
+        };
+        let role = Role {
+            is_sought: true,
+            supersedes: true,
+        };
+        download.file.set_key(key, role);
         download.file.append(&[Bytes::from_static(b"first")])?;
         download.offset = 5;
         Ok(download)
@@ -462,27 +482,30 @@ mod tests {
     ];
 
     #[cfg(unix)]
-    #[test]
-    fn what_came_is_left_only_where_a_later_run_would_look_for_it_and_resume_it()
+    #[tokio::test]
+    async fn what_came_is_left_only_where_a_later_run_would_look_for_it_and_resume_it()
     -> Result<(), Box<dyn std::error::Error>> {
-        let lies = |change: Change, total| -> Result<(bool, usize), Box<dyn std::error::Error>> {
-            let folder = tempfile::tempdir()?;
-            let mut download = begun(&folder.path().join("a"), total).map_err(|failure| failure.message)?;
-            change(&mut download);
-            let is_left = download.leave();
-            Ok((is_left, std::fs::read_dir(folder.path())?.count()))
-        };
         let unchanged: Change = |_| {};
         for total in [None, Some((64 << 10) + 1)] {
-            assert_eq!(lies(unchanged, total)?, (true, 1), "{total:?}");
+            assert_eq!(left(unchanged, total).await?, (true, 1), "{total:?}");
         }
         let one: Change = |download| download.offset = 1;
-        assert_eq!(lies(one, None)?, (true, 1), "one octet is enough");
-        assert_eq!(lies(unchanged, Some(64 << 10))?, (false, 0));
+        assert_eq!(left(one, None).await?, (true, 1), "one octet is enough");
+        assert_eq!(left(unchanged, Some(64 << 10)).await?, (false, 0));
         for (name, change) in CHANGES {
-            assert_eq!(lies(change, None)?, (false, 0), "{name}");
+            assert_eq!(left(change, None).await?, (false, 0), "{name}");
         }
         Ok(())
+    }
+
+    /// Whether a download is left, and how many files are in the folder then.
+    #[cfg(unix)]
+    async fn left(change: Change, total: Option<u64>) -> Result<(bool, usize), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let mut download = begun(&folder.path().join("a"), total).map_err(|failure| failure.message)?;
+        change(&mut download);
+        let is_left = download.leave().await;
+        Ok((is_left, std::fs::read_dir(folder.path())?.count()))
     }
 
     #[test]

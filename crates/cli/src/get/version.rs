@@ -10,6 +10,7 @@ use http::header::{
     HeaderValue, LAST_MODIFIED,
 };
 
+use crate::transfer::part_names::PartKey;
 use crate::transfer::receive::Extent;
 
 /// The representation of a 200 response.
@@ -89,7 +90,7 @@ impl Version {
     }
 
     /// A key that is unique for this version of the body of this URL.
-    pub(super) fn key(&self, url: &str) -> Vec<u8> {
+    pub(super) fn key(&self, url: &str) -> PartKey {
         let mut key = Vec::new();
         let total = self.total.map(|total| total.to_string()).unwrap_or_default();
         let coding = self.coding.as_ref().map_or(&[][..], HeaderValue::as_bytes);
@@ -103,7 +104,10 @@ impl Version {
             key.extend((part.len() as u64).to_be_bytes());
             key.extend(part);
         }
-        key
+        PartKey {
+            url: url.to_owned(),
+            version: key,
+        }
     }
 
     /// Checks that a 206 response carries a range of this version that begins at `offset`.

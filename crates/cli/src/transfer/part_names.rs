@@ -2,20 +2,52 @@
 //!
 //! The key is 32 random bytes in `fullbore/part-key` of the user's state folder (`$XDG_STATE_HOME`, or `.local/state` in
 //! `$HOME`), which only the user can read. Without such a folder, temporary names are random, and no later run finds them.
+//!
+//! A part has one name while it is written, and another one when a run has left it and its octets are on the disk. The
+//! first holds until the machine restarts: nobody knows which of the octets outlast a power failure.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ring::hmac;
 
-/// The bytes of the key, and of a name.
-const KEY_BYTES: usize = 32;
-const NAME_BYTES: usize = 16;
+use super::private::{self, Lock};
 
-/// Derives names from version keys. The secret key is read for the first name, on a blocking thread.
+/// The bytes of the key.
+const KEY_BYTES: usize = 32;
+/// The bytes of a name that stand for the URL, and for the version.
+const URL_BYTES: usize = 8;
+const VERSION_BYTES: usize = 16;
+/// The hexadecimal digits of a name, and how many of them stand for the URL.
+pub(super) const DIGITS: usize = 2 * (URL_BYTES + VERSION_BYTES);
+pub(super) const URL_DIGITS: usize = 2 * URL_BYTES;
+
+/// What a part is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartKey {
+    pub(crate) url: String,
+    /// Identifies the version of the body.
+    pub(crate) version: Vec<u8>,
+}
+
+/// Whether a part is written, or was left for a later run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Written,
+    Left,
+}
+
+/// Derives names from keys of parts. The secret key is read for the first name, on a blocking thread.
 pub(crate) struct PartNames {
     folder: Option<PathBuf>,
-    key: OnceLock<Option<hmac::Key>>,
+    secret: OnceLock<Option<Secret>>,
+}
+
+struct Secret {
+    key: hmac::Key,
+    /// Identifies this start of the machine; empty where that is unknown.
+    boot: Vec<u8>,
 }
 
 impl PartNames {
@@ -23,27 +55,88 @@ impl PartNames {
     pub(crate) fn of_user() -> Self {
         Self {
             folder: state::folder(),
-            key: OnceLock::new(),
+            secret: OnceLock::new(),
         }
     }
 
     /// The derived part of a name; `None` without a secret key.
-    pub(crate) fn name(&self, version_key: &[u8]) -> Option<String> {
-        let key = self.key.get_or_init(|| {
+    pub(crate) fn name(&self, key: &PartKey, stage: Stage) -> Option<String> {
+        let secret = self.secret()?;
+        let mut version = key.version.clone();
+        if stage == Stage::Written {
+            version.extend(&secret.boot);
+        }
+        let url = digits::<URL_BYTES>(&secret.key, key.url.as_bytes())?;
+        Some(url + &digits::<VERSION_BYTES>(&secret.key, &version)?)
+    }
+
+    /// A lock on a part whose file system has none: a file beside the key, since whoever can derive the name of the part has
+    /// the key.
+    ///
+    /// # Errors
+    /// Another process has it, or the file system of the key has no locks either.
+    pub(crate) fn lock(&self, part: &Path) -> Result<StateLock, Lock> {
+        let (path, file) = self.lock_file(part).ok_or(Lock::Unsupported)?;
+        match private::lock(&file, &path) {
+            Lock::Held => Ok(StateLock { path, _file: file }),
+            refused => Err(refused),
+        }
+    }
+
+    fn lock_file(&self, part: &Path) -> Option<(PathBuf, File)> {
+        let part = std::path::absolute(part).ok()?;
+        let name = digits::<VERSION_BYTES>(&self.secret()?.key, part.as_os_str().as_encoded_bytes())?;
+        let path = self.folder.as_deref()?.join(format!("{name}.lock"));
+        let file = state::open_lock(&path)?;
+        Some((path, file))
+    }
+
+    fn secret(&self) -> Option<&Secret> {
+        let secret = self.secret.get_or_init(|| {
             let octets = state::key(self.folder.as_deref()?)?;
-            Some(hmac::Key::new(hmac::HMAC_SHA256, &octets))
+            Some(Secret {
+                key: hmac::Key::new(hmac::HMAC_SHA256, &octets),
+                boot: std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
+            })
         });
-        let tag = hmac::sign(key.as_ref()?, version_key);
-        let octets = tag.as_ref().get(..NAME_BYTES)?;
-        Some(octets.iter().map(|octet| format!("{octet:02x}")).collect())
+        secret.as_ref()
     }
 
     #[cfg(test)]
     pub(crate) fn with_key(octets: [u8; KEY_BYTES]) -> Self {
+        Self::in_folder(octets, None, "this start")
+    }
+
+    /// With a folder for locks, and another start of the machine.
+    #[cfg(test)]
+    pub(crate) fn in_folder(octets: [u8; KEY_BYTES], folder: Option<&Path>, boot: &str) -> Self {
         Self {
-            folder: None,
-            key: OnceLock::from(Some(hmac::Key::new(hmac::HMAC_SHA256, &octets))),
+            folder: folder.map(ToOwned::to_owned),
+            secret: OnceLock::from(Some(Secret {
+                key: hmac::Key::new(hmac::HMAC_SHA256, &octets),
+                boot: boot.as_bytes().to_vec(),
+            })),
         }
+    }
+}
+
+/// The first octets of a keyed hash, in hexadecimal.
+fn digits<const BYTES: usize>(secret: &hmac::Key, text: &[u8]) -> Option<String> {
+    let tag = hmac::sign(secret, text);
+    let octets = tag.as_ref().get(..BYTES)?;
+    Some(octets.iter().map(|octet| format!("{octet:02x}")).collect())
+}
+
+/// A lock in the state folder. Its file is removed while it is held; who has opened it meanwhile finds that it has no name.
+pub(crate) struct StateLock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        // A file that stays is taken again by the next run.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 
@@ -61,7 +154,7 @@ mod state {
 
     use ring::rand::{SecureRandom, SystemRandom};
 
-    use super::super::private::{is_private, user};
+    use super::super::private::{is_private, persist_new, user};
     use super::KEY_BYTES;
 
     /// The folder of the key. A base folder of another user, as under `sudo`, is not written to.
@@ -84,6 +177,18 @@ mod state {
             .find_map(|path| std::fs::metadata(path).ok())?
             .uid();
         (owner == user()).then(|| state.join("fullbore"))
+    }
+
+    /// The file of a lock, created if it does not exist.
+    pub(crate) fn open_lock(path: &Path) -> Option<File> {
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .ok()
     }
 
     /// The user's key, created if it does not exist; `None` when it cannot be kept secret.
@@ -110,7 +215,7 @@ mod state {
             .tempfile_in(folder)
             .ok()?;
         file.write_all(&octets).ok()?;
-        let _ = file.persist_noclobber(&path);
+        let _ = persist_new(file.into_temp_path(), &path);
         read(&path).ok()
     }
 
@@ -186,6 +291,10 @@ mod state {
         None
     }
 
+    pub(crate) fn open_lock(_: &Path) -> Option<std::fs::File> {
+        None
+    }
+
     pub(crate) fn key(_: &Path) -> Option<[u8; KEY_BYTES]> {
         None
     }
@@ -196,11 +305,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_follows_from_the_mark_and_the_key() {
+    fn a_name_follows_from_the_url_the_version_the_stage_and_the_key() {
+        let key = |url: &str, version: &[u8]| PartKey {
+            url: url.to_owned(),
+            version: version.to_vec(),
+        };
         let one = PartNames::with_key([1; KEY_BYTES]);
-        assert_eq!(one.name(b"a"), one.name(b"a"));
-        assert_ne!(one.name(b"a"), one.name(b"b"));
-        assert_ne!(one.name(b"a"), PartNames::with_key([2; KEY_BYTES]).name(b"a"));
-        assert_eq!(one.name(b"a").map(|name| name.len()), Some(2 * NAME_BYTES));
+        let other = PartNames::with_key([2; KEY_BYTES]);
+        let name = |names: &PartNames, url, version| names.name(&key(url, version), Stage::Left);
+        let first = name(&one, "u", b"a");
+        assert_eq!(first, name(&one, "u", b"a"));
+        assert_ne!(first, name(&one, "u", b"b"));
+        assert_ne!(first, name(&one, "v", b"a"));
+        assert_ne!(first, name(&other, "u", b"a"));
+        assert_eq!(first.as_ref().map(String::len), Some(DIGITS));
+        // Two versions of a URL have the same beginning.
+        let url_of = |name: Option<String>| name.map(|name| name[..URL_DIGITS].to_owned());
+        assert_eq!(url_of(first.clone()), url_of(name(&one, "u", b"b")));
+        assert_ne!(url_of(first.clone()), url_of(name(&one, "v", b"a")));
+        // Only the name of a part that was left outlasts a restart of the machine.
+        let written = one.name(&key("u", b"a"), Stage::Written);
+        assert_ne!(written, first);
+        let one = PartNames::in_folder([1; KEY_BYTES], None, "the next start");
+        assert_ne!(one.name(&key("u", b"a"), Stage::Written), written);
+        assert_eq!(name(&one, "u", b"a"), first);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_in_the_state_folder_is_had_once_and_leaves_nothing() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let names = PartNames::in_folder([1; KEY_BYTES], Some(folder.path()), "");
+        let lock = names.lock(Path::new("a"));
+        assert!(lock.is_ok());
+        assert_eq!(names.lock(Path::new("a")).err(), Some(Lock::Busy), "it is held");
+        assert!(names.lock(Path::new("b")).is_ok(), "another part");
+        drop(lock);
+        assert!(names.lock(Path::new("a")).is_ok(), "it was released");
+        assert_eq!(std::fs::read_dir(folder.path())?.count(), 0);
+        Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! A file that gets its name when it is complete. Everything here runs on blocking threads.
 //!
 //! A partial file that is dropped before `finish` is removed, whatever the reason: a failure or a lost task. A file with a
-//! version key has a temporary name that a later run can find, if this run is killed or interrupted, or calls
-//! [`PartialFile::leave`]. It is locked while it is written.
+//! key has a temporary name that a later run can find, if this run is killed or interrupted, calls [`PartialFile::leave`],
+//! or cannot write all of it. It is locked while it is written. A complete file that cannot get its name keeps its
+//! temporary one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IsTerminal, Seek, SeekFrom, Write};
@@ -14,11 +15,12 @@ use tempfile::TempPath;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::checksum::{Checksum, Digest};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::run::Leftovers;
 
-use super::part_names::PartNames;
-use super::private::{self, Identity, Permissions};
+use super::older_parts::{OlderParts, SUFFIX};
+use super::part_names::{PartKey, PartNames, Stage, StateLock, URL_DIGITS};
+use super::private::{self, Identity, Lock, Permissions};
 use super::target::Target;
 
 /// Slices in one batch write; Linux takes no more than 1,024.
@@ -30,16 +32,33 @@ const NAME_IN_TEMPORARY: usize = 100;
 pub(crate) struct PartialFile {
     target: Target,
     shared: Shared,
-    /// Identifies this version of this body.
-    version_key: Option<Vec<u8>>,
-    /// The temporary name is derived from the version key.
+    /// What the body is of, if it has a version.
+    key: Option<Box<PartKey>>,
+    role: Role,
+    /// The temporary name is derived from the key.
     findable: bool,
     open: Option<(File, Option<OwnedSemaphorePermit>)>,
     temporary: Option<(TempPath, Identity)>,
+    /// Where the file system has no locks.
+    lock: Option<Box<StateLock>>,
     began: bool,
+    /// This machine could not store more of the body. What it has stored is right.
+    is_full: bool,
     /// Of what was written.
     digest: Option<Box<Digest>>,
 }
+
+/// What is done with the parts of the key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Role {
+    /// A later run looks for this one.
+    pub(crate) is_sought: bool,
+    /// Those of other versions are out of date.
+    pub(crate) supersedes: bool,
+}
+
+/// What a failure says about a part that is left.
+pub(crate) const KEPT: &str = "; the received part is kept, and the next run resumes it";
 
 /// What the partial files of a run share.
 #[derive(Clone)]
@@ -48,6 +67,10 @@ pub(crate) struct Shared {
     pub(crate) files: Arc<Semaphore>,
     /// The temporary names that a later run finds.
     pub(crate) names: Arc<PartNames>,
+    /// What earlier runs have left of other versions.
+    pub(crate) older: Arc<OlderParts>,
+    /// [`private::lock`], if no test has another one.
+    pub(crate) lock: fn(&File, &Path) -> Lock,
     /// Whether files that a later run finds outlive this run.
     pub(crate) leftovers: Arc<Leftovers>,
 }
@@ -58,11 +81,14 @@ impl PartialFile {
         Self {
             target,
             shared,
-            version_key: None,
+            key: None,
+            role: Role::default(),
             findable: false,
             open: None,
             temporary: None,
+            lock: None,
             began: false,
+            is_full: false,
             digest: None,
         }
     }
@@ -87,37 +113,84 @@ impl PartialFile {
         matches!(self.target, Target::Continued(_))
     }
 
-    /// Derives the temporary name from this key, so that a later run finds the file for the same version of the same body.
-    pub(crate) fn set_version_key(&mut self, key: Vec<u8>) {
-        self.version_key = Some(key);
+    /// What the body is of. If a later run looks for it, the temporary name is derived from the key.
+    pub(crate) fn set_key(&mut self, key: PartKey, role: Role) {
+        self.key = Some(Box::new(key));
+        self.role = role;
     }
 
     /// Takes over the file that an earlier run of this user has left for this version. Returns its length; `None` when there
     /// is no file, another run is writing it, or another user may have written it.
-    pub(crate) fn find(&mut self, key: Vec<u8>) -> Option<u64> {
-        self.version_key = Some(key);
-        let Target::File { path, .. } = &self.target else {
-            return None;
-        };
+    pub(crate) fn find(&mut self, key: PartKey, supersedes: bool) -> Option<u64> {
+        let is_sought = true;
+        self.set_key(
+            key,
+            Role {
+                is_sought,
+                supersedes,
+            },
+        );
         let permit = Arc::clone(&self.shared.files).try_acquire_owned().ok()?;
-        let found = self.findable_name(path)?;
-        if private::is_shared(&folder(path)) {
-            return None;
-        }
-        let file = private::open(&found).ok()?;
-        if !private::lock(&file, &found) {
-            return None;
-        }
+        let (file, found, lock) = self.take_over()?;
         let bytes = file.metadata().ok()?.len();
         let identity = Identity::of(&file).ok()?;
         if let Some(digest) = &mut self.digest {
             digest.read(&file).ok()?;
         }
         self.temporary = Some((TempPath::try_from_path(found).ok()?, identity));
+        self.lock = lock;
         self.findable = true;
         self.open = Some((file, Some(permit)));
         self.began = bytes > 0;
         Some(bytes)
+    }
+
+    /// Opens and locks the file that an earlier run was killed in, or has left. It has the name of a file that is written
+    /// from then on.
+    fn take_over(&self) -> Option<(File, PathBuf, Option<Box<StateLock>>)> {
+        let Target::File { path, .. } = &self.target else {
+            return None;
+        };
+        let (written, left) = self.findable_names(path)?;
+        if private::is_shared(&folder(path)) {
+            return None;
+        }
+        match private::open(&written) {
+            Ok(file) => {
+                let lock = self.lock(&file, &written).ok()?;
+                return Some((file, written, lock));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => return None,
+        }
+        let file = private::open(&left).ok()?;
+        let lock = self.lock(&file, &left).ok()?;
+        std::fs::rename(&left, &written).ok()?;
+        Some((file, written, lock))
+    }
+
+    /// Locks a part with this name. Where the file system has no locks, the state folder has one for all versions of it.
+    fn lock(&self, file: &File, name: &Path) -> Result<Option<Box<StateLock>>, Lock> {
+        match (self.shared.lock)(file, name) {
+            Lock::Held => Ok(None),
+            Lock::Busy => Err(Lock::Busy),
+            Lock::Unsupported if self.lock.is_some() => Ok(None),
+            Lock::Unsupported => {
+                let versions = self.target.path().and_then(|path| self.versions(path));
+                let lock = self.shared.names.lock(&versions.ok_or(Lock::Unsupported)?)?;
+                match private::is_named(file, name) {
+                    true => Ok(Some(Box::new(lock))),
+                    false => Err(Lock::Busy),
+                }
+            }
+        }
+    }
+
+    /// What the names of all versions of the part begin with.
+    fn versions(&self, path: &Path) -> Option<PathBuf> {
+        let mut name = self.shared.names.name(self.key.as_ref()?, Stage::Left)?;
+        name.truncate(URL_DIGITS);
+        Some(folder(path).join(format!("{}{name}", prefix(path))))
     }
 
     /// Opens the file that another program has begun, and returns its length; `None` for any other target.
@@ -144,8 +217,10 @@ impl PartialFile {
         }
         self.open = None;
         self.temporary = None;
+        self.lock = None;
         self.findable = false;
-        self.version_key = None;
+        self.key = None;
+        self.role = Role::default();
         if let Some(digest) = &mut self.digest {
             digest.restart();
         }
@@ -176,15 +251,31 @@ impl PartialFile {
 
     /// Leaves the file for a later run to resume. Returns whether a later run can find it.
     pub(crate) fn leave(mut self) -> bool {
-        if matches!(self.target, Target::Continued(_)) {
-            return true;
+        matches!(self.target, Target::Continued(_)) || self.keep()
+    }
+
+    /// Keeps a file that a later run can find; any other is removed.
+    fn keep(&mut self) -> bool {
+        let temporary = self.temporary.take().filter(|_| self.findable);
+        match temporary.map(|(temporary, _)| temporary.keep()) {
+            Some(Ok(written)) => {
+                self.settle(written);
+                true
+            }
+            _ => false,
         }
-        if !self.findable {
-            return false;
+    }
+
+    /// Gives a file that is left the name that outlasts a restart of the machine, once its bytes are on the disk. Returns its
+    /// name.
+    fn settle(&self, written: PathBuf) -> PathBuf {
+        let left = self.target.path().and_then(|path| self.findable_names(path));
+        let left = left.map(|(_, left)| left).filter(|left| *left != written);
+        let is_stored = |(file, _): &(File, _)| file.sync_all().is_ok();
+        match left.filter(|_| self.findable && self.open.as_ref().is_some_and(is_stored)) {
+            Some(left) if std::fs::rename(&written, &left).is_ok() => left,
+            _ => written,
         }
-        self.temporary
-            .take()
-            .is_some_and(|(temporary, _)| temporary.keep().is_ok())
     }
 
     /// A placeholder that stores nothing.
@@ -220,7 +311,15 @@ impl PartialFile {
             }
         };
         self.began = true;
-        write_all(&mut file, chunks).map_err(|error| Failure::from_io("write", self.shown(), &error))?;
+        if let Err(error) = write_all(&mut file, chunks) {
+            let mut failure = Failure::from_io("write", self.shown(), &error);
+            if self.findable && failure.exit == Exit::DiskFull {
+                self.is_full = true;
+                failure.message.push_str(KEPT);
+            }
+            self.open = Some((file, permit));
+            return Err(failure);
+        }
         self.hash(chunks);
         Ok((file, permit))
     }
@@ -248,43 +347,104 @@ impl PartialFile {
             return self.verify();
         }
         // The file stays open and locked until it has its name.
-        let (file, _permit) = self.write(chunks)?;
+        let (file, permit) = self.write(chunks)?;
         if let Err(failure) = self.verify() {
             // No later run continues wrong bytes.
             self.findable = false;
             return Err(failure);
         }
-        match (&self.target, self.temporary.take()) {
-            (Target::File { path, force }, Some((temporary, _))) => {
-                private::publish(&file, temporary, path, *force)
+        let (Target::File { path, force }, Some((temporary, _))) = (&self.target, self.temporary.take())
+        else {
+            return Ok(());
+        };
+        let (path, force) = (path.clone(), *force);
+        match private::publish(&file, temporary, &path, force) {
+            Ok(()) => {
+                self.remove_older(&path);
+                Ok(())
             }
-            _ => Ok(()),
+            Err((failure, None)) => Err(failure),
+            Err((failure, Some(temporary))) => {
+                self.open = Some((file, permit));
+                Err(self.without_name(failure, temporary))
+            }
         }
     }
 
-    /// A new file under the name derived from the version key, if there is a key and the name is free.
+    /// Keeps a complete file that could not get its name, and says where it is.
+    fn without_name(&mut self, mut failure: Failure, temporary: TempPath) -> Failure {
+        let is_empty = |(file, _): &(File, _)| file.metadata().is_ok_and(|found| found.len() == 0);
+        if self.open.as_ref().is_some_and(is_empty) {
+            return failure;
+        }
+        if let Ok(written) = temporary.keep() {
+            let kept = self.settle(written);
+            let text = format!("; the complete download is kept as {}", kept.display());
+            failure.message.push_str(&text);
+        }
+        failure
+    }
+
+    /// Removes the parts of this user of other versions of the URL with this file name.
+    fn remove_older(&self, path: &Path) {
+        if !self.role.supersedes {
+            return;
+        }
+        let folder = folder(path);
+        let own = self.temporary.as_ref().map(|(own, _)| own.to_path_buf());
+        let beginning = || Some(self.versions(path)?.file_name()?.to_str()?.to_owned());
+        for part in self.shared.older.take(&folder, beginning) {
+            if own.as_ref() == Some(&part) || private::is_shared(&folder) {
+                continue;
+            }
+            let Ok(file) = private::open(&part) else { continue };
+            if let Ok(_lock) = self.lock(&file, &part) {
+                // One that stays is found by the next run.
+                let _ = std::fs::remove_file(&part);
+            }
+        }
+    }
+
+    /// A new file under the name derived from the key, if there is a key and the name is free.
     fn create_findable(&mut self, stays_open: bool) -> Option<File> {
-        if !stays_open || self.temporary.is_some() {
+        if !stays_open || self.temporary.is_some() || !self.role.is_sought {
             return None;
         }
         let Target::File { path, force } = &self.target else {
             return None;
         };
-        let name = self.findable_name(path)?;
-        let file = private::create(&name, Permissions::of(path, *force)).ok()?;
-        let identity = Identity::of(&file).ok()?;
-        if !private::lock(&file, &name) {
+        let (written, _) = self.findable_names(path)?;
+        // A later run does not take it over there.
+        if private::is_shared(&folder(path)) {
             return None;
         }
-        self.temporary = Some((TempPath::try_from_path(name).ok()?, identity));
+        let file = private::create(&written, Permissions::of(path, *force)).ok()?;
+        let temporary = TempPath::try_from_path(&written).ok()?;
+        let identity = Identity::of(&file).ok()?;
+        match self.lock(&file, &written) {
+            Ok(lock) => self.lock = lock,
+            Err(Lock::Busy) => {
+                // Another run has taken it over.
+                let _ = temporary.keep();
+                return None;
+            }
+            Err(_) => return None,
+        }
+        self.temporary = Some((temporary, identity));
         self.findable = true;
+        self.remove_older(&path.clone());
         Some(file)
     }
 
-    /// The temporary name that a later run finds.
-    fn findable_name(&self, path: &Path) -> Option<PathBuf> {
-        let name = self.shared.names.name(self.version_key.as_deref()?)?;
-        Some(folder(path).join(format!("{}{name}.part", prefix(path))))
+    /// The temporary names that a later run finds: of a file that is written, and of one that was left.
+    fn findable_names(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
+        let key = self.key.as_ref()?;
+        let (folder, prefix) = (folder(path), prefix(path));
+        let named = |stage| {
+            let name = self.shared.names.name(key, stage)?;
+            Some(folder.join(format!("{prefix}{name}{SUFFIX}")))
+        };
+        Some((named(Stage::Written)?, named(Stage::Left)?))
     }
 
     fn open(&mut self) -> Result<File, Failure> {
@@ -315,7 +475,7 @@ impl PartialFile {
     /// A new file in the same folder, so that a rename never copies.
     fn create_beside(&mut self, path: &Path, force: bool) -> io::Result<File> {
         let permissions = Permissions::of(path, force);
-        let created = private::create_unnamed(&folder(path), &prefix(path), ".part", permissions)?;
+        let created = private::create_unnamed(&folder(path), &prefix(path), SUFFIX, permissions)?;
         let (file, temporary) = created.into_parts();
         self.temporary = Some((temporary, Identity::of(&file)?));
         Ok(file)
@@ -347,12 +507,12 @@ impl PartialFile {
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
-        if !self.began || !self.shared.leftovers.are_kept() {
+        let interrupted = self.shared.leftovers.are_kept();
+        if !self.began || !(interrupted || self.is_full) {
             return;
         }
-        let temporary = self.temporary.take().filter(|_| self.findable);
-        let kept = temporary.is_some_and(|(temporary, _)| temporary.keep().is_ok());
-        if kept || matches!(self.target, Target::Continued(_)) {
+        let kept = self.keep();
+        if interrupted && (kept || matches!(self.target, Target::Continued(_))) {
             self.shared.leftovers.count();
         }
     }
@@ -430,285 +590,4 @@ fn write_all(file: &mut File, chunks: &[Bytes]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    type Result = std::result::Result<(), Box<dyn std::error::Error>>;
-
-    fn file(path: &Path, force: bool, files: usize) -> PartialFile {
-        let target = Target::File {
-            path: path.to_owned(),
-            force,
-        };
-        let shared = Shared {
-            files: Arc::new(Semaphore::new(files)),
-            names: Arc::new(PartNames::with_key([7; 32])),
-            leftovers: Arc::default(),
-        };
-        PartialFile::new(target, shared)
-    }
-
-    fn names(folder: &Path) -> io::Result<Vec<String>> {
-        fs::read_dir(folder)?
-            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-            .collect()
-    }
-
-    #[test]
-    fn a_file_has_its_name_only_once_it_is_complete() -> Result {
-        for files in [0, 1] {
-            let folder = tempfile::tempdir()?;
-            let path = folder.path().join("a.bin");
-            let mut file = file(&path, false, files);
-            file.append(&[Bytes::from_static(b"one "), Bytes::from_static(b"two ")])?;
-            let while_written = names(folder.path())?;
-            assert_eq!(while_written.len(), 1);
-            assert!(while_written[0].starts_with(".a.bin.") && while_written[0].ends_with(".part"));
-            assert_eq!(file.open.is_some(), files == 1);
-            file.append(&[Bytes::from_static(b"three ")])?;
-            file.finish(&[Bytes::from_static(b"four")])?;
-            assert_eq!(fs::read(&path)?, b"one two three four");
-            assert_eq!(names(folder.path())?, ["a.bin"]);
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn a_dropped_draft_leaves_nothing() -> Result {
-        let folder = tempfile::tempdir()?;
-        let mut file = file(&folder.path().join("a"), false, 1);
-        file.append(&[Bytes::from_static(b"half")])?;
-        drop(file);
-        assert!(names(folder.path())?.is_empty());
-        Ok(())
-    }
-
-    #[test]
-    fn what_is_cut_off_is_written_anew_and_counts_in_no_checksum() -> Result {
-        for files in [0, 1] {
-            let folder = tempfile::tempdir()?;
-            let path = folder.path().join("a");
-            let mut file = file(&path, false, files);
-            let digest = ring::digest::digest(&ring::digest::SHA256, b"one two");
-            let digits: String = digest
-                .as_ref()
-                .iter()
-                .map(|octet| format!("{octet:02x}"))
-                .collect();
-            file.expect(format!("sha256:{digits}").parse()?);
-            file.append(&[Bytes::from_static(b"one three")])?;
-            assert!(file.cut(4)?);
-            file.finish(&[Bytes::from_static(b"two")])?;
-            assert_eq!(fs::read(&path)?, b"one two", "{files}");
-            let mut file = self::file(&path, true, files);
-            file.append(&[Bytes::from_static(b"one three")])?;
-            assert!(file.cut(4)?);
-            file.finish(&[Bytes::from_static(b"two")])?;
-            assert_eq!(fs::read(&path)?, b"one two", "{files}, without a checksum");
-        }
-        Ok(())
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn what_was_left_is_found_by_its_mark_alone_and_by_one_at_a_time() -> Result {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a");
-        let mut first = file(&path, false, 1);
-        first.set_version_key(vec![7]);
-        first.append(&[Bytes::from_static(b"half ")])?;
-        assert_eq!(file(&path, false, 1).find(vec![7]), None, "it is being written");
-        assert!(first.leave());
-        assert_eq!(file(&path, false, 1).find(vec![8]), None, "another version");
-        assert_eq!(file(&path, false, 0).find(vec![7]), None, "no file may stay open");
-        let mut second = file(&path, false, 1);
-        assert_eq!(second.find(vec![7]), Some(5));
-        assert_eq!(
-            file(&path, false, 1).find(vec![7]),
-            None,
-            "it is being written again"
-        );
-        second.append(&[Bytes::from_static(b"and ")])?;
-        assert!(second.leave(), "it is interrupted again");
-        let mut third = file(&path, false, 1);
-        assert_eq!(third.find(vec![7]), Some(9));
-        third.finish(&[Bytes::from_static(b"half")])?;
-        assert_eq!(fs::read(&path)?, b"half and half");
-        assert_eq!(names(folder.path())?, ["a"]);
-        Ok(())
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_file_that_somebody_replaces_while_it_is_written_never_gets_the_name() -> Result {
-        // One that stays open, and one that is opened for each write.
-        for files in [1, 0] {
-            for by_link in [false, true] {
-                let folder = tempfile::tempdir()?;
-                let elsewhere = tempfile::tempdir()?;
-                let path = folder.path().join("a");
-                let other = elsewhere.path().join("other");
-                fs::write(&other, b"of mine")?;
-                let mut file = file(&path, true, files);
-                file.append(&[Bytes::from_static(b"half ")])?;
-                let temporary = folder.path().join(&names(folder.path())?[0]);
-                fs::remove_file(&temporary)?;
-                if by_link {
-                    std::os::unix::fs::symlink(&other, &temporary)?;
-                } else {
-                    // The inode may be the same again: that others can write to it gives it away then.
-                    use std::os::unix::fs::PermissionsExt;
-                    fs::write(&temporary, b"foreign")?;
-                    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o666))?;
-                }
-                let failure = file.finish(&[Bytes::from_static(b"and half")]);
-                let failure = failure.err().ok_or("it was published")?;
-                assert_eq!(failure.exit, crate::exit::Exit::LocalIo);
-                assert!(!path.exists());
-                assert_eq!(fs::read(&other)?, b"of mine");
-            }
-        }
-        Ok(())
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn what_takes_the_place_of_a_device_is_not_overwritten() -> Result {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a");
-        fs::write(&path, b"of mine")?;
-        let file = file(&path, false, 1);
-        let file = PartialFile::new(Target::Device(path.clone()), file.shared.clone());
-        assert!(file.finish(&[Bytes::from_static(b"new")]).is_err());
-        assert_eq!(fs::read(&path)?, b"of mine");
-        Ok(())
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn what_has_another_checksum_is_not_left_for_a_later_run_even_by_an_interrupt() -> Result {
-        let folder = tempfile::tempdir()?;
-        let mut file = file(&folder.path().join("a"), false, 1);
-        file.shared.leftovers.interrupt();
-        file.set_version_key(vec![7]);
-        file.expect(format!("sha256:{}", "0".repeat(64)).parse()?);
-        file.append(&[Bytes::from_static(b"wrong")])?;
-        assert!(file.finish(&[]).is_err());
-        assert!(names(folder.path())?.is_empty());
-        Ok(())
-    }
-
-    #[test]
-    fn a_draft_that_is_begun_anew_forgets_what_it_had() -> Result {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a");
-        let mut file = file(&path, false, 1);
-        file.set_version_key(vec![7]);
-        file.append(&[Bytes::from_static(b"old")])?;
-        assert!(file.restart());
-        assert!(names(folder.path())?.is_empty());
-        file.finish(&[Bytes::from_static(b"new")])?;
-        assert_eq!(fs::read(&path)?, b"new");
-
-        let mut file = self::file(&folder.path().join("b"), false, 1);
-        file.set_version_key(vec![7]);
-        file.append(&[Bytes::from_static(b"old")])?;
-        assert!(file.restart());
-        file.append(&[Bytes::from_static(b"new")])?;
-        assert!(!file.leave(), "it has no version key any more");
-        assert_eq!(names(folder.path())?, ["a"]);
-        Ok(())
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn what_went_to_a_device_cannot_be_taken_back() -> Result {
-        let device = || {
-            let file = file(Path::new("a"), false, 1);
-            PartialFile::new(Target::Device("/dev/null".into()), file.shared.clone())
-        };
-        assert!(device().restart(), "nothing went there");
-        let mut begun = device();
-        begun.append(&[Bytes::from_static(b"some")])?;
-        assert!(!begun.restart());
-        // Nor is there anything that a later run would find.
-        let mut begun = device();
-        begun.set_version_key(vec![7]);
-        begun.append(&[Bytes::from_static(b"some")])?;
-        assert!(!begun.leave());
-        Ok(())
-    }
-
-    #[test]
-    fn a_temporary_name_begins_with_100_bytes_of_the_name_in_the_same_folder() {
-        for (path, expected_folder, expected_length) in [
-            ("a".to_owned(), ".", 3),
-            ("d/a".to_owned(), "d", 3),
-            ("/a".to_owned(), "/", 3),
-            (format!("d/{}", "a".repeat(100)), "d", 102),
-            (format!("d/{}", "a".repeat(101)), "d", 102),
-            // Two bytes each, from an odd place on.
-            (format!("d/a{}", "ä".repeat(100)), "d", 101),
-        ] {
-            let path = Path::new(&path);
-            assert_eq!(folder(path), Path::new(expected_folder), "{path:?}");
-            let prefix = prefix(path);
-            assert_eq!(prefix.len(), expected_length, "{path:?}");
-            assert!(prefix.starts_with(".a") && prefix.ends_with('.'), "{prefix}");
-        }
-    }
-
-    #[test]
-    fn a_name_taken_meanwhile_is_not_overwritten_without_force() -> Result {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a");
-        let mut late = file(&path, false, 1);
-        late.append(&[Bytes::from_static(b"mine")])?;
-        fs::write(&path, b"theirs")?;
-        let failure = late.finish(&[]).err().ok_or("it was overwritten")?;
-        assert_eq!(failure.exit, crate::exit::Exit::Exists);
-        assert_eq!(fs::read(&path)?, b"theirs");
-        file(&path, true, 1).finish(&[Bytes::from_static(b"mine")])?;
-        assert_eq!(fs::read(&path)?, b"mine");
-        assert_eq!(names(folder.path())?, ["a"]);
-        Ok(())
-    }
-
-    #[test]
-    fn an_empty_body_is_an_empty_file() -> Result {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a");
-        file(&path, false, 1).finish(&[])?;
-        assert_eq!(fs::read(&path)?, b"");
-        Ok(())
-    }
-
-    #[test]
-    fn more_chunks_than_one_gathered_write_takes_are_all_written() -> Result {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a");
-        let chunks: Vec<Bytes> = (0..5_000_u32)
-            .map(|n| Bytes::copy_from_slice(&n.to_be_bytes()))
-            .collect();
-        file(&path, false, 1).finish(&chunks)?;
-        assert_eq!(fs::read(&path)?, chunks.concat());
-        Ok(())
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_complete_file_has_the_permissions_of_any_new_file() -> Result {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("a");
-        file(&path, false, 1).finish(&[])?;
-        let other = folder.path().join("b");
-        fs::write(&other, b"")?;
-        assert_eq!(
-            fs::metadata(&path)?.permissions().mode(),
-            fs::metadata(&other)?.permissions().mode()
-        );
-        Ok(())
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use std::path::Path;
 #[cfg(unix)]
 use std::sync::OnceLock;
 
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::{NamedTempFile, PathPersistError, TempPath};
 
 use crate::exit::{Exit, Failure};
 
@@ -198,58 +198,119 @@ pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Locks an open file. False when another process has locked it, or the name now belongs to another file.
+/// The result of an attempt to lock a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    Held,
+    /// Another process has locked it, or the name now belongs to another file.
+    Busy,
+    /// The file system has no locks, as some of networks and of FUSE.
+    Unsupported,
+}
+
+/// Locks an open file with this name.
 #[cfg(unix)]
-pub(crate) fn lock(file: &File, name: &Path) -> bool {
+pub(crate) fn lock(file: &File, name: &Path) -> Lock {
     use rustix::fs::{FlockOperation, flock};
-    if flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return false;
+    use rustix::io::Errno;
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) if is_named(file, name) => Lock::Held,
+        Ok(()) | Err(Errno::WOULDBLOCK | Errno::INTR) => Lock::Busy,
+        Err(_) => Lock::Unsupported,
     }
-    is_named(file, name)
 }
 
 #[cfg(not(unix))]
-pub(crate) fn lock(_: &File, _: &Path) -> bool {
-    false
+pub(crate) fn lock(_: &File, _: &Path) -> Lock {
+    Lock::Unsupported
 }
 
-fn is_named(file: &File, name: &Path) -> bool {
+/// Whether an open file has this name.
+pub(crate) fn is_named(file: &File, name: &Path) -> bool {
     matches!((Identity::of(file), Identity::named(name)), (Ok(open), Ok(named)) if open == named)
 }
 
-/// Gives a complete file its name and its permissions. Without `force` the kernel refuses a name that has
-/// been taken meanwhile.
+/// Gives a complete file its name and its permissions. Without `force` a name that has been taken meanwhile is refused.
 ///
 /// # Errors
-/// The rename failed, or another process has replaced the file.
-pub(crate) fn publish(file: &File, temporary: TempPath, path: &Path, force: bool) -> Result<(), Failure> {
+/// The rename failed: then the complete file keeps its temporary name, which is returned. Or another process has replaced
+/// the file.
+pub(crate) fn publish(
+    file: &File,
+    temporary: TempPath,
+    path: &Path,
+    force: bool,
+) -> Result<(), (Failure, Option<TempPath>)> {
     let replaced = || {
         let text = format!(
             "{}: another process has replaced the file while it was being written; use a folder that other users cannot write to",
             path.display()
         );
-        Failure::new(Exit::LocalIo, text)
+        (Failure::new(Exit::LocalIo, text), None)
     };
     if !is_named(file, &temporary) {
         return Err(replaced());
     }
-    Permissions::of(path, force)
-        .complete(file)
-        .map_err(|error| Failure::from_io("set the permissions of", path, &error))?;
-    let kept = if force {
-        temporary.persist(path)
-    } else {
-        temporary.persist_noclobber(path)
+    if let Err(error) = Permissions::of(path, force).complete(file) {
+        return Err((
+            Failure::from_io("set the permissions of", path, &error),
+            Some(temporary),
+        ));
+    }
+    let renamed = match force {
+        true => temporary.persist(path),
+        false => persist_new(temporary, path),
     };
-    kept.map_err(|refused| match refused.error.kind() {
-        io::ErrorKind::AlreadyExists => Failure::exists(path),
-        _ => Failure::from_io("rename the complete file to", path, &refused.error),
-    })?;
+    if let Err(refused) = renamed {
+        let failure = match refused.error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::exists(path),
+            _ => Failure::from_io("rename the complete file to", path, &refused.error),
+        };
+        return Err((failure, Some(refused.path)));
+    }
     if is_named(file, path) {
         Ok(())
     } else {
         Err(replaced())
     }
+}
+
+/// Gives a file a name that nothing has.
+///
+/// # Errors
+/// Something has the name, or the rename failed.
+pub(crate) fn persist_new(temporary: TempPath, path: &Path) -> Result<(), PathPersistError> {
+    temporary
+        .persist_noclobber(path)
+        .or_else(|refused| match refused.error.kind() {
+            io::ErrorKind::AlreadyExists => Err(refused),
+            _ => persist_over_own(refused, path),
+        })
+}
+
+/// Renames where a file system has neither links nor a rename that replaces nothing (FAT, some of FUSE): an empty file of
+/// our own takes the name, which the system refuses if it is taken, and is replaced.
+fn persist_over_own(refused: PathPersistError, path: &Path) -> Result<(), PathPersistError> {
+    let own = match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(own) => own,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(PathPersistError { error, ..refused });
+        }
+        // The first error is about the rename itself.
+        Err(_) => return Err(refused),
+    };
+    if !is_named(&own, path) {
+        return Err(PathPersistError {
+            error: io::ErrorKind::AlreadyExists.into(),
+            ..refused
+        });
+    }
+    // Some systems do not replace an open file.
+    drop(own);
+    refused.path.persist(path).inspect_err(|_| {
+        // Nothing is in it.
+        let _ = std::fs::remove_file(path);
+    })
 }
 
 /// `umask(2)` returns it only when it sets another one, which other threads could see. Linux also has it in a file.
@@ -342,13 +403,39 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let (path, other) = (folder.path().join("a"), folder.path().join("b"));
         let first = create(&path, Permissions::of(&path, false))?;
-        assert!(lock(&first, &path));
+        assert_eq!(lock(&first, &path), Lock::Held);
         let second = open(&path)?;
-        assert!(!lock(&second, &path), "another has it");
+        assert_eq!(lock(&second, &path), Lock::Busy, "another has it");
         drop(first);
         drop(create(&other, Permissions::of(&other, false))?);
-        assert!(!lock(&second, &other), "the name is another file's");
-        assert!(lock(&second, &path));
+        assert_eq!(lock(&second, &other), Lock::Busy, "the name is another file's");
+        assert_eq!(lock(&second, &path), Lock::Held);
+        Ok(())
+    }
+
+    #[test]
+    fn where_no_rename_refuses_a_taken_name_an_empty_file_takes_it_first() -> Result {
+        let folder = tempfile::tempdir()?;
+        let (part, path) = (folder.path().join("part"), folder.path().join("a"));
+        let refused = || -> io::Result<PathPersistError> {
+            fs::write(&part, "complete")?;
+            Ok(PathPersistError {
+                error: io::ErrorKind::Unsupported.into(),
+                path: TempPath::try_from_path(part.clone())?,
+            })
+        };
+        persist_over_own(refused()?, &path)?;
+        assert_eq!(fs::read(&path)?, b"complete");
+        assert!(!part.exists());
+        fs::write(&path, "of others")?;
+        let error = persist_over_own(refused()?, &path).err().ok_or("replaced")?;
+        assert_eq!(error.error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path)?, b"of others");
+        assert!(part.exists(), "the complete file is kept");
+        // No folder: the first error says more.
+        let error = persist_over_own(error, &folder.path().join("none/a"));
+        let error = error.err().ok_or("replaced")?;
+        assert_eq!(error.error.kind(), io::ErrorKind::AlreadyExists);
         Ok(())
     }
 }

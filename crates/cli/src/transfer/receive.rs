@@ -19,6 +19,7 @@ use crate::run::Leftovers;
 
 use super::part_names::PartNames;
 use super::partial_file::{PartialFile, Shared};
+use super::private;
 use super::progress::Share;
 use super::rate_limit::{Pacer, RateLimit};
 use super::source::{Source, SourceError};
@@ -49,6 +50,8 @@ impl Disk {
             shared: Shared {
                 files: Arc::new(Semaphore::new(FILES_KEPT_OPEN)),
                 names: Arc::new(PartNames::of_user()),
+                older: Arc::default(),
+                lock: private::lock,
                 leftovers,
             },
             limit: None,

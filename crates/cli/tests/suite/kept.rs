@@ -305,3 +305,54 @@ fn the_next_run_resumes_what_a_status_interrupted() -> TestResult {
     assert_eq!(server.asked(), 4, "the rest was asked for");
     holds(folder.path(), &body(1))
 }
+
+#[cfg(unix)]
+#[test]
+fn what_was_stored_before_the_disk_was_full_is_kept() -> TestResult {
+    let server = Server::start(|number, asked| match (number, asked.is_whole()) {
+        (_, true) => (whole(asked, V1, &body(1)), Then::Go),
+        (_, false) => {
+            let from = asked.from("\"v1\"").unwrap_or_default();
+            (rest(asked, V1, &body(1), from), Then::Go)
+        }
+    })?;
+    let folder = tempfile::tempdir()?;
+    // 512 KiB, of which `sh` counts half a KiB as one, or a whole one.
+    let get = format!(
+        "ulimit -f 512; exec '{}' get -o out {}",
+        env!("CARGO_BIN_EXE_fullbore"),
+        server.url()
+    );
+    let state = concat!(env!("CARGO_TARGET_TMPDIR"), "/state");
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .current_dir(folder.path())
+        .args(["-c", &get])
+        .env("XDG_STATE_HOME", state);
+    let full = crate::support::ended(&mut shell)?;
+    full.failed_with(16);
+    assert!(full.stderr.contains("the next run resumes it"), "{full:?}");
+    let ended = run(folder.path(), ["get", "--json", "-o", "out", &server.url()])?;
+    ended.succeeded();
+    let document: serde_json::Value = serde_json::from_slice(&ended.stdout)?;
+    assert_ne!(document["results"][0]["resumed"], 0, "{document}");
+    assert_eq!(server.asked(), 3, "the rest was asked for");
+    holds(folder.path(), &body(1))
+}
+
+#[cfg(unix)]
+#[test]
+fn a_part_of_an_older_version_does_not_stay_for_ever() -> TestResult {
+    let server = Server::start(|number, asked| match number {
+        1 => (half(asked, V1, &body(1)), Then::Close),
+        2 => (half(asked, V2, &body(2)), Then::Close),
+        _ => (whole(asked, &[("etag", "\"v3\"")], &body(3)), Then::Go),
+    })?;
+    let folder = tempfile::tempdir()?;
+    for part in [body(1), body(2)] {
+        run(folder.path(), ["get", "-o", "out", &server.url()])?.failed_with(10);
+        is_left(folder.path(), &part[..HALF])?;
+    }
+    run(folder.path(), ["get", "-o", "out", &server.url()])?.succeeded();
+    holds(folder.path(), &body(3))
+}

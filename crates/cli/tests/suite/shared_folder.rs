@@ -140,6 +140,18 @@ fn a_part_is_not_taken_where_others_can_rename_it() -> TestResult {
     Ok(())
 }
 
+#[test]
+fn a_part_is_not_left_where_others_can_rename_it() -> TestResult {
+    let server = server()?;
+    let folder = tempfile::tempdir()?;
+    allow(folder.path(), 0o777)?;
+    let broken = run(folder.path(), ["get", "-o", "out", &server.url()])?;
+    broken.failed_with(10);
+    assert!(!broken.stderr.contains("the next run resumes it"), "{broken:?}");
+    assert!(names(folder.path())?.is_empty());
+    Ok(())
+}
+
 /// Downloads with a state folder of its own; the name of the part that is left.
 fn part_name(state: &Path, folder: &Path, url: &str) -> TestResult<String> {
     ended(

@@ -1,0 +1,476 @@
+//! Partial files on the disk of this machine.
+
+use super::*;
+use std::fs;
+
+type Result = std::result::Result<(), Box<dyn std::error::Error>>;
+
+fn file(path: &Path, force: bool, files: usize) -> PartialFile {
+    let target = Target::File {
+        path: path.to_owned(),
+        force,
+    };
+    let shared = Shared {
+        files: Arc::new(Semaphore::new(files)),
+        names: Arc::new(PartNames::with_key([7; 32])),
+        older: Arc::default(),
+        lock: private::lock,
+        leftovers: Arc::default(),
+    };
+    PartialFile::new(target, shared)
+}
+
+fn key(version: u8) -> PartKey {
+    PartKey {
+        url: "http://h/a".to_owned(),
+        version: vec![version],
+    }
+}
+
+const SOUGHT: Role = Role {
+    is_sought: true,
+    supersedes: true,
+};
+
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect()
+}
+
+#[test]
+fn a_file_has_its_name_only_once_it_is_complete() -> Result {
+    for files in [0, 1] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.bin");
+        let mut file = file(&path, false, files);
+        file.append(&[Bytes::from_static(b"one "), Bytes::from_static(b"two ")])?;
+        let while_written = names(folder.path())?;
+        assert_eq!(while_written.len(), 1);
+        assert!(while_written[0].starts_with(".a.bin.") && while_written[0].ends_with(".part"));
+        assert_eq!(file.open.is_some(), files == 1);
+        file.append(&[Bytes::from_static(b"three ")])?;
+        file.finish(&[Bytes::from_static(b"four")])?;
+        assert_eq!(fs::read(&path)?, b"one two three four");
+        assert_eq!(names(folder.path())?, ["a.bin"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_dropped_draft_leaves_nothing() -> Result {
+    let folder = tempfile::tempdir()?;
+    let mut file = file(&folder.path().join("a"), false, 1);
+    file.append(&[Bytes::from_static(b"half")])?;
+    drop(file);
+    assert!(names(folder.path())?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn what_is_cut_off_is_written_anew_and_counts_in_no_checksum() -> Result {
+    for files in [0, 1] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        let mut file = file(&path, false, files);
+        let digest = ring::digest::digest(&ring::digest::SHA256, b"one two");
+        let digits: String = digest
+            .as_ref()
+            .iter()
+            .map(|octet| format!("{octet:02x}"))
+            .collect();
+        file.expect(format!("sha256:{digits}").parse()?);
+        file.append(&[Bytes::from_static(b"one three")])?;
+        assert!(file.cut(4)?);
+        file.finish(&[Bytes::from_static(b"two")])?;
+        assert_eq!(fs::read(&path)?, b"one two", "{files}");
+        let mut file = self::file(&path, true, files);
+        file.append(&[Bytes::from_static(b"one three")])?;
+        assert!(file.cut(4)?);
+        file.finish(&[Bytes::from_static(b"two")])?;
+        assert_eq!(fs::read(&path)?, b"one two", "{files}, without a checksum");
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn what_was_left_is_found_by_its_mark_alone_and_by_one_at_a_time() -> Result {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a");
+    let mut first = file(&path, false, 1);
+    first.set_key(key(7), SOUGHT);
+    first.append(&[Bytes::from_static(b"half ")])?;
+    assert_eq!(
+        file(&path, false, 1).find(key(7), true),
+        None,
+        "it is being written"
+    );
+    assert!(first.leave());
+    assert_eq!(file(&path, false, 1).find(key(8), true), None, "another version");
+    assert_eq!(
+        file(&path, false, 0).find(key(7), true),
+        None,
+        "no file may stay open"
+    );
+    let mut second = file(&path, false, 1);
+    assert_eq!(second.find(key(7), true), Some(5));
+    assert_eq!(
+        file(&path, false, 1).find(key(7), true),
+        None,
+        "it is being written again"
+    );
+    second.append(&[Bytes::from_static(b"and ")])?;
+    assert!(second.leave(), "it is interrupted again");
+    let mut third = file(&path, false, 1);
+    assert_eq!(third.find(key(7), true), Some(9));
+    third.finish(&[Bytes::from_static(b"half")])?;
+    assert_eq!(fs::read(&path)?, b"half and half");
+    assert_eq!(names(folder.path())?, ["a"]);
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_somebody_replaces_while_it_is_written_never_gets_the_name() -> Result {
+    // One that stays open, and one that is opened for each write.
+    for files in [1, 0] {
+        for by_link in [false, true] {
+            let folder = tempfile::tempdir()?;
+            let elsewhere = tempfile::tempdir()?;
+            let path = folder.path().join("a");
+            let other = elsewhere.path().join("other");
+            fs::write(&other, b"of mine")?;
+            let mut file = file(&path, true, files);
+            file.append(&[Bytes::from_static(b"half ")])?;
+            let temporary = folder.path().join(&names(folder.path())?[0]);
+            fs::remove_file(&temporary)?;
+            if by_link {
+                std::os::unix::fs::symlink(&other, &temporary)?;
+            } else {
+                // The inode may be the same again: that others can write to it gives it away then.
+                use std::os::unix::fs::PermissionsExt;
+                fs::write(&temporary, b"foreign")?;
+                fs::set_permissions(&temporary, fs::Permissions::from_mode(0o666))?;
+            }
+            let failure = file.finish(&[Bytes::from_static(b"and half")]);
+            let failure = failure.err().ok_or("it was published")?;
+            assert_eq!(failure.exit, crate::exit::Exit::LocalIo);
+            assert!(!path.exists());
+            assert_eq!(fs::read(&other)?, b"of mine");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn what_takes_the_place_of_a_device_is_not_overwritten() -> Result {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a");
+    fs::write(&path, b"of mine")?;
+    let file = file(&path, false, 1);
+    let file = PartialFile::new(Target::Device(path.clone()), file.shared.clone());
+    assert!(file.finish(&[Bytes::from_static(b"new")]).is_err());
+    assert_eq!(fs::read(&path)?, b"of mine");
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn what_has_another_checksum_is_not_left_for_a_later_run_even_by_an_interrupt() -> Result {
+    let folder = tempfile::tempdir()?;
+    let mut file = file(&folder.path().join("a"), false, 1);
+    file.shared.leftovers.interrupt();
+    file.set_key(key(7), SOUGHT);
+    file.expect(format!("sha256:{}", "0".repeat(64)).parse()?);
+    file.append(&[Bytes::from_static(b"wrong")])?;
+    assert!(file.finish(&[]).is_err());
+    assert!(names(folder.path())?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_draft_that_is_begun_anew_forgets_what_it_had() -> Result {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a");
+    let mut file = file(&path, false, 1);
+    file.set_key(key(7), SOUGHT);
+    file.append(&[Bytes::from_static(b"old")])?;
+    assert!(file.restart());
+    assert!(names(folder.path())?.is_empty());
+    file.finish(&[Bytes::from_static(b"new")])?;
+    assert_eq!(fs::read(&path)?, b"new");
+
+    let mut file = self::file(&folder.path().join("b"), false, 1);
+    file.set_key(key(7), SOUGHT);
+    file.append(&[Bytes::from_static(b"old")])?;
+    assert!(file.restart());
+    file.append(&[Bytes::from_static(b"new")])?;
+    assert!(!file.leave(), "it has no key any more");
+    assert_eq!(names(folder.path())?, ["a"]);
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn what_went_to_a_device_cannot_be_taken_back() -> Result {
+    let device = || {
+        let file = file(Path::new("a"), false, 1);
+        PartialFile::new(Target::Device("/dev/null".into()), file.shared.clone())
+    };
+    assert!(device().restart(), "nothing went there");
+    let mut begun = device();
+    begun.append(&[Bytes::from_static(b"some")])?;
+    assert!(!begun.restart());
+    // Nor is there anything that a later run would find.
+    let mut begun = device();
+    begun.set_key(key(7), SOUGHT);
+    begun.append(&[Bytes::from_static(b"some")])?;
+    assert!(!begun.leave());
+    Ok(())
+}
+
+#[test]
+fn a_temporary_name_begins_with_100_bytes_of_the_name_in_the_same_folder() {
+    for (path, expected_folder, expected_length) in [
+        ("a".to_owned(), ".", 3),
+        ("d/a".to_owned(), "d", 3),
+        ("/a".to_owned(), "/", 3),
+        (format!("d/{}", "a".repeat(100)), "d", 102),
+        (format!("d/{}", "a".repeat(101)), "d", 102),
+        // Two bytes each, from an odd place on.
+        (format!("d/a{}", "ä".repeat(100)), "d", 101),
+    ] {
+        let path = Path::new(&path);
+        assert_eq!(folder(path), Path::new(expected_folder), "{path:?}");
+        let prefix = prefix(path);
+        assert_eq!(prefix.len(), expected_length, "{path:?}");
+        assert!(prefix.starts_with(".a") && prefix.ends_with('.'), "{prefix}");
+    }
+}
+
+#[test]
+fn a_name_taken_meanwhile_is_not_overwritten_without_force() -> Result {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a");
+    let mut late = file(&path, false, 1);
+    late.append(&[Bytes::from_static(b"mine")])?;
+    fs::write(&path, b"theirs")?;
+    let failure = late.finish(&[]).err().ok_or("it was overwritten")?;
+    assert_eq!(failure.exit, crate::exit::Exit::Exists);
+    assert_eq!(fs::read(&path)?, b"theirs");
+    // The complete file is not lost, and the message says where it is.
+    let (_, kept) = failure
+        .message
+        .split_once(" is kept as ")
+        .ok_or(failure.message.clone())?;
+    assert_eq!(fs::read(kept)?, b"mine");
+    fs::remove_file(kept)?;
+    file(&path, true, 1).finish(&[Bytes::from_static(b"mine")])?;
+    assert_eq!(fs::read(&path)?, b"mine");
+    assert_eq!(names(folder.path())?, ["a"]);
+    Ok(())
+}
+
+#[test]
+fn an_empty_body_is_an_empty_file() -> Result {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a");
+    file(&path, false, 1).finish(&[])?;
+    assert_eq!(fs::read(&path)?, b"");
+    Ok(())
+}
+
+#[test]
+fn more_chunks_than_one_gathered_write_takes_are_all_written() -> Result {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a");
+    let chunks: Vec<Bytes> = (0..5_000_u32)
+        .map(|n| Bytes::copy_from_slice(&n.to_be_bytes()))
+        .collect();
+    file(&path, false, 1).finish(&chunks)?;
+    assert_eq!(fs::read(&path)?, chunks.concat());
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_complete_file_has_the_permissions_of_any_new_file() -> Result {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a");
+    file(&path, false, 1).finish(&[])?;
+    let other = folder.path().join("b");
+    fs::write(&other, b"")?;
+    assert_eq!(
+        fs::metadata(&path)?.permissions().mode(),
+        fs::metadata(&other)?.permissions().mode()
+    );
+    Ok(())
+}
+
+/// A file that a later run looks for, with the state of a user in `state`, in one start of the machine.
+fn sought(path: &Path, state: &Path, boot: &str) -> PartialFile {
+    let mut file = file(path, false, 1);
+    file.shared.names = Arc::new(PartNames::in_folder([7; 32], Some(state), boot));
+    file.set_key(key(7), SOUGHT);
+    file
+}
+
+#[cfg(unix)]
+#[test]
+fn a_complete_file_that_lost_its_name_is_found_by_a_run_that_may_replace_it() -> Result {
+    let (folder, state) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let path = folder.path().join("a");
+    let mut late = sought(&path, state.path(), "1");
+    late.append(&[Bytes::from_static(b"mine")])?;
+    fs::write(&path, b"theirs")?;
+    assert!(late.finish(&[]).is_err());
+    let mut again = sought(&path, state.path(), "2");
+    again.target = Target::File {
+        path: path.clone(),
+        force: true,
+    };
+    assert_eq!(again.find(key(7), true), Some(4));
+    again.finish(&[])?;
+    assert_eq!(fs::read(&path)?, b"mine");
+    assert_eq!(names(folder.path())?, ["a"]);
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn after_a_restart_of_the_machine_only_what_was_left_is_found() -> Result {
+    for is_left in [true, false] {
+        let (folder, state) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        let path = folder.path().join("a");
+        let mut first = sought(&path, state.path(), "1");
+        first.append(&[Bytes::from_static(b"half")])?;
+        match is_left {
+            true => assert!(first.leave()),
+            // As if it were killed: its lock is lost, and its file is not.
+            false => {
+                let (temporary, _) = first.temporary.take().ok_or("no file")?;
+                temporary.keep()?;
+                drop(first);
+                assert_eq!(names(folder.path())?.len(), 1);
+            }
+        }
+        let found = sought(&path, state.path(), "2").find(key(7), true);
+        assert_eq!(found, is_left.then_some(4));
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn what_was_left_and_is_written_again_is_not_found_after_a_restart() -> Result {
+    let (folder, state) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let path = folder.path().join("a");
+    let mut first = sought(&path, state.path(), "1");
+    first.append(&[Bytes::from_static(b"half")])?;
+    assert!(first.leave());
+    let mut second = sought(&path, state.path(), "1");
+    assert_eq!(second.find(key(7), true), Some(4));
+    let (temporary, _) = second.temporary.take().ok_or("no file")?;
+    temporary.keep()?;
+    drop(second);
+    assert_eq!(sought(&path, state.path(), "2").find(key(7), true), None);
+    assert_eq!(sought(&path, state.path(), "1").find(key(7), true), Some(4));
+    Ok(())
+}
+
+/// A file system without locks.
+fn unsupported(_: &File, _: &Path) -> Lock {
+    Lock::Unsupported
+}
+
+#[cfg(unix)]
+#[test]
+fn where_a_file_system_has_no_locks_the_state_folder_has_one() -> Result {
+    let (folder, state) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let path = folder.path().join("a");
+    let new = || {
+        let mut file = sought(&path, state.path(), "1");
+        file.shared.lock = unsupported;
+        file
+    };
+    let mut first = new();
+    first.append(&[Bytes::from_static(b"half ")])?;
+    assert_eq!(new().find(key(7), true), None, "it is being written");
+    assert!(first.leave());
+    let mut second = new();
+    assert_eq!(second.find(key(7), true), Some(5));
+    second.append(&[Bytes::from_static(b"and ")])?;
+    assert_eq!(new().find(key(7), true), None, "it is being written again");
+    second.finish(&[Bytes::from_static(b"half")])?;
+    assert_eq!(fs::read(&path)?, b"half and half");
+    assert_eq!(names(folder.path())?, ["a"]);
+    assert!(names(state.path())?.is_empty(), "a lock is left");
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn where_there_are_no_locks_at_all_no_part_is_left() -> Result {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("a");
+    for end in ["leave", "finish"] {
+        let mut file = file(&path, false, 1);
+        file.shared.lock = unsupported;
+        file.set_key(key(7), SOUGHT);
+        file.append(&[Bytes::from_static(b"half")])?;
+        match end {
+            "leave" => assert!(!file.leave()),
+            _ => file.finish(&[])?,
+        }
+    }
+    assert_eq!(names(folder.path())?, ["a"]);
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_part_of_an_older_version_is_removed_by_a_newer_one_and_no_other() -> Result {
+    // A version that a later run looks for, one that is too small for that, and one behind a redirect.
+    for (is_sought, supersedes) in [(true, true), (false, true), (true, false), (false, false)] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a");
+        let left = |path: &Path, key: PartKey| -> Result {
+            let mut file = file(path, false, 1);
+            file.set_key(key, SOUGHT);
+            file.append(&[Bytes::from_static(b"old")])?;
+            assert!(file.leave());
+            Ok(())
+        };
+        let url = "http://h/b".to_owned();
+        left(&path, key(7))?;
+        left(&folder.path().join("b"), key(7))?;
+        left(&path, PartKey { url, ..key(7) })?;
+        let mut written = file(&path, false, 1);
+        written.set_key(key(8), SOUGHT);
+        written.append(&[Bytes::from_static(b"being written")])?;
+        assert_eq!(
+            names(folder.path())?.len(),
+            3,
+            "those of another URL and name, and its own"
+        );
+
+        left(&path, key(7))?;
+        let mut newer = file(&path, false, 1);
+        newer.set_key(
+            key(9),
+            Role {
+                is_sought,
+                supersedes,
+            },
+        );
+        newer.finish(&[Bytes::from_static(b"new")])?;
+        assert_eq!(fs::read(&path)?, b"new");
+        let expected = 4 + usize::from(!supersedes);
+        assert_eq!(names(folder.path())?.len(), expected, "{is_sought} {supersedes}");
+        assert!(written.leave(), "what another run writes is not removed");
+    }
+    Ok(())
+}
