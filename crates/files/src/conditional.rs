@@ -18,6 +18,11 @@ pub(crate) const END_OF_DATES: u64 = 253_402_300_800;
 /// The second of January 1980, in nanoseconds: no file that is served was written before.
 const FIRST_REAL_TIME: i128 = 315_619_200 * 1_000_000_000;
 
+/// How old the date of a file is when it is a strong validator (RFC 9110 section 8.8.2.2): a file may change twice within a
+/// second, and the clock of a file system may differ from that of the server. 60 s as in Apache httpd and RFC 7232 section
+/// 2.2.2.
+const SETTLED: Duration = Duration::from_secs(60);
+
 /// The validators of a file: RFC 9110 section 8.8.
 #[derive(Clone, Debug)]
 pub(crate) struct Validators {
@@ -128,8 +133,8 @@ pub(crate) fn evaluate(method: &Method, headers: &HeaderMap, current: Option<&Va
     Verdict::Proceed
 }
 
-/// Step 5: whether `if-range` allows the `range` of the request (RFC 9110 section 13.1.5).
-pub(crate) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
+/// Step 5: whether `if-range` allows the `range` of the request at the time `now` (RFC 9110 section 13.1.5).
+pub(crate) fn range_applies(headers: &HeaderMap, current: &Validators, now: SystemTime) -> bool {
     if !headers.contains_key(IF_RANGE) {
         return true;
     }
@@ -141,8 +146,8 @@ pub(crate) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
         return value == current.etag;
     }
     match (httpdate::parse_http_date(value), current.modified) {
-        // "exactly matches", unlike If-Unmodified-Since.
-        (Ok(date), Some(modified)) => date == modified,
+        // "exactly matches", unlike If-Unmodified-Since; and the date is a strong validator.
+        (Ok(date), Some(modified)) => date == modified && modified + SETTLED <= now,
         _ => false,
     }
 }
@@ -374,6 +379,22 @@ mod tests {
         assert_eq!(put(&[("if-modified-since", NOON)], Some(&now)), Verdict::Proceed);
     }
 
+    /// A time at which the date of the current file is a strong validator.
+    fn later() -> SystemTime {
+        httpdate::parse_http_date(NOON).unwrap() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn a_date_that_is_not_a_minute_old_allows_no_range() {
+        for (seconds, expected) in [(0, false), (1, false), (59, false), (60, true)] {
+            let now = httpdate::parse_http_date(NOON).unwrap() + Duration::from_secs(seconds);
+            let fields = headers(&[("if-range", NOON)]);
+            assert_eq!(range_applies(&fields, &current(), now), expected, "{seconds}");
+            let fields = headers(&[("if-range", "\"a,b\"")]);
+            assert!(range_applies(&fields, &current(), now), "a tag");
+        }
+    }
+
     #[test]
     fn if_range_matches_strongly_or_to_the_second() {
         for (value, expected) in [
@@ -387,15 +408,16 @@ mod tests {
             ("*", false),
         ] {
             assert_eq!(
-                range_applies(&headers(&[("if-range", value)]), &current()),
+                range_applies(&headers(&[("if-range", value)]), &current(), later()),
                 expected,
                 "{value}"
             );
         }
-        assert!(range_applies(&HeaderMap::new(), &current()));
+        assert!(range_applies(&HeaderMap::new(), &current(), later()));
         assert!(!range_applies(
             &headers(&[("if-range", NOON), ("if-range", NOON)]),
-            &current()
+            &current(),
+            later()
         ));
     }
 

@@ -445,7 +445,7 @@ impl Opened<'_> {
         let length = self.representation.length;
         let wanted = if !range::is_asked(head.headers) {
             Wanted::Whole
-        } else if conditional::range_applies(head.headers, validators) {
+        } else if conditional::range_applies(head.headers, validators, SystemTime::now()) {
             range::wanted(head.headers, length, max_ranges)
         } else {
             Wanted::Whole

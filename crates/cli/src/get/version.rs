@@ -184,15 +184,18 @@ fn is_strong(tag: &[u8]) -> bool {
     tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\"")
 }
 
-/// Whether a date is a strong validator: a second older than the response (RFC 9110 section 8.8.2.2), since a file may
-/// change twice within a second. A response without a date is from now (section 6.6.1).
+/// How much older than its response a date is when it is a strong validator (RFC 9110 section 8.8.2.2): a file may change
+/// twice within a second, and nobody knows whether both times are of one clock. 60 s as in RFC 7232 section 2.2.2.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// Whether a date is a strong validator. A response without a date is from now (RFC 9110 section 6.6.1).
 fn is_settled(modified: &HeaderValue, headers: &HeaderMap, now: SystemTime) -> bool {
     let date = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?).ok();
     let made = match headers.get(DATE) {
         Some(value) => date(value),
         None => Some(now),
     };
-    let settled = date(modified).and_then(|modified| modified.checked_add(Duration::from_secs(1)));
+    let settled = date(modified).and_then(|modified| modified.checked_add(SETTLED));
     matches!((settled, made), (Some(settled), Some(made)) if settled <= made)
 }
 
@@ -309,27 +312,26 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_strong_once_it_is_a_second_old() {
+    fn a_date_is_strong_once_it_is_a_minute_old() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
         let strong =
             |fields: &[(&'static str, &'static str)], now| Validator::of(&headers(fields), now).is_some();
-        assert!(!strong(&[("last-modified", modified)], now));
-        assert!(strong(
-            &[("last-modified", modified)],
-            now + Duration::from_secs(1)
-        ));
+        for (seconds, expected) in [(0, false), (1, false), (59, false), (60, true)] {
+            let now = now + Duration::from_secs(seconds);
+            assert_eq!(strong(&[("last-modified", modified)], now), expected, "{seconds}");
+        }
         assert!(strong(
             &[
                 ("last-modified", modified),
-                ("date", "Sun, 06 Nov 1994 08:49:38 GMT")
+                ("date", "Sun, 06 Nov 1994 08:50:37 GMT")
             ],
             now
         ));
-        assert!(!strong(
-            &[("last-modified", modified), ("date", "yesterday")],
-            now
-        ));
+        for date in ["yesterday", "Sun, 06 Nov 1994 08:50:36 GMT"] {
+            let fields = [("last-modified", modified), ("date", date)];
+            assert!(!strong(&fields, now + Duration::from_secs(90)), "{date}");
+        }
         assert!(!strong(
             &[
                 ("etag", "W/\"a\""),
