@@ -24,7 +24,6 @@ mod unreachable;
 mod version;
 
 use std::io::{self, IsTerminal};
-use std::path::absolute;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -42,7 +41,6 @@ use crate::transfer::receive::Disk;
 use crate::transfer::redirects::Redirects;
 use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::Pauses;
-use crate::transfer::target::is_stdout;
 use crate::transfer::waits::{Direction, Set, Waits};
 use crate::volume::Volume;
 
@@ -65,7 +63,6 @@ pub(crate) async fn run(
     refuse_ranges(&args.connection.headers)?;
     let outputs = Outputs::from_args(&args)?;
     refuse_many(&args)?;
-    refuse_one_file(&args)?;
     let conditions = Conditions::from_args(&args).await?;
     outputs.prepare().await?;
     if args.urls.len() != 1 || args.list.is_some() {
@@ -147,22 +144,6 @@ fn refuse_many(args: &GetArgs) -> Result<(), Failure> {
         return Err(Failure::usage(
             "--time-cond, --etag-save and --etag-compare are for one URL; run the command once for each URL",
         ));
-    }
-    Ok(())
-}
-
-/// The entity tag would replace the body.
-fn refuse_one_file(args: &GetArgs) -> Result<(), Failure> {
-    let (Some(tag), Some(output)) = (&args.etag_save, &args.output) else {
-        return Ok(());
-    };
-    // Two names of one path, such as `a` and `./a`, have the same absolute path.
-    let same = matches!((absolute(tag), absolute(output)), (Ok(tag), Ok(output)) if tag == output);
-    if same && !is_stdout(output) {
-        return Err(Failure::usage(format!(
-            "--etag-save {}: the body goes to this file (-o); save the entity tag in another one",
-            tag.display()
-        )));
     }
     Ok(())
 }

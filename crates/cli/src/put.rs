@@ -34,7 +34,8 @@ use crate::transfer::redirects::Redirects;
 use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Retries};
 use crate::transfer::source::Source;
-use crate::transfer::target::Target;
+use crate::transfer::target::{Target, are_one_file};
+use crate::transfer::transfer_coding;
 use crate::transfer::waits::{Direction, Set, Waits};
 use crate::volume::Volume;
 
@@ -52,7 +53,10 @@ pub(crate) async fn run(args: PutArgs, volume: Volume) -> Result<ExitCode, Failu
     address.url = with_name(address.url, &args)?;
     let target = match &args.output {
         None => Target::Stdout { asked: false },
-        Some(path) => Target::named(path, args.force).await?,
+        Some(path) => {
+            refuse_one_file(&args.file, path).await?;
+            Target::named(path, args.force).await?
+        }
     };
     let format = Format::choose(args.json, matches!(target, Target::Stdout { .. }));
     let progress = Progress::start(volume.prints_notes());
@@ -121,6 +125,19 @@ struct Upload {
     waited: Option<Waits>,
 }
 
+/// The response would replace the file that is sent.
+async fn refuse_one_file(file: &Path, output: &Path) -> Result<(), Failure> {
+    let (sent, received) = (file.to_owned(), output.to_owned());
+    let are_one = receive::file_job(move || Ok(are_one_file(&sent, &received))).await?;
+    match are_one {
+        true => Err(Failure::usage(format!(
+            "-o {}: this file is sent; save the response in another one",
+            output.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
 impl Upload {
     fn note(&mut self, text: String) {
         self.note = Some(match self.note.take() {
@@ -166,6 +183,7 @@ impl Upload {
         response: Response<Incoming>,
         sent: Sent,
     ) -> Result<(), Failure> {
+        transfer_coding::refuse(self.address.url.as_str(), response.headers())?;
         receive::receive(
             self.address.url.as_str(),
             &mut Source::new(response.into_body(), None),

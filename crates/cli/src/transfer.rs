@@ -17,4 +17,5 @@ pub(crate) mod request_fields;
 pub(crate) mod retry;
 pub(crate) mod source;
 pub(crate) mod target;
+pub(crate) mod transfer_coding;
 pub(crate) mod waits;

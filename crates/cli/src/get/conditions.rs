@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue};
 use crate::args::GetArgs;
 use crate::exit::Failure;
 use crate::transfer::receive::file_job;
+use crate::transfer::target::are_one_file;
 
 /// The longest file of an entity tag: a server refuses a longer field anyway.
 const LONGEST_TAG: u64 = 8 * 1_024;
@@ -63,15 +64,35 @@ impl Conditions {
         self.note.as_deref()
     }
 
-    /// Saves the entity tag of a body that was received. Without a tag that can be compared, the file is emptied.
+    /// Refuses a body that goes to the file of the entity tag, which would replace it.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub(super) async fn save(&self, tag: Option<HeaderValue>) -> Result<(), Failure> {
+    /// They are one file, by whatever paths.
+    pub(super) async fn refuse_one_file(&self, body: Option<&Path>) -> Result<(), Failure> {
+        let (Some(tag), Some(body)) = (self.save.clone(), body.map(ToOwned::to_owned)) else {
+            return Ok(());
+        };
+        file_job(move || match are_one_file(&tag, &body) {
+            true => Err(one_file(&tag)),
+            false => Ok(()),
+        })
+        .await
+    }
+
+    /// Saves the entity tag of a body that was received. Without a tag that can be compared, the file is
+    /// emptied.
+    ///
+    /// # Errors
+    /// The file cannot be written, or has the body.
+    pub(super) async fn save(&self, tag: Option<HeaderValue>, body: Option<PathBuf>) -> Result<(), Failure> {
         let Some(path) = self.save.clone() else {
             return Ok(());
         };
         file_job(move || {
+            // Two new names may be one file, as in a file system that ignores case.
+            if body.is_some_and(|body| are_one_file(&path, &body)) {
+                return Err(one_file(&path));
+            }
             // The file is for --etag-compare, which takes nothing else.
             let tag = tag.filter(|tag| is_tag(tag.as_bytes()));
             let mut line = tag.map(|tag| tag.as_bytes().to_vec()).unwrap_or_default();
@@ -80,6 +101,13 @@ impl Conditions {
         })
         .await
     }
+}
+
+fn one_file(tag: &Path) -> Failure {
+    Failure::usage(format!(
+        "--etag-save {}: the body goes to this file; save the entity tag in another one",
+        tag.display()
+    ))
 }
 
 /// The time of a file, or else an HTTP date. `None` when it is a path without a file.

@@ -23,6 +23,7 @@ use crate::transfer::request_fields::RequestFields;
 use crate::transfer::retry::{Failed, Pauses, Retries};
 use crate::transfer::source::{self, Coding, Source};
 use crate::transfer::target::Target;
+use crate::transfer::transfer_coding;
 use crate::transfer::waits::StreamWaits;
 
 use super::conditions::Conditions;
@@ -136,6 +137,10 @@ impl Fetcher {
         let Some(target) = self.outputs.target(url, item.name.as_deref()).await? else {
             return Ok(());
         };
+        // The response may name another one.
+        if !self.outputs.names_by_header() {
+            self.conditions.refuse_one_file(target.path()).await?;
+        }
         let mut retries = Retries::new(self.retries);
         let mut download = self.download(target, item, outcome);
         download.find_begun().await?;
@@ -176,7 +181,7 @@ impl Fetcher {
             tokio::time::sleep_until(until).await;
         }
         if let Some(tag) = outcome.tag.take() {
-            self.conditions.save(tag).await?;
+            self.conditions.save(tag, outcome.file.clone()).await?;
         }
         Ok(())
     }
@@ -248,6 +253,10 @@ impl Fetcher {
                 outcome.tag = None;
                 return Ok(None);
             };
+            self.conditions
+                .refuse_one_file(target.path())
+                .await
+                .map_err(permanent)?;
             download = self.download(target, item, outcome);
             download.is_named_by_header = true;
         }
@@ -470,6 +479,9 @@ impl Fetcher {
             let found = (status, response.headers());
             let next = self.redirects.next(&url, name, found, followed);
             let Some(next) = next.map_err(Failed::permanent)? else {
+                if self.heads != Heads::Only {
+                    transfer_coding::refuse(name, response.headers()).map_err(Failed::permanent)?;
+                }
                 return Ok(Answer {
                     response,
                     url,

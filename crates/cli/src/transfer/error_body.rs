@@ -10,6 +10,7 @@ use http::{HeaderMap, Response};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
+use super::transfer_coding::is_coded;
 use crate::text::is_obeyed;
 
 /// How many bytes of a text are shown.
@@ -22,7 +23,7 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Reads the beginning of the body; `None` when it has no text.
 pub(crate) async fn read(response: Response<Incoming>) -> Option<String> {
     let (head, body) = response.into_parts();
-    if head.headers.contains_key(CONTENT_ENCODING) {
+    if head.headers.contains_key(CONTENT_ENCODING) || is_coded(&head.headers) {
         return None;
     }
     let mut octets = Vec::new();

@@ -45,6 +45,17 @@ impl Identity {
     }
 }
 
+/// Whether two files are one; `None` where files have no identity.
+#[cfg(unix)]
+pub(crate) fn are_same(one: &std::fs::Metadata, other: &std::fs::Metadata) -> Option<bool> {
+    Some(Identity::from(one) == Identity::from(other))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn are_same(_: &std::fs::Metadata, _: &std::fs::Metadata) -> Option<bool> {
+    None
+}
+
 #[cfg(unix)]
 impl From<&std::fs::Metadata> for Identity {
     fn from(found: &std::fs::Metadata) -> Self {

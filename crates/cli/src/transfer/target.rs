@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::{Exit, Failure};
 
+use super::private;
+
 /// Where one body goes.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
@@ -89,6 +91,34 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-") || cfg!(unix) && devices.iter().any(|device| path == Path::new(device))
 }
 
+/// Whether two paths name one regular file, or would: by links, hard links and other spellings too. Runs on a blocking
+/// thread.
+pub(crate) fn are_one_file(one: &Path, other: &Path) -> bool {
+    let found = |path| std::fs::metadata(path).ok();
+    if let (Some(one), Some(other)) = (found(one), found(other)) {
+        if let Some(same) = private::are_same(&one, &other) {
+            return same && one.is_file();
+        }
+    }
+    match (place(one), place(other)) {
+        // A device is no file, and takes several bodies.
+        (Some(one), Some(other)) => one == other && found(&one).is_none_or(|found| found.is_file()),
+        _ => false,
+    }
+}
+
+/// Where a file is, or would be.
+fn place(path: &Path) -> Option<PathBuf> {
+    if let Ok(place) = path.canonicalize() {
+        return Some(place);
+    }
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    Some(folder.canonicalize().ok()?.join(path.file_name()?))
+}
+
 /// Whether a path does not end with a name, but with a slash or dots: no file could get it.
 fn names_a_folder(path: &Path) -> bool {
     let text = path.as_os_str().as_encoded_bytes();
@@ -132,6 +162,40 @@ mod tests {
         assert_eq!(Target::Device("b".into()).path(), Some(Path::new("b")));
         assert_eq!(Target::Discard.path(), None);
         assert_eq!(Target::Stdout { asked: true }.path(), None);
+    }
+
+    #[test]
+    fn one_file_is_known_by_each_of_its_paths() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("d"))?;
+        std::fs::write(path("there"), "")?;
+        let mut cases = vec![
+            ("new", "new", true),
+            ("new", "./new", true),
+            ("new", "d/../new", true),
+            ("new", "d/new", false),
+            ("new", "other", false),
+            ("there", "d/../there", true),
+            ("there", "new", false),
+            ("none/new", "none/new", false),
+        ];
+        #[cfg(unix)]
+        {
+            std::fs::hard_link(path("there"), path("hard"))?;
+            std::os::unix::fs::symlink("there", path("soft"))?;
+            std::os::unix::fs::symlink("d", path("folder"))?;
+            cases.extend([
+                ("there", "hard", true),
+                ("there", "soft", true),
+                ("d/new", "folder/new", true),
+                ("/dev/null", "/dev/null", false),
+            ]);
+        }
+        for (one, other, expected) in cases {
+            assert_eq!(are_one_file(&path(one), &path(other)), expected, "{one} {other}");
+        }
+        Ok(())
     }
 
     #[tokio::test]

@@ -317,6 +317,88 @@ fn the_entity_tag_of_a_head_and_of_a_body_that_is_not_in_a_file_is_saved() -> Te
 }
 
 #[test]
+fn the_entity_tag_never_replaces_the_body() -> TestResult {
+    let fields = "etag: \"v1\"\r\ncontent-disposition: attachment; filename=named\r\n";
+    let origin = serve(move |_, _| ok(fields, b"body"))?;
+    let url = format!("{origin}/file");
+    for (args, name) in [
+        (&["-O", "--etag-save", "file"][..], "file"),
+        (&["-O", "--etag-save", "./file"], "file"),
+        (&["--dir", ".", "--etag-save", "file"], "file"),
+        (&["-O", "--force", "--etag-save", "hard"], "file"),
+        (&["-O", "--force", "--etag-save", "soft"], "file"),
+        (&["-JO", "--etag-save", "named"], "named"),
+    ] {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("file");
+        if args.contains(&"--force") {
+            if cfg!(not(unix)) {
+                continue;
+            }
+            fs::write(&path, "mine")?;
+            fs::hard_link(&path, folder.path().join("hard"))?;
+            #[cfg(unix)]
+            std::os::unix::fs::symlink("file", folder.path().join("soft"))?;
+        }
+        let all: Vec<&str> = args.iter().copied().chain([&*url]).collect();
+        let ended = get(folder.path(), &all)?;
+        ended.failed_with(2);
+        assert!(
+            ended.stderr.contains("save the entity tag in another one"),
+            "{ended:?}"
+        );
+        match path.exists() {
+            true => assert_eq!(fs::read(&path)?, b"mine", "{args:?}"),
+            false => assert!(names(folder.path())?.is_empty(), "{args:?}"),
+        }
+        assert!(!folder.path().join(name).exists() || name == "file", "{args:?}");
+    }
+    // With -J the name of the URL is nobody's.
+    let folder = tempfile::tempdir()?;
+    get(folder.path(), &["-JO", "--etag-save", "file", &url])?.succeeded();
+    assert_eq!(fs::read(folder.path().join("file"))?, b"\"v1\"\n");
+    assert_eq!(fs::read(folder.path().join("named"))?, b"body");
+    Ok(())
+}
+
+#[test]
+fn a_body_with_a_transfer_coding_that_nobody_decodes_is_refused() -> TestResult {
+    // Of "body", as a chunk.
+    for (codings, refused) in [
+        ("gzip, chunked", true),
+        ("gzip\r\ntransfer-encoding: chunked", true),
+        ("chunked", false),
+        ("Chunked", false),
+    ] {
+        let origin = serve(move |_, _| {
+            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {codings}\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
+                .into_bytes()
+        })?;
+        let url = format!("{origin}/file");
+        let folder = tempfile::tempdir()?;
+        let saved = get(folder.path(), &["-o", "out", &url])?;
+        fs::write(folder.path().join("sent"), "sent")?;
+        let put = ["put", "--http1.1", "-o", "answer", "sent", &url];
+        let answered = run(folder.path(), put)?;
+        match refused {
+            true => {
+                saved.failed_with(9);
+                answered.failed_with(9);
+                assert!(saved.stderr.contains("transfer coding"), "{saved:?}");
+                assert_eq!(names(folder.path())?, ["sent"], "{codings}");
+            }
+            false => {
+                saved.succeeded();
+                answered.succeeded();
+                assert_eq!(fs::read(folder.path().join("out"))?, b"body");
+                assert_eq!(fs::read(folder.path().join("answer"))?, b"body");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_304_that_nobody_asked_for_is_no_body() -> TestResult {
     let origin = serve(|_, _| response("304 Not Modified", "", b""))?;
     let folder = tempfile::tempdir()?;

@@ -168,6 +168,11 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
             2,
             "save the entity tag in another one",
         ),
+        (
+            &["put", "--force", "-o", "./file", "file", url],
+            2,
+            "save the response in another one",
+        ),
         (&["put", "file"], 2, "<URL>"),
         (&["put", "-X", "NO METHOD", "file", url], 2, "invalid HTTP method"),
         (

@@ -194,7 +194,11 @@ fn wrong_credentials_and_certificates_are_explained() -> TestResult {
             (
                 &["--netrc-file", "no-login", url],
                 2,
-                &["the entry of h.invalid in the netrc file", "no login", "https://USER@h.invalid/"],
+                &[
+                    "the entry of h.invalid in the netrc file",
+                    "no login",
+                    "https://USER@h.invalid/",
+                ],
             ),
             (&["-n", "--netrc-file", "x", url], 2, &["cannot be used with"]),
             (&["--key", "key.pem", url], 2, &["--cert <FILE>"]),
