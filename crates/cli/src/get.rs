@@ -85,7 +85,9 @@ pub(crate) async fn run(
         pauses: Pauses::default(),
         max_time: args.connection.max_time,
         outputs,
-        disk: Disk::new(leftovers).at_rate(args.connection.network.limit_rate.map(RateLimit::new)),
+        disk: Disk::new(leftovers)
+            .at_rate(args.connection.network.limit_rate.map(RateLimit::new))
+            .with_most(args.max_filesize),
         progress: Arc::clone(&progress),
         reports_streams: args.json,
         heads: match (args.head, args.include) {

@@ -184,11 +184,12 @@ impl Upload {
         sent: Sent,
     ) -> Result<(), Failure> {
         transfer_coding::refuse(self.address.url.as_str(), response.headers())?;
+        let disk = Disk::new(Arc::default());
         receive::receive(
             self.address.url.as_str(),
-            &mut Source::new(response.into_body(), None),
+            &mut Source::new(response.into_body(), None, disk.decoders()),
             target,
-            &Disk::new(Arc::default()),
+            &disk,
             &mut self.received,
         )
         .await

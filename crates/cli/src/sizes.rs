@@ -88,7 +88,7 @@ fn window(text: &str, smallest: u32) -> Result<WindowSize, Failure> {
     })
 }
 
-fn bytes(text: &str) -> Result<u64, Failure> {
+pub(crate) fn bytes(text: &str) -> Result<u64, Failure> {
     units::bytes(text).map_err(|error| Failure::usage(error.to_string()))
 }
 

@@ -90,6 +90,10 @@ pub(crate) struct GetArgs {
     #[arg(long)]
     pub(crate) compressed: bool,
 
+    /// Fail when a body has more bytes than this; with --compressed, decoded ones count. Without it, the disk is the limit
+    #[arg(long, value_name = "SIZE", value_parser = sizes::bytes)]
+    pub(crate) max_filesize: Option<u64>,
+
     /// Maximum number of requests at once; the server may allow fewer
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = sizes::count::<1, 100_000>)]
     pub(crate) parallel: u32,

@@ -354,7 +354,7 @@ impl Fetcher {
             true => Coding::of(response.headers(), &outcome.url).map_err(permanent)?,
             false => None,
         };
-        let mut body = Source::new(response.into_body(), coding);
+        let mut body = Source::new(response.into_body(), coding, self.disk.decoders());
         let share = &mut download.share;
         share.set_bytes(before);
         let waited = self.reports_streams.then_some(&mut outcome.waited);
@@ -372,6 +372,13 @@ impl Fetcher {
                     outcome.url
                 );
                 return Err(permanent(Failure::new(Exit::Protocol, text)));
+            }
+            Err(ReceiveError::TooLarge(most)) => {
+                let text = format!(
+                    "{}: the body is larger than the {most} bytes of --max-filesize; allow more, or ask for another file",
+                    outcome.url
+                );
+                return Err(permanent(Failure::new(Exit::TooLarge, text)));
             }
             Err(ReceiveError::Body(error, file)) => (Failed::of(&outcome.url, &error), file),
             Err(ReceiveError::Late(file)) => {

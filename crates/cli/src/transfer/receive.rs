@@ -22,7 +22,7 @@ use super::partial_file::{PartialFile, Shared};
 use super::private;
 use super::progress::Share;
 use super::rate_limit::{Pacer, RateLimit};
-use super::source::{Source, SourceError};
+use super::source::{Decoders, Source, SourceError};
 use super::target::Target;
 use super::waits::StreamWaits;
 
@@ -41,6 +41,9 @@ pub(crate) struct Disk {
     memory: Arc<Semaphore>,
     shared: Shared,
     limit: Option<Arc<RateLimit>>,
+    /// The most bytes that a body may have, decoded.
+    most: Option<u64>,
+    decoders: Decoders,
 }
 
 impl Disk {
@@ -55,12 +58,24 @@ impl Disk {
                 leftovers,
             },
             limit: None,
+            most: None,
+            decoders: Decoders::default(),
         }
     }
 
     /// With a limit on the rate.
     pub(crate) fn at_rate(self, limit: Option<Arc<RateLimit>>) -> Self {
         Self { limit, ..self }
+    }
+
+    /// With bodies of at most so many bytes.
+    pub(crate) fn with_most(self, most: Option<u64>) -> Self {
+        Self { most, ..self }
+    }
+
+    /// What the decoders of the run share.
+    pub(crate) fn decoders(&self) -> &Decoders {
+        &self.decoders
     }
 
     /// An empty partial file for the target.
@@ -88,7 +103,12 @@ pub(crate) async fn receive(
         Err(ReceiveError::Target(failure)) => Err(failure),
         // A body without bounds has no wrong length.
         Ok(Received::Short(_))
-        | Err(ReceiveError::Length(_) | ReceiveError::Late(_) | ReceiveError::Coding(_)) => {
+        | Err(
+            ReceiveError::Length(_)
+            | ReceiveError::Late(_)
+            | ReceiveError::Coding(_)
+            | ReceiveError::TooLarge(_),
+        ) => {
             let text = format!("{place}: the body has an unexpected length; this is an error of fullbore");
             Err(Failure::new(Exit::Other, text))
         }
@@ -107,6 +127,8 @@ pub(crate) enum ReceiveError {
     Target(Failure),
     /// The body is not what its content coding says.
     Coding(String),
+    /// The body has more than this many bytes.
+    TooLarge(u64),
 }
 
 /// How much of the whole has been received.
@@ -159,8 +181,14 @@ pub(crate) async fn receive_into(
     if let Some(length) = body.length() {
         share.expect_more(length.saturating_sub(bounds.known));
     }
+    // The body begins with what is known, and that has been counted.
+    let counted = share.bytes().saturating_sub(bounds.known);
+    let left = disk.most.map(|most| most.saturating_sub(counted));
+    if let Some(most) = disk.most.filter(|_| body.length() > left) {
+        return Err(ReceiveError::TooLarge(most));
+    }
     let mut count = |bytes: usize| share.moved(u64::try_from(bytes).unwrap_or(u64::MAX));
-    let mut writer = BodyWriter::new(file, disk);
+    let mut writer = BodyWriter::new(file, disk, left);
     writer.known = bounds.known;
     loop {
         let step = poll_fn(|cx| writer.poll_step(cx, body, &mut count));
@@ -178,6 +206,7 @@ pub(crate) async fn receive_into(
                 return Err(ReceiveError::Body(error, writer.keep().await?));
             }
             Step::Failed(SourceError::Coding(error)) => return Err(ReceiveError::Coding(error)),
+            Step::TooLarge => return Err(ReceiveError::TooLarge(disk.most.unwrap_or_default())),
             Step::End => break,
         }
     }
@@ -209,17 +238,20 @@ struct BodyWriter<'a> {
     pacer: Pacer,
     /// So many of the next bytes are in the file.
     known: u64,
+    /// How many more bytes the body may have.
+    left: Option<u64>,
 }
 
 enum Step {
     Write,
     Wrote(Result<PartialFile, Failure>),
     Failed(SourceError),
+    TooLarge,
     End,
 }
 
 impl<'a> BodyWriter<'a> {
-    fn new(file: PartialFile, disk: &'a Disk) -> Self {
+    fn new(file: PartialFile, disk: &'a Disk, left: Option<u64>) -> Self {
         Self {
             disk,
             discard: file.discards(),
@@ -229,6 +261,7 @@ impl<'a> BodyWriter<'a> {
             batch: Batch::default(),
             pacer: Pacer::new(disk.limit.clone()),
             known: 0,
+            left,
         }
     }
 
@@ -246,6 +279,7 @@ impl<'a> BodyWriter<'a> {
             }
         }
         let mut starved = false;
+        let mut discarded = 0;
         while !self.batch.is_full() && !starved {
             if self.pacer.poll_ready(cx).is_pending() {
                 starved = true;
@@ -255,11 +289,24 @@ impl<'a> BodyWriter<'a> {
                 Poll::Ready(None) => return Poll::Ready(Step::End),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Step::Failed(error)),
                 Poll::Ready(Some(Ok(mut data))) => {
+                    if let Some(left) = &mut self.left {
+                        match left.checked_sub(data.len() as u64) {
+                            Some(less) => *left = less,
+                            None => return Poll::Ready(Step::TooLarge),
+                        }
+                    }
                     self.pacer.moved(data.len());
                     self.skip_known(&mut data);
                     count(data.len());
                     if !self.discard {
                         self.batch.push(data, &self.disk.memory);
+                        continue;
+                    }
+                    discarded += data.len();
+                    if discarded >= FULL {
+                        // A decoder never waits that has input for gigabytes: others have their turn.
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
                     }
                 }
                 Poll::Pending => starved = true,

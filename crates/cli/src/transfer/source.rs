@@ -1,8 +1,10 @@
 //! Where the bytes of a body come from: the response as it is, or decoded (`--compressed`).
 //!
 //! A decoder reads a chunk when the last one is written, so a small response that decodes to terabytes costs no memory. It
-//! ends when the disk is full, or with Ctrl-C.
+//! ends at `--max-filesize`, when the disk is full, or with Ctrl-C. What a decoder itself needs, the window above all, is
+//! chosen by the server: the windows are limited, and all decoders of a run share [`Decoders`].
 
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
+use async_compression::zstd::DParameter;
 use bytes::{Buf, Bytes};
 use fullbore::Incoming;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, HeaderValue};
 use http_body::Body;
 use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::exit::{Exit, Failure};
 
@@ -24,6 +28,23 @@ pub(crate) const ACCEPTED: HeaderValue = HeaderValue::from_static("zstd, br, gzi
 
 /// The size of a decoded chunk.
 const CHUNK: usize = 64 << 10;
+
+/// The largest window of zstd, as an exponent of 2: the 8 MiB of RFC 9659. zstd itself would take 128 MiB.
+const ZSTD_WINDOW_LOG: u32 = 23;
+
+/// What all decoders of a run together may need: 15 of zstd, 7 of brotli or 1,000 of gzip at once. Other bodies wait in their
+/// receive windows.
+const DECODERS_KIB: u32 = 128 << 10;
+
+/// The memory that decoders share.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoders(Arc<Semaphore>);
+
+impl Default for Decoders {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(DECODERS_KIB as usize)))
+    }
+}
 
 /// A content coding (RFC 9110 section 8.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +56,17 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
+    /// The most that a decoder needs, in KiB: the largest window, what surrounds it, and a chunk.
+    fn memory_kib(self) -> u32 {
+        match self {
+            // A window of 32 KiB.
+            Self::Gzip | Self::Deflate => 128,
+            Self::Zstd => (8 << 10) + 512,
+            // A window of 16 MiB (RFC 7932 section 9.1).
+            Self::Brotli => (16 << 10) + 2_048,
+        }
+    }
+
     /// The coding of a response; `None` without one.
     ///
     /// # Errors
@@ -83,10 +115,10 @@ pub(crate) enum SourceError {
 
 impl Source {
     /// The body, decoded if it has a coding.
-    pub(crate) fn new(body: Incoming, coding: Option<Coding>) -> Self {
+    pub(crate) fn new(body: Incoming, coding: Option<Coding>, decoders: &Decoders) -> Self {
         match coding {
             None => Self::Plain(body),
-            Some(coding) => Self::Decoded(Decoded::new(body, coding)),
+            Some(coding) => Self::Decoded(Decoded::new(body, coding, decoders)),
         }
     }
 
@@ -137,21 +169,111 @@ struct Seen {
     has_data: AtomicBool,
 }
 
-/// A decoder over a body.
+/// A body that is decoded.
 pub(crate) struct Decoded {
-    reader: Pin<Box<dyn AsyncRead + Send>>,
+    stage: Stage,
+    coding: Coding,
     seen: Arc<Seen>,
-    buffer: Box<[u8]>,
 }
 
+enum Stage {
+    /// Nothing has arrived, or other decoders have the memory.
+    Waiting(Box<BodyReader>, PermitFuture),
+    Decoding(Decoder),
+    Ended,
+}
+
+/// Waits for a share of [`Decoders`].
+type PermitFuture = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
+
 impl Decoded {
-    fn new(body: Incoming, coding: Coding) -> Self {
+    fn new(body: Incoming, coding: Coding, decoders: &Decoders) -> Self {
         let seen = Arc::default();
         let body = BodyReader {
             body,
             chunk: Bytes::new(),
             seen: Arc::clone(&seen),
         };
+        let room = Arc::clone(&decoders.0).acquire_many_owned(coding.memory_kib());
+        Self {
+            stage: Stage::Waiting(Box::new(body), Box::pin(room)),
+            coding,
+            seen,
+        }
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
+        let coding = self.coding;
+        loop {
+            let read = match &mut self.stage {
+                Stage::Ended => return Poll::Ready(None),
+                Stage::Waiting(body, room) => {
+                    // A body of which nothing comes takes no memory from others.
+                    match ready!(Pin::new(&mut **body).poll_fill_buf(cx)) {
+                        Ok(octets) if coding == Coding::Brotli && has_large_window(octets) => {
+                            let text = "its window is larger than the 16 MiB of RFC 7932";
+                            return Poll::Ready(Some(Err(SourceError::Coding(text.to_owned()))));
+                        }
+                        Ok(_) => {}
+                        Err(error) => return Poll::Ready(self.failed(&error)),
+                    }
+                    // The semaphore is never closed.
+                    let room = ready!(room.as_mut().poll(cx)).ok();
+                    let Stage::Waiting(body, _) = std::mem::replace(&mut self.stage, Stage::Ended) else {
+                        return Poll::Ready(None);
+                    };
+                    self.stage = Stage::Decoding(Decoder::new(*body, coding, room));
+                    continue;
+                }
+                Stage::Decoding(decoder) => ready!(decoder.poll_read(cx)),
+            };
+            return Poll::Ready(match read {
+                Ok(chunk) if chunk.is_empty() => {
+                    // What it needed is for others now.
+                    self.stage = Stage::Ended;
+                    None
+                }
+                Ok(chunk) => Some(Ok(chunk)),
+                Err(error) => self.failed(&error),
+            });
+        }
+    }
+
+    /// Why the body or its decoder failed.
+    fn failed(&self, error: &io::Error) -> Option<Result<Bytes, SourceError>> {
+        let failed = &self.seen.failed;
+        match failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(failed) => Some(Err(SourceError::Body(failed))),
+            // Servers name a coding for an empty body too, and curl and browsers accept it.
+            None if !self.seen.has_data.load(Ordering::Acquire) => None,
+            None => {
+                let text = error.to_string();
+                // libzstd's words.
+                let is_large = self.coding == Coding::Zstd && text.contains("too much memory");
+                Some(Err(SourceError::Coding(match is_large {
+                    true => "its window is larger than the 8 MiB of RFC 9659".to_owned(),
+                    false => text,
+                })))
+            }
+        }
+    }
+}
+
+/// Whether a brotli stream asks for a window beyond RFC 7932, of up to 1 GiB: the first seven bits are ones that section 9.1
+/// reserves.
+fn has_large_window(octets: &[u8]) -> bool {
+    octets.first().is_some_and(|octet| octet & 0x7f == 0x11)
+}
+
+/// A decoder at work.
+struct Decoder {
+    reader: Pin<Box<dyn AsyncRead + Send>>,
+    buffer: Box<[u8]>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Decoder {
+    fn new(body: BodyReader, coding: Coding, room: Option<OwnedSemaphorePermit>) -> Self {
         let reader: Pin<Box<dyn AsyncRead + Send>> = match coding {
             Coding::Gzip => {
                 // RFC 1952 section 2.2: a file may have several members.
@@ -162,34 +284,24 @@ impl Decoded {
             Coding::Deflate => Box::pin(ZlibDecoder::new(body)),
             Coding::Brotli => Box::pin(BrotliDecoder::new(body)),
             Coding::Zstd => {
-                let mut decoder = ZstdDecoder::new(body);
+                let largest = DParameter::window_log_max(ZSTD_WINDOW_LOG);
+                let mut decoder = ZstdDecoder::with_params(body, &[largest]);
                 decoder.multiple_members(true);
                 Box::pin(decoder)
             }
         };
         Self {
             reader,
-            seen,
             buffer: vec![0; CHUNK].into_boxed_slice(),
+            _room: room,
         }
     }
 
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
+    /// The next chunk; empty at the end.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let mut buffer = ReadBuf::new(&mut self.buffer);
-        let read = ready!(self.reader.as_mut().poll_read(cx, &mut buffer));
-        Poll::Ready(match read {
-            Ok(()) if buffer.filled().is_empty() => None,
-            Ok(()) => Some(Ok(Bytes::copy_from_slice(buffer.filled()))),
-            Err(error) => {
-                let failed = &self.seen.failed;
-                match failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                    Some(failed) => Some(Err(SourceError::Body(failed))),
-                    // Servers name a coding for an empty body too, and curl and browsers accept it.
-                    None if !self.seen.has_data.load(Ordering::Acquire) => None,
-                    None => Some(Err(SourceError::Coding(error.to_string()))),
-                }
-            }
-        })
+        ready!(self.reader.as_mut().poll_read(cx, &mut buffer))?;
+        Poll::Ready(Ok(Bytes::copy_from_slice(buffer.filled())))
     }
 }
 

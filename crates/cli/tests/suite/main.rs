@@ -7,6 +7,7 @@ mod support;
 mod bad_input;
 mod causes;
 mod dead_servers;
+mod decoded;
 #[cfg(unix)]
 mod ends;
 mod folders;
