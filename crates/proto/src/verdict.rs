@@ -62,7 +62,8 @@ pub struct Verdict {
     pub cause: Stall,
     /// Its share of the time that was not idle.
     pub percent: f64,
-    /// The initial window of a stream in this direction, in bytes.
+    /// The window of a stream in this direction, in bytes: of a receive window, the largest so far; of a send window, the
+    /// initial one.
     pub stream_window: u64,
     /// The window of a connection in this direction, in bytes; of a send window, what is left.
     pub connection_window: u64,
@@ -87,7 +88,11 @@ impl Verdict {
             .iter()
             .filter_map(|report| report.stats.round_trip.minimum());
         let (stream_window, connection_window) = match direction {
-            Direction::Receiving => (last.stream_receive_window, u64::from(last.receive_window)),
+            // Streams grow beyond their initial window.
+            Direction::Receiving => (
+                last.stream_receive_window.max(last.largest_stream_receive_window),
+                u64::from(last.receive_window),
+            ),
             // Only the rest of a connection's send window is known.
             Direction::Sending => (
                 last.stream_send_window,
@@ -323,6 +328,18 @@ mod tests {
             assert!(!has_room(1 << 30, None) && !has_room(1 << 30, Some(0)));
         }
         assert!(!verdict(Direction::Receiving, Stall::Peer).has_room(1, second));
+    }
+
+    #[test]
+    fn the_receive_window_of_streams_is_the_largest_that_one_had() {
+        let mut report = Connection::client(Config::default(), Time::ZERO).report(Time::ZERO);
+        report.receiving.settle(Stall::StreamWindow, Time::from_nanos(1));
+        for (initial, largest, named) in [(97_000, 500_000, 500_000), (97_000, 0, 97_000)] {
+            report.stream_receive_window = initial;
+            report.largest_stream_receive_window = largest;
+            let verdict = Verdict::of(Role::Client, Direction::Receiving, &[report]);
+            assert_eq!(verdict.map(|verdict| verdict.stream_window), Some(named));
+        }
     }
 
     #[test]
