@@ -111,11 +111,15 @@ impl Failure {
             true => (Exit::Proxy, proxy_advice(error.kind())),
             false => meaning(error.kind()),
         };
-        let special = tls_advice(error).or_else(|| version_advice(error));
+        let special = tls_advice(error)
+            .or_else(|| version_advice(error))
+            .or_else(|| https_advice(place, error))
+            .or_else(|| time_advice(error));
         let advice = special.unwrap_or(advice);
         let sentence = chain(error);
         let sentence = sentence.trim_end().trim_end_matches('.');
-        Self::new(exit, format!("{place}: {sentence}{advice}"))
+        let roots = roots_advice(error);
+        Self::new(exit, format!("{place}: {sentence}{advice}{roots}"))
     }
 
     /// The file to be written exists.
@@ -225,10 +229,7 @@ fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
         ErrorKind::Refused => (Exit::GoAway, "; try again later"),
         ErrorKind::Reset => (Exit::Reset, "; the server's log may say why"),
         ErrorKind::BodyLength => (Exit::BodyLength, "; this is an error of the peer"),
-        ErrorKind::Timeout => (
-            Exit::Timeout,
-            "; try again, or allow more time with --speed-time or --connect-timeout",
-        ),
+        ErrorKind::Timeout => (Exit::Timeout, "; try again, or allow more time with --speed-time"),
         ErrorKind::Bind => (Exit::Listen, ""),
         ErrorKind::Body | ErrorKind::Io => (Exit::LocalIo, ""),
         ErrorKind::Config | ErrorKind::InvalidMessage => (Exit::Usage, ""),
@@ -263,6 +264,32 @@ fn tls_advice(error: &fullbore::Error) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// Whoever names the trusted certificates by a variable has forgotten it by now.
+fn roots_advice(error: &fullbore::Error) -> String {
+    use fullbore::rustls::{CertificateError, Error};
+    let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+    let variable = ["SSL_CERT_FILE", "SSL_CERT_DIR"]
+        .into_iter()
+        .find(|name| std::env::var_os(name).is_some());
+    match variable {
+        Some(name) if cfg!(target_os = "linux") && error.rustls_error() == Some(&unknown) => {
+            format!("; the variable {name} names the certificates that are trusted without --cacert")
+        }
+        _ => String::new(),
+    }
+}
+
+/// What is asked over TLS needs no other scheme.
+fn https_advice(place: &str, error: &fullbore::Error) -> Option<&'static str> {
+    (error.kind() == ErrorKind::NotHttp2 && place.starts_with("https:")).then_some("; check the port")
+}
+
+/// No connection was made in time: no other limit would help.
+fn time_advice(error: &fullbore::Error) -> Option<&'static str> {
+    let is_late = error.kind() == ErrorKind::Timeout && error.is_connect();
+    is_late.then_some("; check the host and the port, or allow more time with --connect-timeout")
 }
 
 /// A peer requires HTTP/1.1 where the library may not choose it, or has no body to send again; or its message is malformed, as

@@ -239,6 +239,9 @@ impl Error {
     #[cfg(feature = "tls")]
     pub fn rustls_error(&self) -> Option<&tokio_rustls::rustls::Error> {
         let source = self.inner.source.as_deref()?;
+        if let Some(error) = source.downcast_ref::<Self>() {
+            return error.rustls_error();
+        }
         match source.downcast_ref::<io::Error>() {
             Some(error) => error.get_ref()?.downcast_ref(),
             None => source.downcast_ref(),
@@ -290,9 +293,9 @@ impl Error {
     }
 
     /// No connection was opened in time.
-    pub(crate) fn connect_timeout(limit: Duration) -> Self {
+    pub(crate) fn connect_timeout(steps: &str, limit: Duration) -> Self {
         let seconds = limit.as_secs_f64();
-        let text = format!("name resolution, TCP and TLS took too long (limit: {seconds} s)");
+        let text = format!("{steps} took too long (limit: {seconds} s)");
         Self::of(ErrorKind::Timeout, Detail::Connecting(text), None)
     }
 

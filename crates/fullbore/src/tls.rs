@@ -21,7 +21,7 @@ use self::verifier::{AcceptAny, Given};
 use crate::error::{Error, ErrorKind};
 
 pub(crate) use self::below::BelowTls;
-pub(crate) use self::failure::{connection_error, handshake_error};
+pub(crate) use self::failure::{connection_error, failure_behind, handshake_error};
 
 /// The most plaintext of a record (RFC 8446 section 5.1).
 pub(crate) const RECORD: usize = 16_384;

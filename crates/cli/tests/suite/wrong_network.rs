@@ -111,8 +111,12 @@ fn wrong_proxies_and_addresses_are_explained() -> TestResult {
             (&["-x", &dead, url], 20, &[&dead, "cannot be reached", "--proxy"]),
             (
                 &["-x", &tls_proxy, url],
-                7,
-                &["does not speak TLS", "try http://"],
+                20,
+                &[
+                    "the proxy https://127.0.0.1:",
+                    "does not speak TLS",
+                    "try http://",
+                ],
             ),
             (
                 &["--resolve", "h:443", url],

@@ -180,6 +180,17 @@ impl Connector {
         false
     }
 
+    /// Whether a proxy leads to the origin.
+    pub(super) fn uses_proxy(&self, origin: &Origin<'_>) -> bool {
+        #[cfg(feature = "proxy")]
+        return self.transports.is_none() && matches!(self.route(origin), Ok(Some(_)));
+        #[cfg(not(feature = "proxy"))]
+        {
+            let _ = origin;
+            false
+        }
+    }
+
     /// The proxy for the origin, if it has one.
     #[cfg(feature = "proxy")]
     fn route(&self, origin: &Origin<'_>) -> Result<Option<proxy::Route>, Error> {
@@ -200,7 +211,8 @@ impl Connector {
         {
             // The certificate of this side is for servers.
             let config = HttpVersions::Http1.offered_by(crate::tls::anonymous(self.tls_config()?));
-            let stream = tls_handshake(config, route.host(), route.port(), io).await?;
+            let stream = tls_handshake(config, route.host(), route.port(), io).await;
+            let stream = stream.map_err(|error| route.unreachable(error))?;
             Ok(Box::new(stream))
         }
         #[cfg(not(feature = "tls"))]

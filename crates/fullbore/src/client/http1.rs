@@ -62,8 +62,31 @@ pub(super) struct SendRequest {
 /// 3.2.2).
 #[cfg_attr(not(feature = "proxy"), allow(dead_code))]
 pub(super) struct Forwarding {
+    /// The URL of the proxy, without credentials.
+    pub(super) proxy: String,
     /// The value of `Proxy-Authorization`.
     pub(super) authorization: Option<HeaderValue>,
+}
+
+impl Forwarding {
+    /// The error of the first request on a connection: what does not answer at all, or in another protocol, is no proxy.
+    #[cfg(feature = "proxy")]
+    fn blame(&self, error: Error) -> Error {
+        let text = match error.kind() {
+            ErrorKind::Protocol => format!(
+                "{} did not answer as an HTTP proxy; check its URL and port",
+                self.proxy
+            ),
+            ErrorKind::Closed => format!("{} closed the connection before it answered", self.proxy),
+            _ => return error,
+        };
+        Error::proxy(ErrorKind::Proxy, text, Some(error.into()))
+    }
+
+    #[cfg(not(feature = "proxy"))]
+    fn blame(&self, error: Error) -> Error {
+        error
+    }
 }
 
 /// How a request failed.
@@ -441,6 +464,10 @@ where
                 let unsent = failed.take_message().map(Request::into_body);
                 let answered = self.driven.transport.traffic().received > before.received;
                 let error = self.reason(failed.into_error(), &upload, answered, reused);
+                let error = match &end.connection.forwarding {
+                    Some(forwarding) if !reused && unsent.is_none() => forwarding.blame(error),
+                    _ => error,
+                };
                 end.report(&error);
                 let _ = answer.send(Err(Failed {
                     error,

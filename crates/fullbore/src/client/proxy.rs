@@ -337,15 +337,19 @@ impl Route {
     /// Connects to the proxy.
     pub(super) async fn dial(&self, dialer: &Dialer) -> Result<TcpStream, Error> {
         let dialed = dialer.dial(self.host(), self.port()).await;
-        dialed.map_err(|error| {
-            let text = format!("the proxy {} cannot be reached", self.shown());
-            Error::proxy(error.kind(), text, Some(error.into()))
-        })
+        dialed.map_err(|error| self.unreachable(error))
+    }
+
+    /// TCP or TLS to the proxy failed.
+    pub(super) fn unreachable(&self, error: Error) -> Error {
+        let text = format!("the proxy {} cannot be reached", self.shown());
+        Error::proxy(error.kind(), text, Some(error.into()))
     }
 
     /// What the requests that the proxy forwards need.
     pub(super) fn forwarding(&self) -> Forwarding {
         Forwarding {
+            proxy: self.shown(),
             authorization: self.0.basic_auth().cloned(),
         }
     }
@@ -493,6 +497,19 @@ impl Route {
                 format!(
                     "{proxy} refused a connection to {target}; ask its operator, or name the host in no_proxy"
                 ),
+            ),
+            SocksError::CommandNotSupported => (
+                ErrorKind::Proxy,
+                format!("{proxy} opens no connections for its clients (SOCKS command not supported)"),
+            ),
+            SocksError::AddressTypeNotSupported => (
+                ErrorKind::Proxy,
+                match self.kind() {
+                    Kind::Socks5h => {
+                        format!("{proxy} resolves no names; use socks5:// to resolve them on this side")
+                    }
+                    _ => format!("{proxy} does not support the kind of address that {target} has"),
+                },
             ),
             SocksError::NetworkUnreachable => unreachable("network unreachable"),
             SocksError::HostUnreachable => unreachable("host unreachable"),

@@ -50,6 +50,18 @@ pub(crate) fn connection_error(error: io::Error) -> Error {
     Error::explained(kind, text, error)
 }
 
+/// The failure of TLS that is a cause of an error.
+pub(crate) fn failure_behind(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(failure) = error.downcast_ref::<io::Error>().and_then(tls_error) {
+            return Some(connection_error(io::Error::other(failure.clone())));
+        }
+        cause = error.source();
+    }
+    None
+}
+
 /// What a server's certificate and key cannot be used for.
 pub(super) fn key_error(error: rustls::Error) -> Error {
     let text = match &error {
@@ -232,7 +244,8 @@ fn of_certificate(who: &str, error: &CertificateError) -> String {
              itself if it is self-signed"
         ),
         CertificateError::BadSignature => format!(
-            "a signature of {who} is wrong; if its authority was made anew under the same name, trust the new one"
+            "a signature of {who} is wrong, or by a key that is too short, such as RSA below 2048 bits; if its authority was \
+             made anew under the same name, trust the new one"
         ),
         CertificateError::Revoked => {
             format!("{who} presented one that its issuer has revoked; it must be replaced")

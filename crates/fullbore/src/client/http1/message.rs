@@ -142,6 +142,11 @@ pub(super) fn turns_away<B>(response: &Response<B>) -> bool {
 
 /// What an error of hyper means. `answered` says whether an octet of the response arrived.
 pub(super) fn error(error: hyper::Error, answered: bool) -> Error {
+    // Over TLS 1.3 a server says only now that it does not accept the certificate of this side.
+    #[cfg(feature = "tls")]
+    if let Some(failure) = crate::tls::failure_behind(&error) {
+        return failure;
+    }
     let error = Error::from_hyper(error);
     match answered || !error.is_closed() {
         true => error,
@@ -206,6 +211,7 @@ mod tests {
     #[test]
     fn a_proxy_that_forwards_gets_the_whole_url_without_the_users_name_and_its_own_credentials() {
         let forwarding = Forwarding {
+            proxy: "http://p:3128".to_owned(),
             authorization: Some(HeaderValue::from_static("Basic eDp5")),
         };
         for (uri, target) in [

@@ -90,5 +90,11 @@ async fn connect(
     let limit = settings.connect_timeout;
     let connecting = settings.connector.connect(origin, presumed, observer);
     let connected = tokio::time::timeout(limit, connecting).await;
-    connected.unwrap_or_else(|_| Err(Error::connect_timeout(limit)))
+    connected.unwrap_or_else(|_| {
+        let steps = match settings.connector.uses_proxy(origin) {
+            true => "name resolution, TCP, the proxy and TLS",
+            false => "name resolution, TCP and TLS",
+        };
+        Err(Error::connect_timeout(steps, limit))
+    })
 }
