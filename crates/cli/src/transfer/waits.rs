@@ -298,6 +298,26 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_that_is_met_is_the_limit_whatever_else_was_waited_for() {
+        let waits = |limit_rate, speaks_http1| Waits {
+            http2: None,
+            http1: None,
+            speaks_http1,
+            limit_rate,
+            clause: "limited by the disk".to_owned(),
+        };
+        let limited = waits(Some(1_000_000), true);
+        assert_eq!(limited.clause(2_000_000, 2.1), Some("limited by --limit-rate"));
+        assert_eq!(limited.clause(2_000_000, 4.0), Some("limited by the disk"));
+        assert_eq!(limited.clause(1_000, 0.001), Some("over HTTP/1.1"));
+        assert_eq!(
+            waits(None, false).clause(2_000_000, 2.0),
+            Some("limited by the disk")
+        );
+        assert_eq!(waits(None, false).clause(1_000, 1.0), None);
+    }
+
+    #[test]
     fn a_window_worth_trying_is_four_times_as_large_from_16_mib_to_a_gib() {
         for (window, worth) in [
             (65_535, "16MiB"),

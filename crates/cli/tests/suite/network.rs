@@ -142,6 +142,66 @@ fn what_is_no_socks_proxy_and_what_cannot_be_reached_is_said_and_the_exit_code_i
     Ok(())
 }
 
+/// A SOCKS5 proxy that answers every request with this reply (RFC 1928 section 6).
+fn socks(reply: u8) -> std::io::Result<String> {
+    peer::listen(move |stream| {
+        let mut greeting = [0; 3];
+        stream.read_exact(&mut greeting)?;
+        stream.write_all(&[5, 0])?;
+        let mut head = [0; 5];
+        stream.read_exact(&mut head)?;
+        // A name of the length in the fifth octet, or an address, and a port.
+        let rest = if head[3] == 3 { usize::from(head[4]) + 2 } else { 5 };
+        stream.read_exact(&mut vec![0; rest])?;
+        stream.write_all(&[5, reply, 0, 1, 0, 0, 0, 0, 0, 0])?;
+        peer::close(stream)
+    })
+}
+
+#[test]
+fn what_a_socks_proxy_cannot_do_is_said() -> TestResult {
+    for (reply, part) in [
+        (2, "refused a connection to name.invalid:443"),
+        (5, "cannot reach name.invalid:443 (connection refused)"),
+        (7, "opens no connections for its clients"),
+        (8, "resolves no names; use socks5://"),
+    ] {
+        let proxy = format!("socks5h://{}", socks(reply)?);
+        let ended = get(&[], &["-x", &proxy, "https://name.invalid/"])?;
+        ended.failed_with(20);
+        assert!(ended.stderr.contains(part), "{reply}: {ended:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_proxy_for_http_that_is_none_is_named_and_so_is_one_that_is_silent() -> TestResult {
+    let no_proxy = peer::says(b"SSH-2.0-OpenSSH_9.9\r\n")?;
+    let ended = get(&[], &["-x", &no_proxy, "http://name.invalid/"])?;
+    ended.failed_with(20);
+    let text = format!("http://{no_proxy} did not answer as an HTTP proxy");
+    assert!(ended.stderr.contains(&text), "{ended:?}");
+    let silent = peer::is_silent()?;
+    let args = [
+        "-x",
+        &silent,
+        "--connect-timeout",
+        "200ms",
+        "https://name.invalid/",
+    ];
+    let ended = get(&[], &args)?;
+    ended.failed_with(13);
+    assert!(
+        ended.stderr.contains("TCP, the proxy and TLS took too long"),
+        "{ended:?}"
+    );
+    assert!(
+        ended.stderr.contains("--connect-timeout") && !ended.stderr.contains("--speed-time"),
+        "{ended:?}"
+    );
+    Ok(())
+}
+
 #[test]
 fn hosts_of_no_proxy_are_reached_directly() -> TestResult {
     let folder = tempfile::tempdir()?;

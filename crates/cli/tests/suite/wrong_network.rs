@@ -288,7 +288,7 @@ fn a_client_certificate_opens_a_server_that_asks_for_one() -> TestResult {
             vec![CertificateDer::from_pem_slice(leaf.pem().as_bytes())?],
             PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
         )?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -310,9 +310,21 @@ fn a_client_certificate_opens_a_server_that_asks_for_one() -> TestResult {
         ended.succeeded();
         assert_eq!(ended.stdout, b"content");
     }
-    let without = run(folder.path(), ["get", "--cacert", "ca.pem", &url])?;
-    without.failed_with(7);
-    assert!(without.stderr.contains("--cert FILE --key FILE"), "{without:?}");
+    for version in ["--http2", "--http1.1"] {
+        let without = run(folder.path(), ["get", "--cacert", "ca.pem", version, &url])?;
+        without.failed_with(7);
+        assert!(without.stderr.contains("--cert FILE --key FILE"), "{without:?}");
+    }
+    // Whoever has set the variable has forgotten it.
+    fs::write(folder.path().join("empty.pem"), "")?;
+    let mut command = program(folder.path());
+    command.env("SSL_CERT_FILE", "empty.pem");
+    let untrusted = ended(command.args(["get", &url]))?;
+    untrusted.failed_with(6);
+    if cfg!(target_os = "linux") {
+        let text = "the variable SSL_CERT_FILE names the certificates that are trusted";
+        assert!(untrusted.stderr.contains(text), "{untrusted:?}");
+    }
     Ok(())
 }
 
