@@ -232,8 +232,8 @@ impl Upload {
             followed += 1;
             hop.turn(response.status());
             fields.after_redirect(&mut hop.fields, &hop.url, &next);
-            hop.shown = shown_url(next.as_str());
-            hop.url = next;
+            hop.shown = shown_url(next.url.as_str());
+            hop.url = next.url;
             if hop.is_spent {
                 let text = format!(
                     "{}: status {} redirects to {}, and standard input or a pipe cannot be sent again; use that URL",

@@ -498,8 +498,8 @@ impl Fetcher {
             };
             followed += 1;
             self.fields.after_redirect(&mut fields, &url, &next);
-            redirected = Some(shown_url(next.as_str()));
-            url = next;
+            redirected = Some(shown_url(next.url.as_str()));
+            url = next.url;
         }
     }
 

@@ -101,23 +101,28 @@ impl Netrc {
     /// The login for a host, of this user if the URL names one: of the first entry of the host that fits, or of the first
     /// `default` that does.
     pub(crate) fn login<'a>(&'a self, host: &str, user: Option<&'a str>) -> Option<Found<'a>> {
+        self.named(host, user)
+            .or_else(|| self.find(|entry| entry.host.is_none(), user))
+    }
+
+    /// As [`Self::login`], without `default`.
+    pub(crate) fn named<'a>(&'a self, host: &str, user: Option<&'a str>) -> Option<Found<'a>> {
+        let is_named = |entry: &Entry| {
+            let name = entry.host.as_deref();
+            name.is_some_and(|name| name.eq_ignore_ascii_case(host))
+        };
+        self.find(is_named, user)
+    }
+
+    fn find<'a>(&'a self, is_meant: impl Fn(&Entry) -> bool, user: Option<&'a str>) -> Option<Found<'a>> {
         let fits = |entry: &&Entry| match (user, &entry.name) {
             (Some(user), Some(name)) => name == user,
             (Some(_), None) => entry.password.is_some(),
             // An entry with neither has nothing for anybody.
             (None, name) => name.is_some() || entry.password.is_some(),
         };
-        let is_named = |entry: &&Entry| {
-            let name = entry.host.as_deref();
-            name.is_some_and(|name| name.eq_ignore_ascii_case(host))
-        };
-        let mut named = self.entries.iter().filter(is_named).filter(fits);
-        let mut default = self
-            .entries
-            .iter()
-            .filter(|entry| entry.host.is_none())
-            .filter(fits);
-        let entry = named.next().or_else(|| default.next())?;
+        let mut meant = self.entries.iter().filter(|entry| is_meant(entry));
+        let entry = meant.find(fits)?;
         let password = entry.password.as_deref().unwrap_or_default();
         Some(match entry.name.as_deref().or(user) {
             Some(name) => Found::Login(name, password),

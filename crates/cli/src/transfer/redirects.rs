@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::args::ConnectionArgs;
 use crate::exit::{Exit, Failure};
-use crate::transfer::client::{parse_url, shown_url};
+use crate::transfer::client::{Address, parse_url, shown_url};
 
 /// The octets of a Location that are encoded before it is read, beside those beyond ASCII. A server may have its names in any
 /// character set, and as UTF-8 they would become other ones.
@@ -32,8 +32,8 @@ impl Redirects {
         }
     }
 
-    /// The URL to which a response leads; `None` if it is no redirect. `name` is the URL for messages, and `followed` the
-    /// number of redirects that led to it.
+    /// The URL to which a response leads, with the name and password that it may have; `None` if it is no redirect. `name` is the
+    /// URL for messages, and `followed` the number of redirects that led to it.
     ///
     /// # Errors
     /// The redirect cannot or must not be followed.
@@ -43,7 +43,7 @@ impl Redirects {
         name: &str,
         (status, fields): (StatusCode, &HeaderMap),
         followed: u32,
-    ) -> Result<Option<Url>, Failure> {
+    ) -> Result<Option<Address>, Failure> {
         if !status.is_redirection() {
             return Ok(None);
         }
@@ -66,7 +66,7 @@ impl Redirects {
             let text = format!("{name}: the server redirects to the invalid URL \"{shown}\": {why}");
             Failure::new(Exit::BadUrl, text)
         })?;
-        let shown = shown_url(next.as_str());
+        let shown = shown_url(next.url.as_str());
         let Some(most) = self.most else {
             return refused(format!(
                 "redirects to {shown}; request that URL, or leave out --no-location"
@@ -80,7 +80,7 @@ impl Redirects {
                 ),
             ));
         }
-        if url.scheme() == "https" && next.scheme() == "http" && !self.insecure {
+        if url.scheme() == "https" && next.url.scheme() == "http" && !self.insecure {
             return refused(format!(
                 "redirects to {shown} without TLS, where anybody on the path can read and change the data; use \
                  --location-insecure to follow it"
@@ -90,13 +90,9 @@ impl Redirects {
     }
 }
 
-fn parse(url: &Url, text: &str) -> Result<Url, String> {
+fn parse(url: &Url, text: &str) -> Result<Address, String> {
     let next = url.join(text).map_err(|error| error.to_string())?;
-    let address = parse_url(next.as_str()).map_err(|failure| failure.message)?;
-    match address.login {
-        None => Ok(address.url),
-        Some(_) => Err("a server must not choose a name and password".to_owned()),
-    }
+    parse_url(next.as_str()).map_err(|failure| failure.message)
 }
 
 #[cfg(test)]
@@ -119,7 +115,7 @@ mod tests {
             fields.insert(LOCATION, HeaderValue::from_static(location));
         }
         let next = redirects.next(&from, "https://a/b/c", (status, &fields), 9);
-        next.map(|url| url.map(String::from))
+        next.map(|address| address.map(|address| String::from(address.url)))
             .map_err(|failure| failure.exit.code())
     }
 
@@ -136,12 +132,8 @@ mod tests {
         for status in [200, 201, 206] {
             assert_eq!(next(ALL, status, Some("/d")), Ok(None), "{status}");
         }
-        for (location, code) in [
-            ("http://a/", 14),
-            ("ftp://a/", 3),
-            ("https://", 3),
-            ("https://u:p@a/", 3),
-        ] {
+        assert_eq!(next(ALL, 302, Some("https://u:p@a/")), to("https://a/"));
+        for (location, code) in [("http://a/", 14), ("ftp://a/", 3), ("https://", 3)] {
             assert_eq!(next(ALL, 302, Some(location)), Err(code), "{location}");
         }
     }
@@ -162,7 +154,10 @@ mod tests {
             fields.insert(LOCATION, HeaderValue::from_bytes(octets)?);
             let next = ALL.next(&from, "https://a/", (StatusCode::FOUND, &fields), 0);
             let next = next.map_err(|failure| failure.message)?;
-            assert_eq!(next.map(String::from).as_deref(), Some(url));
+            assert_eq!(
+                next.map(|address| String::from(address.url)).as_deref(),
+                Some(url)
+            );
         }
         Ok(())
     }

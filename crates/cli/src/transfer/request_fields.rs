@@ -114,10 +114,9 @@ impl RequestFields {
 
     /// What the netrc file has for the host of a URL and this user.
     fn of_netrc(&self, url: &Url, user: Option<&str>) -> Result<Option<HeaderValue>, Failure> {
-        let (Some(netrc), Some(host)) = (&self.netrc, url.host_str()) else {
+        let (Some(netrc), Some(host)) = (&self.netrc, bare_host(url)) else {
             return Ok(None);
         };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
         match netrc.login(host, user) {
             None => Ok(None),
             Some(Found::Login(name, password)) => Ok(Some(basic(name, password))),
@@ -129,10 +128,28 @@ impl RequestFields {
         }
     }
 
-    /// Updates the fields of a request for this redirect.
-    pub(crate) fn after_redirect(&self, fields: &mut HeaderMap, from: &Url, to: &Url) {
-        if !self.everywhere && from.origin() != to.origin() {
+    /// Updates the fields of a request for this redirect. Another origin gets what netrc has for its host, but not in
+    /// cleartext: anybody on the path of an `http://` URL could send the redirect, and read the password. A name and password in
+    /// the new URL come before others, as in curl.
+    pub(crate) fn after_redirect(&self, fields: &mut HeaderMap, from: &Url, to: &Address) {
+        let login = to.login.as_ref();
+        if !self.everywhere && from.origin() != to.url.origin() {
             fields.clone_from(&self.own);
+            let user = login.map(|login| login.name.as_str());
+            let netrc = self.netrc.as_ref().filter(|_| to.url.scheme() == "https");
+            if let Some(Found::Login(name, password)) =
+                netrc.and_then(|netrc| netrc.named(bare_host(&to.url)?, user))
+            {
+                fields.insert(AUTHORIZATION, basic(name, password));
+            }
+        }
+        if let Some(Login { name, password }) = login {
+            if password.is_some() || !fields.contains_key(AUTHORIZATION) {
+                fields.insert(
+                    AUTHORIZATION,
+                    basic(name, password.as_deref().unwrap_or_default()),
+                );
+            }
         }
     }
 
@@ -186,6 +203,11 @@ fn of_user(args: &ConnectionArgs) -> Result<HeaderMap, Failure> {
     Ok(fields)
 }
 
+/// The host of a URL, as netrc has it: an address of IPv6 without brackets.
+fn bare_host(url: &Url) -> Option<&str> {
+    Some(url.host_str()?.trim_start_matches('[').trim_end_matches(']'))
+}
+
 /// The value of `Authorization` (RFC 7617).
 fn basic(name: &str, password: &str) -> HeaderValue {
     let encoded = BASE64_STANDARD.encode(format!("{name}:{password}"));
@@ -232,10 +254,12 @@ mod tests {
         of_options(&options, typed).unwrap_or_else(|failure| unreachable!("{failure}"))
     }
 
+    fn address(url: &str) -> Address {
+        parse_url(url).unwrap_or_else(|failure| unreachable!("{failure}"))
+    }
+
     fn of(fields: &RequestFields, url: &str) -> HeaderMap {
-        parse_url(url)
-            .and_then(|address| fields.of(&address))
-            .unwrap_or_default()
+        fields.of(&address(url)).unwrap_or_default()
     }
 
     fn told(fields: &RequestFields, url: &str) -> Option<bool> {
@@ -259,11 +283,47 @@ mod tests {
         assert_eq!(authorization(&of(&some, "https://x:y@b/")), Some("Basic eDp5"));
         let mut carried = of(&some, "https://Aladdin:open%20sesame@b/");
         assert_eq!(authorization(&carried), Some(aladdin));
-        let (from, to) = (Url::parse("https://b/")?, Url::parse("https://b/2")?);
-        some.after_redirect(&mut carried, &from, &to);
-        assert_eq!(authorization(&carried), Some(aladdin));
-        some.after_redirect(&mut carried, &from, &Url::parse("https://c/")?);
-        assert_eq!(authorization(&carried), None);
+        let from = Url::parse("https://b/")?;
+        for (to, then) in [
+            ("https://b/2", Some(aladdin)),
+            ("https://somebody@b/3", Some(aladdin)),
+            ("https://c/", None),
+            ("https://x:y@c/", Some("Basic eDp5")),
+            // "x:"
+            ("https://x@d/", Some("Basic eDo=")),
+        ] {
+            some.after_redirect(&mut carried, &from, &address(to));
+            assert_eq!(authorization(&carried), then, "{to}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_redirect_to_a_host_that_netrc_names_gets_its_password_over_tls_alone() -> Result<(), url::ParseError>
+    {
+        let some = of_options(&[], &["https://a/"]);
+        let mut some = some.unwrap_or_else(|failure| unreachable!("{failure}"));
+        let folder = tempfile::tempdir().unwrap_or_else(|error| unreachable!("{error}"));
+        let path = folder.path().join("netrc");
+        let text = "machine a login x password y\nmachine a login Aladdin password \"open sesame\"\nmachine ::1 login x \
+                    password y\ndefault login all password all";
+        std::fs::write(&path, text).unwrap_or_else(|error| unreachable!("{error}"));
+        some.netrc = Netrc::read(&path).ok();
+        let from = Url::parse("https://b/")?;
+        for (to, then) in [
+            ("https://a/", Some("Basic eDp5")),
+            ("https://a:8443/", Some("Basic eDp5")),
+            ("https://Aladdin@a/", Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")),
+            ("https://[::1]/", Some("Basic eDp5")),
+            ("http://a/", None),
+            // `default` is for the URLs of the user.
+            ("https://c/", None),
+        ] {
+            let mut carried = of(&some, "https://b/");
+            assert!(authorization(&carried).is_some(), "default");
+            some.after_redirect(&mut carried, &from, &address(to));
+            assert_eq!(authorization(&carried), then, "{to}");
+        }
         Ok(())
     }
 
@@ -338,7 +398,7 @@ mod tests {
             let some = fields(everywhere, &["https://a/"]);
             let from = Url::parse("https://a/x")?;
             let mut carried = of(&some, "https://a/x");
-            some.after_redirect(&mut carried, &from, &Url::parse(to)?);
+            some.after_redirect(&mut carried, &from, &address(to));
             assert_eq!(carried.contains_key("x-api-key"), is_told, "{everywhere} {to}");
         }
         Ok(())

@@ -234,3 +234,25 @@ fn a_note_about_an_upload_is_no_error_and_stays_out_of_the_document() -> TestRes
     assert!(note.contains("/there"), "{document}");
     Ok(())
 }
+
+#[test]
+fn a_redirect_that_has_a_name_and_password_is_followed_with_these() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("file"), "content")?;
+    let (away, told) = server("307", None)?;
+    let named = url(&away, "/there").replace("http://", "http://us%40er:hunter2@");
+    let (near, _) = server("307", Some(named))?;
+    for command in [&["get"][..], &["put", "file"]] {
+        let before = asked(&told).len();
+        let address = url(&near, "/from");
+        let ended = run(
+            folder.path(),
+            [command, &[&address, "-u", "mine:secret", "-v"]].concat(),
+        )?;
+        ended.succeeded();
+        assert!(!ended.stderr.contains("hunter2"), "{ended:?}");
+        // us@er:hunter2
+        assert_eq!(asked(&told)[before].2, ["Basic dXNAZXI6aHVudGVyMg=="]);
+    }
+    Ok(())
+}
