@@ -17,7 +17,7 @@ Examples:
 /// `fullbore put`.
 #[derive(Options, Debug)]
 pub(crate) struct PutArgs {
-    /// The file to upload; `-` is standard input, sent without a content-length
+    /// The file to upload; `-` is standard input, sent with a content-length if it is a regular file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 

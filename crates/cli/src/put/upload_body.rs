@@ -3,7 +3,7 @@
 //! A thread reads 256 KiB at a time, one chunk ahead. It is not a thread of the runtime, so a silent pipe never delays the
 //! end of the program. The body of a regular file has its own offset, so it can be cloned and sent again.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -95,6 +95,9 @@ impl Sent {
 /// Opens the file; `-` is standard input.
 pub(super) async fn open(path: &Path) -> Result<(UploadSource, Sent), Failure> {
     if path == Path::new("-") {
+        if let Some((file, found, start)) = redirected_file() {
+            return Ok(of_file(file, Path::new("standard input"), &found, start));
+        }
         let (body, sent) = StreamBody::begin(Box::new(io::stdin()), path.to_owned(), None, Arc::default())?;
         return Ok((UploadSource::Stream(body), sent));
     }
@@ -117,14 +120,21 @@ pub(super) async fn open(path: &Path) -> Result<(UploadSource, Sent), Failure> {
         let (body, sent) = StreamBody::begin(Box::new(file), path.to_owned(), None, Arc::default())?;
         return Ok((UploadSource::Stream(body), sent));
     }
+    Ok(of_file(file, path, &found, 0))
+}
+
+/// The body of a regular file from `start` on.
+fn of_file(file: File, path: &Path, found: &Metadata, start: u64) -> (UploadSource, Sent) {
+    let length = found.len() - start;
     let (ending, ended) = oneshot::channel();
     let state = Arc::new(State::default());
-    state.begin(Some(found.len()));
+    state.begin(Some(length));
     let body = FileBody {
         source: Arc::new(Source {
             file,
             path: path.to_owned(),
-            length: found.len(),
+            start,
+            length,
             modified: found.modified().ok(),
         }),
         state: Arc::clone(&state),
@@ -132,11 +142,33 @@ pub(super) async fn open(path: &Path) -> Result<(UploadSource, Sent), Failure> {
         _ended: Arc::new(ending),
     };
     let sent = Sent {
-        length: Some(found.len()),
+        length: Some(length),
         state,
         ended: Some(ended),
     };
-    Ok((UploadSource::File(body), sent))
+    (UploadSource::File(body), sent)
+}
+
+/// Standard input if it is a regular file with data, as after `<` in a shell, and the offset from which on it is meant. The offset
+/// moves to the end, as if it had been read.
+#[cfg(unix)]
+fn redirected_file() -> Option<(File, Metadata, u64)> {
+    use std::io::Seek as _;
+    use std::os::fd::AsFd as _;
+    let mut file = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
+    let found = file.metadata().ok().filter(Metadata::is_file)?;
+    let start = file.stream_position().ok()?;
+    // Files of /proc have no length.
+    if start >= found.len() {
+        return None;
+    }
+    file.seek(io::SeekFrom::Start(found.len())).ok()?;
+    Some((file, found, start))
+}
+
+#[cfg(not(unix))]
+fn redirected_file() -> Option<(File, Metadata, u64)> {
+    None
 }
 
 /// Whether there is data behind a length of 0, as in files of /proc.
@@ -165,6 +197,8 @@ pub(super) struct FileBody {
 struct Source {
     file: File,
     path: PathBuf,
+    /// The offset of the first byte that is sent.
+    start: u64,
     length: u64,
     modified: Option<SystemTime>,
 }
@@ -185,7 +219,7 @@ impl FileBody {
         let source = Arc::clone(&self.source);
         let wrong = |error| Failure::from_io("read", &source.path, &error);
         let found = source.file.metadata().map_err(wrong)?;
-        if found.modified().ok() != source.modified || found.len() < source.length {
+        if found.modified().ok() != source.modified || found.len() < source.start + source.length {
             return Err(Failure::new(
                 Exit::LocalIo,
                 format!(
@@ -195,7 +229,8 @@ impl FileBody {
             ));
         }
         let (path, length) = (source.path.clone(), source.length);
-        let from_its_beginning = Box::new(At { source, offset: 0 });
+        let offset = source.start;
+        let from_its_beginning = Box::new(At { source, offset });
         let state = Arc::clone(&self.state);
         StreamBody::begin(from_its_beginning, path, Some(length), state).map(|(body, _)| body)
     }

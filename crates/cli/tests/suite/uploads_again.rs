@@ -1,6 +1,8 @@
 //! Uploads that fail: which are sent again, and with what.
 
 use std::fs;
+use std::io::Write as _;
+use std::process::Stdio;
 
 use crate::support::frames::{self, END_STREAM};
 use crate::support::scripted::{Asked, Server, Then, head};
@@ -112,12 +114,47 @@ fn a_status_that_does_not_pass_and_a_try_that_was_not_asked_for_are_not_repeated
 fn what_was_read_from_a_pipe_is_not_sent_again() -> TestResult {
     let server = Server::of_uploads(|_, asked| (status(asked, "503"), Then::Go))?;
     let folder = folder()?;
-    let ended = crate::support::ended(
-        program(folder.path())
-            .args(["put", "--retry", "5", "-", &server.url()])
-            .stdin(fs::File::open(folder.path().join("file"))?),
-    )?;
-    ended.failed_with(14);
+    let mut child = program(folder.path())
+        .args(["put", "--retry", "5", "-", &server.url()])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    // A pipe takes that much at once.
+    child.stdin.take().ok_or("no pipe")?.write_all(CONTENT)?;
+    let ended = child.wait_with_output()?;
+    assert_eq!(ended.status.code(), Some(14), "{ended:?}");
     assert_eq!(server.asked(), 1);
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn standard_input_that_is_a_file_is_sent_with_its_length_from_where_it_stands_and_again() -> TestResult {
+    use std::io::{Seek, SeekFrom};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use crate::support::{ended, http1};
+
+    let folder = folder()?;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let origin = http1::serve(move |head, body| {
+        let is_right = head.contains("content-length: 19995\r\n") && body == &CONTENT[5..];
+        match (is_right, counter.fetch_add(1, Ordering::SeqCst)) {
+            (false, _) => http1::response("411 Length Required", "", b""),
+            (true, 0) => http1::response("503 Busy", "retry-after: 0\r\n", b""),
+            (true, _) => http1::response("201 Created", "", b""),
+        }
+    })?;
+    let mut file = fs::File::open(folder.path().join("file"))?;
+    file.seek(SeekFrom::Start(5))?;
+    let mut command = program(folder.path());
+    let url = format!("{origin}/stored");
+    let command = command.args(["put", "--http1.1", "--retry", "1", "-", &url]);
+    // It shares its offset with this one.
+    ended(command.stdin(file.try_clone()?))?.succeeded();
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert_eq!(file.stream_position()?, CONTENT.len() as u64, "it was read");
     Ok(())
 }
