@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
+use async_compression::tokio::bufread::{
+    BrotliDecoder, DeflateDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder,
+};
 use async_compression::zstd::DParameter;
 use bytes::{Buf, Bytes};
 use fullbore::Incoming;
@@ -275,12 +277,8 @@ struct Decoder {
 impl Decoder {
     fn new(body: BodyReader, coding: Coding, room: Option<OwnedSemaphorePermit>) -> Self {
         let reader: Pin<Box<dyn AsyncRead + Send>> = match coding {
-            Coding::Gzip => {
-                // RFC 1952 section 2.2: a file may have several members.
-                let mut decoder = GzipDecoder::new(body);
-                decoder.multiple_members(true);
-                Box::pin(decoder)
-            }
+            Coding::Gzip => Box::pin(Members::Inside(GzipDecoder::new(body))),
+            Coding::Deflate if is_raw_deflate(&body.chunk) => Box::pin(DeflateDecoder::new(body)),
             Coding::Deflate => Box::pin(ZlibDecoder::new(body)),
             Coding::Brotli => Box::pin(BrotliDecoder::new(body)),
             Coding::Zstd => {
@@ -302,6 +300,69 @@ impl Decoder {
         let mut buffer = ReadBuf::new(&mut self.buffer);
         ready!(self.reader.as_mut().poll_read(cx, &mut buffer))?;
         Poll::Ready(Ok(Bytes::copy_from_slice(buffer.filled())))
+    }
+}
+
+/// Whether a body of the coding `deflate` has no zlib header (RFC 1950 section 2.2). Some servers send such bodies (RFC 9110
+/// section 8.4.1.2), and curl and browsers decode them.
+fn is_raw_deflate(octets: &[u8]) -> bool {
+    let is_header = |octet: u8| octet & 0x0f == 8 && octet >> 4 <= 7;
+    octets.first().is_some_and(|&octet| !is_header(octet))
+}
+
+/// A gzip file: members (RFC 1952 section 2.2), and zeros behind them, which archives have as padding.
+enum Members {
+    Inside(GzipDecoder<BodyReader>),
+    /// Whether there were zeros.
+    Behind(BodyReader, bool),
+    Ended,
+}
+
+impl AsyncRead for Members {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            let begin = match this {
+                Self::Inside(decoder) => {
+                    let before = buffer.filled().len();
+                    ready!(Pin::new(decoder).poll_read(cx, buffer))?;
+                    if buffer.filled().len() > before {
+                        return Poll::Ready(Ok(()));
+                    }
+                    false
+                }
+                Self::Behind(body, zeros) => {
+                    let octets = ready!(Pin::new(&mut *body).poll_fill_buf(cx))?;
+                    let count = octets.iter().take_while(|&&octet| octet == 0).count();
+                    match octets.get(count) {
+                        _ if octets.is_empty() => {
+                            *this = Self::Ended;
+                            return Poll::Ready(Ok(()));
+                        }
+                        Some(_) if *zeros || count > 0 => {
+                            let text = "there are other octets behind the padding";
+                            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));
+                        }
+                        Some(_) => true,
+                        None => {
+                            *zeros = true;
+                            Pin::new(body).consume(count);
+                            continue;
+                        }
+                    }
+                }
+                Self::Ended => return Poll::Ready(Ok(())),
+            };
+            *this = match (std::mem::replace(this, Self::Ended), begin) {
+                (Self::Inside(decoder), _) => Self::Behind(decoder.into_inner(), false),
+                (Self::Behind(body, _), true) => Self::Inside(GzipDecoder::new(body)),
+                (other, _) => other,
+            };
+        }
     }
 }
 

@@ -128,3 +128,46 @@ fn a_body_that_decodes_to_gigabytes_ends_at_max_filesize_when_it_is_discarded() 
     run(folder.path(), args)?.failed_with(23);
     Ok(())
 }
+
+#[test]
+fn gzip_may_have_members_and_padding_and_deflate_no_header_as_other_clients_take_them() -> TestResult {
+    // One stored block (RFC 1951 section 3.2.4), in gzip and zlib.
+    let raw = b"\x01\x03\x00\xfc\xffxxx";
+    let header = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    let gzip = [
+        &header[..],
+        raw,
+        &0x1c9bea0a_u32.to_le_bytes(),
+        &3_u32.to_le_bytes(),
+    ]
+    .concat();
+    let zlib = [&[0x78, 1][..], raw, &0x02d30169_u32.to_be_bytes()].concat();
+    let body = |parts: &[&[u8]]| parts.concat();
+    for (coding, body, length) in [
+        ("gzip", body(&[&gzip]), Some(3)),
+        ("gzip", body(&[&gzip, &gzip]), Some(6)),
+        ("gzip", body(&[&gzip, &gzip, &[0; 10_000]]), Some(6)),
+        ("gzip", body(&[&gzip, &[0]]), Some(3)),
+        ("gzip", body(&[&gzip, &[0; 9], &gzip]), None),
+        ("gzip", body(&[&gzip, b"other"]), None),
+        ("gzip", body(&[&gzip, &gzip[..20]]), None),
+        ("gzip", gzip[..22].to_vec(), None),
+        ("deflate", zlib.clone(), Some(3)),
+        ("deflate", zlib[..12].to_vec(), None),
+        ("deflate", raw.to_vec(), Some(3)),
+        ("deflate", raw[..7].to_vec(), None),
+    ] {
+        let case = format!("{coding} {body:?}");
+        let origin = http1::serve(move |_, _| http1::ok(&format!("content-encoding: {coding}\r\n"), &body))?;
+        let folder = tempfile::tempdir()?;
+        let ended = run(folder.path(), ["get", "--http1.1", "--compressed", &origin])?;
+        match length {
+            Some(length) => {
+                assert_eq!(ended.code, Some(0), "{case}: {ended:?}");
+                assert_eq!(ended.stdout, vec![b'x'; length], "{case}");
+            }
+            None => assert_eq!(ended.code, Some(9), "{case}: {ended:?}"),
+        }
+    }
+    Ok(())
+}
