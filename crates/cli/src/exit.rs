@@ -116,7 +116,7 @@ impl Failure {
             .or_else(|| https_advice(place, error))
             .or_else(|| time_advice(error));
         let advice = special.unwrap_or(advice);
-        let sentence = chain(error);
+        let sentence = chain(error.without_url());
         let sentence = sentence.trim_end().trim_end_matches('.');
         let roots = roots_advice(error);
         Self::new(exit, format!("{place}: {sentence}{advice}{roots}"))

@@ -13,6 +13,8 @@ use bytes::Bytes;
 use fullbore_proto::{
     ConnectionError, ErrorCode, InvalidMessage, Side, StreamError, StreamErrorKind, UsageError,
 };
+use http::Uri;
+use http::uri::Authority;
 
 /// Any error, boxed: what the caller's bodies and services may fail with.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -151,6 +153,11 @@ enum Detail {
     Proxy(String),
     /// No connection was opened in time. Follows the text of the kind.
     Connecting(String),
+    /// Another error, and the request that it ended. The URL stands in front of its text.
+    Request {
+        url: String,
+        error: Error,
+    },
 }
 
 /// The peer's GOAWAY (RFC 9113 section 6.8).
@@ -191,7 +198,26 @@ impl Error {
             Detail::GoAway(frame) => Some(frame.code),
             Detail::Connection(error) => Some(error.code),
             Detail::Stream(error) => Some(error.code),
+            Detail::Request { error, .. } => error.code(),
             _ => None,
+        }
+    }
+
+    /// The URL of the request of a [`Client`](crate::Client) that failed, without name, password and query, which may be
+    /// secrets. The text of the error begins with it. `None` for other errors, that of a body among them.
+    pub fn url(&self) -> Option<&str> {
+        match &self.inner.detail {
+            Detail::Request { url, .. } => Some(url),
+            _ => None,
+        }
+    }
+
+    /// The same error without the URL in its text, for a caller who names it.
+    #[must_use]
+    pub fn without_url(&self) -> &Self {
+        match &self.inner.detail {
+            Detail::Request { error, .. } => error,
+            _ => self,
         }
     }
 
@@ -206,12 +232,12 @@ impl Error {
         matches!(
             self.kind(),
             Resolve | Connect | Proxy | Tls | Certificate | NotHttp2
-        ) || matches!(self.inner.detail, Detail::Connecting(_))
+        ) || matches!(self.without_url().inner.detail, Detail::Connecting(_))
     }
 
     /// Whether no connection was made because of a proxy: it cannot be reached, it refused, or it cannot reach the server.
     pub fn is_proxy(&self) -> bool {
-        matches!(self.inner.detail, Detail::Proxy(_))
+        matches!(self.without_url().inner.detail, Detail::Proxy(_))
     }
 
     /// Whether the peer did not process the request, so that it may be repeated.
@@ -238,7 +264,7 @@ impl Error {
     /// this error says the same in a sentence, so that it is no part of the chain of [`source`](StdError::source).
     #[cfg(feature = "tls")]
     pub fn rustls_error(&self) -> Option<&tokio_rustls::rustls::Error> {
-        let source = self.inner.source.as_deref()?;
+        let source = self.without_url().inner.source.as_deref()?;
         if let Some(error) = source.downcast_ref::<Self>() {
             return error.rustls_error();
         }
@@ -280,6 +306,21 @@ impl Error {
     #[cfg(feature = "tls")]
     pub(crate) fn explained(kind: ErrorKind, text: impl Into<String>, source: impl Into<BoxError>) -> Self {
         Self::of(kind, Detail::Explained(text.into()), Some(source.into()))
+    }
+
+    /// The error of a request.
+    pub(crate) fn of_request(self, uri: &Uri) -> Self {
+        // A connector that is a client itself has named the request that failed.
+        if self.url().is_some() {
+            return self;
+        }
+        let authority = uri.authority().map_or("", Authority::as_str);
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        let url = match uri.scheme_str() {
+            Some(scheme) => format!("{scheme}://{host}{}", uri.path()),
+            None => host.to_owned(),
+        };
+        Self::of(self.kind(), Detail::Request { url, error: self }, None)
     }
 
     pub(crate) fn config(detail: impl Into<String>) -> Self {
@@ -514,6 +555,7 @@ impl fmt::Display for Error {
             Detail::Connection(error) if kind == ErrorKind::NotHttp2 => {
                 write!(f, "{kind}: {}", error.reason())
             }
+            Detail::Request { url, error } => write!(f, "{url}: {error}"),
             Detail::Connection(error) => error.fmt(f),
             Detail::Stream(error) => error.fmt(f),
             Detail::Usage(error) => error.fmt(f),
@@ -535,6 +577,7 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match (&self.inner.source, &self.inner.detail) {
+            (_, Detail::Request { error, .. }) => error.source(),
             (_, Detail::Explained(_)) => None,
             (Some(source), _) => Some(source.as_ref()),
             (None, Detail::Usage(error)) => error.source(),
@@ -559,6 +602,28 @@ mod tests {
         let cause = error.source().expect("a cause").to_string();
         assert_eq!(cause, "connection closed: open another one");
         assert!(!error.to_string().contains(&cause), "{error}");
+    }
+
+    #[test]
+    fn the_error_of_a_request_is_the_same_behind_its_url() {
+        let uri = "https://me:secret@one.example:444/a?key=secret"
+            .parse()
+            .expect("a URL");
+        let plain = || Error::connect_timeout("TCP", Duration::from_secs(1));
+        let error = plain().of_request(&uri);
+        assert_eq!(error.url(), Some("https://one.example:444/a"));
+        assert_eq!(
+            error.to_string(),
+            format!("https://one.example:444/a: {}", plain())
+        );
+        assert_eq!(error.without_url().to_string(), plain().to_string());
+        assert_eq!((plain().url(), error.kind()), (None, ErrorKind::Timeout));
+        assert!(error.is_connect() && error.is_timeout());
+        let error = Error::io(io::Error::from_raw_os_error(104)).of_request(&uri);
+        let source = error
+            .source()
+            .and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.and_then(io::Error::raw_os_error), Some(104));
     }
 
     #[test]

@@ -194,13 +194,15 @@ impl Client {
     {
         let pool = self.pool(request.uri())?;
         let (head, body) = self.split(request);
+        let asked = Arc::clone(&head);
         let sent = async {
             match body.is_end_stream() {
                 true => exchange::repeatable(&pool, head, Nothing).await,
                 false => exchange::once(&pool, head, body).await,
             }
         };
-        self.limited(sent).await
+        let sent = self.limited(sent).await;
+        sent.map_err(|error| error.of_request(asked.uri()))
     }
 
     /// As [`Self::request`], for a body that can be cloned, such as `http_body_util::Full`. When the peer did not
@@ -225,7 +227,9 @@ impl Client {
     {
         let pool = self.pool(request.uri())?;
         let (head, body) = self.split(request);
-        self.limited(exchange::repeatable(&pool, head, body)).await
+        let asked = Arc::clone(&head);
+        let sent = self.limited(exchange::repeatable(&pool, head, body)).await;
+        sent.map_err(|error| error.of_request(asked.uri()))
     }
 
     /// Splits a request, and adds the fields that all requests have.
@@ -251,7 +255,7 @@ impl Client {
     pub async fn connect(&self, url: &str) -> Result<(), Error> {
         let uri = parse(url)?;
         let lease = self.pool(&uri)?.lease(&mut Place::default()).await;
-        lease.map(drop)
+        lease.map(drop).map_err(|error| error.of_request(&uri))
     }
 
     /// Returns a report of each pooled HTTP/2 connection: counters, windows, and what it has waited for.

@@ -179,7 +179,7 @@ async fn an_error_of_a_connector_says_for_which_origin_and_keeps_its_kind_if_it_
         .await
         .expect_err("it fails");
     assert_eq!(error.kind(), ErrorKind::Connect);
-    let text = "cannot connect: the connector failed for http://test.example:80/";
+    let text = "http://test.example/: cannot connect: the connector failed for http://test.example:80/";
     assert_eq!(error.to_string(), text);
     assert_eq!(error.source().unwrap().to_string(), "the proxy is shut");
     let inner = Client::new().unwrap();
