@@ -24,7 +24,8 @@
 //! | names that begin with a dot | 404, unless [`Settings::hidden`] is set; `/.well-known` is always served |
 //! | conditional requests | RFC 9110 section 13, with strong `etag` and `last-modified` |
 //! | ranges | RFC 9110 section 14, up to [`Settings::max_ranges`] in a request |
-//! | uploads | refused, discarded or stored: [`Uploads`]; existing files are kept unless [`Settings::overwrite`] is set |
+//! | uploads | refused, discarded or stored: [`Uploads`]; unless [`Settings::overwrite`] is set, files are kept, and no other path changes its answer |
+//! | pages that were uploaded | sandboxed: `content-security-policy` |
 //! | forms | POST of multipart/form-data stores the files of the form |
 //! | access log | [`Log`] wraps this or any other service |
 //!

@@ -31,8 +31,10 @@ pub enum Uploads {
 pub struct Settings {
     /// What PUT and POST do. Default: [`Uploads::Refuse`].
     pub uploads: Uploads,
-    /// Whether PUT and forms replace an existing file. If not, they are answered with 409. A POST of another type never
-    /// replaces one. Default: no.
+    /// Whether PUT and forms replace an existing file. If not, they are answered with 409, and so is an upload with a name that
+    /// answers for other paths, if it is served: that of the [index](Self::index) with [`Self::listing`] or [`Self::spa`], of the
+    /// [error page](Self::error_page), of a [sibling](Self::precompressed) or a file with one, and without a dot with
+    /// [`Self::spa`]. A POST of another type never replaces a file. Default: no.
     pub overwrite: bool,
     /// Whether a folder without an index is answered with a list of its files, in HTML or, if `accept` prefers it,
     /// `application/json`. If not, it is answered with 404. Default: no.

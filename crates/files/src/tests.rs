@@ -10,6 +10,7 @@ mod listing;
 mod log;
 mod missing;
 mod ranges;
+mod reserved;
 mod scarce;
 mod traversal;
 mod upload_limits;

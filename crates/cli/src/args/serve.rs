@@ -122,7 +122,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR|discard")]
     pub(crate) uploads: Option<PathBuf>,
 
-    /// Let PUT and forms replace existing files [default: 409]
+    /// Let PUT and forms replace existing files, and store names that answer for other paths, such as index.html [default:
+    /// 409]
     #[arg(long, requires = "uploads")]
     pub(crate) overwrite: bool,
 
