@@ -59,6 +59,8 @@ impl Validators {
             true => format!("\"{length:x}-{nanos:x}-{:x}\"", changed(metadata)),
             false => format!("\"{length:x}-{nanos:x}\""),
         };
+        // If-Modified-Since would find each new content unchanged.
+        let modified = modified.filter(|_| nanos >= FIRST_REAL_TIME);
         Validators {
             etag,
             modified: modified.and_then(|modified| http_second(modified, now)),
