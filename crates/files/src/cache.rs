@@ -16,6 +16,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache as Entries;
 
 use crate::encoding::Siblings;
+use crate::folders::Watch;
 use crate::identity::Identity;
 use crate::representation::Representation;
 use crate::source::Located;
@@ -104,8 +105,9 @@ impl Cache {
         }
     }
 
-    /// The entry for the path of a request. An entry with content is up to date.
-    pub(crate) fn get(&self, root: &Dir, request_path: &str) -> Option<Arc<Cached>> {
+    /// The entry for the path of a request. An entry with content is up to date. `None` too when it has to be compared and
+    /// the root may be another one.
+    pub(crate) fn get(&self, root: &Dir, watch: &Watch, request_path: &str) -> Option<Arc<Cached>> {
         let cached = self.entries.get(request_path)?;
         if cached.body.is_none() && cached.plain.is_none() {
             return Some(cached);
@@ -115,6 +117,9 @@ impl Cache {
         let is_recent = now.saturating_sub(checked) < VALID_FOR.as_nanos() as u64;
         if is_recent && checked >= self.uploaded.load(Ordering::Relaxed) {
             return Some(cached);
+        }
+        if watch.is_due() {
+            return None;
         }
         let is_same = |path: &str, identity| Identity::now_of(root, path) == Some(identity);
         let plain = cached.plain.as_ref();

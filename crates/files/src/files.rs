@@ -94,7 +94,7 @@ pub(crate) fn answer_nonblocking(
     if let Some(answered) = asked.answer_cached(head.uri.path()) {
         return unless_blocked(answered);
     }
-    if !Blocking::CAN_BE_AVOIDED {
+    if !Blocking::CAN_BE_AVOIDED || shared.watch.is_due() {
         return None;
     }
     unless_blocked(asked.answer())
@@ -150,9 +150,10 @@ impl Asked<'_> {
 
     fn answer_entry(&self, key: &str) -> Option<io::Result<FileResponse>> {
         let shared = self.shared;
-        let cached = shared.cache.get(&shared.root, key)?;
+        let cached = shared.cache.get(&shared.root, &shared.watch, key)?;
         let content = match &cached.body {
             Some(body) => Content::Memory(body.clone()),
+            None if shared.watch.is_due() => return None,
             None => match open_nonblocking(&shared.root, &cached.path)? {
                 Ok(Found::File(file, metadata)) if Identity::of(&metadata) == Some(cached.identity) => {
                     let located = Located {

@@ -24,6 +24,7 @@
 //! | names that begin with a dot | 404, unless [`Settings::hidden`] is set; `/.well-known` is always served |
 //! | conditional requests | RFC 9110 section 13, with strong `etag` and `last-modified` |
 //! | ranges | RFC 9110 section 14, up to [`Settings::max_ranges`] in a request |
+//! | a path that comes to name another folder | followed within a second (Unix): the root and the folder for uploads |
 //! | uploads | refused, discarded or stored: [`Uploads`]; unless [`Settings::overwrite`] is set, files are kept, and no other path changes its answer |
 //! | pages that were uploaded | sandboxed: `content-security-policy` |
 //! | forms | POST of multipart/form-data stores the files of the form |
@@ -52,6 +53,7 @@ mod disk;
 mod encoding;
 mod file_body;
 mod files;
+mod folders;
 mod form;
 mod head;
 mod identity;

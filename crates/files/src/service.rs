@@ -19,11 +19,14 @@ use tokio::runtime::Handle;
 use tower_service::Service;
 
 use crate::file_body::{FileResponse, ServeBody};
+use crate::folders::Folders;
 use crate::head::Head;
 use crate::peer::Peer;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
-use crate::shared::{FolderError, Shared, UploadTarget};
+#[cfg(test)]
+use crate::shared::Shared;
+use crate::shared::{FolderError, UploadTarget};
 use crate::uploads::Store;
 use crate::{files, form, respond, uploads};
 
@@ -84,22 +87,22 @@ impl<D> fmt::Debug for ServeFuture<D> {
 /// ```
 #[derive(Debug)]
 pub struct Files<D = Bytes> {
-    shared: Arc<Shared>,
+    folders: Arc<Folders>,
     data: PhantomData<fn() -> D>,
 }
 
 impl<D> Clone for Files<D> {
     fn clone(&self) -> Self {
         Files {
-            shared: Arc::clone(&self.shared),
+            folders: Arc::clone(&self.folders),
             data: PhantomData,
         }
     }
 }
 
 impl Files {
-    /// A server of the files under `root`, with bodies for any HTTP server. It keeps the folders open: moving or
-    /// replacing them later has no effect on it.
+    /// A server of the files under `root`, with bodies for any HTTP server. When a path comes to name another folder,
+    /// because a link was changed or the folder was made again, requests get that one a second later at most (Unix).
     ///
     /// # Errors
     /// [`FolderError`]: the root or the folder for uploads cannot be opened.
@@ -122,7 +125,7 @@ impl Files<Chunk> {
 impl<D> Files<D> {
     fn with(root: &Path, settings: Settings, hands_over_ranges: bool) -> Result<Self, FolderError> {
         Ok(Files {
-            shared: Shared::open(root, settings, hands_over_ranges)?,
+            folders: Folders::open(root.to_owned(), settings, hands_over_ranges)?,
             data: PhantomData,
         })
     }
@@ -130,7 +133,7 @@ impl<D> Files<D> {
     /// The shared state, for tests that read its counters.
     #[cfg(test)]
     pub(crate) fn shared_for_tests(&self) -> &Shared {
-        &self.shared
+        &self.folders.first
     }
 }
 
@@ -149,13 +152,13 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> ServeFuture<D> {
         ServeFuture {
-            answer: begin(&self.shared, request),
+            answer: begin(&self.folders, request),
             data: PhantomData,
         }
     }
 }
 
-fn begin<B>(shared: &Arc<Shared>, request: Request<B>) -> Answer
+fn begin<B>(folders: &Arc<Folders>, request: Request<B>) -> Answer
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
@@ -165,20 +168,21 @@ where
     }
     let peer = Peer::of(request.extensions());
     if matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream() {
-        if let Some(response) = files::answer_nonblocking(shared, Head::from(&request), peer) {
+        let answered = files::answer_nonblocking(&folders.current(), Head::from(&request), peer);
+        if let Some(response) = answered {
             return Answer::Ready(Some(respond::finish(request.method(), response)));
         }
         let (head, _) = request.into_parts();
         let method = head.method.clone();
-        let shared = Arc::clone(shared);
+        let folders = Arc::clone(folders);
         return Answer::Waiting(Box::pin(async move {
-            respond::finish(&method, read_file(shared, head, peer).await)
+            respond::finish(&method, read_file(folders, head, peer).await)
         }));
     }
     let method = request.method().clone();
-    let shared = Arc::clone(shared);
+    let folders = Arc::clone(folders);
     Answer::Waiting(Box::pin(async move {
-        respond::finish(&method, answer(shared, request, peer).await)
+        respond::finish(&method, answer(folders, request, peer).await)
     }))
 }
 
@@ -189,22 +193,23 @@ fn is_foreign(uri: &http::Uri) -> bool {
         .is_some_and(|scheme| *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS)
 }
 
-async fn read_file(shared: Arc<Shared>, head: Parts, peer: Option<Peer>) -> FileResponse {
-    let jobs = Arc::clone(&shared.jobs);
-    let work = move || files::answer(&shared, Head::from(&head), peer);
+async fn read_file(folders: Arc<Folders>, head: Parts, peer: Option<Peer>) -> FileResponse {
+    let jobs = Arc::clone(&folders.current().jobs);
+    let work = move || files::answer(&folders.find(), Head::from(&head), peer);
     let answered = jobs.begin(&Handle::current(), peer, work).await;
     answered.unwrap_or_else(|_| respond::status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-async fn answer<B>(shared: Arc<Shared>, request: Request<B>, peer: Option<Peer>) -> FileResponse
+async fn answer<B>(folders: Arc<Folders>, request: Request<B>, peer: Option<Peer>) -> FileResponse
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
+    let shared = folders.find_in_job().await;
     let allow = shared.allow();
     // The request's body lives until there is a response: dropping it earlier would reset the stream.
     let (head, body) = request.into_parts();
     match head.method {
-        Method::GET | Method::HEAD => read_file(shared, head, peer).await,
+        Method::GET | Method::HEAD => read_file(folders, head, peer).await,
         Method::PUT | Method::POST => match &shared.uploads {
             UploadTarget::Refuse => respond::method_not_allowed(allow),
             UploadTarget::Discard => uploads::discard(&shared.settings, &head, body).await,

@@ -13,6 +13,7 @@ use crate::buffers::{Buffers, Sizes};
 use crate::cache::Cache;
 use crate::compress::Compressing;
 use crate::destination::UploadFolder;
+use crate::folders::Watch;
 use crate::jobs::Jobs;
 use crate::reserved::Reserved;
 use crate::resolve::is_hidden;
@@ -23,19 +24,20 @@ use crate::upload_limits::UploadLimits;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) root: Arc<Dir>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     /// Whether the server takes ranges of files.
     pub(crate) hands_over_ranges: bool,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) jobs: Arc<Jobs>,
-    pub(crate) cache: Cache,
+    pub(crate) cache: Arc<Cache>,
     pub(crate) compressing: Arc<Compressing>,
     /// The memory of listings, and of the answers to forms.
     pub(crate) pages: Arc<Budget>,
     pub(crate) uploads: UploadTarget,
     uploaded: Uploaded,
     pub(crate) upload_limits: Arc<UploadLimits>,
+    pub(crate) watch: Arc<Watch>,
 }
 
 /// Which files requests may be answered with were uploaded.
@@ -92,22 +94,7 @@ impl Shared {
         settings: Settings,
         hands_over_ranges: bool,
     ) -> Result<Arc<Shared>, FolderError> {
-        let uploaded = match &settings.uploads {
-            Uploads::Refuse | Uploads::Discard => Uploaded::None,
-            Uploads::Directory(path) => Uploaded::of(root, path),
-        };
-        let uploads = match &settings.uploads {
-            Uploads::Refuse => UploadTarget::Refuse,
-            Uploads::Discard => UploadTarget::Discard,
-            Uploads::Directory(path) => UploadTarget::Directory(UploadFolder {
-                directory: Arc::new(open(path)?),
-                served_at: served_at(root, path, settings.hidden),
-                reserved: Arc::new(match uploaded {
-                    Uploaded::None => Reserved::default(),
-                    Uploaded::Below(_) | Uploaded::All => Reserved::of(&settings),
-                }),
-            }),
-        };
+        let (uploads, uploaded) = UploadTarget::open(root, &settings)?;
         // Responses and uploads together hold at most `open_files`.
         let for_uploads = match uploads {
             UploadTarget::Directory(_) => settings.max_uploads,
@@ -126,13 +113,37 @@ impl Shared {
             buffers: Buffers::new(sizes, settings.idle_chunks),
             descriptors: Descriptors::new(settings.open_files.saturating_sub(for_uploads)),
             jobs: Arc::clone(&jobs),
-            cache: Cache::new(settings.cache_bytes, settings.cache_after),
+            cache: Arc::new(Cache::new(settings.cache_bytes, settings.cache_after)),
             compressing: Compressing::new(settings.max_compressed),
             pages: Budget::new(settings.all_listings_bytes),
             upload_limits: UploadLimits::new(&settings, jobs),
-            settings,
+            settings: Arc::new(settings),
             uploads,
             uploaded,
+            watch: Arc::new(Watch::new()),
+        }))
+    }
+
+    /// The same state with the folders that the paths name now.
+    ///
+    /// # Errors
+    /// [`FolderError`]: the root or the folder for uploads cannot be opened.
+    pub(crate) fn reopened(&self, root: &Path) -> Result<Arc<Shared>, FolderError> {
+        let (uploads, uploaded) = UploadTarget::open(root, &self.settings)?;
+        Ok(Arc::new(Shared {
+            root: Arc::new(open(root)?),
+            uploads,
+            uploaded,
+            settings: Arc::clone(&self.settings),
+            hands_over_ranges: self.hands_over_ranges,
+            buffers: Arc::clone(&self.buffers),
+            descriptors: Arc::clone(&self.descriptors),
+            jobs: Arc::clone(&self.jobs),
+            cache: Arc::clone(&self.cache),
+            compressing: Arc::clone(&self.compressing),
+            pages: Arc::clone(&self.pages),
+            upload_limits: Arc::clone(&self.upload_limits),
+            watch: Arc::clone(&self.watch),
         }))
     }
 
@@ -165,6 +176,27 @@ impl Shared {
             UploadTarget::Refuse => "GET, HEAD, OPTIONS",
             UploadTarget::Discard | UploadTarget::Directory(_) => "GET, HEAD, OPTIONS, POST, PUT",
         }
+    }
+}
+
+impl UploadTarget {
+    /// Opens the folder for uploads, if there is one, and finds out which files may have come from it.
+    fn open(root: &Path, settings: &Settings) -> Result<(UploadTarget, Uploaded), FolderError> {
+        let path = match &settings.uploads {
+            Uploads::Refuse => return Ok((UploadTarget::Refuse, Uploaded::None)),
+            Uploads::Discard => return Ok((UploadTarget::Discard, Uploaded::None)),
+            Uploads::Directory(path) => path,
+        };
+        let uploaded = Uploaded::of(root, path);
+        let folder = UploadFolder {
+            directory: Arc::new(open(path)?),
+            served_at: served_at(root, path, settings.hidden),
+            reserved: Arc::new(match uploaded {
+                Uploaded::None => Reserved::default(),
+                Uploaded::Below(_) | Uploaded::All => Reserved::of(settings),
+            }),
+        };
+        Ok((UploadTarget::Directory(folder), uploaded))
     }
 }
 

@@ -3,6 +3,8 @@
 mod cache;
 mod encodings;
 mod files;
+#[cfg(unix)]
+mod folders;
 mod forms;
 #[cfg(target_os = "linux")]
 mod jobs;

@@ -151,7 +151,7 @@ async fn an_entry_is_found_by_the_path_of_its_request_until_its_file_is_another(
     site.write("a.txt", "hello");
     site.get("/a.txt").await;
     let shared = site.files.shared_for_tests();
-    let find = |path: &str| shared.cache.get(&shared.root, path);
+    let find = |path: &str| shared.cache.get(&shared.root, &shared.watch, path);
     for _ in 0..2 {
         let entry = find("/a.txt").expect("it was kept");
         assert_eq!(entry.body.as_deref(), Some(&b"hello"[..]));
