@@ -36,7 +36,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let args = Args::of_process();
-    log::start(args.verbose);
+    let serves = matches!(args.command, Command::Serve(_));
+    let writer = if serves {
+        run::never_wait_for_stderr()
+    } else {
+        None
+    };
+    log::start(args.verbose, writer);
     let verbose = args.verbose > 0;
     let leftovers = Arc::new(Leftovers::default());
     let mut prints_errors = true;
@@ -60,7 +66,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { folder } => pages::man(folder.as_deref()),
     };
-    match ended {
+    let code = match ended {
         Ok(code) => code,
         Err(failure) => {
             if prints_errors {
@@ -68,5 +74,7 @@ fn main() -> ExitCode {
             }
             failure.exit.into()
         }
-    }
+    };
+    run::finish_stderr();
+    code
 }

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use fullbore_files::{LogLimits, LogWriter};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::{Exit, Failure};
@@ -179,10 +180,42 @@ fn build(mut builder: Builder, disk_threads: usize) -> Result<Runtime, Failure> 
     built.map_err(|error| Failure::new(Exit::Other, format!("cannot create a tokio runtime: {error}")))
 }
 
+/// The most that waits for standard error of `serve`, in bytes.
+const SAID_BYTES: usize = 1 << 20;
+
+/// Writes what `serve` prints on standard error.
+static SAID: OnceLock<LogWriter> = OnceLock::new();
+
+/// From now on, lines on standard error pass through a thread. Nobody may be reading them, and a server must not wait: with
+/// `-vv` it would stand still after a few hundred requests, when the pipe is full. Without a thread they do not.
+pub(crate) fn never_wait_for_stderr() -> Option<&'static LogWriter> {
+    let limits = LogLimits {
+        waiting_bytes: SAID_BYTES,
+        ..LogLimits::default()
+    };
+    if let Ok(writer) = LogWriter::new(std::io::stderr(), limits) {
+        let _ = SAID.set(writer);
+    }
+    SAID.get()
+}
+
+/// Waits for the last lines that the thread writes.
+pub(crate) fn finish_stderr() {
+    if let Some(writer) = SAID.get() {
+        writer.finish();
+    }
+}
+
 /// Prints a line on standard error. Errors are ignored. A peer may have chosen a part of it.
 pub(crate) fn complain(sentence: &impl Display) {
     let sentence = sentence.to_string();
-    let _ = writeln!(std::io::stderr(), "fullbore: {}", text::escaped(&sentence));
+    let sentence = text::escaped(&sentence);
+    match SAID.get() {
+        Some(writer) => writer.line(&format!("fullbore: {sentence}\n")),
+        None => {
+            let _ = writeln!(std::io::stderr(), "fullbore: {sentence}");
+        }
+    }
 }
 
 /// A signal that stops the program.

@@ -279,6 +279,12 @@ impl LogWriter {
         })
     }
 
+    /// Ends the log, for all clones: waits until the lines are written, for at most [`LogLimits::last_writes`]. What comes
+    /// later is dropped. For a writer that is never dropped, such as that of a global subscriber.
+    pub fn finish(&self) {
+        self.queue.finish();
+    }
+
     /// Sets the format of the lines that come through this handle. Default: [`LogFormat::Text`].
     pub fn format(mut self, format: LogFormat) -> LogWriter {
         self.format = format;
@@ -292,7 +298,9 @@ impl LogWriter {
         drop(Line::refused(self, peer, status));
     }
 
-    fn line(&self, line: &str) {
+    /// Writes a line, which ends with a newline, once the output takes it. The caller never waits: lines beyond
+    /// [`LogLimits::waiting_bytes`] are dropped and counted.
+    pub fn line(&self, line: &str) {
         let Writer { limits, shared, .. } = &*self.queue;
         let mut waiting = shared.lock();
         if waiting.over {
@@ -311,14 +319,21 @@ impl LogWriter {
     }
 }
 
-impl Drop for Writer {
-    fn drop(&mut self) {
+impl Writer {
+    /// Ends the log. Returns whether all lines were written in time.
+    fn finish(&self) -> bool {
         let mut waiting = self.shared.lock();
         waiting.closed = true;
         self.shared.more.notify_one();
         let limit = self.limits.last_writes;
         let waited = self.shared.done.wait_timeout_while(waiting, limit, |w| !w.over);
-        let over = waited.unwrap_or_else(PoisonError::into_inner).0.over;
+        waited.unwrap_or_else(PoisonError::into_inner).0.over
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let over = self.finish();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take().filter(|_| over) {
             // A panic has printed its message.
@@ -415,6 +430,17 @@ mod tests {
         };
         let writer = LogWriter::new(Gate(gate, Arc::clone(&written)), limits).unwrap();
         (open, written, writer)
+    }
+
+    #[test]
+    fn a_log_that_is_finished_has_written_its_lines_although_clones_of_it_are_left() {
+        let (open, written, writer) = gated(1, 10_000);
+        let kept = writer.clone();
+        kept.line("line\n");
+        open.send(()).unwrap();
+        writer.finish();
+        kept.line("too late\n");
+        assert_eq!(*written.lock().unwrap(), b"line\n");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The log that `-v` and RUST_LOG write to standard error.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 
-use crate::support::{Serving, TestResult, program};
+use crate::support::{PATIENCE, Serving, TestResult, program};
 
 /// How the targets of the library begin.
 const LIBRARY: &str = "fullbore::";
@@ -43,5 +45,31 @@ fn the_log_has_what_was_asked_for_and_nothing_otherwise() -> TestResult {
     assert!(!text.contains(LIBRARY), "{text}");
     let text = log(&serving, &[], "fullbore=loud")?;
     assert!(text.contains("RUST_LOG is ignored"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_server_whose_standard_error_nobody_reads_goes_on() -> TestResult {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("a.txt"), "hello")?;
+    let mut serving = Serving::start(folder.path(), &["--plaintext", "-vv"])?;
+    let address = serving.origin.strip_prefix("http://").ok_or("no origin")?;
+    // Each request logs more than 64 octets, and a pipe holds 64 KiB.
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let request = "GET /a.txt HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(99);
+        let last = "GET /a.txt HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        stream.write_all((request + last).as_bytes())?;
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers)?;
+        assert_eq!(answers.matches("200 OK").count(), 100);
+    }
+    // What waited is there for whoever reads at last.
+    let mut stderr = serving.child.stderr.take().ok_or("no standard error")?;
+    serving.child.kill()?;
+    let mut text = String::new();
+    stderr.read_to_string(&mut text)?;
+    assert!(text.contains(LIBRARY), "{text}");
     Ok(())
 }
