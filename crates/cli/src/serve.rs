@@ -96,9 +96,11 @@ async fn serve(args: ServeArgs, runtimes: usize) -> Result<ExitCode, Failure> {
     let (stop, stopped) = watch::channel(false);
     let others = Others::start(runtimes - 1, &options, &sockets.places, &sites, &stopped).await?;
     let (servers, remains) = sockets.into_servers(&options, &sites, certificate.as_ref())?;
-    if let Some(certificate) = certificate {
-        tokio::spawn(certificate.keep_current(Hangup::listen()?));
-    }
+    let hangup = Hangup::listen()?;
+    match certificate {
+        Some(certificate) => tokio::spawn(certificate.keep_current(hangup)),
+        None => tokio::spawn(hangup.read_nothing()),
+    };
     lines.announce()?;
     tokio::spawn(async move {
         drain(interrupt).await;

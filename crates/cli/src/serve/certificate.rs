@@ -274,7 +274,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::from_io("read", path, &error))
 }
 
-/// SIGHUP: the certificate is to be read.
+/// SIGHUP: what can be read again is to be read: the certificate.
 pub(super) struct Hangup {
     #[cfg(unix)]
     signal: tokio::signal::unix::Signal,
@@ -300,6 +300,15 @@ impl Hangup {
     #[cfg(not(unix))]
     pub(super) fn listen() -> Result<Self, Failure> {
         Ok(Self {})
+    }
+
+    /// Without a certificate: keeps the signal from ending the server, since it is how services are told to read their
+    /// files again.
+    pub(super) async fn read_nothing(mut self) {
+        loop {
+            self.next().await;
+            run::complain(&"SIGHUP: there is no certificate to read again");
+        }
     }
 
     /// Waits for the signal. When the terminal is gone, the program is told to end.
