@@ -228,16 +228,28 @@ impl Pool {
         }
     }
 
-    /// How much a holder of `share` may take of what is left beyond `reserve`.
+    /// How much a holder of `share` may take: no more than it leaves to all others.
+    fn left(&self, share: Option<&AtomicU64>) -> u64 {
+        match share {
+            Some(share) => self.free().saturating_sub(share.load(Ordering::Acquire)) / 2,
+            None => self.free(),
+        }
+    }
+
+    /// The last eighth of what a holder of `share` can have in all. It is for connections that have no lease and now need
+    /// one: wide windows of others leave it.
+    fn last_eighth(&self, share: Option<&AtomicU64>) -> u64 {
+        match share {
+            Some(held) => (held.load(Ordering::Acquire) + self.left(share)) / 8,
+            None => self.limit / 8,
+        }
+    }
+
+    /// How much a holder of `share` may take for a wide window of what is left beyond `reserve`.
     fn headroom(&self, reserve: u64, share: Option<&AtomicU64>) -> u64 {
         let spare = self.free().saturating_sub(reserve);
-        match share {
-            Some(share) => {
-                let held = share.load(Ordering::Acquire);
-                spare.min(self.free().saturating_sub(held) / 2)
-            }
-            None => spare,
-        }
+        let left = self.left(share);
+        spare.min(left.saturating_sub(self.last_eighth(share)))
     }
 }
 
@@ -279,12 +291,16 @@ impl Lease {
 
     /// Takes the initial lease of a connection: `wanted`, but at most a quarter of what is free of the budget's first
     /// half, so that later connections find room; and at least `least`, or nothing. The second half is for
-    /// connections in use.
+    /// connections in use, and so is the last eighth of what a share can have: a proxy has one address, and many idle
+    /// connections.
     pub(crate) fn open(&mut self, wanted: u64, least: u64) -> u64 {
         let share = match &self.pool {
             Some(pool) => {
-                let first_half = pool.headroom(pool.limit / 2, self.counter());
-                wanted.min(first_half / 4)
+                let first_half = pool.free().saturating_sub(pool.limit / 2);
+                let quarter = first_half.min(pool.left(self.counter())) / 4;
+                wanted
+                    .min(quarter)
+                    .min(pool.headroom(pool.limit / 2, self.counter()))
             }
             None => wanted,
         };
@@ -332,8 +348,12 @@ impl Lease {
         self.held
     }
 
+    /// Whether less than an eighth is left of the budget, or of what the share can have.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.is_scarce())
+        self.pool.as_ref().is_some_and(|pool| {
+            let share = self.counter();
+            pool.is_scarce() || pool.left(share) < pool.last_eighth(share)
+        })
     }
 
     pub(crate) fn has_budget(&self) -> bool {
@@ -431,10 +451,13 @@ mod tests {
         let share = Share::new();
         let mut held = lease(&budget, Some(&share));
         assert!(held.grow(200));
+        // It can have 500 in all, of which an eighth is for connections without a lease.
         let affordable = held.affordable(1_000);
-        assert_eq!(affordable, 300);
+        assert_eq!(affordable, 238);
         assert!(held.grow(u64::from(affordable)));
         assert_eq!(held.affordable(1_000), 0);
+        assert!(!held.is_scarce());
+        assert!(held.grow(62) && held.is_scarce() && !budget.is_scarce());
     }
 
     #[test]

@@ -128,6 +128,23 @@ fn uploads_of_one_peer_leave_memory_for_those_of_others() {
 }
 
 #[test]
+fn idle_connections_of_a_peer_leave_memory_for_a_body_on_each_of_them() {
+    // A reverse proxy: one address, and many connections that it keeps.
+    let budget = MemoryBudget::new(512 << 20);
+    let share = Share::new();
+    let settings = || of(&share, |config| config.budget = Some(budget.clone()));
+    let mut kept: Vec<Faced> = (0..200).map(|_| Faced::server(settings())).collect();
+    let widest = kept[0].connection.receive_window_size().bytes();
+    assert_eq!(widest, 64 << 20, "the first ones still open wide");
+    for faced in &mut kept {
+        faced.says(&frames::post(1));
+        let heard = faced.heard();
+        assert!(heard.iter().all(|frame| frame.header.frame_type.0 != RST_STREAM));
+    }
+    assert!(share.leased_bytes() <= budget.limit() / 2);
+}
+
+#[test]
 fn header_fields_and_unread_heads_are_leased_from_the_budget_and_come_back() {
     let budget = MemoryBudget::new(1 << 20);
     let share = Share::new();
