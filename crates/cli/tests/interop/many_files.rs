@@ -1,7 +1,9 @@
-//! Ten thousand files of 10 KB with one `fullbore get`, on one connection: from `fullbore serve` and from nghttpd.
+//! Thousands of files of 10 KB with one `fullbore get`: on one connection from `fullbore serve` and from nghttpd, and on many
+//! from nginx, which ends each after some requests.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use libtest_mimic::Trial;
@@ -9,7 +11,7 @@ use libtest_mimic::Trial;
 use crate::files::{Scratch, workshop, write_noise};
 use crate::fullbore::{self, Server, Transport, Uploads, Version};
 use crate::peers::{Peer, trial};
-use crate::process::{DEADLINE, Fault, Outcome, ensure, run_into};
+use crate::process::{DEADLINE, Daemon, Fault, Outcome, ensure, run_into};
 use crate::relay::Relay;
 use crate::servers::Foreign;
 
@@ -36,7 +38,41 @@ pub(crate) fn trials() -> Vec<Trial> {
                 fetch_all(&server.origin)
             },
         ),
+        trial(
+            &[Peer::Nginx],
+            "get: 10,000 files of 10 KB from nginx at 100 ms, which ends each connection after 1,000 requests",
+            || fetch_from_afar(1_000, FILES),
+        ),
+        trial(
+            &[Peer::Nginx],
+            "get: 2,000 files of 10 KB from nginx at 100 ms, which ends each connection after 100 requests",
+            || fetch_from_afar(100, 2_000),
+        ),
+        trial(
+            &[Peer::Nginx],
+            "get: 1,000 files of 10 KB from nginx at 100 ms, which ends each connection after 20 requests",
+            || fetch_from_afar(20, 1_000),
+        ),
     ]
+}
+
+/// From nginx over a long path. nginx ends each connection by a GOAWAY after `requests` (`keepalive_requests`).
+fn fetch_from_afar(requests: usize, files: usize) -> Outcome {
+    let server = Foreign::start_nginx(&format!("keepalive_requests {requests};"), site()?)?;
+    let to = server.origin.trim_start_matches("http://").to_owned();
+    let mut link = Command::new(fullbore::program());
+    let mut link = Daemon::spawn(link.args(["link", "--handshake", "--rtt", "100ms", "--to", &to]))?;
+    let origin = format!("http://{}", link.wait_line("listening on ")?.trim());
+    let scratch = Scratch::new()?;
+    let list: String = (0..files)
+        .map(|index| format!("{origin}/{}\n", name(index)))
+        .collect();
+    let list = scratch.file("list", &list)?;
+    let folder = scratch.folder("downloaded")?;
+    let mut command = fullbore::client("get", Transport::Cleartext)?;
+    let command = command.arg("-i").arg(list).arg("--dir").arg(&folder);
+    run_into(command, std::io::sink(), DEADLINE).map_err(|fault| server.blame(&fault))?;
+    check(&folder, files)
 }
 
 /// Through a relay, which counts connections.
@@ -61,19 +97,24 @@ fn fetch_all(origin: &str) -> Outcome {
         DEADLINE,
     )?;
 
+    check(&folder, FILES)?;
+    ensure(relay.connections() == 1, || {
+        format!("{} connections for one origin", relay.connections())
+    })
+}
+
+/// Whether the folder has the first files of the site, and nothing else.
+fn check(folder: &Path, files: usize) -> Outcome {
     let site = site()?;
-    for index in 0..FILES {
+    for index in 0..files {
         let name = name(index);
         let got = fs::read(folder.join(&name)).map_err(|error| format!("{name} did not arrive: {error}"))?;
         ensure(got == fs::read(site.join(&name))?, || {
             format!("{name} arrived, but is another ({} bytes)", got.len())
         })?;
     }
-    let count = fs::read_dir(&folder)?.count();
-    ensure(count == FILES, || format!("{count} files for {FILES}"))?;
-    ensure(relay.connections() == 1, || {
-        format!("{} connections for one origin", relay.connections())
-    })
+    let count = fs::read_dir(folder)?.count();
+    ensure(count == files, || format!("{count} files for {files}"))
 }
 
 /// The folder of the files, no two of them alike.

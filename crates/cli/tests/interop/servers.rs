@@ -93,7 +93,7 @@ impl Foreign {
         let (origin, receipt, daemons) = match server {
             Peer::Nghttpd => nghttpd(&place)?,
             Peer::H2o => h2o(&place)?,
-            Peer::Nginx => nginx(&place)?,
+            Peer::Nginx => nginx(&place, "")?,
             Peer::Lighttpd => lighttpd(&place)?,
             Peer::Haproxy => haproxy_before_go(&place)?,
             Peer::Go => own_server(&mut go(&place, false)?)?,
@@ -103,6 +103,25 @@ impl Foreign {
             Peer::PythonModule => python_module(&place)?,
             other => return Err(format!("{} is no server", other.name()).into()),
         };
+        Ok(Foreign {
+            origin,
+            receipt,
+            daemons,
+            scratch,
+        })
+    }
+
+    /// Starts nginx over `root` with HTTP/2 in cleartext and these directives.
+    pub(crate) fn start_nginx(directives: &str, root: &Path) -> Outcome<Foreign> {
+        let scratch = Scratch::new()?;
+        let place = Place {
+            version: Version::Http2,
+            transport: Transport::Cleartext,
+            root,
+            certs: certs()?,
+            scratch: &scratch,
+        };
+        let (origin, receipt, daemons) = nginx(&place, directives)?;
         Ok(Foreign {
             origin,
             receipt,
@@ -205,7 +224,7 @@ fn nghttpd(place: &Place<'_>) -> Outcome<Started> {
     Ok((origin(place.transport, port), Receipt::Echo, vec![front]))
 }
 
-fn nginx(place: &Place<'_>) -> Outcome<Started> {
+fn nginx(place: &Place<'_>, directives: &str) -> Outcome<Started> {
     let stored = place.scratch.folder("stored")?;
     let uploads = place.scratch.folder("stored/upload")?;
     let work = place.scratch.folder("nginx")?;
@@ -229,7 +248,7 @@ fn nginx(place: &Place<'_>) -> Outcome<Started> {
         let text = format!(
             "daemon off; master_process off; pid {work}/pid; error_log stderr warn; events {{}}\n\
              http {{ access_log off; client_max_body_size 0; {temporary}\n\
-             server {{ {listen} root {root}; location /upload/ {{ root {stored}; dav_methods PUT; }} }} }}\n",
+             server {{ {listen} {directives} root {root}; location /upload/ {{ root {stored}; dav_methods PUT; }} }} }}\n",
             work = work.display(),
             root = place.root.display(),
             stored = stored.display(),
