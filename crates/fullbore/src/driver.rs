@@ -248,6 +248,7 @@ where
     /// Runs turns until the connection must wait.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if self.last_reads.is_some() {
+            self.input.wake();
             return self.poll_last_reads(cx);
         }
         self.mailbox.begin_turn(cx.waker());
@@ -300,11 +301,15 @@ where
                 return ControlFlow::Break(Poll::Ready(Ok(())));
             }
             Err(error) => {
-                self.input.wake();
                 // What a server has not read are requests, which it could not answer.
                 let reads = if self.is_client() { LAST_READS } else { 0 };
                 self.last_reads = Some(Box::new((error, reads)));
-                return ControlFlow::Break(self.poll_last_reads(cx));
+                if reads == 0 {
+                    return ControlFlow::Break(self.poll_last_reads(cx));
+                }
+                // The runtime may not have noticed yet that there is something to read.
+                wake_after_sockets(cx);
+                return ControlFlow::Break(Poll::Pending);
             }
         };
         // After the write, which may hold a frame back: no turn ends without a timer for that.
@@ -355,6 +360,7 @@ where
         Poll::Ready(Err(match self.connection.error() {
             // It says more about a peer that does not speak HTTP/2.
             Some(answer) if !settled => Error::from_connection(answer, settled),
+            _ if settled && error.is_unanswered() => self.closed_early(None),
             _ => error,
         }))
     }

@@ -269,7 +269,7 @@ where
     }
 
     /// The peer closed the transport early, perhaps after a GOAWAY with a reason.
-    fn closed_early(&self, source: Option<io::Error>) -> Error {
+    pub(super) fn closed_early(&self, source: Option<io::Error>) -> Error {
         let goaway = self.peer_goaway.as_deref();
         Error::incomplete(goaway.filter(|goaway| goaway.code != ErrorCode::NO_ERROR), source)
     }

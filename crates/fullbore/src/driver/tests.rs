@@ -585,4 +585,37 @@ async fn streams_that_a_dropped_connection_has_not_told_learn_of_its_end() {
     }
 }
 
+#[tokio::test]
+async fn an_answer_that_arrived_before_a_write_failed_is_read_though_the_runtime_has_not_noticed_it() {
+    use std::io::{Read, Write};
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let io = tokio::net::TcpStream::connect(address).await.expect("connects");
+    let (mut server, _) = listener.accept().expect("a client");
+    let (sender, connection) = crate::client::handshake(io, Config::default());
+    let connection = tokio::spawn(connection);
+    let get = || Request::get("http://one.example/").body(String::new());
+    let first = sender.send(get().expect("a request"));
+    // The driver writes, and finds nothing to read.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    // The server answers, and closes with a part of the request unread: the system resets the connection. Meanwhile this thread
+    // polls no socket.
+    std::thread::spawn(move || {
+        server.read_exact(&mut [0; 24]).expect("a preface");
+        let answer = [frame(4, 0, 0, &[]), frame(1, 0x5, 1, &[0x88])].concat();
+        server.write_all(&answer).expect("it leaves");
+        drop(server);
+        std::thread::sleep(Duration::from_millis(20));
+    })
+    .join()
+    .expect("no panic");
+    // The next request wakes the driver, and its write fails.
+    let second = sender.send(get().expect("a request"));
+    let response = timeout(Duration::from_secs(60), first).await.expect("it ends");
+    assert_eq!(response.expect("an answer").status(), 200);
+    second.await.expect_err("the connection is gone");
+    let _ = connection.await.expect("no panic");
+}
+
 mod bounds;
