@@ -209,8 +209,8 @@ pub struct Config {
     /// RST_STREAM from the peer. Default: 10,000 at once, 1,000 per second (CVE-2023-44487).
     pub peer_resets: Limit,
     /// Refused requests: beyond `max_concurrent_streams` or the memory budget, after our GOAWAY, or late frames on
-    /// closed streams. Default: 10,000 at once, 1,000 per second. A client may open as many before it knows the
-    /// limits.
+    /// closed streams. Header blocks beyond 2 for each stream that this endpoint's owner has reset count. Default: 10,000 at
+    /// once, 1,000 per second. A client may open as many before it knows the limits.
     pub refused_streams: Limit,
     /// Stream errors that the peer causes, and requests with field sections over the limit. Default: 1,000 at once,
     /// 100 per second (CVE-2025-8671).

@@ -95,9 +95,7 @@ impl Connection {
         match then {
             AfterDiscard::Nothing => {}
             AfterDiscard::Tolerate => self.reset_early_answered(),
-            AfterDiscard::Reset(code) => {
-                self.reset_with(StreamError::local(id, code, StreamErrorKind::Canceled))
-            }
+            AfterDiscard::Reset(code) => self.cancel(id, code),
         }
     }
 
@@ -108,11 +106,23 @@ impl Connection {
     pub fn reset(&mut self, id: StreamId, code: ErrorCode) -> Result<(), UsageError> {
         match self.streams.view(id) {
             Some(stream) if !stream.state.is_closed() => {
-                self.reset_with(StreamError::local(id, code, StreamErrorKind::Canceled));
+                self.cancel(id, code);
                 Ok(())
             }
             _ => Err(UsageError::UnknownStream),
         }
+    }
+
+    /// Resets a stream for its owner. A peer that is not at its end may have sent a response and trailers by now.
+    fn cancel(&mut self, id: StreamId, code: ErrorCode) {
+        if self
+            .streams
+            .view(id)
+            .is_some_and(|stream| stream.state.can_receive())
+        {
+            self.guards.earn_by_cancel();
+        }
+        self.reset_with(StreamError::local(id, code, StreamErrorKind::Canceled));
     }
 
     /// Resets a stream. RST_STREAM is sent if the peer knows the stream.

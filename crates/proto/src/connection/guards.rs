@@ -149,6 +149,11 @@ impl Guards {
         self.informational.earn(8);
     }
 
+    /// A reset by our owner earns the peer the header blocks that cross it.
+    pub(super) fn earn_by_cancel(&mut self) {
+        self.refused_streams.earn(2);
+    }
+
     /// A DATA frame earns the peer WINDOW_UPDATE frames for it.
     pub(super) fn earn_by_data(&mut self, octets: usize) {
         self.window_updates.earn(4 + octets / 1_024);

@@ -483,6 +483,40 @@ fn header_blocks_on_streams_that_were_reset_are_limited_whether_these_are_releas
 }
 
 #[test]
+fn responses_that_cross_the_resets_of_a_client_are_no_fault_of_the_server() {
+    // h2#856, grpc-rust#2708: a client that canceled many requests ended its own connection.
+    let head = frames::response_block("200", &[]);
+    let trailers = frames::block(&[("a", "b")]);
+    for released in [false, true] {
+        let mut faced = Faced::client(limited());
+        for _ in 0..100 {
+            let stream = faced.opens("GET", true);
+            faced.connection.reset(stream, ErrorCode::CANCEL).unwrap();
+            if released {
+                faced.connection.release(stream);
+            }
+            faced.says(&frames::headers(stream.value(), END_HEADERS, &head));
+            faced.says(&frames::data(stream.value(), 0, b"late"));
+            faced.says(&frames::headers(
+                stream.value(),
+                END_HEADERS | END_STREAM,
+                &trailers,
+            ));
+            faced.connection.release(stream);
+        }
+        faced.heard();
+        faced.lives();
+        // More than that is.
+        let stream = faced.opens("GET", true);
+        faced.connection.reset(stream, ErrorCode::CANCEL).unwrap();
+        for _ in 0..13 {
+            faced.says(&frames::headers(stream.value(), END_HEADERS, &head));
+        }
+        faced.exceeded(PeerLimit::RefusedStreams);
+    }
+}
+
+#[test]
 fn informational_responses_are_limited() {
     let mut faced = Faced::client(limited());
     let stream = faced.opens("GET", true);
