@@ -685,3 +685,47 @@ async fn both_sides_close_though_neither_has_room_to_write() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_client_that_says_goaway_gets_the_responses_that_are_under_way() {
+    // h2#886: GOAWAY of a client, which names no stream, ended the responses to it.
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    peer.says(HEADERS, END_HEADERS | END_STREAM, 1, &request_block("GET"))
+        .await;
+    let (_, mut respond) = soon(served.accept()).await.unwrap().unwrap();
+    let mut body = respond.send_response(Response::new(()), false).unwrap();
+    peer.says(GOAWAY, 0, 0, &[0; 8]).await;
+    let serving = tokio::spawn(async move { served.accept().await.is_none() });
+    peer.hears_of(HEADERS).await;
+    for end in [false, true] {
+        body.send_data(vec![7; 1_000].into(), end).unwrap();
+    }
+    let mut received = 0;
+    loop {
+        let frame = peer.hears_of(DATA).await;
+        received += frame.payload.len();
+        if frame.flags == END_STREAM {
+            break;
+        }
+    }
+    assert_eq!(received, 2_000);
+    drop((respond, body));
+    assert!(soon(serving).await.unwrap(), "no more requests");
+}
+
+#[tokio::test]
+async fn a_reader_hears_of_a_reset_by_its_own_side() {
+    // h2#799: a reader was not woken, so that its stream was never released.
+    let (mut served, mut peer) = server_before_peer(&server::Builder::new(), &[]).await;
+    peer.says(HEADERS, END_HEADERS, 1, &request_block("POST")).await;
+    let (request, _respond) = soon(served.accept()).await.unwrap().unwrap();
+    let reading = tokio::spawn(async move { request.into_body().data().await });
+    tokio::task::yield_now().await;
+    // Trailers that are malformed.
+    peer.says(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[(":path", "/")]))
+        .await;
+    let reset = drive(&mut served, peer.hears_of(RST_STREAM)).await;
+    assert_eq!((reset.stream, reset.word(0)), (1, 1));
+    let error = soon(reading).await.unwrap().unwrap().unwrap_err();
+    assert!(error.is_reset() && error.is_library(), "{error:?}");
+}
