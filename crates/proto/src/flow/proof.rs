@@ -25,6 +25,8 @@ pub(crate) struct Proof {
     since: Time,
     /// The offset of consumed bytes at that time. [`NOT_MEASURED`] if the reader is not measured.
     from: u64,
+    /// When bytes arrived last.
+    last: Time,
 }
 
 /// No offset is as large.
@@ -34,11 +36,13 @@ impl Proof {
     pub(super) const OFF: Proof = Proof {
         since: Time::ZERO,
         from: NOT_MEASURED,
+        last: Time::ZERO,
     };
 
     pub(super) const BEGIN: Proof = Proof {
         since: Time::ZERO,
         from: 0,
+        last: Time::ZERO,
     };
 
     #[inline]
@@ -46,15 +50,14 @@ impl Proof {
         self.from != NOT_MEASURED
     }
 
-    /// Bytes arrive, and the reader has taken all `received` bytes before them. Arrivals in quick succession are measured
-    /// together.
-    pub(super) fn note_arrival(&mut self, now: Time, received: u64) {
-        if now.since(self.since) > AT_ONCE {
-            *self = Proof {
-                since: now,
-                from: received,
-            };
+    /// Bytes arrive behind `received` others, of which `consumed` were taken. Arrivals in quick succession are measured
+    /// together: the reader is not charged for a pause of the peer.
+    pub(super) fn note_arrival(&mut self, now: Time, received: u64, consumed: u64) {
+        if received == consumed && now.since(self.last) > AT_ONCE {
+            self.since = now;
+            self.from = received;
         }
+        self.last = now;
     }
 
     /// Whether the reader has taken enough to judge it.
@@ -69,10 +72,8 @@ impl Proof {
         let took = now.since(self.since).saturating_sub(AT_ONCE).as_nanos();
         let trip = round_trip.unwrap_or(PRESUMED_TRIP).as_nanos();
         let taken = u128::from(consumed - self.from);
-        *self = Proof {
-            since: now,
-            from: consumed,
-        };
+        self.since = now;
+        self.from = consumed;
         let window = (2 * taken * trip).checked_div(took);
         let window = window.and_then(|bytes| u64::try_from(bytes).ok());
         window.unwrap_or(u64::from(WindowSize::MAX.bytes()))
@@ -92,7 +93,7 @@ mod tests {
         let trip = Some(Duration::from_millis(100));
         for (millis, window) in [(104, (1 << 31) - 1), (105, 200 << 16), (204, 2 << 16)] {
             let mut proof = Proof::BEGIN;
-            proof.note_arrival(at(100), 0);
+            proof.note_arrival(at(100), 0, 0);
             assert_eq!(proof.judge(at(millis), 1 << 16, trip), window, "{millis}");
         }
     }
@@ -102,12 +103,22 @@ mod tests {
         let trip = Some(Duration::from_millis(100));
         for (second, taken) in [(104, 3_000), (105, 2_000)] {
             let mut proof = Proof::BEGIN;
-            proof.note_arrival(at(100), 0);
-            proof.note_arrival(at(second), 1_000);
+            proof.note_arrival(at(100), 0, 0);
+            proof.note_arrival(at(second), 1_000, 1_000);
             let since = if taken == 3_000 { 100 } else { second };
             let window = proof.judge(at(since + 4 + 200), 3_000, trip);
             assert_eq!(window, taken, "twice the rate in half the time");
         }
+    }
+
+    #[test]
+    fn a_flow_without_a_pause_is_measured_as_long_as_it_lasts() {
+        let trip = Some(Duration::from_millis(100));
+        let mut proof = Proof::BEGIN;
+        for arrival in 0..=52 {
+            proof.note_arrival(at(100 + 2 * arrival), 1_000 * arrival, 1_000 * arrival);
+        }
+        assert_eq!(proof.judge(at(204), 52_000, trip), 104_000);
     }
 
     #[test]

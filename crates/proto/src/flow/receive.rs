@@ -182,8 +182,8 @@ impl ReceiveWindow {
     /// Bytes are about to arrive.
     #[inline]
     pub(crate) fn note_arrival(&mut self, now: Time) {
-        if self.proof.is_on() && self.consumed == self.received {
-            self.proof.note_arrival(now, self.received);
+        if self.proof.is_on() {
+            self.proof.note_arrival(now, self.received, self.consumed);
         }
     }
 
