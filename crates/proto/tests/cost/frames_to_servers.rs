@@ -1,9 +1,12 @@
 //! What a client's frames cost a server.
 
+use bytes::Bytes;
 use fullbore_proto::ErrorCode;
+use http::Response;
 
 use super::crowd::{CROWDS, Counting, Wait, scattered, server};
 use crate::support::frames::{self, ACK, END_HEADERS, END_STREAM, PADDED, WITH_PRIORITY};
+use crate::support::peer::id;
 
 /// So many frames of a type: enough to see what each of them costs, and fewer than any limit allows.
 const FRAMES: u32 = 200;
@@ -69,6 +72,11 @@ fn header_blocks_cost_the_same_however_many_streams_are_open() {
     counted("trailers", &[Wait::Bodies], |_, stream| {
         frames::headers(stream, END_HEADERS | END_STREAM, &frames::block(&[("a", "b")]))
     });
+    // WINDOW_UPDATE of nothing has the server reset the stream.
+    counted("trailers behind a reset", &[Wait::Bodies], |_, stream| {
+        let trailers = frames::headers(stream, END_HEADERS | END_STREAM, &frames::block(&[("a", "b")]));
+        [frames::window_update(stream, 0), trailers].concat()
+    });
 }
 
 #[test]
@@ -104,6 +112,35 @@ fn a_window_update_costs_the_same_however_many_streams_are_open() {
     counted("WINDOW_UPDATE of nothing", &ALL, |_, stream| {
         frames::window_update(stream, 0)
     });
+}
+
+#[test]
+fn a_window_update_wakes_no_crowd_that_waits_for_it() {
+    let _counting = Counting::begin();
+    for streams in CROWDS {
+        let mut faced = server(streams, Wait::Bodies);
+        let ids: Vec<_> = (0..streams).map(|index| id(2 * index + 1)).collect();
+        for &stream in &ids {
+            let response = Response::new(());
+            faced.connection.send_response(stream, &response, false).unwrap();
+        }
+        let last = *ids.last().unwrap();
+        let all = Bytes::from_static(&[0; 65_535]);
+        faced.connection.send_data(last, all, false).unwrap();
+        faced.heard();
+        for &stream in &ids {
+            faced.connection.want_credit(stream);
+        }
+        let connection = &mut faced.connection;
+        let touched = connection.streams_touched();
+        let update = Bytes::from(frames::window_update(0, 1));
+        connection.receive(update, faced.now).unwrap();
+        assert!(
+            connection.streams_touched() - touched <= 100,
+            "with {streams} streams"
+        );
+        assert_eq!(connection.event_count(), 64.min(streams as usize));
+    }
 }
 
 #[test]
