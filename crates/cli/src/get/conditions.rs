@@ -230,7 +230,7 @@ mod tests {
         ] {
             let tag = HeaderValue::from_str(tag)?;
             conditions
-                .save(Some(tag.clone()))
+                .save(Some(tag.clone()), None)
                 .await
                 .map_err(|failure| failure.message)?;
             let read = read_tag(&path).map_err(|failure| failure.message)?;

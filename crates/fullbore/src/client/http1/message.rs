@@ -6,7 +6,6 @@ use http::header::{
 };
 use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
-use http_body::Body;
 
 use super::Forwarding;
 use super::outgoing::Outgoing;
