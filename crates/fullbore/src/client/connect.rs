@@ -129,6 +129,8 @@ pub(super) enum HttpVersion {
     Http2,
     /// HTTP/2, to an origin of which nothing is known.
     PerhapsHttp2,
+    /// HTTP/1.1, to an origin that was silent on the preface of HTTP/2.
+    PerhapsHttp1,
 }
 
 /// An open connection.
@@ -242,6 +244,11 @@ impl Connector {
         Opened {
             handle: match version {
                 HttpVersion::Http1 => self.start_http1(io, None, observer),
+                HttpVersion::PerhapsHttp1 => {
+                    // Both together take no longer than a server may take that speaks HTTP/2 alone.
+                    let rest = self.config.preface_timeout.saturating_sub(PATIENCE);
+                    self.start_http1_within(io, None, Some(rest.max(PATIENCE)), observer)
+                }
                 HttpVersion::Http2 => self.start_http2(io, Arc::clone(&self.config), observer),
                 HttpVersion::PerhapsHttp2 => {
                     let mut config = Config::clone(&self.config);
@@ -262,6 +269,20 @@ impl Connector {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        self.start_http1_within(io, forwarding, None, observer)
+    }
+
+    /// As [`Self::start_http1`]; the first response may take so long to begin.
+    fn start_http1_within<T>(
+        &self,
+        io: T,
+        forwarding: Option<http1::Forwarding>,
+        first: Option<Duration>,
+        observer: Arc<dyn Observer>,
+    ) -> Handle
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let totals = Arc::clone(&self.http1_totals);
         Handle::Http1(http1::connect(
             io,
@@ -269,6 +290,7 @@ impl Connector {
             http1::Waits {
                 idle: self.idle_timeout,
                 for_continue: self.continue_timeout,
+                for_first: first,
             },
             totals,
             forwarding,
@@ -305,7 +327,9 @@ impl Connector {
     {
         let host = &origin.host;
         let config = match presumed {
-            HttpVersion::Http1 => HttpVersions::Http1.offered_by(self.tls_config()?),
+            HttpVersion::Http1 | HttpVersion::PerhapsHttp1 => {
+                HttpVersions::Http1.offered_by(self.tls_config()?)
+            }
             HttpVersion::Http2 | HttpVersion::PerhapsHttp2 => self.tls_config()?,
         };
         let mut stream = tls_handshake(config, host, origin.port, io).await?;

@@ -111,6 +111,8 @@ struct Shared {
 struct Settings {
     builder: hyper::client::conn::http1::Builder,
     limits: Limits,
+    /// The limits of the first exchange, if these differ.
+    first_limits: Option<Limits>,
     idle_timeout: Duration,
     totals: Arc<Totals>,
 }
@@ -122,6 +124,8 @@ pub(super) struct Waits {
     pub(super) idle: Duration,
     /// For 100 (Continue). Then the body is sent.
     pub(super) for_continue: Duration,
+    /// For the head of the first response, if nothing is known of the server. Then the request fails.
+    pub(super) for_first: Option<Duration>,
 }
 
 /// A request for the task.
@@ -162,6 +166,9 @@ where
     let settings = Settings {
         builder,
         limits: Limits::of(config),
+        first_limits: waits
+            .for_first
+            .map(|first| Limits::of(config).responding_within(first)),
         idle_timeout: waits.idle,
         totals,
     };
@@ -436,7 +443,9 @@ where
         } = exchange;
         let tunnels = *request.method() == Method::CONNECT;
         let before = self.driven.transport.traffic();
-        let mut clock = Clock::start(&self.settings.limits, &upload, &self.settings.totals, before);
+        let first = self.settings.first_limits.as_ref().filter(|_| !reused);
+        let limits = first.unwrap_or(&self.settings.limits);
+        let mut clock = Clock::start(limits, &upload, &self.settings.totals, before);
         let departure = Departure::start(&upload, self.writes, before.sent);
         let head = {
             let mut response = std::pin::pin!(self.sender.try_send_request(request));

@@ -273,7 +273,9 @@ async fn what_a_goaway_refuses_is_sent_again_on_another_connection() {
     lengths.sort_unstable();
     assert_eq!(lengths[..2], [0, 5]);
     assert_eq!(lengths.iter().sum::<usize>(), 19 * "plain".len());
-    assert_eq!(accepted.load(Ordering::SeqCst), 2);
+    // A third one may be opened before the second has shown that it takes more requests than the first.
+    let accepted = accepted.load(Ordering::SeqCst);
+    assert!((2..=3).contains(&accepted), "{accepted}");
 }
 
 #[tokio::test]

@@ -100,7 +100,7 @@ async fn connecting_ends_after_30_s() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_settings_ends_after_10_s() {
+async fn waiting_for_settings_and_then_for_an_answer_in_http1_ends_after_10_s() {
     let client = client(Client::builder(), async |peer| peer);
     ends_with(ErrorKind::NotHttp2, seconds(10, 13), client.get(URL)).await;
 }

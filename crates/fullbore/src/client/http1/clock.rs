@@ -46,6 +46,17 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// These limits, with another one on the time to the head of the response, unless theirs is shorter.
+    pub(super) fn responding_within(self, limit: Duration) -> Self {
+        let response_timeout = Some(self.response_timeout.unwrap_or(limit).min(limit));
+        Limits {
+            response_timeout,
+            ..self
+        }
+    }
+}
+
 /// The limits of one exchange, while it lasts.
 pub(super) struct Clock<'a> {
     limits: &'a Limits,

@@ -50,6 +50,7 @@ impl OriginPool {
             (HttpVersions::Http1, _) | (HttpVersions::Both, Version::OnlyHttp1) => HttpVersion::Http1,
             _ if self.origin.is_tls() => HttpVersion::Http2,
             _ if self.settings.connector.is_forwarded(&self.origin) => HttpVersion::Http1,
+            (HttpVersions::Both, Version::TryHttp1(first)) if first.is_silence() => HttpVersion::PerhapsHttp1,
             (HttpVersions::Both, Version::Http1 | Version::TryHttp1(_)) => HttpVersion::Http1,
             (HttpVersions::Both, Version::Unknown) => HttpVersion::PerhapsHttp2,
             _ => HttpVersion::Http2,
@@ -161,7 +162,11 @@ impl OriginPool {
     pub(super) fn explain(&self, error: &Error) -> Error {
         match &self.lock().version {
             Version::TryHttp1(first)
-                if first.is_not_http2() && (error.is_closed() || error.kind() == ErrorKind::Protocol) =>
+                if first.is_not_http2()
+                    && matches!(
+                        error.kind(),
+                        ErrorKind::Closed | ErrorKind::Io | ErrorKind::Protocol | ErrorKind::Timeout
+                    ) =>
             {
                 Error::with_source(
                     ErrorKind::NotHttp2,
