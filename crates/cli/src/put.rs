@@ -211,7 +211,7 @@ impl Upload {
             url: self.address.url.clone(),
             shown: self.address.url.to_string(),
             method: args.method.clone(),
-            fields: fields.of(&self.address)?,
+            fields: fields.of(&self.address),
             body: Some(body),
             is_spent: false,
         };

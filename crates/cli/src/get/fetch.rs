@@ -445,7 +445,7 @@ impl Fetcher {
             Wanted::Whole => Vec::new(),
         };
         let mut url = address.url.clone();
-        let mut fields = self.fields.of(address).map_err(Failed::permanent)?;
+        let mut fields = self.fields.of(address);
         outcome.note = outcome.note.take().or_else(|| self.fields.note(&url));
         // The user's URL is shown whole, a server's is not.
         let mut redirected = None::<String>;

@@ -26,15 +26,6 @@ struct Entry {
     password: Option<String>,
 }
 
-/// What the file has for a request.
-#[derive(PartialEq, Eq, Debug)]
-pub(crate) enum Found<'a> {
-    /// A name and a password.
-    Login(&'a str, &'a str),
-    /// The entry of the host has a password, but neither it nor the URL has a name.
-    NoName,
-}
-
 impl Netrc {
     /// Reads a file.
     ///
@@ -66,8 +57,7 @@ impl Netrc {
         let mut netrc = Netrc::default();
         while let Some(keyword) = tokens.next(true)? {
             let line = tokens.line;
-            let mut entry = Entry::default();
-            entry.host = match keyword.as_str() {
+            let host = match keyword.as_str() {
                 "machine" => Some(tokens.value()?.to_ascii_lowercase()),
                 "default" => None,
                 "macdef" => {
@@ -75,6 +65,10 @@ impl Netrc {
                     continue;
                 }
                 _ => return Err((line, "expected machine, default or macdef")),
+            };
+            let mut entry = Entry {
+                host,
+                ..Entry::default()
             };
             loop {
                 let before = Tokens { ..tokens };
@@ -98,15 +92,15 @@ impl Netrc {
         Ok(netrc)
     }
 
-    /// The login for a host, of this user if the URL names one: of the first entry of the host that fits, or of the first
+    /// The name and password for a host, of this user if the URL names one: of the first entry of the host that fits, or of the first
     /// `default` that does.
-    pub(crate) fn login<'a>(&'a self, host: &str, user: Option<&'a str>) -> Option<Found<'a>> {
+    pub(crate) fn login<'a>(&'a self, host: &str, user: Option<&'a str>) -> Option<(&'a str, &'a str)> {
         self.named(host, user)
             .or_else(|| self.find(|entry| entry.host.is_none(), user))
     }
 
     /// As [`Self::login`], without `default`.
-    pub(crate) fn named<'a>(&'a self, host: &str, user: Option<&'a str>) -> Option<Found<'a>> {
+    pub(crate) fn named<'a>(&'a self, host: &str, user: Option<&'a str>) -> Option<(&'a str, &'a str)> {
         let is_named = |entry: &Entry| {
             let name = entry.host.as_deref();
             name.is_some_and(|name| name.eq_ignore_ascii_case(host))
@@ -114,7 +108,11 @@ impl Netrc {
         self.find(is_named, user)
     }
 
-    fn find<'a>(&'a self, is_meant: impl Fn(&Entry) -> bool, user: Option<&'a str>) -> Option<Found<'a>> {
+    fn find<'a>(
+        &'a self,
+        is_meant: impl Fn(&Entry) -> bool,
+        user: Option<&'a str>,
+    ) -> Option<(&'a str, &'a str)> {
         let fits = |entry: &&Entry| match (user, &entry.name) {
             (Some(user), Some(name)) => name == user,
             (Some(_), None) => entry.password.is_some(),
@@ -124,10 +122,8 @@ impl Netrc {
         let mut meant = self.entries.iter().filter(|entry| is_meant(entry));
         let entry = meant.find(fits)?;
         let password = entry.password.as_deref().unwrap_or_default();
-        Some(match entry.name.as_deref().or(user) {
-            Some(name) => Found::Login(name, password),
-            None => Found::NoName,
-        })
+        // The name is empty where an entry has a password alone, as that of an access token.
+        Some((entry.name.as_deref().or(user).unwrap_or_default(), password))
     }
 }
 
@@ -212,13 +208,10 @@ mod tests {
         of_user(text, host, None)
     }
 
-    /// `?` stands for a name that is missing.
     fn of_user(text: &str, host: &str, user: Option<&str>) -> Option<(String, String)> {
         let netrc = Netrc::parse(text).ok()?;
-        Some(match netrc.login(host, user)? {
-            Found::Login(name, password) => (name.to_owned(), password.to_owned()),
-            Found::NoName => ("?".to_owned(), String::new()),
-        })
+        let (name, password) = netrc.login(host, user)?;
+        Some((name.to_owned(), password.to_owned()))
     }
 
     #[test]
@@ -231,7 +224,7 @@ mod tests {
             ("h", Some("z"), Some(("z", "pz"))),
             ("h", Some("b"), None),
             ("other", Some("b"), Some(("b", "secret"))),
-            ("other", None, Some(("?", ""))),
+            ("other", None, Some(("", "secret"))),
             ("empty", None, Some(("z", "pz"))),
             ("third", Some("z"), Some(("z", "pz"))),
         ] {

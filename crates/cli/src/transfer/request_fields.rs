@@ -16,7 +16,7 @@ use crate::args::{ConnectionArgs, Login};
 use crate::exit::Failure;
 use crate::transfer::client::{Address, without_credentials};
 use crate::transfer::detached::detached;
-use crate::transfer::netrc::{Found, Netrc};
+use crate::transfer::netrc::Netrc;
 
 /// The fields of a run's requests.
 pub(crate) struct RequestFields {
@@ -87,10 +87,7 @@ impl RequestFields {
 
     /// The fields of a request to a URL of the run. A name and password in the URL come before others; the password of a name
     /// alone is looked up in the netrc file.
-    ///
-    /// # Errors
-    /// The entry of the netrc file has no name, and the URL has none.
-    pub(crate) fn of(&self, address: &Address) -> Result<HeaderMap, Failure> {
+    pub(crate) fn of(&self, address: &Address) -> HeaderMap {
         let mut fields = match self.may_know(&address.url) {
             true => self.all.clone(),
             false => self.own.clone(),
@@ -98,9 +95,9 @@ impl RequestFields {
         let login = address.login.as_ref();
         let is_given = login.is_some_and(|login| login.password.is_some());
         if !is_given && (login.is_some() || !fields.contains_key(AUTHORIZATION)) {
-            if let Some(value) = self.of_netrc(&address.url, login.map(|login| login.name.as_str()))? {
+            if let Some(value) = self.of_netrc(&address.url, login.map(|login| login.name.as_str())) {
                 fields.insert(AUTHORIZATION, value);
-                return Ok(fields);
+                return fields;
             }
         }
         if let Some(Login { name, password }) = login {
@@ -109,23 +106,13 @@ impl RequestFields {
                 basic(name, password.as_deref().unwrap_or_default()),
             );
         }
-        Ok(fields)
+        fields
     }
 
     /// What the netrc file has for the host of a URL and this user.
-    fn of_netrc(&self, url: &Url, user: Option<&str>) -> Result<Option<HeaderValue>, Failure> {
-        let (Some(netrc), Some(host)) = (&self.netrc, bare_host(url)) else {
-            return Ok(None);
-        };
-        match netrc.login(host, user) {
-            None => Ok(None),
-            Some(Found::Login(name, password)) => Ok(Some(basic(name, password))),
-            Some(Found::NoName) => Err(Failure::usage(format!(
-                "{url}: the entry of {host} in the netrc file has a password and no login; add \"login USER\" to it, or write \
-                 the name into the URL: {}://USER@{host}/",
-                url.scheme()
-            ))),
-        }
+    fn of_netrc(&self, url: &Url, user: Option<&str>) -> Option<HeaderValue> {
+        let (name, password) = self.netrc.as_ref()?.login(bare_host(url)?, user)?;
+        Some(basic(name, password))
     }
 
     /// Updates the fields of a request for this redirect. Another origin gets what netrc has for its host, but not in
@@ -137,9 +124,7 @@ impl RequestFields {
             fields.clone_from(&self.own);
             let user = login.map(|login| login.name.as_str());
             let netrc = self.netrc.as_ref().filter(|_| to.url.scheme() == "https");
-            if let Some(Found::Login(name, password)) =
-                netrc.and_then(|netrc| netrc.named(bare_host(&to.url)?, user))
-            {
+            if let Some((name, password)) = netrc.and_then(|netrc| netrc.named(bare_host(&to.url)?, user)) {
                 fields.insert(AUTHORIZATION, basic(name, password));
             }
         }
@@ -259,7 +244,7 @@ mod tests {
     }
 
     fn of(fields: &RequestFields, url: &str) -> HeaderMap {
-        fields.of(&address(url)).unwrap_or_default()
+        fields.of(&address(url))
     }
 
     fn told(fields: &RequestFields, url: &str) -> Option<bool> {

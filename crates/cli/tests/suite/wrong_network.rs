@@ -42,7 +42,6 @@ fn write_files(folder: &Path) -> TestResult {
             "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
         ),
         ("bad-netrc", "machine h.invalid\nlogn me\n"),
-        ("no-login", "machine h.invalid password hunter2\n"),
     ] {
         fs::write(folder.join(name), content)?;
     }
@@ -194,15 +193,6 @@ fn wrong_credentials_and_certificates_are_explained() -> TestResult {
                 &["--netrc-file", "bad-netrc", url],
                 2,
                 &["bad-netrc, line 2", "machine HOST login USER password PASSWORD"],
-            ),
-            (
-                &["--netrc-file", "no-login", url],
-                2,
-                &[
-                    "the entry of h.invalid in the netrc file",
-                    "no login",
-                    "https://USER@h.invalid/",
-                ],
             ),
             (&["-n", "--netrc-file", "x", url], 2, &["cannot be used with"]),
             (&["--key", "key.pem", url], 2, &["--cert <FILE>"]),

@@ -44,9 +44,7 @@ impl Targets {
             Place::Method | Place::Target => {}
         }
         if self.place == Place::Method {
-            let method = read[at..].iter().position(|byte| !is_token(*byte));
-            let Some(length) = method else { return None };
-            at += length + 1;
+            at += read[at..].iter().position(|byte| !is_token(*byte))? + 1;
             if read[at - 1] != b' ' {
                 self.end_at(read);
                 return None;
