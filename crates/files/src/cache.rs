@@ -16,10 +16,10 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache as Entries;
 
 use crate::encoding::Siblings;
-use crate::folders::Watch;
 use crate::identity::Identity;
 use crate::representation::Representation;
 use crate::source::Located;
+use crate::watch::Watch;
 
 /// How long an entry is used without a comparison with the file system.
 const VALID_FOR: Duration = Duration::from_millis(1);

@@ -83,6 +83,7 @@ mod store;
 mod tests;
 mod upload_limits;
 mod uploads;
+mod watch;
 mod writer;
 
 pub use file_body::ServeBody;

@@ -13,13 +13,13 @@ use crate::buffers::{Buffers, Sizes};
 use crate::cache::Cache;
 use crate::compress::Compressing;
 use crate::destination::UploadFolder;
-use crate::folders::Watch;
 use crate::jobs::Jobs;
 use crate::reserved::Reserved;
 use crate::resolve::is_hidden;
 use crate::settings::{Settings, Uploads};
 use crate::source::Descriptors;
 use crate::upload_limits::UploadLimits;
+use crate::watch::Watch;
 
 #[derive(Debug)]
 pub(crate) struct Shared {

@@ -264,9 +264,7 @@ where
             StreamCommand::Reset(code) => {
                 // The sending handle was dropped already.
                 state.outbound.finished = true;
-                if let Some(error) = &state.error {
-                    report!(self, given_up(id, error));
-                }
+                report!(self, given_up(id, state.error.as_ref()));
                 self.connection.reset(id, code)
             }
         }

@@ -122,7 +122,8 @@ impl Trace {
     }
 
     /// The body or the handler of this side failed, so that its stream is reset.
-    pub(super) fn given_up(&self, stream: StreamId, error: &Error) {
+    pub(super) fn given_up(&self, stream: StreamId, error: Option<&Error>) {
+        let Some(error) = error else { return };
         let span = self.span(stream);
         match std::error::Error::source(error) {
             Some(cause) => debug!(target: STREAM, parent: span, "reset: {error}: {cause}"),

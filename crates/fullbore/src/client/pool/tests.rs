@@ -15,6 +15,7 @@ use crate::client::connector::Transport;
 use crate::settings::HttpVersions;
 
 mod http1;
+mod http1_required;
 mod refusals;
 
 #[path = "../../../tests/support/scripted.rs"]
