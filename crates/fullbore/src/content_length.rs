@@ -22,10 +22,10 @@ impl Length {
     /// # Errors
     /// [`ErrorKind::InvalidMessage`]: a value is no number, or differs from another.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Error> {
-        // A comparison with each of a few names costs less than a lookup.
-        match headers.keys().any(|name| name == CONTENT_LENGTH) {
-            true => Self::parse(headers),
-            false => Ok(Self::UNKNOWN),
+        match Found::of(headers) {
+            Found::Nothing => Ok(Self::UNKNOWN),
+            Found::Number(bytes) => Ok(Length(Some(bytes))),
+            Found::Other => Self::parse(headers),
         }
     }
 
@@ -100,16 +100,25 @@ impl Length {
 /// # Errors
 /// As [`Length::of`] and [`Length::check`].
 pub(crate) fn announce(headers: &mut HeaderMap, body: &impl Body) -> Result<Length, Error> {
-    if headers.keys().any(|name| name == CONTENT_LENGTH) {
-        let length = settle(headers)?;
-        length.check(body)?;
-        return Ok(length);
-    }
-    let exact = body.size_hint().exact();
-    if let Some(bytes) = exact {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
-    }
-    Ok(Length(exact))
+    let length = match Found::of(headers) {
+        Found::Nothing => {
+            let exact = body.size_hint().exact();
+            if let Some(bytes) = exact {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+            }
+            return Ok(Length(exact));
+        }
+        Found::Number(bytes) => Length(Some(bytes)),
+        Found::Other => {
+            let length = Length::parse(headers)?;
+            if let Length(Some(bytes)) = length {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+            }
+            length
+        }
+    };
+    length.check(body)?;
+    Ok(length)
 }
 
 /// The length of the body of a message whose `content-length` hyper adds if the head has none.
@@ -117,29 +126,45 @@ pub(crate) fn announce(headers: &mut HeaderMap, body: &impl Body) -> Result<Leng
 /// # Errors
 /// As [`announce`].
 pub(crate) fn announced(headers: &mut HeaderMap, body: &impl Body) -> Result<Length, Error> {
-    if headers.keys().any(|name| name == CONTENT_LENGTH) {
-        return announce(headers, body);
+    match Found::of(headers) {
+        Found::Nothing => Ok(Length(body.size_hint().exact())),
+        Found::Number(_) | Found::Other => announce(headers, body),
     }
-    Ok(Length(body.size_hint().exact()))
 }
 
-/// The length that a head announces, of which one field is left.
-fn settle(headers: &mut HeaderMap) -> Result<Length, Error> {
-    let length = Length::parse(headers)?;
-    let mut values = headers.get_all(CONTENT_LENGTH).iter();
-    let is_alone = |value: &HeaderValue| value.as_bytes().iter().all(u8::is_ascii_digit);
-    let is_settled = values.next().is_some_and(is_alone) && values.next().is_none();
-    if let (false, Length(Some(bytes))) = (is_settled, length) {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+/// The `content-length` of a head.
+enum Found {
+    Nothing,
+    /// One field, which is a number.
+    Number(u64),
+    /// Several fields, a list, or no number.
+    Other,
+}
+
+impl Found {
+    fn of(headers: &HeaderMap) -> Found {
+        let mut found = Found::Nothing;
+        // A comparison with each of a few names costs less than a lookup.
+        for (name, value) in headers {
+            if name == CONTENT_LENGTH {
+                found = match (found, number(value.as_bytes())) {
+                    (Found::Nothing, Some(bytes)) => Found::Number(bytes),
+                    _ => Found::Other,
+                };
+            }
+        }
+        found
     }
-    Ok(length)
 }
 
 /// A number of digits and nothing else.
 fn number(digits: &[u8]) -> Option<u64> {
-    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
-    text.parse().ok()
+    let add = |number: u64, digit: &u8| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    };
+    digits.first()?;
+    digits.iter().try_fold(0, add)
 }
 
 fn invalid() -> Error {

@@ -139,9 +139,10 @@ fn error_page(args: &ServeArgs) -> Result<Option<String>, Failure> {
 /// A folder cannot be opened. One for uploads is not made: its name may be mistyped.
 fn cannot_open(args: &ServeArgs, error: &FolderError) -> Failure {
     let mut failure = Failure::from_io("open the folder", error.path(), error.io_error());
-    let is_for_uploads = args.uploads.as_deref() == Some(error.path());
-    if is_for_uploads && error.io_error().kind() == io::ErrorKind::NotFound {
-        let path = error.path().display();
+    let is_it = |path: &&Path| std::path::absolute(path).is_ok_and(|path| path == error.path());
+    let for_uploads = args.uploads.as_deref().filter(is_it);
+    if let (Some(path), io::ErrorKind::NotFound) = (for_uploads, error.io_error().kind()) {
+        let path = path.display();
         failure.message = format!("--uploads {path}: there is no such folder; make it with: mkdir -p {path}");
     }
     failure

@@ -117,8 +117,10 @@ fn upload(transport: Transport) -> Outcome {
     let scratch = Scratch::new()?;
     let site = scratch.folder("site")?;
     write_folder(&site)?;
+    // Pages in the folder for uploads are sandboxed: this one is beside it.
     fs::write(site.join("upload.html"), page(UPLOAD))?;
-    let server = Server::start(transport, &site, Uploads::Into(&site))?;
+    let uploads = site.join("folder");
+    let server = Server::start(transport, &site, Uploads::Into(&uploads))?;
     let dom = dom(&scratch, &server, "upload.html")?;
     // The browser has gone to the listing, which has them.
     for expected in [
