@@ -53,7 +53,7 @@ impl Handle {
     pub(super) fn failure(&self) -> Option<Error> {
         let failure = self.observer()?.failure()?;
         // A server may close an HTTP/1.1 connection at any time, also before its first request.
-        let is_final = !self.is_http1() || failure.kind() == ErrorKind::NotHttp2;
+        let is_final = !self.is_http1() || matches!(failure.kind(), ErrorKind::NotHttp2 | ErrorKind::Tls);
         is_final.then_some(failure)
     }
 

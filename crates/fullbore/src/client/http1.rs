@@ -319,22 +319,25 @@ struct Driven<T, F> {
     transport: Transport<T>,
     /// `None` once it has ended. What it held is dropped then, so that a request is answered in any case.
     connection: Option<Pin<Box<F>>>,
+    /// Why it ended.
+    failure: Option<hyper::Error>,
 }
 
 impl<T, F> Driven<T, F>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    F: Future,
+    F: Future<Output = hyper::Result<()>>,
 {
     /// Drives the connection; ready when it has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(());
         };
-        if connection.as_mut().poll(cx).is_pending() {
+        let Poll::Ready(ended) = connection.as_mut().poll(cx) else {
             self.transport.meter().end_turn();
             return Poll::Pending;
-        }
+        };
+        self.failure = ended.err();
         self.connection = None;
         Poll::Ready(())
     }
@@ -366,6 +369,7 @@ where
     let mut driven = Driven {
         transport,
         connection: Some(Box::pin(connection.with_upgrades())),
+        failure: None,
     };
     settings.totals.add_connection();
     let mut served = false;
@@ -399,9 +403,11 @@ where
     }
     // A peer that speaks HTTP/2 may send its SETTINGS before any request.
     let is_http2 = !served && driven.transport.meter().with_noted(message::is_http2);
-    end.report(&match is_http2 {
-        true => Error::other_version(ANSWERED_IN_HTTP2, Error::connection_gone()),
-        false => Error::connection_gone(),
+    let failure = driven.failure.as_ref().filter(|_| !served);
+    end.report(&match failure.and_then(message::tls_failure) {
+        Some(failure) => failure,
+        None if is_http2 => Error::other_version(ANSWERED_IN_HTTP2, Error::connection_gone()),
+        None => Error::connection_gone(),
     });
     requests.close();
     while let Some(unsent) = requests.recv().await {
@@ -431,7 +437,7 @@ enum Head {
 impl<T, F> Line<'_, T, F>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    F: Future,
+    F: Future<Output = hyper::Result<()>>,
 {
     /// Sends a request and passes on its response. Returns whether the connection can carry another one.
     async fn carry(self, exchange: Exchange, reused: bool, end: &mut End) -> bool {

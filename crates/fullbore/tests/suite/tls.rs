@@ -1,7 +1,11 @@
 //! Which certificates a client accepts, and what it says of each failure of TLS.
 
 use std::error::Error as _;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
 use fullbore::rustls::crypto::ring::default_provider;
 use fullbore::rustls::pki_types::pem::PemObject;
@@ -9,13 +13,13 @@ use fullbore::rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use fullbore::rustls::server::WebPkiClientVerifier;
 use fullbore::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
-use fullbore::{BoxError, Client, Error, ErrorKind, Server};
-use http::Response;
+use fullbore::{BoxError, Client, Error, ErrorKind, HttpVersions, Server};
+use http::{Request, Response, Uri};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,
     IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{full, service, soon};
@@ -466,6 +470,55 @@ async fn a_client_certificate_that_is_missing_is_named() {
             request_trusting("localhost", port, &made.pem).await,
             ErrorKind::Tls,
             &parts,
+        );
+    }
+}
+
+/// A transport whose first read fails as that of TLS 1.3 does when the server does not accept the client's certificate.
+struct Refused;
+
+impl AsyncRead for Refused {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired);
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, alert)))
+    }
+}
+
+impl AsyncWrite for Refused {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(data.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn an_alert_that_comes_before_the_request_is_sent_is_named_at_once() {
+    for versions in [HttpVersions::Http2, HttpVersions::Http1] {
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&connections);
+        let connector = tower::service_fn(move |_: Uri| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Ok::<_, io::Error>(Refused))
+        });
+        let client = Client::builder()
+            .http_versions(versions)
+            .connector(connector)
+            .build()
+            .unwrap();
+        let request = Request::get("http://test.example/").body(String::new()).unwrap();
+        let parts = ["requires a client certificate, and was given none"];
+        says(soon(client.request(request)).await, ErrorKind::Tls, &parts);
+        assert_eq!(
+            connections.load(Ordering::Relaxed),
+            1,
+            "another attempt would end the same way"
         );
     }
 }

@@ -141,15 +141,25 @@ pub(super) fn turns_away<B>(response: &Response<B>) -> bool {
 
 /// What an error of hyper means. `answered` says whether an octet of the response arrived.
 pub(super) fn error(error: hyper::Error, answered: bool) -> Error {
-    // Over TLS 1.3 a server says only now that it does not accept the certificate of this side.
-    #[cfg(feature = "tls")]
-    if let Some(failure) = crate::tls::failure_behind(&error) {
+    if let Some(failure) = tls_failure(&error) {
         return failure;
     }
     let error = Error::from_hyper(error);
     match answered || !error.is_closed() {
         true => error,
         false => Error::unanswered(ErrorKind::Closed, "the server did not answer", Some(error.into())),
+    }
+}
+
+/// The failure of TLS behind an error. Over TLS 1.3 a server says only after the handshake that it does not accept the
+/// certificate of this side (RFC 8446 section 4.4.2.4), often before a request is sent.
+pub(super) fn tls_failure(error: &hyper::Error) -> Option<Error> {
+    #[cfg(feature = "tls")]
+    return crate::tls::failure_behind(error);
+    #[cfg(not(feature = "tls"))]
+    {
+        let _ = error;
+        None
     }
 }
 
