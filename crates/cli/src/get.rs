@@ -21,7 +21,6 @@ mod outputs;
 mod report;
 mod resume;
 mod unreachable;
-mod version;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -51,6 +50,9 @@ use outputs::Outputs;
 use report::{Outcome, Report};
 use unreachable::Unreachable;
 
+/// The connections to an origin, without `--connections`.
+const MOST_CONNECTIONS: u32 = 8;
+
 /// Downloads everything that the arguments name. A URL that fails does not stop the others.
 ///
 /// # Errors
@@ -74,10 +76,13 @@ pub(crate) async fn run(
     let progress = Progress::start(volume.prints_notes() && !body_on_terminal);
     let format = Format::choose(args.json, outputs.uses_stdout());
     let mut report = Report::new(format, volume, Arc::clone(&progress));
-    let client = client::client(&args.connection, args.connections).await?;
+    let client = client::client(&args.connection, args.connections.unwrap_or(MOST_CONNECTIONS)).await?;
     let set = Set::by(&args.connection);
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),
+        connections: args
+            .connections
+            .map(|connections| usize::try_from(connections).unwrap_or(usize::MAX)),
         fields: RequestFields::new(&args.connection, &args.urls).await?,
         redirects: Redirects::from_args(&args.connection),
         unreachable: Unreachable::default(),

@@ -187,7 +187,7 @@ impl Upload {
         let disk = Disk::new(Arc::default());
         receive::receive(
             self.address.url.as_str(),
-            &mut Source::new(response.into_body(), None, disk.decoders()),
+            &mut Source::Plain(response.into_body()),
             target,
             &disk,
             &mut self.received,

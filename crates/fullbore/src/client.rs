@@ -5,11 +5,13 @@ mod connect;
 mod connection;
 mod connector;
 mod dial;
+mod download;
 mod handle;
 mod http1;
 mod pool;
 #[cfg(feature = "proxy")]
 mod proxy;
+pub mod range;
 mod service;
 
 pub use self::connection::{Connection, ResponseFuture, SendRequest, handshake};
@@ -18,6 +20,7 @@ pub use crate::informational::on_informational;
 pub use crate::sent_bytes::SentBytes;
 
 pub use self::dial::AddressFamily;
+pub use self::download::{Download, DownloadReport};
 pub use self::pool::{Client, ClientBuilder, OriginStats};
 #[cfg(feature = "proxy")]
 pub use self::proxy::Proxies;

@@ -98,10 +98,10 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = sizes::count::<1, 100_000>)]
     pub(crate) parallel: u32,
 
-    /// Maximum number of connections to one origin. More than one is opened only when a long round trip and the server's
-    /// limit on streams slow a run down
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = sizes::count::<1, 1_000>)]
-    pub(crate) connections: u32,
+    /// Number of connections to one origin over which a large body comes. Without it there are as many as make a run
+    /// faster, up to 8, where losses, TCP's buffers, or the server's limit on streams hold one connection back
+    #[arg(long, value_name = "N", value_parser = sizes::count::<1, 1_000>)]
+    pub(crate) connections: Option<u32>,
 
     /// Repeat temporary failures up to this many times, after about 1, 2, 4 seconds and so on, or when Retry-After says so.
     /// All URLs of an origin wait together

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fullbore::client::range::whole_length;
 use fullbore::{Client, Incoming};
 use http::header::{ACCEPT_ENCODING, ETAG};
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Empty;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -33,7 +34,6 @@ use super::outputs::Outputs;
 use super::report::Outcome;
 use super::resume::{Answer, Continuation, Download, Found};
 use super::unreachable::Unreachable;
-use super::version::whole_length;
 
 /// A range that ends early is no failure if it has this many bytes: the rest is requested at once.
 const WORTH_A_REQUEST: u64 = 64 << 10;
@@ -80,6 +80,8 @@ enum Wanted {
 /// What the requests of a run share.
 pub(crate) struct Fetcher {
     pub(crate) client: Client,
+    /// How many connections a body comes over; `None` for as many as make it faster.
+    pub(crate) connections: Option<usize>,
     pub(crate) fields: RequestFields,
     pub(crate) redirects: Redirects,
     pub(crate) unreachable: Unreachable,
@@ -309,7 +311,7 @@ impl Fetcher {
             known,
             deadline,
         };
-        self.receive(download, answer.response, bounds, outcome).await
+        self.receive(download, answer, bounds, outcome).await
     }
 
     /// Requests what is missing. A range that is not in the body (416) says nothing about the received part: the whole is
@@ -341,7 +343,9 @@ impl Fetcher {
     async fn receive(
         &self,
         mut download: Download,
-        response: Response<Incoming>,
+        Answer {
+            request, response, ..
+        }: Answer,
         bounds: Bounds,
         outcome: &mut Outcome,
     ) -> Result<Option<Download>, Attempt> {
@@ -354,7 +358,10 @@ impl Fetcher {
             true => Coding::of(response.headers(), &outcome.url).map_err(permanent)?,
             false => None,
         };
-        let mut body = Source::new(response.into_body(), coding, self.disk.decoders());
+        let mut body = match coding {
+            Some(coding) => Source::decoded(response.into_body(), coding, self.disk.decoders()),
+            None => Source::Spread(self.spread(request, response)),
+        };
         let share = &mut download.share;
         share.set_bytes(before);
         let waited = self.reports_streams.then_some(&mut outcome.waited);
@@ -431,6 +438,15 @@ impl Fetcher {
         Err((failed, Some(download)))
     }
 
+    /// The body of a response, over as many connections as make it faster.
+    fn spread(&self, request: Request<()>, response: Response<Incoming>) -> fullbore::client::Download {
+        let mut body = self.client.spread(request, response).into_body();
+        if let Some(connections) = self.connections {
+            body.set_connections(connections);
+        }
+        body
+    }
+
     /// The final response: after redirects, with a status below 300.
     async fn response(
         &self,
@@ -460,7 +476,7 @@ impl Fetcher {
                 headers.entry(ACCEPT_ENCODING).or_insert(source::ACCEPTED);
             }
             let name = redirected.as_deref().unwrap_or(url.as_str());
-            let response = self.request(&url, name, headers, deadline).await?;
+            let (request, response) = self.request(&url, name, headers, deadline).await?;
             let status = response.status();
             outcome.status = Some(status.as_u16());
             // Later it would stand within the body.
@@ -471,6 +487,7 @@ impl Fetcher {
             if status == StatusCode::NOT_MODIFIED && range.is_empty() && !self.conditions.fields().is_empty()
             {
                 return Ok(Answer {
+                    request,
                     response,
                     url,
                     redirected: followed > 0,
@@ -490,6 +507,7 @@ impl Fetcher {
                     transfer_coding::refuse(name, response.headers()).map_err(Failed::permanent)?;
                 }
                 return Ok(Answer {
+                    request,
                     response,
                     url,
                     redirected: followed > 0,
@@ -511,20 +529,22 @@ impl Fetcher {
         name: &str,
         headers: HeaderMap,
         deadline: Option<Instant>,
-    ) -> Result<Response<Incoming>, Failed> {
+    ) -> Result<(Request<()>, Response<Incoming>), Failed> {
         if let Some(failure) = self.unreachable.failure(url, name) {
             return Err(Failed::permanent(failure).with_unreachable(url, name));
         }
-        let mut request = http::Request::builder()
+        let mut request = Request::builder()
             .method(match self.heads {
                 Heads::Only => Method::HEAD,
                 Heads::No | Heads::Also => Method::GET,
             })
             .uri(url.as_str())
-            .body(Empty::<Bytes>::new())
+            .body(())
             .map_err(|error| Failed::permanent(Failure::new(Exit::BadUrl, format!("{name}: {error}"))))?;
         *request.headers_mut() = headers;
-        let answer = self.client.request(request);
+        let answer = self
+            .client
+            .request(request.clone().map(|()| Empty::<Bytes>::new()));
         let answered = match deadline {
             None => answer.await,
             Some(at) => timeout_at(at, answer).await.map_err(|_| {
@@ -532,12 +552,13 @@ impl Fetcher {
                 Failed::too_long(name, "no response had arrived", limit)
             })?,
         };
-        answered.map_err(|error| {
+        let answered = answered.map_err(|error| {
             let failed = Failed::of(name, &error);
             match error.is_connect() {
                 true => failed.with_unreachable(url, name),
                 false => failed,
             }
-        })
+        })?;
+        Ok((request, answered))
     }
 }

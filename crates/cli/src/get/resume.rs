@@ -4,19 +4,20 @@
 //! by the fields of its 206 response, which `version` checks. Otherwise it starts again. Called by `fetch`.
 
 use fullbore::Incoming;
+use fullbore::client::range::{Extent, Seen, Version};
 use http::header::{CONTENT_RANGE, IF_RANGE, RANGE};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::Body as _;
 use url::Url;
 
 use crate::exit::{Exit, Failure};
 use crate::transfer::client::shown_url;
+use crate::transfer::part_names::PartKey;
 use crate::transfer::partial_file::{PartialFile, Role};
 use crate::transfer::progress::Share;
-use crate::transfer::receive::{Extent, file_job};
+use crate::transfer::receive::file_job;
 
 use super::likeness::Likeness;
-use super::version::{Seen, Version};
 
 /// A body of at most this many bytes is downloaded again rather than looked up on the disk. The lookup would wake a thread
 /// for each of 10,000 files.
@@ -55,6 +56,8 @@ pub(super) struct Download {
 
 /// A response with a status below 300, and what it answers.
 pub(super) struct Answer {
+    /// What it answers.
+    pub(super) request: Request<()>,
     pub(super) response: Response<Incoming>,
     /// Where it came from, behind all redirects.
     pub(super) url: Url,
@@ -162,7 +165,7 @@ impl Download {
             return Ok(Found::Nothing);
         };
         let mut file = self.take_file();
-        let key = version.key(url);
+        let key = PartKey::of(url, &version);
         let supersedes = !answer.redirected;
         let (file, found) = file_job(move || {
             let found = file.find(key, supersedes);
@@ -354,7 +357,7 @@ impl Download {
                 // Behind a redirect may be a page to log in.
                 supersedes: !answer.redirected,
             };
-            self.file.set_key(version.key(url), role);
+            self.file.set_key(PartKey::of(url, version), role);
         }
         Ok(Continuation::Whole)
     }
@@ -436,7 +439,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::transfer::part_names::{PartKey, PartNames};
+    use crate::transfer::part_names::PartNames;
     use crate::transfer::partial_file::Shared;
     use crate::transfer::private;
     use crate::transfer::progress::Progress;

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use fullbore::client::range::Version;
 use ring::hmac;
 
 use super::private::{self, Lock};
@@ -29,6 +30,19 @@ pub(crate) struct PartKey {
     pub(crate) url: String,
     /// Identifies the version of the body.
     pub(crate) version: Vec<u8>,
+}
+
+impl PartKey {
+    /// The part of this version of a URL's body.
+    pub(crate) fn of(url: &str, version: &Version) -> Self {
+        let mut key = (url.len() as u64).to_be_bytes().to_vec();
+        key.extend(url.as_bytes());
+        key.extend(version.key());
+        Self {
+            url: url.to_owned(),
+            version: key,
+        }
+    }
 }
 
 /// Whether a part is written, or was left for a later run.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
+use fullbore::client::range::Extent;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
@@ -143,15 +144,6 @@ impl From<Failure> for ReceiveError {
     fn from(failure: Failure) -> Self {
         ReceiveError::Target(failure)
     }
-}
-
-/// Where the range of a 206 response ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// The end of the range.
-    pub(crate) end: u64,
-    /// The length of the whole.
-    pub(crate) total: u64,
 }
 
 /// The bounds of a body.

@@ -17,6 +17,7 @@ use async_compression::tokio::bufread::{
 use async_compression::zstd::DParameter;
 use bytes::{Buf, Bytes};
 use fullbore::Incoming;
+use fullbore::client::Download;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, HeaderValue};
 use http_body::Body;
@@ -104,6 +105,8 @@ fn unknown(url: &str, what: &str) -> Failure {
 /// A body that is received.
 pub(crate) enum Source {
     Plain(Incoming),
+    /// Over as many connections as make it faster.
+    Spread(Download),
     Decoded(Decoded),
 }
 
@@ -116,18 +119,16 @@ pub(crate) enum SourceError {
 }
 
 impl Source {
-    /// The body, decoded if it has a coding.
-    pub(crate) fn new(body: Incoming, coding: Option<Coding>, decoders: &Decoders) -> Self {
-        match coding {
-            None => Self::Plain(body),
-            Some(coding) => Self::Decoded(Decoded::new(body, coding, decoders)),
-        }
+    /// The body, decoded.
+    pub(crate) fn decoded(body: Incoming, coding: Coding, decoders: &Decoders) -> Self {
+        Self::Decoded(Decoded::new(body, coding, decoders))
     }
 
     /// How many bytes are to come, if that is known.
     pub(crate) fn length(&self) -> Option<u64> {
         match self {
             Self::Plain(body) => body.size_hint().exact(),
+            Self::Spread(body) => body.size_hint().exact(),
             Self::Decoded(_) => None,
         }
     }
@@ -136,6 +137,7 @@ impl Source {
     pub(crate) async fn report(&mut self) -> Option<fullbore::StreamReport> {
         match self {
             Self::Plain(body) => body.report().await,
+            Self::Spread(body) => body.report().await,
             Self::Decoded(_) => None,
         }
     }
@@ -144,12 +146,16 @@ impl Source {
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
         match self {
             Self::Plain(body) => poll_data(body, cx).map_err(SourceError::Body),
+            Self::Spread(body) => poll_data(body, cx).map_err(SourceError::Body),
             Self::Decoded(decoded) => decoded.poll_chunk(cx),
         }
     }
 }
 
-fn poll_data(body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, fullbore::Error>>> {
+fn poll_data<B>(body: &mut B, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, fullbore::Error>>>
+where
+    B: Body<Data = Bytes, Error = fullbore::Error> + Unpin,
+{
     loop {
         let Some(frame) = ready!(Pin::new(&mut *body).poll_frame(cx)) else {
             return Poll::Ready(None);

@@ -13,6 +13,7 @@ mod builder;
 mod connection_state;
 mod exchange;
 mod growth;
+mod lane;
 mod limited;
 mod origin;
 #[cfg(test)]
@@ -42,6 +43,7 @@ use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 
 pub use self::builder::ClientBuilder;
+pub(super) use self::lane::{Answer, Lane};
 pub use self::origin::OriginStats;
 
 /// The number of known origins from which those without a connection are forgotten.

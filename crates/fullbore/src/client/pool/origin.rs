@@ -5,6 +5,7 @@
 //! is called under the lock: a change collects its [`Effects`], which are applied after the lock is released.
 
 mod demand;
+mod further;
 mod lifetimes;
 mod observer;
 mod queue;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::further::Further;
 pub(super) use self::queue::Place;
 use self::queue::QueuedRequest;
 use self::refusals::Check;
@@ -70,9 +72,13 @@ pub(super) struct Lease {
 pub(super) struct OriginPool {
     origin: Origin<'static>,
     settings: Arc<Settings>,
+    /// The most connections.
+    most: usize,
     /// All connections of the client that have not ended.
     connections: TaskTracker,
     state: Mutex<PoolState>,
+    /// Further connections to the same origin, each of a download.
+    further: Further,
     /// Canceled when the client drops the pool: attempts to connect end.
     retiring: CancellationToken,
     /// Whether the client has dropped the pool. Written under the lock.
@@ -175,11 +181,23 @@ impl OriginPool {
         settings: Arc<Settings>,
         connections: TaskTracker,
     ) -> Arc<Self> {
+        let most = settings.max_connections;
+        Self::with_most(origin, settings, most, connections)
+    }
+
+    fn with_most(
+        origin: Origin<'static>,
+        settings: Arc<Settings>,
+        most: usize,
+        connections: TaskTracker,
+    ) -> Arc<Self> {
         Arc::new(OriginPool {
             origin,
             settings,
+            most,
             connections,
             state: Mutex::default(),
+            further: Further::default(),
             retiring: CancellationToken::new(),
             retired: AtomicBool::new(false),
             queued: AtomicBool::new(false),
@@ -273,6 +291,9 @@ impl OriginPool {
         }
         fail(waiting, &shut_down());
         self.retiring.cancel();
+        for further in self.further.pools() {
+            further.retire();
+        }
     }
 
     /// Whether the client has dropped the pool, so that it takes no more requests.
@@ -297,22 +318,39 @@ impl OriginPool {
         state.members.is_empty() && state.waiting.is_empty() && state.opening == 0
     }
 
-    /// The connections that take requests.
+    /// The connections that take requests, those of downloads among them.
     pub(super) fn handles(&self) -> Vec<Handle> {
-        let state = self.lock();
-        state.members.iter().map(|member| member.handle.clone()).collect()
+        let own = self
+            .lock()
+            .members
+            .iter()
+            .map(|member| member.handle.clone())
+            .collect();
+        let further = self.further.pools().into_iter().map(|pool| pool.handles());
+        further.fold(own, |mut all: Vec<_>, handles| {
+            all.extend(handles);
+            all
+        })
     }
 
     pub(super) fn stats(&self) -> OriginStats {
         let state = self.lock();
         let load = state.load();
-        OriginStats {
+        let mut stats = OriginStats {
             origin: self.origin.to_string(),
             connections: state.members.len(),
             opening: state.opening,
             in_flight: usize::try_from(load.in_flight).unwrap_or(usize::MAX),
             waiting: state.waiting.len(),
+        };
+        drop(state);
+        for further in self.further.pools().iter().map(|pool| pool.stats()) {
+            stats.connections += further.connections;
+            stats.opening += further.opening;
+            stats.in_flight += further.in_flight;
+            stats.waiting += further.waiting;
         }
+        stats
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
@@ -327,7 +365,7 @@ impl OriginPool {
         self.update_queued(state);
         let missing = match self.is_retired() {
             true => 0,
-            false => state.missing(self.settings.max_connections, now),
+            false => state.missing(self.most, now),
         };
         let mut effects = Effects {
             assigned,

@@ -1,7 +1,21 @@
-//! The version and range of a response's body (RFC 9110 sections 8.8, 14.4 and 15.3.7).
+//! Whether a range continues a body: the version and range of a response (RFC 9110 sections 8.8, 14.4 and 15.3.7).
 //!
-//! A 206 response continues an earlier 200 response only if its fields prove that both are parts of one representation.
-//! Called by `resume`.
+//! A 206 response continues an earlier response only if its fields prove that both are parts of one representation.
+//!
+//! ```
+//! use fullbore::client::range::{Extent, Version};
+//! use http::{HeaderMap, HeaderValue};
+//!
+//! let mut whole = HeaderMap::new();
+//! whole.insert("etag", HeaderValue::from_static("\"7\""));
+//! let version = Version::of(&whole, Some(1_000)).expect("an entity tag is a strong validator");
+//! assert_eq!(version.validator().unwrap(), "\"7\"", "the value of If-Range");
+//!
+//! let mut rest = whole;
+//! rest.insert("content-range", HeaderValue::from_static("bytes 600-999/1000"));
+//! assert_eq!(version.fit(&rest, 600), Ok(Extent { end: 1_000, total: 1_000 }));
+//! assert_eq!(version.fit(&rest, 500), Err("it begins at another position"));
+//! ```
 
 use std::time::{Duration, SystemTime};
 
@@ -10,21 +24,40 @@ use http::header::{
     HeaderValue, LAST_MODIFIED,
 };
 
-use crate::transfer::part_names::PartKey;
-use crate::transfer::receive::Extent;
+/// Where the range of a 206 response ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The offset behind its last byte.
+    pub end: u64,
+    /// The length of the whole in bytes.
+    pub total: u64,
+}
 
-/// The representation of a 200 response.
+impl Extent {
+    /// Returns where the range of a 206 response begins and ends; `None` if it does not say so, or leaves out the length of
+    /// the whole.
+    pub(super) fn of(headers: &HeaderMap) -> Option<(u64, Self)> {
+        let range = ContentRange::parse(single(headers, CONTENT_RANGE).ok()??)?;
+        let extent = Extent {
+            end: range.last.checked_add(1)?,
+            total: range.total?,
+        };
+        Some((range.first, extent))
+    }
+}
+
+/// The representation that a body is one of, or a part of: its validator, length and content coding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Version {
+pub struct Version {
     validator: Validator,
     /// The length of the whole in bytes.
     total: Option<u64>,
     coding: Option<HeaderValue>,
 }
 
-/// A version that a second 200 response names.
+/// What a second 200 response says about a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub enum Seen {
     /// The same octets, and the length of the whole, if either response had it.
     Same(Option<u64>),
     /// Another length under the same strong validator, which stands for the same octets (RFC 9110 section 8.8.1).
@@ -40,8 +73,9 @@ enum Validator {
 }
 
 impl Version {
-    /// The version of a 200 response's body, if it has a strong validator.
-    pub(super) fn of(headers: &HeaderMap, total: Option<u64>) -> Option<Self> {
+    /// Returns the version of a body with these fields and this length of the whole in bytes; `None` without a strong
+    /// validator. A date is one when it is a minute older than the response.
+    pub fn of(headers: &HeaderMap, total: Option<u64>) -> Option<Self> {
         Some(Self {
             validator: Validator::of(headers, SystemTime::now())?,
             total,
@@ -49,8 +83,8 @@ impl Version {
         })
     }
 
-    /// The version of a file of which nothing is known.
-    pub(super) fn of_begun_file() -> Self {
+    /// Returns the version of a file of which nothing but its beginning is known. Any range that begins there fits.
+    pub fn of_begun_file() -> Self {
         Self {
             validator: Validator::Length,
             total: None,
@@ -58,30 +92,30 @@ impl Version {
         }
     }
 
-    /// The version that a 206 response which fits names, for the next request.
-    pub(super) fn named_by(&self, headers: &HeaderMap, total: u64) -> Option<Self> {
+    /// Returns the version that a 206 response which fits names, for the next request, if this one has no validator.
+    pub fn named_by(&self, headers: &HeaderMap, total: u64) -> Option<Self> {
         match self.validator {
             Validator::Length => Self::of(headers, Some(total)),
             Validator::Tag(_) | Validator::Date(_) => None,
         }
     }
 
-    /// The value of `If-Range`.
-    pub(super) fn validator(&self) -> Option<&HeaderValue> {
+    /// Returns the value of `If-Range`; `None` for [`Self::of_begun_file`].
+    pub fn validator(&self) -> Option<&HeaderValue> {
         match &self.validator {
             Validator::Tag(value) | Validator::Date(value) => Some(value),
             Validator::Length => None,
         }
     }
 
-    /// The length of the whole in bytes.
-    pub(super) fn total(&self) -> Option<u64> {
+    /// Returns the length of the whole in bytes, if it is known.
+    pub fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// What a 200 response with these fields says about the octets of this version. `None` if it is of another version, or of
-    /// none that is known.
-    pub(super) fn seen_again(&self, other: Option<&Self>) -> Option<Seen> {
+    /// Returns what a 200 response of another version says about the octets of this one; `None` if it is another
+    /// version, or none that is known.
+    pub fn seen_again(&self, other: Option<&Self>) -> Option<Seen> {
         let other = other.filter(|other| other.validator == self.validator && other.coding == self.coding)?;
         Some(match (self.total, other.total) {
             (Some(old), Some(new)) if old != new => Seen::Contradicted,
@@ -89,8 +123,8 @@ impl Version {
         })
     }
 
-    /// A key that is unique for this version of the body of this URL.
-    pub(super) fn key(&self, url: &str) -> PartKey {
+    /// Returns octets that are unique for this version of a URL's body.
+    pub fn key(&self) -> Vec<u8> {
         let mut key = Vec::new();
         let total = self.total.map(|total| total.to_string()).unwrap_or_default();
         let coding = self.coding.as_ref().map_or(&[][..], HeaderValue::as_bytes);
@@ -100,21 +134,18 @@ impl Version {
             Validator::Length => b"length",
         };
         let validator = self.validator().map_or(&[][..], HeaderValue::as_bytes);
-        for part in [url.as_bytes(), kind, validator, total.as_bytes(), coding] {
+        for part in [kind, validator, total.as_bytes(), coding] {
             key.extend((part.len() as u64).to_be_bytes());
             key.extend(part);
         }
-        PartKey {
-            url: url.to_owned(),
-            version: key,
-        }
+        key
     }
 
     /// Checks that a 206 response carries a range of this version that begins at `offset`.
     ///
     /// # Errors
     /// Why it does not.
-    pub(super) fn fit(&self, headers: &HeaderMap, offset: u64) -> Result<Extent, &'static str> {
+    pub fn fit(&self, headers: &HeaderMap, offset: u64) -> Result<Extent, &'static str> {
         if headers.get(CONTENT_TYPE).is_some_and(|kind| {
             kind.as_bytes()
                 .to_ascii_lowercase()
@@ -234,8 +265,8 @@ impl ContentRange {
     }
 }
 
-/// The length of the whole in a 416 response: `bytes */10`.
-pub(super) fn whole_length(headers: &HeaderMap) -> Option<u64> {
+/// Returns the length of the whole that a 416 response names, as in `Content-Range: bytes */10`.
+pub fn whole_length(headers: &HeaderMap) -> Option<u64> {
     let value = single(headers, CONTENT_RANGE).ok()??;
     number(value.as_bytes().strip_prefix(b"bytes */")?)
 }
@@ -347,21 +378,16 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_differs_with_each_of_its_parts() {
-        let mark = |url, fields: &[(&'static str, &'static str)], total| {
-            Version::of(&headers(fields), total).map(|version| version.key(url))
+    fn a_key_differs_with_each_of_its_parts() {
+        let key = |fields: &[(&'static str, &'static str)], total| {
+            Version::of(&headers(fields), total).map(|version| version.key())
         };
         let all = [
-            mark("http://h/a", &[("etag", "\"a\"")], Some(1)),
-            mark("http://h/b", &[("etag", "\"a\"")], Some(1)),
-            mark("http://h/a", &[("etag", "\"b\"")], Some(1)),
-            mark("http://h/a", &[("etag", "\"a\"")], Some(2)),
-            mark("http://h/a", &[("etag", "\"a\"")], None),
-            mark(
-                "http://h/a",
-                &[("etag", "\"a\""), ("content-encoding", "gzip")],
-                Some(1),
-            ),
+            key(&[("etag", "\"a\"")], Some(1)),
+            key(&[("etag", "\"b\"")], Some(1)),
+            key(&[("etag", "\"a\"")], Some(2)),
+            key(&[("etag", "\"a\"")], None),
+            key(&[("etag", "\"a\""), ("content-encoding", "gzip")], Some(1)),
         ];
         for (index, one) in all.iter().enumerate() {
             assert!(one.is_some());

@@ -1,0 +1,594 @@
+//! A body that comes in pieces over several connections, and is handed out in order.
+//!
+//! The response with which a download begins is the first piece, and reaches to the end. A further connection gets a
+//! piece that is split off behind it. The first response is canceled where that piece begins, but only once something of
+//! it has come: until then nothing is lost if the server does not serve ranges. Each connection has so much to do that it
+//! never waits for the next request, and no more, so that none has what the body waits for while others are idle.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http::header::{HeaderValue, IF_RANGE, RANGE};
+use tokio::time::{Instant, Sleep};
+
+use super::judge::{Advice, Judge, View};
+use super::meter::Meter;
+use super::piece::{LaneId, Piece, Source, Trouble};
+use super::{DownloadReport, Part};
+use crate::body::Incoming;
+use crate::client::pool::Lane;
+use crate::client::range::Version;
+use crate::error::{Error, ErrorKind};
+
+/// The most bytes of pieces that are not the next one: what may have to wait in memory.
+const AHEAD: u64 = 64 << 20;
+
+/// How often rates are read, and connections judged.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How many chunks are handed out before the other pieces get a turn.
+const CHUNKS: u32 = 8;
+
+/// The size of a piece: what comes in half a second, within these bounds.
+const PIECE_TIME: f64 = 0.5;
+const SMALLEST: u64 = 256 << 10;
+const LARGEST: u64 = 4 << 20;
+
+/// The rate of a connection of which nothing is known, in bytes a second.
+const PRESUMED: f64 = 1e6;
+
+/// The least rest of a piece that is worth splitting; over HTTP/1.1 the split costs a connection.
+const WORTH_SPLITTING: u64 = 256 << 10;
+const WORTH_SPLITTING_HTTP1: u64 = 1 << 20;
+
+/// How far ahead of a piece another connection begins: what comes in this time and in so many round trips. A connection of
+/// TLS has its first response after four.
+const LEAD: f64 = 0.3;
+const LEAD_ROUNDS: f64 = 4.0;
+
+/// How long nothing may come of the piece that is waited for while other pieces come. Beside it, 8 round trips.
+const STALLED: Duration = Duration::from_secs(2);
+
+/// The failures that are borne until 1 MiB more has come.
+const MOST_STUMBLES: u32 = 4;
+const FORGIVEN: u64 = 1 << 20;
+
+/// How often a further connection may be too late with a piece.
+const MOST_LATE: u32 = 3;
+
+/// The round trip where none was measured.
+const USUAL_ROUND_TRIP: Duration = Duration::from_millis(100);
+
+/// The connection with which the download began: the pool's own.
+const MAIN: LaneId = 0;
+
+pub(super) struct Spread {
+    request: Request<()>,
+    version: Version,
+    is_http1: bool,
+    end: u64,
+    /// In order, without a gap, up to `end`.
+    pieces: VecDeque<Piece>,
+    lanes: Vec<Way>,
+    /// How many connections there were in all.
+    lanes_begun: LaneId,
+    most_lanes: usize,
+    /// Connections to be opened at once.
+    to_open: usize,
+    /// Whether a range has come.
+    proven: bool,
+    judge: Judge,
+    meter: Meter,
+    tick: Pin<Box<Sleep>>,
+    /// Since when there is nothing to hand out, and for how long there was nothing since `ticked`.
+    waits_since: Option<Instant>,
+    waited: Duration,
+    ticked: Instant,
+    reader_is_slow: bool,
+    handed_out: u32,
+    stumbles: u32,
+    stumbled_at: u64,
+}
+
+/// A connection.
+struct Way {
+    id: LaneId,
+    lane: Lane,
+    meter: Meter,
+    /// Whether it is asked for nothing more.
+    is_closing: bool,
+    /// How often the first response came to a piece before it did.
+    late: u32,
+}
+
+impl Spread {
+    pub(super) fn new(lane: Lane, is_http1: bool, request: Request<()>, part: Part, body: Incoming) -> Self {
+        let now = Instant::now();
+        let most = lane.most();
+        Spread {
+            request,
+            version: part.version,
+            is_http1,
+            end: part.end,
+            pieces: VecDeque::from([Piece::open(part.begin, part.end, body, now)]),
+            lanes: vec![Way::new(MAIN, lane)],
+            lanes_begun: 1,
+            most_lanes: 1,
+            to_open: 0,
+            proven: false,
+            judge: Judge::new(most, now),
+            meter: Meter::default(),
+            tick: Box::pin(tokio::time::sleep(TICK)),
+            waits_since: None,
+            waited: Duration::ZERO,
+            ticked: now,
+            reader_is_slow: false,
+            handed_out: 0,
+            stumbles: 0,
+            stumbled_at: 0,
+        }
+    }
+
+    pub(super) fn set_connections(&mut self, connections: usize) {
+        self.judge.refused();
+        self.to_open = connections.saturating_sub(self.lanes.len());
+    }
+
+    /// The bytes that were not handed out.
+    pub(super) fn rest(&self) -> u64 {
+        self.pieces.front().map_or(0, |piece| self.end - piece.begin)
+    }
+
+    /// The first response, while it is the only one.
+    pub(super) fn only_body(&mut self) -> Option<&mut Incoming> {
+        let is_only = self.pieces.len() == 1 && !self.proven;
+        match self.pieces.front_mut() {
+            Some(Piece {
+                source: Source::Coming(body),
+                ..
+            }) if is_only => Some(body),
+            _ => None,
+        }
+    }
+
+    pub(super) fn report(&self) -> DownloadReport {
+        DownloadReport {
+            connections: self.lanes.len(),
+            most_connections: self.most_lanes,
+            received: self.meter.total(),
+        }
+    }
+
+    pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        if self.handed_out < CHUNKS {
+            if let Some(chunk) = self.take_chunk() {
+                self.handed_out += 1;
+                return Poll::Ready(Some(Ok(chunk)));
+            }
+        }
+        self.handed_out = 0;
+        let now = Instant::now();
+        if let Some(since) = self.waits_since.take() {
+            self.waited += now - since;
+        }
+        loop {
+            self.poll_pieces(now, cx);
+            let has_moved = self.move_end_of_first(now);
+            if let Some(chunk) = self.take_chunk() {
+                return Poll::Ready(Some(Ok(chunk)));
+            }
+            match self.pieces.front_mut() {
+                None => return Poll::Ready(None),
+                Some(Piece {
+                    source: Source::Failed(error),
+                    ..
+                }) => {
+                    let error = error.clone();
+                    return Poll::Ready(Some(Err(error)));
+                }
+                Some(_) => {}
+            }
+            while self.tick.as_mut().poll(cx).is_ready() {
+                self.tick.as_mut().reset(now + TICK);
+                self.judge_rates(now);
+            }
+            self.open_lanes();
+            if !self.ask(now) && !has_moved {
+                self.waits_since = Some(now);
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// The next chunk, if it has come.
+    fn take_chunk(&mut self) -> Option<Bytes> {
+        let front = self.pieces.front_mut()?;
+        let chunk = front.take();
+        if front.is_over(self.end) {
+            self.pieces.pop_front();
+        }
+        chunk
+    }
+
+    fn poll_pieces(&mut self, now: Instant, cx: &mut Context<'_>) {
+        let behind = self.pieces.iter().skip(1);
+        let mut room = AHEAD.saturating_sub(behind.map(Piece::buffered).sum());
+        let mut index = 0;
+        while let Some(piece) = self.pieces.get_mut(index) {
+            // The reader sets the pace of the next piece. Others come as fast as they can.
+            let most = match index {
+                0 if piece.has_chunk() => 0,
+                0 => 1,
+                _ => room,
+            };
+            let lane = piece.lane;
+            match piece.poll((&self.version, self.end), most, now, cx) {
+                Ok(bytes) => {
+                    if index > 0 {
+                        room = room.saturating_sub(bytes);
+                    }
+                    self.proven |= !piece.is_open && piece.is_coming();
+                    self.count(lane, bytes);
+                    index += 1;
+                }
+                Err(trouble) => {
+                    self.bear(index, trouble, now);
+                    // It may have gone, and others with it.
+                    index = 0;
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, lane: LaneId, bytes: u64) {
+        if bytes > 0 {
+            self.meter.count(bytes);
+            if let Some(way) = self.lanes.iter_mut().find(|way| way.id == lane) {
+                way.meter.count(bytes);
+            }
+            if self.meter.total() > self.stumbled_at + FORGIVEN {
+                self.stumbles = 0;
+            }
+        }
+    }
+
+    /// Cuts the first response off where the next piece begins, or goes on with it if nothing of that piece has come.
+    /// Drops a piece that is over. Returns whether there is something new to look at.
+    fn move_end_of_first(&mut self, now: Instant) -> bool {
+        let Some(front) = self.pieces.front_mut() else {
+            return false;
+        };
+        if front.is_over(self.end) {
+            self.pieces.pop_front();
+            return true;
+        }
+        if !front.is_at_cut(self.end) {
+            return false;
+        }
+        let next = self.pieces.remove(1);
+        match (next, self.pieces.front_mut()) {
+            (Some(next), Some(front)) if next.buffered() == 0 => {
+                front.extend(next.end, now);
+                if next.is_under_way() {
+                    self.swallowed(next.lane, now);
+                }
+            }
+            (next, Some(front)) => {
+                front.cut();
+                if let Some(next) = next {
+                    self.pieces.insert(1, next);
+                }
+            }
+            (_, None) => {}
+        }
+        true
+    }
+
+    /// A connection was too late with a piece. After some it is given back.
+    fn swallowed(&mut self, lane: LaneId, now: Instant) {
+        if let Some(way) = self.lanes.iter_mut().find(|way| way.id == lane && lane != MAIN) {
+            way.late += 1;
+            if way.late >= MOST_LATE {
+                self.judge.refused();
+                self.remove_lane(lane, now);
+            }
+        }
+    }
+
+    /// Whether the response with which the download began still carries it.
+    fn is_first_open(&self) -> bool {
+        self.pieces.front().is_some_and(|front| front.is_open)
+    }
+
+    /// Gives up ranges: the first response carries the rest.
+    fn abandon(&mut self, now: Instant) {
+        self.pieces.truncate(1);
+        self.lanes.truncate(1);
+        self.judge.refused();
+        self.to_open = 0;
+        if let Some(front) = self.pieces.front_mut() {
+            front.extend(self.end, now);
+        }
+    }
+
+    /// Deals with the end of a piece that has not come whole.
+    fn bear(&mut self, index: usize, trouble: Trouble, now: Instant) {
+        let (lane, is_open) = (self.pieces[index].lane, self.pieces[index].is_open);
+        if !is_open && self.is_first_open() && !self.proven {
+            return self.abandon(now);
+        }
+        if lane != MAIN {
+            self.judge.refused();
+            return self.remove_lane(lane, now);
+        }
+        self.stumbles += 1;
+        self.stumbled_at = self.meter.total();
+        let is_final = matches!(trouble, Trouble::NoRange(_)) || self.stumbles > MOST_STUMBLES;
+        let piece = &mut self.pieces[index];
+        piece.is_open = false;
+        piece.source = match is_final || (is_open && !self.proven) {
+            true => Source::Failed(trouble.into_error()),
+            false => Source::Wanted,
+        };
+    }
+
+    /// Takes a further connection out, and has what it was asked for come over others.
+    fn remove_lane(&mut self, lane: LaneId, now: Instant) {
+        self.lanes.retain(|way| way.id != lane);
+        for piece in self
+            .pieces
+            .iter_mut()
+            .filter(|piece| piece.lane == lane && piece.is_under_way())
+        {
+            piece.source = Source::Wanted;
+            piece.moved = now;
+        }
+    }
+
+    fn judge_rates(&mut self, now: Instant) {
+        let elapsed = now - self.ticked;
+        self.reader_is_slow = self.waited < elapsed / 5;
+        self.waited = Duration::ZERO;
+        self.ticked = now;
+        self.meter.read(now);
+        for way in &mut self.lanes {
+            way.meter.read(now);
+        }
+        self.free_stalled(now);
+        let pieces = &self.pieces;
+        self.lanes.retain(|way| {
+            !way.is_closing
+                || pieces
+                    .iter()
+                    .any(|piece| piece.lane == way.id && piece.is_under_way())
+        });
+        let open = self.lanes.iter().filter(|way| !way.is_closing);
+        let under_way = self.pieces.iter().filter(|piece| piece.is_under_way()).count();
+        let view = View {
+            is_shared: !self.lanes[0].lane.is_alone(under_way),
+            connections: open.clone().count(),
+            answered: open.clone().all(|way| way.id == MAIN || way.meter.total() > 0),
+            rest: self.pieces.iter().map(Piece::rest).sum(),
+            round_trip: self.lanes[0].lane.round_trip(),
+            reader_is_slow: self.reader_is_slow,
+        };
+        match self.judge.advise(&self.meter, view, now) {
+            Advice::Stay => {}
+            Advice::Open(connections) => self.to_open = connections,
+            Advice::Close(connections) => self.close_lanes(connections),
+        }
+    }
+
+    fn close_lanes(&mut self, connections: usize) {
+        for _ in 0..connections {
+            let span = 10 * TICK;
+            let rate = |way: &Way| way.meter.rate(span, Duration::ZERO).unwrap_or(0.0);
+            let further = self
+                .lanes
+                .iter_mut()
+                .filter(|way| way.id != MAIN && !way.is_closing);
+            if let Some(slowest) = further.min_by(|one, other| rate(one).total_cmp(&rate(other))) {
+                slowest.is_closing = true;
+            }
+        }
+    }
+
+    /// Frees the piece that the body waits for from a connection over which nothing comes while others move.
+    fn free_stalled(&mut self, now: Instant) {
+        let patience = STALLED.max(8 * self.round_trip());
+        let Some(front) = self.pieces.front() else { return };
+        let (lane, is_stalled) = (front.lane, front.is_under_way() && now > front.moved + patience);
+        let others_move = self
+            .pieces
+            .iter()
+            .any(|piece| piece.lane != lane && now < piece.moved + patience);
+        if !is_stalled || !others_move || front.has_chunk() || front.is_open {
+            return;
+        }
+        if lane != MAIN {
+            self.judge.refused();
+            return self.remove_lane(lane, now);
+        }
+        if let Some(front) = self.pieces.front_mut() {
+            front.source = Source::Wanted;
+            front.moved = now;
+        }
+    }
+
+    fn open_lanes(&mut self) {
+        let wanted = std::mem::take(&mut self.to_open);
+        for _ in 0..wanted {
+            let main = &self.lanes[0].lane;
+            let lane = match self.is_http1 {
+                true => Some(main.same()),
+                false => main.further(),
+            };
+            let Some(lane) = lane else {
+                self.judge.refused();
+                break;
+            };
+            self.lanes.push(Way::new(self.lanes_begun, lane));
+            self.lanes_begun += 1;
+        }
+        self.most_lanes = self.most_lanes.max(self.lanes.len());
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.lanes[0].lane.round_trip().unwrap_or(USUAL_ROUND_TRIP)
+    }
+
+    /// Bytes a second over all connections.
+    fn rate(&self) -> f64 {
+        let lately = self.meter.rate(10 * TICK, Duration::ZERO);
+        lately.filter(|&rate| rate > 0.0).unwrap_or(PRESUMED)
+    }
+
+    /// Gives each connection what it is to carry next. Returns whether something was asked for.
+    fn ask(&mut self, now: Instant) -> bool {
+        let mut has_asked = false;
+        if self.lanes.len() == 1 && self.is_first_open() {
+            return false;
+        }
+        let round = self.round_trip().as_secs_f64();
+        let presumed = self.rate() / self.lanes.len() as f64;
+        let open = self.lanes.iter().filter(|way| !way.is_closing).count();
+        for index in 0..self.lanes.len() {
+            let way = &self.lanes[index];
+            if way.is_closing {
+                continue;
+            }
+            let id = way.id;
+            let lately = way.meter.rate(10 * TICK, Duration::ZERO);
+            let rate = lately.filter(|&rate| rate > 0.0).unwrap_or(presumed);
+            let size = match open {
+                1 => u64::MAX,
+                _ => ((rate * PIECE_TIME) as u64).clamp(SMALLEST, LARGEST),
+            };
+            // So much is under way when the next request has reached the server.
+            let enough = ((rate * (2.0 * round + 0.1)) as u64).max(SMALLEST);
+            loop {
+                let under_way = self
+                    .pieces
+                    .iter()
+                    .filter(|piece| piece.lane == id && piece.is_under_way());
+                let (count, rest) =
+                    under_way.fold((0, 0), |(count, rest), piece| (count + 1, rest + piece.rest()));
+                if rest >= enough || (self.is_http1 && count > 0) || !self.ask_on(index, size, rest == 0, now)
+                {
+                    break;
+                }
+                has_asked = true;
+            }
+        }
+        has_asked
+    }
+
+    /// Asks for one piece over a connection. One that is idle takes over a part of what another one has to do.
+    fn ask_on(&mut self, lane: usize, size: u64, is_idle: bool, now: Instant) -> bool {
+        let wanted = self
+            .pieces
+            .iter()
+            .position(|piece| matches!(piece.source, Source::Wanted));
+        let ahead: u64 = self
+            .pieces
+            .iter()
+            .skip(1)
+            .filter(|piece| !matches!(piece.source, Source::Wanted))
+            .map(|piece| piece.end - piece.begin)
+            .sum();
+        let index = match wanted {
+            Some(0) => 0,
+            Some(index) if ahead < AHEAD => index,
+            _ if is_idle => match self.split_largest(now) {
+                Some(index) => index,
+                None => return false,
+            },
+            _ => return false,
+        };
+        let room = if index == 0 {
+            u64::MAX
+        } else {
+            AHEAD.saturating_sub(ahead).max(SMALLEST)
+        };
+        let piece = &mut self.pieces[index];
+        let size = size.min(room);
+        if piece.rest() > size.saturating_add(size / 2) {
+            let behind = piece.split(piece.got + size, now);
+            self.pieces.insert(index + 1, behind);
+        }
+        let way = &self.lanes[lane];
+        let piece = &mut self.pieces[index];
+        let mut request = self.request.clone();
+        let range = format!("bytes={}-{}", piece.got, piece.end - 1);
+        let fields = request.headers_mut();
+        if let Ok(range) = HeaderValue::try_from(range) {
+            fields.insert(RANGE, range);
+        }
+        if let Some(validator) = self.version.validator() {
+            fields.insert(IF_RANGE, validator.clone());
+        }
+        piece.lane = way.id;
+        piece.moved = now;
+        piece.source = Source::Asked(way.lane.send(request));
+        true
+    }
+
+    /// Splits the piece that is under way with the largest rest: where it will be when another connection has answered.
+    /// Returns the index of what lies behind.
+    fn split_largest(&mut self, now: Instant) -> Option<usize> {
+        let worth = match self.is_http1 {
+            true => WORTH_SPLITTING_HTTP1,
+            false => WORTH_SPLITTING,
+        };
+        let under_way = self
+            .pieces
+            .iter()
+            .enumerate()
+            .filter(|(_, piece)| piece.is_under_way());
+        let (index, piece) = under_way.max_by_key(|(_, piece)| piece.rest())?;
+        if piece.rest() < worth {
+            return None;
+        }
+        let way = self.lanes.iter().find(|way| way.id == piece.lane);
+        let rate = way
+            .and_then(|way| way.meter.rate(10 * TICK, Duration::ZERO))
+            .unwrap_or(PRESUMED);
+        let lead = rate * (LEAD + LEAD_ROUNDS * self.round_trip().as_secs_f64());
+        let lead = (lead as u64).max(SMALLEST).min(piece.rest() / 2);
+        let at = piece.got + lead;
+        let behind = self.pieces[index].split(at, now);
+        self.pieces.insert(index + 1, behind);
+        Some(index + 1)
+    }
+}
+
+impl Way {
+    fn new(id: LaneId, lane: Lane) -> Self {
+        Way {
+            id,
+            lane,
+            meter: Meter::default(),
+            is_closing: false,
+            late: 0,
+        }
+    }
+}
+
+impl Trouble {
+    fn into_error(self) -> Error {
+        let text = match self {
+            Trouble::Failed(error) => return error,
+            Trouble::Status(status) => {
+                format!("the server answered {status} to a request for the rest of the body")
+            }
+            Trouble::NoRange(why) => format!("the server sent no range of the same body: {why}"),
+            Trouble::Short => "the server ended a range early".to_owned(),
+        };
+        Error::new(ErrorKind::Closed, text)
+    }
+}
