@@ -25,6 +25,13 @@ const SETTLED: f64 = 1.2;
 /// What is looked at again: a rate that fell to less than this share. Cubic alone halves a flow's window for a moment.
 const FELL: f64 = 0.6;
 
+/// A rate that differs by less than this share is the same.
+const NOISE: f64 = 0.15;
+
+/// Two connections share a bottleneck if the second one has this share of what the first one had, and both together have
+/// no more than that.
+const SHARE: f64 = 0.25;
+
 /// The round trip where none was measured.
 const USUAL_ROUND_TRIP: Duration = Duration::from_millis(100);
 
@@ -60,6 +67,8 @@ pub(super) struct View {
     pub(super) answered: bool,
     /// The bytes that have not come.
     pub(super) rest: u64,
+    /// Bytes a second that lately came over connections beside the first.
+    pub(super) further_rate: f64,
     pub(super) round_trip: Option<Duration>,
     /// Whether this side has lately been slower than the network.
     pub(super) reader_is_slow: bool,
@@ -76,6 +85,8 @@ pub(super) struct Judge {
     pause: Duration,
     /// Whether two connections have paid.
     convinced: bool,
+    /// Whether the rate before the experiment was even.
+    was_flat: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +118,7 @@ impl Judge {
             },
             pause: PAUSE,
             convinced: false,
+            was_flat: false,
         }
     }
 
@@ -124,7 +136,9 @@ impl Judge {
             State::Rising => {
                 let early = now < self.begun + (4 * round).max(2 * SHORTEST);
                 match Self::settled_rate(meter, span) {
-                    Some(rate) if !early && self.is_worth(view, rate, round) => self.open(view, rate, now),
+                    Some(rates) if !early && self.is_worth(view, rates.0, round) => {
+                        self.open(view, rates, now)
+                    }
                     _ => Advice::Stay,
                 }
             }
@@ -134,7 +148,7 @@ impl Judge {
                     Some(now_rate)
                         if now >= until && now_rate < FELL * rate && self.is_worth(view, now_rate, round) =>
                     {
-                        self.open(view, now_rate, now)
+                        self.open(view, (now_rate, rate), now)
                     }
                     _ => Advice::Stay,
                 }
@@ -163,11 +177,11 @@ impl Judge {
         }
     }
 
-    /// The rate, once it grows no more.
-    fn settled_rate(meter: &Meter, span: Duration) -> Option<f64> {
+    /// The rate and the one before, once it grows no more.
+    fn settled_rate(meter: &Meter, span: Duration) -> Option<(f64, f64)> {
         let rate = meter.rate(span, Duration::ZERO)?;
         let earlier = meter.rate(span, span)?;
-        (rate > 0.0 && rate <= SETTLED * earlier).then_some(rate)
+        (rate > 0.0 && rate <= SETTLED * earlier).then_some((rate, earlier))
     }
 
     fn is_worth(&self, view: View, rate: f64, round: Duration) -> bool {
@@ -178,7 +192,13 @@ impl Judge {
             && seconds > WORTH + WORTH_ROUNDS * round.as_secs_f64()
     }
 
-    fn open(&mut self, view: View, rate: f64, now: Instant) -> Advice {
+    /// Whether further connections have paid.
+    pub(super) fn is_convinced(&self) -> bool {
+        self.convinced
+    }
+
+    fn open(&mut self, view: View, (rate, earlier): (f64, f64), now: Instant) -> Advice {
+        self.was_flat = (rate - earlier).abs() < NOISE * earlier;
         self.state = State::Trial {
             before: view.connections,
             base: rate,
@@ -218,12 +238,15 @@ impl Judge {
             self.convinced = true;
             self.pause = PAUSE;
             if connections < self.most && self.is_worth(view, rate, round) {
-                return self.open(view, rate, now);
+                return self.open(view, (rate, base), now);
             }
             self.settle(rate, now);
             return Advice::Stay;
         }
-        let settled = Self::settled_rate(meter, span).is_some() && now >= at + 3 * span;
+        // What the second one gained the first one lost: they share a bottleneck.
+        let same = (base * (1.0 - NOISE)..base * (1.0 + NOISE)).contains(&rate);
+        let shares = before == 1 && self.was_flat && same && view.further_rate > SHARE * base;
+        let settled = shares || (Self::settled_rate(meter, span).is_some() && now >= at + 3 * span);
         if !settled && now < at + 10 * span {
             return Advice::Stay;
         }

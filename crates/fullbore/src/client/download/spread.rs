@@ -46,10 +46,11 @@ const PRESUMED: f64 = 1e6;
 const WORTH_SPLITTING: u64 = 256 << 10;
 const WORTH_SPLITTING_HTTP1: u64 = 1 << 20;
 
-/// How far ahead of a piece another connection begins: what comes in this time and in so many round trips. A connection of
-/// TLS has its first response after four.
-const LEAD: f64 = 0.3;
-const LEAD_ROUNDS: f64 = 4.0;
+/// How far ahead of a piece another connection begins: what comes in this time, in seconds, and in so many round trips. A
+/// connection of TLS has its first response after four. The first one begins where an experiment has its result before
+/// the first response gets there.
+const LEAD: (f64, f64) = (0.3, 4.0);
+const TRIAL_LEAD: (f64, f64) = (0.6, 14.0);
 
 /// How long nothing may come of the piece that is waited for while other pieces come. Beside it, 8 round trips.
 const STALLED: Duration = Duration::from_secs(2);
@@ -305,11 +306,21 @@ impl Spread {
         self.pieces.front().is_some_and(|front| front.is_open)
     }
 
-    /// Gives up ranges: the first response carries the rest.
-    fn abandon(&mut self, now: Instant) {
+    /// Once further connections have paid, the first response is to end soon: what they carry must not wait for it.
+    fn pull_in(&mut self, now: Instant) {
+        if self.judge.is_convinced() && self.is_first_open() {
+            let at = self.pieces[0].got + self.lead(MAIN, false);
+            if at < self.pieces[0].end {
+                let behind = self.pieces[0].split(at, now);
+                self.pieces.insert(1, behind);
+            }
+        }
+    }
+
+    /// The first response carries the rest.
+    fn go_on_alone(&mut self, now: Instant) {
         self.pieces.truncate(1);
         self.lanes.truncate(1);
-        self.judge.refused();
         self.to_open = 0;
         if let Some(front) = self.pieces.front_mut() {
             front.extend(self.end, now);
@@ -320,7 +331,8 @@ impl Spread {
     fn bear(&mut self, index: usize, trouble: Trouble, now: Instant) {
         let (lane, is_open) = (self.pieces[index].lane, self.pieces[index].is_open);
         if !is_open && self.is_first_open() && !self.proven {
-            return self.abandon(now);
+            self.judge.refused();
+            return self.go_on_alone(now);
         }
         if lane != MAIN {
             self.judge.refused();
@@ -369,7 +381,11 @@ impl Spread {
         });
         let open = self.lanes.iter().filter(|way| !way.is_closing);
         let under_way = self.pieces.iter().filter(|piece| piece.is_under_way()).count();
+        let further = self.lanes.iter().filter(|way| way.id != MAIN);
         let view = View {
+            further_rate: further
+                .filter_map(|way| way.meter.rate(4 * TICK, Duration::ZERO))
+                .sum(),
             is_shared: !self.lanes[0].lane.is_alone(under_way),
             connections: open.clone().count(),
             answered: open.clone().all(|way| way.id == MAIN || way.meter.total() > 0),
@@ -379,7 +395,13 @@ impl Spread {
         };
         match self.judge.advise(&self.meter, view, now) {
             Advice::Stay => {}
-            Advice::Open(connections) => self.to_open = connections,
+            Advice::Open(connections) => {
+                self.to_open = connections;
+                self.pull_in(now);
+            }
+            // What came over the others comes once more: that is less than what the first response would have under way
+            // when it is cut off.
+            Advice::Close(_) if self.is_first_open() => self.go_on_alone(now),
             Advice::Close(connections) => self.close_lanes(connections),
         }
     }
@@ -538,6 +560,15 @@ impl Spread {
         true
     }
 
+    /// How far ahead of what has come over a connection another one begins.
+    fn lead(&self, lane: LaneId, is_trial: bool) -> u64 {
+        let way = self.lanes.iter().find(|way| way.id == lane);
+        let rate = way.and_then(|way| way.meter.rate(10 * TICK, Duration::ZERO));
+        let (time, rounds) = if is_trial { TRIAL_LEAD } else { LEAD };
+        let lead = rate.unwrap_or(PRESUMED) * (time + rounds * self.round_trip().as_secs_f64());
+        (lead as u64).max(SMALLEST)
+    }
+
     /// Splits the piece that is under way with the largest rest: where it will be when another connection has answered.
     /// Returns the index of what lies behind.
     fn split_largest(&mut self, now: Instant) -> Option<usize> {
@@ -554,12 +585,8 @@ impl Spread {
         if piece.rest() < worth {
             return None;
         }
-        let way = self.lanes.iter().find(|way| way.id == piece.lane);
-        let rate = way
-            .and_then(|way| way.meter.rate(10 * TICK, Duration::ZERO))
-            .unwrap_or(PRESUMED);
-        let lead = rate * (LEAD + LEAD_ROUNDS * self.round_trip().as_secs_f64());
-        let lead = (lead as u64).max(SMALLEST).min(piece.rest() / 2);
+        let is_trial = piece.is_open && !self.judge.is_convinced();
+        let lead = self.lead(piece.lane, is_trial).min(piece.rest() / 2);
         let at = piece.got + lead;
         let behind = self.pieces[index].split(at, now);
         self.pieces.insert(index + 1, behind);
