@@ -5,6 +5,10 @@
 //! share a bottleneck that is full, they are no faster; beside one flow of somebody else they get two thirds in place of a half.
 //! So one more has to bring [`FAIR_FIRST`] of what the first one had. Then all that are allowed are tried, and as many are
 //! kept as carry the rate that was reached.
+//!
+//! What TCP knows shortens this ([`Facts`]). While packets wait in a queue on the path, the link is full, and nothing is
+//! tried. Where there is no queue, packets are lost, and the path has carried more before, the losses hold the connection
+//! back, and all that are allowed are tried at once.
 
 use std::time::Duration;
 
@@ -49,6 +53,21 @@ const WORTH_ROUNDS: f64 = 8.0;
 /// The time in which a connection must have answered.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What connections by which losses are held back must have of the highest rate at most, to be tried all at once.
+const HELD_BACK: f64 = 0.7;
+
+/// What connections that were tried all at once must bring: so many times the rate.
+const FAIR_AT_ONCE: f64 = 1.5;
+
+/// What TCP knows of the first connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// Whether packets wait in a queue on the path: the round trip is longer than the least.
+    pub(super) is_queueing: bool,
+    /// Whether packets were lost lately, as those say that came out of order.
+    pub(super) loses: bool,
+}
+
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Advice {
@@ -72,6 +91,7 @@ pub(super) struct View {
     pub(super) round_trip: Option<Duration>,
     /// Whether this side has lately been slower than the network.
     pub(super) reader_is_slow: bool,
+    pub(super) facts: Option<Facts>,
     /// Whether other requests share the connections: what this one gained would be their loss.
     pub(super) is_shared: bool,
 }
@@ -87,6 +107,8 @@ pub(super) struct Judge {
     convinced: bool,
     /// Whether the rate before the experiment was even.
     was_flat: bool,
+    /// The highest rate of all.
+    peak: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +117,8 @@ enum State {
     Rising,
     Trial {
         before: usize,
+        /// Whether all were tried because losses hold connections back.
+        at_once: bool,
         /// The rate before.
         base: f64,
         since: Instant,
@@ -119,6 +143,7 @@ impl Judge {
             pause: PAUSE,
             convinced: false,
             was_flat: false,
+            peak: 0.0,
         }
     }
 
@@ -131,6 +156,8 @@ impl Judge {
     pub(super) fn advise(&mut self, meter: &Meter, view: View, now: Instant) -> Advice {
         let round = view.round_trip.unwrap_or(USUAL_ROUND_TRIP);
         let span = (3 * round).max(SHORTEST);
+        let lately = meter.rate((2 * round).max(SHORTEST / 2), Duration::ZERO);
+        self.peak = self.peak.max(lately.unwrap_or(0.0));
         match self.state {
             State::Over => Advice::Stay,
             State::Rising => {
@@ -155,6 +182,7 @@ impl Judge {
             }
             State::Trial {
                 before,
+                at_once,
                 base,
                 since,
                 answered,
@@ -168,11 +196,12 @@ impl Judge {
                 };
                 self.state = State::Trial {
                     before,
+                    at_once,
                     base,
                     since,
                     answered: Some(at),
                 };
-                self.judge((before, base, at), meter, view, (span, round), now)
+                self.judge((before, at_once, base, at), meter, view, (span, round), now)
             }
         }
     }
@@ -188,6 +217,7 @@ impl Judge {
         let seconds = view.rest as f64 / rate.max(1.0);
         !view.reader_is_slow
             && !view.is_shared
+            && !view.facts.is_some_and(|facts| facts.is_queueing)
             && view.connections < self.most
             && seconds > WORTH + WORTH_ROUNDS * round.as_secs_f64()
     }
@@ -199,8 +229,12 @@ impl Judge {
 
     fn open(&mut self, view: View, (rate, earlier): (f64, f64), now: Instant) -> Advice {
         self.was_flat = (rate - earlier).abs() < NOISE * earlier;
+        let is_held_back = view.facts.is_some_and(|facts| facts.loses) && rate < HELD_BACK * self.peak;
+        let at_once = is_held_back && !self.convinced;
+        self.convinced |= is_held_back;
         self.state = State::Trial {
             before: view.connections,
+            at_once,
             base: rate,
             since: now,
             answered: None,
@@ -215,7 +249,7 @@ impl Judge {
     /// Decides on connections that have all answered.
     fn judge(
         &mut self,
-        (before, base, at): (usize, f64, Instant),
+        (before, at_once, base, at): (usize, bool, f64, Instant),
         meter: &Meter,
         view: View,
         (span, round): (Duration, Duration),
@@ -232,9 +266,13 @@ impl Judge {
         let Some(rate) = meter.rate(span, Duration::ZERO) else {
             return Advice::Stay;
         };
-        let fair = if before == 1 { FAIR_FIRST } else { FAIR };
         let more = (connections - before) as f64 / before as f64;
-        if rate >= base * (1.0 + fair * more) {
+        let enough = match (at_once, before) {
+            (true, _) => FAIR_AT_ONCE,
+            (false, 1) => 1.0 + FAIR_FIRST * more,
+            (false, _) => 1.0 + FAIR * more,
+        };
+        if rate >= base * enough {
             self.convinced = true;
             self.pause = PAUSE;
             if connections < self.most && self.is_worth(view, rate, round) {
@@ -251,14 +289,15 @@ impl Judge {
             return Advice::Stay;
         }
         self.settle(rate, now);
-        Advice::Close(connections - Self::needed(before, base, rate, connections))
+        let needed = match before {
+            1 => 1,
+            _ => Self::needed(before, base, rate, connections),
+        };
+        Advice::Close(connections - needed)
     }
 
     /// How many connections carry a rate, of which `before` carried `base`.
     fn needed(before: usize, base: f64, rate: f64, connections: usize) -> usize {
-        if before == 1 {
-            return 1;
-        }
         let each = base / before as f64;
         // A rest of less than a quarter of one is noise.
         let needed = (rate / each - 0.25).ceil();

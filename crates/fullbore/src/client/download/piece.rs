@@ -34,6 +34,8 @@ pub(super) struct Piece {
     excess: VecDeque<Bytes>,
     /// When it was asked for, or something of it came last.
     pub(super) moved: Instant,
+    /// Where the last request for it began.
+    asked_from: u64,
 }
 
 pub(super) enum Source {
@@ -71,6 +73,7 @@ impl Piece {
             is_open: false,
             excess: VecDeque::new(),
             moved: now,
+            asked_from: begin,
         }
     }
 
@@ -106,6 +109,18 @@ impl Piece {
     pub(super) fn is_over(&self, total: u64) -> bool {
         let has_ended = matches!(self.source, Source::Complete);
         self.begin == self.end && (has_ended || (self.end < total && !self.is_open))
+    }
+
+    pub(super) fn ask(&mut self, answer: Answer, lane: LaneId, now: Instant) {
+        self.source = Source::Asked(answer);
+        self.lane = lane;
+        self.moved = now;
+        self.asked_from = self.got;
+    }
+
+    /// Whether half or more came of what was asked for last. Some servers send shorter ranges than they are asked for.
+    pub(super) fn came_by_half(&self) -> bool {
+        self.got - self.asked_from >= self.rest() && self.got > self.asked_from
     }
 
     pub(super) fn buffered(&self) -> u64 {

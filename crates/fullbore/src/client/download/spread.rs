@@ -55,6 +55,12 @@ const TRIAL_LEAD: (f64, f64) = (0.6, 14.0);
 /// How long nothing may come of the piece that is waited for while other pieces come. Beside it, 8 round trips.
 const STALLED: Duration = Duration::from_secs(2);
 
+/// How many times as long a further connection is waited for while nothing comes at all: the path may be down.
+const STALLED_ALL: u32 = 5;
+
+/// The pause after the first failure of the last connection; each further one is twice as long.
+const PAUSE: Duration = Duration::from_millis(250);
+
 /// The failures that are borne until 1 MiB more has come.
 const MOST_STUMBLES: u32 = 4;
 const FORGIVEN: u64 = 1 << 20;
@@ -76,6 +82,8 @@ pub(super) struct Spread {
     /// In order, without a gap, up to `end`.
     pieces: VecDeque<Piece>,
     lanes: Vec<Way>,
+    /// The pool of the origin.
+    main: Lane,
     /// How many connections there were in all.
     lanes_begun: LaneId,
     most_lanes: usize,
@@ -94,6 +102,8 @@ pub(super) struct Spread {
     handed_out: u32,
     stumbles: u32,
     stumbled_at: u64,
+    /// Until when nothing is asked for, after a failure.
+    pauses_until: Instant,
 }
 
 /// A connection.
@@ -117,7 +127,8 @@ impl Spread {
             is_http1,
             end: part.end,
             pieces: VecDeque::from([Piece::open(part.begin, part.end, body, now)]),
-            lanes: vec![Way::new(MAIN, lane)],
+            lanes: vec![Way::new(MAIN, lane.same())],
+            main: lane,
             lanes_begun: 1,
             most_lanes: 1,
             to_open: 0,
@@ -132,6 +143,7 @@ impl Spread {
             handed_out: 0,
             stumbles: 0,
             stumbled_at: 0,
+            pauses_until: now,
         }
     }
 
@@ -159,7 +171,11 @@ impl Spread {
 
     pub(super) fn report(&self) -> DownloadReport {
         DownloadReport {
-            connections: self.lanes.len(),
+            // Over HTTP/1.1 the pool may have fewer connections than requests, which then wait in it.
+            connections: match self.is_http1 {
+                true => self.lanes.len().min(self.main.connections()),
+                false => self.lanes.len(),
+            },
             most_connections: self.most_lanes,
             received: self.meter.total(),
         }
@@ -327,6 +343,14 @@ impl Spread {
         }
     }
 
+    /// Whether a connection can be given up. Over HTTP/1.1 none is special: that of the first response ends when it is cut off.
+    fn is_spare(&self, lane: LaneId) -> bool {
+        match self.is_http1 {
+            true => self.lanes.iter().any(|way| way.id != lane && !way.is_closing),
+            false => lane != MAIN,
+        }
+    }
+
     /// Deals with the end of a piece that has not come whole.
     fn bear(&mut self, index: usize, trouble: Trouble, now: Instant) {
         let (lane, is_open) = (self.pieces[index].lane, self.pieces[index].is_open);
@@ -334,7 +358,11 @@ impl Spread {
             self.judge.refused();
             return self.go_on_alone(now);
         }
-        if lane != MAIN {
+        if matches!(trouble, Trouble::Short) && !is_open && self.pieces[index].came_by_half() {
+            self.pieces[index].source = Source::Wanted;
+            return;
+        }
+        if !is_open && self.is_spare(lane) {
             self.judge.refused();
             return self.remove_lane(lane, now);
         }
@@ -347,6 +375,7 @@ impl Spread {
             true => Source::Failed(trouble.into_error()),
             false => Source::Wanted,
         };
+        self.pauses_until = now + PAUSE * 2_u32.pow(self.stumbles.min(MOST_STUMBLES) - 1);
     }
 
     /// Takes a further connection out, and has what it was asked for come over others.
@@ -372,6 +401,7 @@ impl Spread {
             way.meter.read(now);
         }
         self.free_stalled(now);
+        self.free_unanswered(now);
         let pieces = &self.pieces;
         self.lanes.retain(|way| {
             !way.is_closing
@@ -386,11 +416,12 @@ impl Spread {
             further_rate: further
                 .filter_map(|way| way.meter.rate(4 * TICK, Duration::ZERO))
                 .sum(),
-            is_shared: !self.lanes[0].lane.is_alone(under_way),
+            facts: None,
+            is_shared: !self.main.is_alone(under_way),
             connections: open.clone().count(),
             answered: open.clone().all(|way| way.id == MAIN || way.meter.total() > 0),
             rest: self.pieces.iter().map(Piece::rest).sum(),
-            round_trip: self.lanes[0].lane.round_trip(),
+            round_trip: self.main.round_trip(),
             reader_is_slow: self.reader_is_slow,
         };
         match self.judge.advise(&self.meter, view, now) {
@@ -420,19 +451,44 @@ impl Spread {
         }
     }
 
-    /// Frees the piece that the body waits for from a connection over which nothing comes while others move.
+    /// Gives up further connections that have not answered. Over HTTP/1.1 their requests may wait in the pool, because the
+    /// server takes no more connections.
+    fn free_unanswered(&mut self, now: Instant) {
+        let patience = STALLED.max(8 * self.round_trip());
+        let is_late = |way: &&Way| {
+            let mut asked = self
+                .pieces
+                .iter()
+                .filter(|piece| piece.lane == way.id && piece.is_under_way());
+            way.meter.total() == 0 && asked.any(|piece| now > piece.moved + patience)
+        };
+        let late: Vec<LaneId> = self.lanes.iter().filter(is_late).map(|way| way.id).collect();
+        for lane in late {
+            if self.is_spare(lane) {
+                self.judge.refused();
+                self.remove_lane(lane, now);
+            }
+        }
+    }
+
+    /// Frees the piece that the body waits for from a connection over which nothing comes, while others move or for long.
     fn free_stalled(&mut self, now: Instant) {
         let patience = STALLED.max(8 * self.round_trip());
         let Some(front) = self.pieces.front() else { return };
-        let (lane, is_stalled) = (front.lane, front.is_under_way() && now > front.moved + patience);
+        let lane = front.lane;
+        let is_stalled = |patience| front.is_under_way() && now > front.moved + patience;
         let others_move = self
             .pieces
             .iter()
             .any(|piece| piece.lane != lane && now < piece.moved + patience);
-        if !is_stalled || !others_move || front.has_chunk() || front.is_open {
+        let is_given_up = match others_move {
+            true => is_stalled(patience),
+            false => self.is_spare(lane) && is_stalled(STALLED_ALL * patience),
+        };
+        if !is_given_up || front.has_chunk() || front.is_open {
             return;
         }
-        if lane != MAIN {
+        if self.is_spare(lane) {
             self.judge.refused();
             return self.remove_lane(lane, now);
         }
@@ -445,10 +501,9 @@ impl Spread {
     fn open_lanes(&mut self) {
         let wanted = std::mem::take(&mut self.to_open);
         for _ in 0..wanted {
-            let main = &self.lanes[0].lane;
             let lane = match self.is_http1 {
-                true => Some(main.same()),
-                false => main.further(),
+                true => Some(self.main.same()),
+                false => self.main.further(),
             };
             let Some(lane) = lane else {
                 self.judge.refused();
@@ -461,7 +516,7 @@ impl Spread {
     }
 
     fn round_trip(&self) -> Duration {
-        self.lanes[0].lane.round_trip().unwrap_or(USUAL_ROUND_TRIP)
+        self.main.round_trip().unwrap_or(USUAL_ROUND_TRIP)
     }
 
     /// Bytes a second over all connections.
@@ -473,7 +528,7 @@ impl Spread {
     /// Gives each connection what it is to carry next. Returns whether something was asked for.
     fn ask(&mut self, now: Instant) -> bool {
         let mut has_asked = false;
-        if self.lanes.len() == 1 && self.is_first_open() {
+        if (self.lanes.len() == 1 && self.is_first_open()) || now < self.pauses_until {
             return false;
         }
         let round = self.round_trip().as_secs_f64();
@@ -554,9 +609,7 @@ impl Spread {
         if let Some(validator) = self.version.validator() {
             fields.insert(IF_RANGE, validator.clone());
         }
-        piece.lane = way.id;
-        piece.moved = now;
-        piece.source = Source::Asked(way.lane.send(request));
+        piece.ask(way.lane.send(request), way.id, now);
         true
     }
 

@@ -70,6 +70,11 @@ impl Lane {
         self.pool.most_connections()
     }
 
+    /// The connections of the pool that take requests.
+    pub(in crate::client) fn connections(&self) -> usize {
+        self.pool.stats().connections
+    }
+
     /// Whether it carries no more than so many requests.
     pub(in crate::client) fn is_alone(&self, requests: usize) -> bool {
         self.pool.stats().in_flight <= requests
