@@ -76,8 +76,13 @@ pub struct Report {
     pub largest_stream_receive_window: u32,
     /// The bytes that this endpoint may still send on the connection.
     pub send_window: i64,
+    /// The largest send window of the connection so far, in bytes.
+    pub largest_send_window: u64,
     /// The initial send window of streams, in bytes: the peer's SETTINGS_INITIAL_WINDOW_SIZE.
     pub stream_send_window: u32,
+    /// The largest send window of any stream so far, in bytes. Some peers open small windows, and enlarge them with
+    /// WINDOW_UPDATE.
+    pub largest_stream_send_window: u64,
     /// The memory that the peer can make this endpoint hold.
     pub promise: Promise,
     /// Streams that are not released.

@@ -115,6 +115,10 @@ impl Connection {
         let shutdown = has_begun.then_some(self.config.shutdown_ping);
         match self.pings.answer(ping.opaque, shutdown, self.now) {
             Answer::Known => Ok(()),
+            Answer::Drained => {
+                self.upload_was_on_its_way();
+                Ok(())
+            }
             Answer::Owner => {
                 self.events.push(Event::Pong(ping.opaque));
                 Ok(())
@@ -151,7 +155,7 @@ impl Connection {
         if stream.state.is_closed() {
             return Ok(());
         }
-        if stream.send.credit.grant(update.increment).is_err() {
+        if stream.grant(update.increment).is_err() {
             let detail = "WINDOW_UPDATE raises the window of the stream above 2^31-1";
             return Err(StreamError::violation(id, ErrorCode::FLOW_CONTROL_ERROR, detail).into());
         }

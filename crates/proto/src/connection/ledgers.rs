@@ -1,5 +1,6 @@
 //! The ledgers of the connection, and what a stream waits for (law 8). `stalls` finds what the connection waits for.
 
+use core::mem;
 use core::time::Duration;
 
 use crate::flow::{Ledger, ReceiveWindow, Stall};
@@ -19,7 +20,14 @@ pub(super) struct Ledgers {
     receiving: Ledger,
     /// Whether the owner holds requests back because the peer allows no more streams.
     requests_kept_back: bool,
+    /// How many MiB were sent before the last PING that followed an upload.
+    asked_after: u32,
+    /// Whether that PING is unanswered.
+    is_asked: bool,
 }
+
+/// There is at most one PING behind uploads for each MiB (two to this power) of DATA.
+const LARGE_UPLOAD: u32 = 20;
 
 impl Ledgers {
     pub(super) fn new(role: Role, now: Time) -> Self {
@@ -28,6 +36,8 @@ impl Ledgers {
             sending: Ledger::new(now),
             receiving: Ledger::new(now),
             requests_kept_back: false,
+            asked_after: 0,
+            is_asked: false,
         }
     }
 
@@ -53,6 +63,27 @@ impl Ledgers {
 
     pub(super) fn enter_sending(&mut self, state: Stall, now: Time) {
         self.sending.enter(state, now);
+    }
+
+    /// Whether enough was sent since the last PING behind uploads, of `sent` bytes of DATA in all.
+    #[inline]
+    pub(super) fn may_ask_whether_drained(&self, sent: u64) -> bool {
+        (sent >> LARGE_UPLOAD) as u32 != self.asked_after
+    }
+
+    pub(super) fn note_asked(&mut self, sent: u64) {
+        self.asked_after = (sent >> LARGE_UPLOAD) as u32;
+        self.is_asked = true;
+    }
+
+    /// Whether a PING behind uploads is unanswered. From now on none is.
+    pub(super) fn take_asked(&mut self) -> bool {
+        mem::take(&mut self.is_asked)
+    }
+
+    /// Attributes the unsettled time of sending up to `until` to `state`.
+    pub(super) fn settle_sending(&mut self, state: Stall, until: Time) {
+        self.sending.settle(state, until);
     }
 
     /// The state of sending.
@@ -224,20 +255,32 @@ impl Stream {
         if self.receive.phase == Phase::Headers {
             return all(Stall::Peer);
         }
-        if now.since(since) < FLOWING {
-            return all(Stall::Moving);
-        }
-        let round_trip = round_trip.unwrap_or(Duration::ZERO);
         let windows = [
             (Stall::ConnectionWindow, connection),
             (Stall::StreamWindow, window),
         ];
+        if now.since(since) < FLOWING {
+            let full = windows.iter().find_map(|&(state, window)| flowing(state, window));
+            return all(full.unwrap_or(Stall::Moving));
+        }
+        let round_trip = round_trip.unwrap_or(Duration::ZERO);
         for (state, window) in windows {
             if let Some(until) = window.opens(since, now, round_trip) {
-                return Attribution::closed(state, window.is_unread(), (since, until), round_trip);
+                return Attribution::closed(state, window.is_held(), (since, until), round_trip);
             }
         }
         all(Stall::Peer)
+    }
+}
+
+/// What holds back data that flows: a window whose credit is all on its way, or the reader that keeps it so. None if the window
+/// has room.
+#[inline]
+pub(super) fn flowing(state: Stall, window: &ReceiveWindow) -> Option<Stall> {
+    match (window.is_all_out(), window.is_held()) {
+        (false, _) => None,
+        (true, false) => Some(state),
+        (true, true) => Some(Stall::Application),
     }
 }
 

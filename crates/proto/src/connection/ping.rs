@@ -1,6 +1,6 @@
 //! PING (RFC 9113 section 6.7): the measured round trip, and whether the peer is alive.
 //!
-//! This endpoint sends PING for three purposes, each with its own opaque data. Its owner may send another.
+//! This endpoint sends PING for four purposes, each with its own opaque data. Its owner may send another.
 
 use core::time::Duration;
 
@@ -14,6 +14,9 @@ const PROBE: [u8; 8] = *b"roundtri";
 
 /// Keep-alive: asks a silent peer for an answer.
 const KEEP_ALIVE: [u8; 8] = *b"areuthr?";
+
+/// Follows a large upload. The peer reads it behind the upload, so that its answer tells when buffers of the path have drained.
+const DRAIN: [u8; 8] = *b"drained?";
 
 #[derive(Debug)]
 pub(super) struct Pings {
@@ -35,6 +38,8 @@ pub(super) enum Answer {
     Shutdown,
     /// The PING of the owner.
     Owner,
+    /// The PING behind a large upload.
+    Drained,
     /// Another PING of this endpoint.
     Known,
     /// No PING of this endpoint.
@@ -76,6 +81,11 @@ impl Pings {
         true
     }
 
+    /// Asks whether the peer has read all that was sent before.
+    pub(super) fn ask_whether_drained(writer: &mut Writer) {
+        writer.ping(DRAIN);
+    }
+
     pub(super) fn is_stale(&self, now: Time) -> bool {
         self.round_trip.is_stale(now)
     }
@@ -95,7 +105,7 @@ impl Pings {
         if self.owner.is_some() {
             return Err(UsageError::PingUnanswered);
         }
-        if [PROBE, KEEP_ALIVE, shutdown].contains(&opaque) {
+        if [PROBE, KEEP_ALIVE, DRAIN, shutdown].contains(&opaque) {
             return Err(UsageError::PingReserved);
         }
         self.owner = Some(Box::new(opaque));
@@ -124,6 +134,7 @@ impl Pings {
             },
             // Any bytes since have already answered it.
             KEEP_ALIVE => Answer::Known,
+            DRAIN => Answer::Drained,
             _ => Answer::Unexpected,
         }
     }

@@ -133,7 +133,13 @@ impl Connection {
             stream_receive_window: initial.bytes(),
             largest_stream_receive_window: self.streams.largest_window().max(initial).bytes(),
             send_window: self.flow.credit().available(),
+            largest_send_window: self.flow.credit().largest() as u64,
             stream_send_window: self.settings.initial_window_size(),
+            largest_stream_send_window: self
+                .streams
+                .largest_granted()
+                .max(self.settings.initial_window_size())
+                .into(),
             promise: self.promise(),
             streams: self.streams.len(),
             waiting_streams: self.streams.waiting(),

@@ -6,7 +6,8 @@
 use core::time::Duration;
 
 use super::Connection;
-use super::ledgers::{Attribution, FLOWING, receives};
+use super::ledgers::{Attribution, FLOWING, flowing, receives};
+use super::ping::Pings;
 use crate::flow::{Ledger, Stall};
 use crate::role::Role;
 use crate::stream::{Phase, Stream, WantsCredit};
@@ -46,7 +47,31 @@ impl Connection {
             true => Stall::Moving,
             false => self.sending_stall(),
         };
+        if state != Stall::Peer {
+            // An answer that overtakes that to the PING behind the upload: no less was on its way.
+            self.upload_was_on_its_way();
+        }
         self.ledgers.enter_sending(state, self.now);
+    }
+
+    /// After a list, if much was sent: asks the server when the last upload of those in progress has crossed the path.
+    #[cold]
+    pub(super) fn ask_whether_drained(&mut self) {
+        if self.settings.is_received() && self.sending_stall() == Stall::Peer {
+            let sent = self.flow.credit().sent();
+            self.ledgers.note_asked(sent);
+            Pings::ask_whether_drained(&mut self.writer);
+        }
+    }
+
+    /// The server has read what was sent before it was asked: until a round trip ago, the upload was on its way.
+    pub(super) fn upload_was_on_its_way(&mut self) {
+        if self.ledgers.sending_state() == Stall::Peer && self.ledgers.take_asked() {
+            let round_trip = self.pings.minimum().unwrap_or(Duration::ZERO);
+            let until = self.now.as_nanos().saturating_sub(round_trip.as_nanos() as u64);
+            self.ledgers
+                .settle_sending(Stall::Moving, Time::from_nanos(until));
+        }
     }
 
     /// DATA or HEADERS arrived, or a stream opens: attributes the time since the last one.
@@ -122,30 +147,36 @@ impl Connection {
     /// What receiving waited for from `since`, when something arrived last.
     fn attribute_receiving(&self, since: Time, now: Time) -> Attribution {
         let all = |state| Attribution::all(state, since, now);
-        if !self.is_receiving() {
-            return all(match (self.lacks_streams(), self.flow.unreleased()) {
+        let window = self.flow.window();
+        let receiving = || self.streams.iter().take(SAMPLE).filter(|stream| receives(stream));
+        let Some(first) = receiving().next() else {
+            return all(match (self.lacks_streams(), window.unconsumed()) {
                 (true, _) => Stall::StreamCount,
                 (false, 0) => Stall::Idle,
-                // Everything has arrived, and the owner has not released it.
+                // Everything has arrived, and the owner has not read or not released it.
                 (false, _) => Stall::Application,
             });
-        }
+        };
         if now.since(since) < FLOWING {
-            return all(Stall::Moving);
+            return all(flowing(Stall::ConnectionWindow, window).unwrap_or_else(|| {
+                let is_all_out = |stream: &Stream| stream.receive.window.is_all_out();
+                match is_all_out(first) && receiving().all(is_all_out) {
+                    true => flowing(Stall::StreamWindow, &first.receive.window).unwrap_or(Stall::Moving),
+                    false => Stall::Moving,
+                }
+            }));
         }
-        let window = self.flow.window();
         let round_trip = self.pings.minimum().unwrap_or(Duration::ZERO);
         let closed =
             |state, is_unread, until| Attribution::closed(state, is_unread, (since, until), round_trip);
         if let Some(until) = window.opens(since, now, round_trip) {
-            return closed(Stall::ConnectionWindow, window.is_unread(), until);
+            return closed(Stall::ConnectionWindow, window.is_held(), until);
         }
-        let receiving = || self.streams.iter().take(SAMPLE).filter(|stream| receives(stream));
         let opens = |stream: &Stream| stream.receive.window.opens(since, now, round_trip);
         // None as soon as one of them was open.
         let first = receiving().map(opens).reduce(|one, other| Some(one?.min(other?)));
         if let Some(until) = first.flatten() {
-            let is_unread = receiving().any(|stream| stream.receive.window.is_unread());
+            let is_unread = receiving().any(|stream| stream.receive.window.is_held());
             return closed(Stall::StreamWindow, is_unread, until);
         }
         all(match self.lacks_streams() {

@@ -25,7 +25,7 @@ use super::writer::Writer;
 use crate::config::Config;
 use crate::error::{Side, StreamError, StreamErrorKind};
 use crate::event::{Event, Events};
-use crate::flow::{Lease, WindowSize};
+use crate::flow::{CreditOverflow, Lease, WindowSize};
 use crate::id::{Key, StreamId};
 use crate::invariant::infallible;
 use crate::priority::Priority;
@@ -494,6 +494,11 @@ impl Streams {
         self.lists.refills.largest()
     }
 
+    /// The largest send window that the peer has granted to a stream, in bytes.
+    pub(super) fn largest_granted(&self) -> u32 {
+        self.lists.refills.largest_granted()
+    }
+
     /// When the first entry of `early` expires.
     pub(super) fn early_deadline(&self) -> Option<Time> {
         self.lists.early.front().map(|&(until, _)| until)
@@ -646,6 +651,13 @@ impl Entry<'_> {
     pub(super) fn resize_window(&mut self, size: WindowSize) {
         self.stream.receive.window.resize(size);
         self.lists.refills.note_size(size);
+    }
+
+    /// The peer's WINDOW_UPDATE for the stream.
+    pub(super) fn grant(&mut self, increment: u32) -> Result<(), CreditOverflow> {
+        self.stream.send.credit.grant(increment)?;
+        self.lists.refills.note_granted(self.stream.send.credit.largest());
+        Ok(())
     }
 
     /// The owner waits for credit of the stream and, with `of_connection`, of the connection.

@@ -9,6 +9,7 @@ use super::writer::Writer;
 use crate::config::Config;
 use crate::event::Event;
 use crate::frame::FRAME_HEADER_LENGTH;
+use crate::role::Role;
 use crate::stream::{Phase, SendHalf, Stream};
 use crate::time::Time;
 use crate::transmit::Transmit;
@@ -148,7 +149,11 @@ impl Connection {
         if self.owes_credit() {
             self.announce_credit();
         }
-        self.update_sending_ledger(self.flow.credit().sent() > data_before);
+        let sent = self.flow.credit().sent();
+        if self.role == Role::Client && self.ledgers.may_ask_whether_drained(sent) {
+            self.ask_whether_drained();
+        }
+        self.update_sending_ledger(sent > data_before);
     }
 
     /// Writes END_STREAM or trailers of streams whose DATA was sent. They need no credit. The next list has those that find no

@@ -1,6 +1,7 @@
 //! The receive window of a stream or of the connection, and when it is refilled (laws 1 to 3).
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use super::budget::Promise;
 use super::proof::Proof;
@@ -82,6 +83,8 @@ pub(crate) struct ReceiveWindow {
     fixed: bool,
     /// Whether a fixed window limits the path.
     limiting: bool,
+    /// Whether the peer had used up the credit that it knew of when the window was refilled last.
+    used_up: bool,
     round: Round,
     /// Whether the reader keeps up, if the window is to grow only then.
     proof: Proof,
@@ -98,13 +101,18 @@ struct Round {
 }
 
 /// The latest refills. DATA that a refill allows arrives a round trip later.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Recent {
-    /// The latest refills, oldest first: when each was sent, and what was advertised before it. At a quarter of the
-    /// window each, a round trip has four or five.
-    before: [(Time, u64); 8],
-    count: usize,
+    /// The latest refills, oldest first: when each was sent, and what was advertised before it.
+    before: VecDeque<(Time, u64)>,
 }
+
+/// The refills that are remembered. A round trip has four or five of a quarter of the window each, or 32 of a window that
+/// limits the path. A reader that takes the rest in small parts adds as many.
+const MOST_RECENT: usize = 64;
+
+/// Refills within this fraction of a round trip count as one, at the time of the first.
+const MERGED_DIVISOR: u32 = 32;
 
 /// The peer sent more than it was allowed.
 #[derive(Debug, PartialEq, Eq)]
@@ -122,6 +130,7 @@ impl ReceiveWindow {
             refill,
             fixed: false,
             limiting: false,
+            used_up: false,
             round: Round {
                 since: Time::ZERO,
                 until: u64::MAX,
@@ -343,7 +352,11 @@ impl ReceiveWindow {
         let round_trip = round_trip.unwrap_or_default();
         // The gain is at most the size, and that is at most 2^31-1.
         let increment = u32::try_from(self.gain()).ok().filter(|&gain| gain > 0)?;
-        self.recent.get_or_insert_default().push(now, self.advertised);
+        // Without a round trip, nothing says what the peer knows.
+        self.used_up = !round_trip.is_zero() && !self.has_credit(self.known(now, round_trip));
+        self.recent
+            .get_or_insert_default()
+            .push(now, self.advertised, round_trip);
         if now >= self.round.since + round_trip || self.round.until == u64::MAX {
             self.round = Round {
                 since: now,
@@ -358,29 +371,57 @@ impl ReceiveWindow {
         Some(increment)
     }
 
-    /// When the window opened for the peer, if it was closed at `since`: the peer then had less than a frame of the
-    /// credit that it knew of over a path with this round trip. `now` if it is still closed.
-    pub(crate) fn opens(&self, since: Time, now: Time, round_trip: Duration) -> Option<Time> {
-        let least = SMALLEST_UPDATE.min(u64::from(self.size) / 4);
-        let opens = |advertised: u64| advertised.saturating_sub(self.received) >= least;
+    /// Whether the peer had credit worth naming when that much was advertised. One frame is none, nor is an eighth of the
+    /// window: its sender was about to wait, and a round trip is only known to some per cent.
+    fn has_credit(&self, advertised: u64) -> bool {
+        let size = u64::from(self.size);
+        advertised.saturating_sub(self.received) >= SMALLEST_UPDATE.min(size / 4).max(size / 8)
+    }
+
+    /// What the peer knew to be advertised when it sent what arrives at `now`.
+    fn known(&self, now: Time, round_trip: Duration) -> u64 {
         let unknown = self
             .recent
             .as_ref()
-            .map_or(&[][..], |recent| recent.unknown(since, round_trip));
-        let known = unknown.first().map_or(self.advertised, |&(_, before)| before);
-        if opens(known) {
+            .and_then(|recent| recent.unknown(now, round_trip).next());
+        unknown.map_or(self.advertised, |(_, before)| before)
+    }
+
+    /// When the window opened for the peer, if it was closed at `since`: the peer then had hardly any of the credit that it
+    /// knew of over a path with this round trip. `now` if it is still closed.
+    pub(crate) fn opens(&self, since: Time, now: Time, round_trip: Duration) -> Option<Time> {
+        if self.has_credit(self.known(since, round_trip)) {
             return None;
         }
+        let unknown = || {
+            self.recent
+                .iter()
+                .flat_map(|recent| recent.unknown(since, round_trip))
+        };
         // What the first of them allows may already have arrived, over a shorter round trip.
-        let later = unknown.iter().skip(1).map(|&(_, before)| before);
+        let later = unknown().skip(1).map(|(_, before)| before);
         let after = later.chain([self.advertised]);
-        let opening = unknown.iter().zip(after).find(|&(_, after)| opens(after));
-        Some(opening.map_or(now, |(&(at, _), _)| (at + round_trip).max(since)))
+        let opening = unknown().zip(after).find(|&(_, after)| self.has_credit(after));
+        Some(opening.map_or(now, |((at, _), _)| (at + round_trip).max(since)))
+    }
+
+    /// Whether the peer had used up its credit at the latest refill: what arrives since then fills the window, even if it
+    /// comes without a pause.
+    #[inline]
+    pub(crate) fn is_all_out(&self) -> bool {
+        self.used_up
     }
 
     /// Whether half of the window is unread: then the reader keeps it closed.
     pub(crate) fn is_unread(&self) -> bool {
         self.unconsumed() >= u64::from(self.size) / 2
+    }
+
+    /// Whether the reader holds so much of a closed window that it would be open otherwise: half of it, or a quarter and a
+    /// frame that has just arrived.
+    pub(crate) fn is_held(&self) -> bool {
+        let size = u64::from(self.size);
+        self.unconsumed() >= (size / 4 + SMALLEST_UPDATE).min(size / 2)
     }
 
     /// How many bytes have to be consumed before a choked window is refilled. Slow readers hold so much of it that
@@ -406,21 +447,22 @@ impl ReceiveWindow {
 }
 
 impl Recent {
-    fn push(&mut self, now: Time, advertised: u64) {
-        if self.count == self.before.len() {
-            self.before.rotate_left(1);
-            self.count -= 1;
+    fn push(&mut self, now: Time, advertised: u64, round_trip: Duration) {
+        let merges = |&(at, _): &(Time, u64)| now.since(at) < round_trip / MERGED_DIVISOR;
+        if self.before.back().is_some_and(merges) {
+            return;
         }
-        self.before[self.count] = (now, advertised);
-        self.count += 1;
+        if self.before.len() == MOST_RECENT {
+            self.before.pop_front();
+        }
+        self.before.push_back((now, advertised));
     }
 
     /// The refills that the peer did not know at `since`, oldest first: when each was sent, and what was advertised
     /// before it.
-    fn unknown(&self, since: Time, round_trip: Duration) -> &[(Time, u64)] {
-        let refills = &self.before[..self.count];
-        let known = refills.partition_point(|&(at, _)| at + round_trip <= since);
-        &refills[known..]
+    fn unknown(&self, since: Time, round_trip: Duration) -> impl Iterator<Item = (Time, u64)> + '_ {
+        let known = self.before.partition_point(|&(at, _)| at + round_trip <= since);
+        self.before.range(known..).copied()
     }
 }
 
@@ -653,9 +695,10 @@ mod tests {
     }
 
     #[test]
-    fn a_window_with_less_than_a_frame_or_a_quarter_left_is_closed() {
+    fn a_window_with_less_than_an_eighth_left_is_closed_and_a_small_one_with_less_than_a_frame_or_a_quarter()
+    {
         let now = Time::from_nanos(1);
-        for (size, least) in [(1 << 20, 16_384), (65_536, 16_384), (1_000, 250)] {
+        for (size, least) in [(1 << 20, 1 << 17), (65_536, 16_384), (1_000, 250)] {
             let mut window = window(size, Refill::default());
             window.receive(size - least, 0).unwrap();
             assert_eq!(window.opens(Time::ZERO, now, Duration::ZERO), None, "{size}");

@@ -2,6 +2,7 @@
 
 mod accounted;
 mod adapt;
+mod causes;
 mod credit;
 mod enough;
 mod few;

@@ -8,11 +8,13 @@ use crate::stream::{Phase, RefillListing, Stream};
 pub(super) struct Refills {
     listed: Vec<Key>,
     /// How many of them are due even without another write.
-    due: usize,
+    due: u32,
     /// The initial window of streams, as in our SETTINGS.
     initial: WindowSize,
     /// The largest window that a stream has grown to.
     largest: WindowSize,
+    /// The largest send window that the peer has granted to a stream by WINDOW_UPDATE, in bytes.
+    granted: u32,
 }
 
 impl Refills {
@@ -22,6 +24,7 @@ impl Refills {
             due: 0,
             initial,
             largest: initial,
+            granted: 0,
         }
     }
 
@@ -70,6 +73,15 @@ impl Refills {
 
     pub(super) fn note_size(&mut self, size: WindowSize) {
         self.largest = self.largest.max(size);
+    }
+
+    #[inline]
+    pub(super) fn note_granted(&mut self, window: usize) {
+        self.granted = self.granted.max(u32::try_from(window).unwrap_or(u32::MAX));
+    }
+
+    pub(super) fn largest_granted(&self) -> u32 {
+        self.granted
     }
 
     /// The connection has failed, and writes no WINDOW_UPDATE: none is due. Streams may still be listed; a lookup of these
