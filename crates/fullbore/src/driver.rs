@@ -43,7 +43,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fullbore_proto::{Config, Connection, StreamMap, Time, Transmit, prefetch};
+use fullbore_proto::{Config, Connection, Report, StreamMap, Time, Transmit, prefetch};
 use http::{HeaderValue, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
@@ -64,6 +64,7 @@ use crate::error::{Error, PeerGoAway};
 use crate::linger::{Discard, LINGER};
 use crate::sender::Sender;
 use crate::slices::{poll_send_slices, poll_write_slices};
+use crate::tcp;
 use crate::turns::wake_after_sockets;
 
 /// The most slabs that a client reads after a write that failed: 8 MiB or more, which is what the kernel holds for a socket at most.
@@ -112,6 +113,8 @@ pub(crate) struct Driver<T, A> {
     out: Transmit,
     /// How many bytes of a list are read from files for the next write.
     fetch_size: usize,
+    /// The TCP connection below the transport, if there may be one.
+    tcp: TcpBelow<T>,
     /// What may wait unsent below the transport, if that is limited.
     unsent: Option<Unsent<T>>,
     /// How lists with file ranges are written, where the transport can send these by reference.
@@ -179,6 +182,7 @@ where
             rounds: Rounds::default(),
             out: Transmit::new(),
             fetch_size: write::FETCH,
+            tcp: |_| None,
             unsent: None,
             write_files: None,
             write_slices: poll_write_slices,
@@ -205,6 +209,15 @@ where
     pub(crate) fn now(&self) -> Time {
         let nanos = self.origin.elapsed().as_nanos();
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// The state of the connection, and of TCP below it if it has carried enough.
+    pub(crate) fn report(&self) -> Report {
+        let mut report = self.connection.report(self.now());
+        if report.stats.received_bytes.max(report.stats.sent_bytes) >= tcp::LEAST_BYTES {
+            report.tcp = (self.tcp)(&self.io).and_then(tcp::info);
+        }
+        report
     }
 
     /// Reads the clock, for [`Self::last_looked`].
@@ -470,6 +483,11 @@ impl<T, A> Driver<T, A> {
     /// Has no more wait unsent than the path takes within `time`. `socket` finds the TCP connection below the transport.
     pub(crate) fn limit_unsent(&mut self, socket: TcpBelow<T>, time: Duration) {
         self.unsent = Some(Unsent::new(socket, time));
+    }
+
+    /// Reports say what the kernel knows of the TCP connection below the transport.
+    pub(crate) fn report_tcp(&mut self, tcp: TcpBelow<T>) {
+        self.tcp = tcp;
     }
 }
 

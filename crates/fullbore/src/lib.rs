@@ -60,14 +60,15 @@ pub mod server;
 mod settings;
 mod slices;
 mod sync;
+pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;
 mod turns;
 
 pub use fullbore_proto::{
-    Config, Direction, ErrorCode, FrameCounts, FrameType, InvalidProtocol, KeepAlive, Ledger, Limit,
-    MemoryBudget, Priority, Promise, Protocol, Refill, Report, Role, RoundTrip, Scheduling, Share, Stall,
-    Stats, StreamBudget, StreamReport, Verdict, WindowSize,
+    Config, CongestionControl, Direction, ErrorCode, FrameCounts, FrameType, InvalidProtocol, KeepAlive,
+    Ledger, Limit, MemoryBudget, Priority, Promise, Protocol, Refill, Report, Role, RoundTrip, Scheduling,
+    Share, Stall, Stats, StreamBudget, StreamReport, TcpInfo, Verdict, WindowSize,
 };
 
 pub use self::body::Incoming;

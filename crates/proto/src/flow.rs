@@ -8,6 +8,7 @@ mod budget;
 mod credit;
 mod proof;
 mod receive;
+mod recent;
 mod size;
 mod stall;
 mod tuner;

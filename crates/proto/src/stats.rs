@@ -2,6 +2,7 @@
 
 use crate::flow::{Ledger, Promise, RoundTrip};
 use crate::frame::FrameType;
+use crate::tcp::TcpInfo;
 
 /// Frames by type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub struct Report {
     pub waiting_streams: usize,
     /// The number of streams that the peer allows at once.
     pub peer_max_concurrent_streams: u32,
+    /// What the kernel says of the TCP connection below, if the owner of the transport has asked. The engine leaves it `None`.
+    pub tcp: Option<TcpInfo>,
 }
 
 /// The state of a stream: its windows, queues and ledgers.

@@ -304,6 +304,7 @@ impl Connector {
     {
         let (sender, mut connection) = handshake_observed(io, config, Some(observer));
         connection.send_slices();
+        connection.report_tcp(T::tcp);
         if let Some(time) = self.dialer.tcp.buffers.adaptive_unsent() {
             connection.limit_unsent(T::tcp, time);
         }

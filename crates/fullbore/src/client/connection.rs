@@ -77,6 +77,11 @@ impl<T> Connection<T> {
     pub(super) fn limit_unsent(&mut self, tcp: TcpBelow<T>, time: Duration) {
         self.driver.limit_unsent(tcp, time);
     }
+
+    /// Reports say what the kernel knows of the TCP connection below the transport.
+    pub(super) fn report_tcp(&mut self, tcp: TcpBelow<T>) {
+        self.driver.report_tcp(tcp);
+    }
 }
 
 impl<T> Future for Connection<T>

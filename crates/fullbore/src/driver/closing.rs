@@ -39,7 +39,7 @@ where
     pub(super) fn close(&mut self, result: Result<(), Error>) {
         report!(self, closed(self.connection.error(), &result));
         let error = reason(&result);
-        self.mailbox.set_last_report(self.connection.report(self.now()));
+        self.mailbox.set_last_report(self.report());
         self.mailbox.close(&error);
         self.counted = Vec::new();
         self.stage = Stage::Closing(Closing {

@@ -82,8 +82,7 @@ where
         // The handle that asked may have been dropped.
         match command {
             ConnectionCommand::Report(answer) => {
-                let report = self.connection.report(self.now());
-                let _ = answer.send(report);
+                let _ = answer.send(self.report());
             }
             ConnectionCommand::GrowWindow(size, answer) => {
                 let grown = self.connection.grow_receive_window(size);

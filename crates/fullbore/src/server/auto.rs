@@ -342,6 +342,7 @@ where
         Stage::Http2(Box::new(match self.prepare {
             Some(prepare) => {
                 let mut connection = (prepare.http2)(connection);
+                connection.report_tcp(prepare.tcp);
                 if let Some(time) = prepare.unsent {
                     connection.limit_unsent(prepare.tcp, time);
                 }

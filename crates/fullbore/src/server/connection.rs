@@ -92,6 +92,11 @@ impl<T, S> ServeConnection<T, S> {
     pub(super) fn limit_unsent(&mut self, tcp: TcpBelow<T>, time: Duration) {
         self.driver.limit_unsent(tcp, time);
     }
+
+    /// Reports say what the kernel knows of the TCP connection below the transport.
+    pub(super) fn report_tcp(&mut self, tcp: TcpBelow<T>) {
+        self.driver.report_tcp(tcp);
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -151,8 +156,7 @@ where
 
     /// The counters of the connection, and what it has waited for.
     pub(super) fn report(&mut self) -> Report {
-        let now = self.driver.now();
-        self.driver.engine().report(now)
+        self.driver.report()
     }
 
     /// Ends the connection at once, by a GOAWAY with this code and debug data.

@@ -144,6 +144,7 @@ impl Connection {
             streams: self.streams.len(),
             waiting_streams: self.streams.waiting(),
             peer_max_concurrent_streams: self.settings.max_concurrent_streams(),
+            tcp: None,
         }
     }
 
