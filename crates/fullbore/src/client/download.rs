@@ -2,8 +2,9 @@
 //!
 //! A TCP connection is a window too: its congestion window after a loss, its buffers over a long round trip, a shaper's
 //! limit on each flow. No HTTP/2 window lifts those; further connections do. `judge` decides how many, `spread` asks for
-//! ranges and hands them out in order, `piece` is one range, and `meter` how fast they came.
+//! ranges and hands them out in order, `piece` is one range, `meter` how fast they came, and `facts` what TCP says.
 
+mod facts;
 mod judge;
 mod meter;
 mod piece;

@@ -43,7 +43,7 @@ use crate::body::Incoming;
 use crate::error::{BoxError, Error, ErrorKind};
 
 pub use self::builder::ClientBuilder;
-pub(super) use self::lane::{Answer, Lane};
+pub(super) use self::lane::{Answer, Lane, TcpReport};
 pub use self::origin::OriginStats;
 
 /// The number of known origins from which those without a connection are forgotten.

@@ -40,7 +40,7 @@ const SHARE: f64 = 0.25;
 const USUAL_ROUND_TRIP: Duration = Duration::from_millis(100);
 
 /// The shortest time over which rates are compared: packets come in bursts.
-const SHORTEST: Duration = Duration::from_millis(200);
+const SHORTEST: Duration = Duration::from_millis(150);
 
 /// The pause after an experiment that did not pay. Each further one is twice as long.
 const PAUSE: Duration = Duration::from_secs(4);
@@ -86,8 +86,6 @@ pub(super) struct View {
     pub(super) answered: bool,
     /// The bytes that have not come.
     pub(super) rest: u64,
-    /// Bytes a second that lately came over connections beside the first.
-    pub(super) further_rate: f64,
     pub(super) round_trip: Option<Duration>,
     /// Whether this side has lately been slower than the network.
     pub(super) reader_is_slow: bool,
@@ -153,16 +151,27 @@ impl Judge {
         self.state = State::Over;
     }
 
-    pub(super) fn advise(&mut self, meter: &Meter, view: View, now: Instant) -> Advice {
+    /// Whether an experiment may begin.
+    pub(super) fn is_looking(&self) -> bool {
+        matches!(self.state, State::Rising | State::Settled { .. })
+    }
+
+    /// `meter` has counted all bytes, and `tried` those over the connections of the experiment.
+    pub(super) fn advise(&mut self, meter: &Meter, tried: &Meter, view: View, now: Instant) -> Advice {
         let round = view.round_trip.unwrap_or(USUAL_ROUND_TRIP);
-        let span = (3 * round).max(SHORTEST);
-        let lately = meter.rate((2 * round).max(SHORTEST / 2), Duration::ZERO);
+        let span = (2 * round).max(SHORTEST);
+        let lately = meter.rate((2 * round).max(SHORTEST), Duration::ZERO);
         self.peak = self.peak.max(lately.unwrap_or(0.0));
         match self.state {
             State::Over => Advice::Stay,
             State::Rising => {
                 let early = now < self.begun + (4 * round).max(2 * SHORTEST);
-                match Self::settled_rate(meter, span) {
+                // Losses end slow start: what the rate was before, it will not be again.
+                let rates = match meter.rate(2 * span, Duration::ZERO) {
+                    Some(rate) if self.is_held_back(view, rate) => Some((rate, self.peak)),
+                    _ => Self::settled_rate(meter, span),
+                };
+                match rates {
                     Some(rates) if !early && self.is_worth(view, rates.0, round) => {
                         self.open(view, rates, now)
                     }
@@ -201,7 +210,13 @@ impl Judge {
                     since,
                     answered: Some(at),
                 };
-                self.judge((before, at_once, base, at), meter, view, (span, round), now)
+                self.judge(
+                    (before, at_once, base, at),
+                    (meter, tried),
+                    view,
+                    (span, round),
+                    now,
+                )
             }
         }
     }
@@ -222,6 +237,12 @@ impl Judge {
             && seconds > WORTH + WORTH_ROUNDS * round.as_secs_f64()
     }
 
+    /// Whether losses hold connections back that do not fill the link.
+    fn is_held_back(&self, view: View, rate: f64) -> bool {
+        let loses = view.facts.is_some_and(|facts| facts.loses && !facts.is_queueing);
+        loses && rate < HELD_BACK * self.peak
+    }
+
     /// Whether further connections have paid.
     pub(super) fn is_convinced(&self) -> bool {
         self.convinced
@@ -229,7 +250,7 @@ impl Judge {
 
     fn open(&mut self, view: View, (rate, earlier): (f64, f64), now: Instant) -> Advice {
         self.was_flat = (rate - earlier).abs() < NOISE * earlier;
-        let is_held_back = view.facts.is_some_and(|facts| facts.loses) && rate < HELD_BACK * self.peak;
+        let is_held_back = self.is_held_back(view, rate);
         let at_once = is_held_back && !self.convinced;
         self.convinced |= is_held_back;
         self.state = State::Trial {
@@ -250,7 +271,7 @@ impl Judge {
     fn judge(
         &mut self,
         (before, at_once, base, at): (usize, bool, f64, Instant),
-        meter: &Meter,
+        (meter, tried): (&Meter, &Meter),
         view: View,
         (span, round): (Duration, Duration),
         now: Instant,
@@ -283,8 +304,9 @@ impl Judge {
         }
         // What the second one gained the first one lost: they share a bottleneck.
         let same = (base * (1.0 - NOISE)..base * (1.0 + NOISE)).contains(&rate);
-        let shares = before == 1 && self.was_flat && same && view.further_rate > SHARE * base;
-        let settled = shares || (Self::settled_rate(meter, span).is_some() && now >= at + 3 * span);
+        let by_tried = tried.rate(span, Duration::ZERO).unwrap_or(0.0);
+        let shares = before == 1 && self.was_flat && same && by_tried > SHARE * base;
+        let settled = shares || (Self::settled_rate(tried, span).is_some() && now >= at + 3 * span);
         if !settled && now < at + 10 * span {
             return Advice::Stay;
         }

@@ -16,6 +16,7 @@ use http::Request;
 use http::header::{HeaderValue, IF_RANGE, RANGE};
 use tokio::time::{Instant, Sleep};
 
+use super::facts::Watch;
 use super::judge::{Advice, Judge, View};
 use super::meter::Meter;
 use super::piece::{LaneId, Piece, Source, Trouble};
@@ -92,7 +93,11 @@ pub(super) struct Spread {
     /// Whether a range has come.
     proven: bool,
     judge: Judge,
+    watch: Watch,
     meter: Meter,
+    /// What came over the connections of an experiment, the first of which is this one.
+    tried: Meter,
+    tried_from: LaneId,
     tick: Pin<Box<Sleep>>,
     /// Since when there is nothing to hand out, and for how long there was nothing since `ticked`.
     waits_since: Option<Instant>,
@@ -134,7 +139,10 @@ impl Spread {
             to_open: 0,
             proven: false,
             judge: Judge::new(most, now),
+            watch: Watch::default(),
             meter: Meter::default(),
+            tried: Meter::default(),
+            tried_from: 1,
             tick: Box::pin(tokio::time::sleep(TICK)),
             waits_since: None,
             waited: Duration::ZERO,
@@ -214,6 +222,7 @@ impl Spread {
                 self.tick.as_mut().reset(now + TICK);
                 self.judge_rates(now);
             }
+            self.watch.poll(now, cx);
             self.open_lanes();
             if !self.ask(now) && !has_moved {
                 self.waits_since = Some(now);
@@ -265,6 +274,9 @@ impl Spread {
     fn count(&mut self, lane: LaneId, bytes: u64) {
         if bytes > 0 {
             self.meter.count(bytes);
+            if lane >= self.tried_from {
+                self.tried.count(bytes);
+            }
             if let Some(way) = self.lanes.iter_mut().find(|way| way.id == lane) {
                 way.meter.count(bytes);
             }
@@ -397,6 +409,7 @@ impl Spread {
         self.waited = Duration::ZERO;
         self.ticked = now;
         self.meter.read(now);
+        self.tried.read(now);
         for way in &mut self.lanes {
             way.meter.read(now);
         }
@@ -411,12 +424,8 @@ impl Spread {
         });
         let open = self.lanes.iter().filter(|way| !way.is_closing);
         let under_way = self.pieces.iter().filter(|piece| piece.is_under_way()).count();
-        let further = self.lanes.iter().filter(|way| way.id != MAIN);
         let view = View {
-            further_rate: further
-                .filter_map(|way| way.meter.rate(4 * TICK, Duration::ZERO))
-                .sum(),
-            facts: None,
+            facts: self.watch.facts(now),
             is_shared: !self.main.is_alone(under_way),
             connections: open.clone().count(),
             answered: open.clone().all(|way| way.id == MAIN || way.meter.total() > 0),
@@ -424,10 +433,19 @@ impl Spread {
             round_trip: self.main.round_trip(),
             reader_is_slow: self.reader_is_slow,
         };
-        match self.judge.advise(&self.meter, view, now) {
+        if self.judge.is_looking() {
+            self.watch.ask(&self.main, now);
+        }
+        let advice = self.judge.advise(&self.meter, &self.tried, view, now);
+        #[cfg(feature = "tracing")]
+        if advice != Advice::Stay {
+            tracing::debug!(target: "fullbore::download", ?advice, ?view, judge = ?self.judge);
+        }
+        match advice {
             Advice::Stay => {}
             Advice::Open(connections) => {
                 self.to_open = connections;
+                (self.tried, self.tried_from) = (Meter::default(), self.lanes_begun);
                 self.pull_in(now);
             }
             // What came over the others comes once more: that is less than what the first response would have under way

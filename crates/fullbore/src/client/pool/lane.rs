@@ -5,15 +5,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fullbore_proto::TcpInfo;
 use http::{Request, Response};
 
 use super::origin::OriginPool;
 use super::{Client, Limited, Nothing, add_missing, exchange};
 use crate::body::Incoming;
+use crate::client::handle::Handle;
 use crate::error::Error;
 
 /// A response that is to come.
 pub(in crate::client) type Answer = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Error>> + Send>>;
+
+/// What the kernel says of a connection.
+pub(in crate::client) type TcpReport = Pin<Box<dyn Future<Output = Option<TcpInfo>> + Send>>;
 
 /// A way to an origin. Dropping a further one closes its connection, when its requests are complete.
 pub(in crate::client) struct Lane {
@@ -68,6 +73,21 @@ impl Lane {
     /// The most connections to the origin.
     pub(in crate::client) fn most(&self) -> usize {
         self.pool.most_connections()
+    }
+
+    /// What TCP says of one of its HTTP/2 connections, if it spans the path.
+    pub(in crate::client) fn tcp(&self) -> TcpReport {
+        let handles = self.pool.handles();
+        Box::pin(async move {
+            for handle in handles {
+                if let Handle::Http2(sender) = handle {
+                    let report = sender.report().await.ok()?;
+                    let round_trip = report.stats.round_trip.minimum();
+                    return report.tcp.filter(|tcp| tcp.spans(round_trip));
+                }
+            }
+            None
+        })
     }
 
     /// The connections of the pool that take requests.

@@ -1,0 +1,130 @@
+//! What TCP says of the path while a download lasts.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fullbore_proto::TcpInfo;
+use tokio::time::Instant;
+
+use super::super::pool::{Lane, TcpReport};
+use super::judge::Facts;
+
+/// How often TCP is asked, and over how many answers its round trip is looked at, once there are so many. A queue is there
+/// all the time while a connection fills the link, and a busy machine is late only now and then.
+const INTERVAL: Duration = Duration::from_millis(50);
+const ANSWERS: usize = 6;
+const ENOUGH: usize = 2;
+
+/// For how long a packet out of order says that packets are lost.
+const MEMORY: Duration = Duration::from_secs(2);
+
+/// A queue makes the round trip this much longer than the least: by a quarter, and by more than a busy machine does.
+const QUEUE: f64 = 1.25;
+const BUSY: Duration = Duration::from_millis(5);
+
+/// Asks TCP about a connection, and keeps the last answers.
+#[derive(Default)]
+pub(super) struct Watch {
+    asked: Option<TcpReport>,
+    asked_at: Option<Instant>,
+    round_trips: VecDeque<Duration>,
+    least: Option<Duration>,
+    out_of_order: u64,
+    lost_at: Option<Instant>,
+}
+
+impl Watch {
+    /// Asks from time to time.
+    pub(super) fn ask(&mut self, lane: &Lane, now: Instant) {
+        let is_due = self.asked_at.is_none_or(|at| now >= at + INTERVAL);
+        if is_due && self.asked.is_none() {
+            self.asked = Some(lane.tcp());
+            self.asked_at = Some(now);
+        }
+    }
+
+    pub(super) fn poll(&mut self, now: Instant, cx: &mut Context<'_>) {
+        if let Some(Poll::Ready(answer)) = self.asked.as_mut().map(|asked| asked.as_mut().poll(cx)) {
+            self.asked = None;
+            if let Some(tcp) = answer {
+                self.note(&tcp, now);
+            }
+        }
+    }
+
+    fn note(&mut self, tcp: &TcpInfo, now: Instant) {
+        let trips = [tcp.min_round_trip, tcp.receive_round_trip];
+        let known = trips.into_iter().filter(|trip| !trip.is_zero());
+        self.least = known.chain(self.least).min();
+        if !tcp.receive_round_trip.is_zero() {
+            self.round_trips.push_back(tcp.receive_round_trip);
+            if self.round_trips.len() > ANSWERS {
+                self.round_trips.pop_front();
+            }
+        }
+        let out_of_order = tcp.out_of_order_segments.unwrap_or(0);
+        if out_of_order > self.out_of_order {
+            self.out_of_order = out_of_order;
+            self.lost_at = Some(now);
+        }
+    }
+
+    /// What is known, once there were enough answers.
+    pub(super) fn facts(&self, now: Instant) -> Option<Facts> {
+        let least = self.least?;
+        let shortest = self.round_trips.iter().min()?;
+        (self.round_trips.len() >= ENOUGH).then(|| Facts {
+            is_queueing: *shortest > least.mul_f64(QUEUE) + BUSY,
+            loses: self.lost_at.is_some_and(|at| now < at + MEMORY),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn seen(trips: &[u32], out_of_order: u64) -> Option<Facts> {
+        let now = Instant::now();
+        let mut watch = Watch::default();
+        for trip in trips {
+            let mut tcp = TcpInfo::default();
+            tcp.min_round_trip = 100 * MS;
+            tcp.receive_round_trip = *trip * MS;
+            tcp.out_of_order_segments = Some(out_of_order);
+            watch.note(&tcp, now);
+        }
+        watch.facts(now + MS)
+    }
+
+    #[test]
+    fn a_queue_is_there_while_every_round_trip_is_longer_than_the_least() {
+        let is_queueing = |trips: &[u32]| seen(trips, 0).map(|facts| facts.is_queueing);
+        assert_eq!(is_queueing(&[200]), None, "too few answers");
+        assert_eq!(is_queueing(&[200; 2]), Some(true));
+        assert_eq!(is_queueing(&[200, 200, 130, 200, 200]), Some(false));
+        assert_eq!(is_queueing(&[100, 200, 200, 200, 200, 200, 200]), Some(true));
+        assert_eq!(is_queueing(&[0, 100]), None, "an unknown one");
+    }
+
+    #[test]
+    fn packets_out_of_order_are_losses_for_a_while() {
+        assert_eq!(seen(&[100; 5], 0).map(|facts| facts.loses), Some(false));
+        assert_eq!(seen(&[100; 5], 3).map(|facts| facts.loses), Some(true));
+        let now = Instant::now();
+        let mut watch = Watch::default();
+        let mut tcp = TcpInfo::default();
+        tcp.receive_round_trip = MS;
+        tcp.out_of_order_segments = Some(3);
+        for step in 0..40 {
+            watch.note(&tcp, now + step * INTERVAL);
+        }
+        assert_eq!(
+            watch.facts(now + 40 * INTERVAL).map(|facts| facts.loses),
+            Some(false)
+        );
+    }
+}
