@@ -49,6 +49,10 @@ pub struct DownloadReport {
     pub most_connections: usize,
     /// The bytes that have come.
     pub received: u64,
+    /// If further connections have paid: the rate of one connection before, in bytes a second.
+    pub alone: Option<u64>,
+    /// The rate of all of them.
+    pub together: Option<u64>,
 }
 
 impl Client {
@@ -198,7 +202,7 @@ impl Download {
             Carrier::One(_) => DownloadReport {
                 connections: 1,
                 most_connections: 1,
-                received: 0,
+                ..DownloadReport::default()
             },
             Carrier::Several(spread) => spread.report(),
         }

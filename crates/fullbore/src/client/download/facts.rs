@@ -13,14 +13,14 @@ use super::judge::Facts;
 /// How often TCP is asked, and over how many answers its round trip is looked at, once there are so many. A queue is there
 /// all the time while a connection fills the link, and a busy machine is late only now and then.
 const INTERVAL: Duration = Duration::from_millis(50);
-const ANSWERS: usize = 6;
+const ANSWERS: usize = 3;
 const ENOUGH: usize = 2;
 
 /// For how long a packet out of order says that packets are lost.
 const MEMORY: Duration = Duration::from_secs(2);
 
-/// A queue makes the round trip this much longer than the least: by a quarter, and by more than a busy machine does.
-const QUEUE: f64 = 1.25;
+/// A queue makes the round trip this much longer than the least: by this factor, and by more than a busy machine does.
+const QUEUE: f64 = 1.15;
 const BUSY: Duration = Duration::from_millis(5);
 
 /// Asks TCP about a connection, and keeps the last answers.
@@ -70,6 +70,12 @@ impl Watch {
         }
     }
 
+    /// The last round trips.
+    #[cfg(feature = "tracing")]
+    pub(super) fn round_trips(&self) -> &VecDeque<Duration> {
+        &self.round_trips
+    }
+
     /// What is known, once there were enough answers.
     pub(super) fn facts(&self, now: Instant) -> Option<Facts> {
         let least = self.least?;
@@ -105,8 +111,8 @@ mod tests {
         let is_queueing = |trips: &[u32]| seen(trips, 0).map(|facts| facts.is_queueing);
         assert_eq!(is_queueing(&[200]), None, "too few answers");
         assert_eq!(is_queueing(&[200; 2]), Some(true));
-        assert_eq!(is_queueing(&[200, 200, 130, 200, 200]), Some(false));
-        assert_eq!(is_queueing(&[100, 200, 200, 200, 200, 200, 200]), Some(true));
+        assert_eq!(is_queueing(&[200, 110, 200]), Some(false));
+        assert_eq!(is_queueing(&[100, 200, 200, 200]), Some(true));
         assert_eq!(is_queueing(&[0, 100]), None, "an unknown one");
     }
 

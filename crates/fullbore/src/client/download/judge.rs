@@ -36,6 +36,17 @@ const NOISE: f64 = 0.15;
 /// no more than that.
 const SHARE: f64 = 0.25;
 
+/// A rate that differs by less than this share from the one before is even, as without losses.
+const EVEN: f64 = 0.05;
+
+/// A connection adds to the whole if this share of what it has is new. Beside one flow of somebody else it is a half.
+const ADDED: f64 = 0.8;
+
+/// How long a connection may take to show what it brings, in times of two round trips: at least, and at most. Cubic may leave slow
+/// start early, and grows slowly then; while it does, it costs nothing.
+const LONG_TRIAL: u32 = 6;
+const LONGEST_TRIAL: u32 = 20;
+
 /// The round trip where none was measured.
 const USUAL_ROUND_TRIP: Duration = Duration::from_millis(100);
 
@@ -55,6 +66,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What connections by which losses are held back must have of the highest rate at most, to be tried all at once.
 const HELD_BACK: f64 = 0.7;
+
+/// For so many round trips. BBR empties the queue that its start filled, for less.
+const HELD_BACK_ROUNDS: u32 = 5;
 
 /// What connections that were tried all at once must bring: so many times the rate.
 const FAIR_AT_ONCE: f64 = 1.5;
@@ -104,9 +118,14 @@ pub(super) struct Judge {
     /// Whether two connections have paid.
     convinced: bool,
     /// Whether the rate before the experiment was even.
-    was_flat: bool,
-    /// The highest rate of all.
+    was_even: bool,
+    /// The highest rate of all, and when that was.
     peak: f64,
+    peak_at: Instant,
+    /// The rates before the first experiment that paid, and after it.
+    gain: Option<(f64, f64)>,
+    /// Since when the connections of an experiment seem to share a bottleneck.
+    shares_since: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -140,8 +159,11 @@ impl Judge {
             },
             pause: PAUSE,
             convinced: false,
-            was_flat: false,
+            was_even: false,
             peak: 0.0,
+            peak_at: now,
+            gain: None,
+            shares_since: None,
         }
     }
 
@@ -149,6 +171,11 @@ impl Judge {
     /// one is tried.
     pub(super) fn refused(&mut self) {
         self.state = State::Over;
+    }
+
+    /// The rates of one connection, and of all that paid, in bytes a second.
+    pub(super) fn gain(&self) -> Option<(f64, f64)> {
+        self.gain
     }
 
     /// Whether an experiment may begin.
@@ -160,15 +187,27 @@ impl Judge {
     pub(super) fn advise(&mut self, meter: &Meter, tried: &Meter, view: View, now: Instant) -> Advice {
         let round = view.round_trip.unwrap_or(USUAL_ROUND_TRIP);
         let span = (2 * round).max(SHORTEST);
-        let lately = meter.rate((2 * round).max(SHORTEST), Duration::ZERO);
-        self.peak = self.peak.max(lately.unwrap_or(0.0));
+        let lately = meter.rate(span, Duration::ZERO);
+        // Of a longer time: what waited behind a lost packet comes at once when that has come again.
+        if let Some(rate) = meter
+            .rate(2 * span, Duration::ZERO)
+            .filter(|&rate| rate > self.peak)
+        {
+            (self.peak, self.peak_at) = (rate, now);
+        }
         match self.state {
             State::Over => Advice::Stay,
             State::Rising => {
                 let early = now < self.begun + (4 * round).max(2 * SHORTEST);
                 // Losses end slow start: what the rate was before, it will not be again.
-                let rates = match meter.rate(2 * span, Duration::ZERO) {
-                    Some(rate) if self.is_held_back(view, rate) => Some((rate, self.peak)),
+                let longer = meter.rate(2 * span, Duration::ZERO);
+                let rates = match (lately, longer) {
+                    (Some(rate), Some(longer)) if self.is_held_back(view, rate.max(longer)) => {
+                        let is_lasting = now - self.peak_at > (HELD_BACK_ROUNDS * round).max(SHORTEST);
+                        is_lasting.then_some((rate.max(longer), self.peak))
+                    }
+                    // A queue that is about to fill shows by then.
+                    _ if now < self.begun + 8 * round => None,
                     _ => Self::settled_rate(meter, span),
                 };
                 match rates {
@@ -249,7 +288,7 @@ impl Judge {
     }
 
     fn open(&mut self, view: View, (rate, earlier): (f64, f64), now: Instant) -> Advice {
-        self.was_flat = (rate - earlier).abs() < NOISE * earlier;
+        self.was_even = (rate - earlier).abs() < EVEN * earlier;
         let is_held_back = self.is_held_back(view, rate);
         let at_once = is_held_back && !self.convinced;
         self.convinced |= is_held_back;
@@ -284,18 +323,27 @@ impl Judge {
         if now < at + span {
             return Advice::Stay;
         }
-        let Some(rate) = meter.rate(span, Duration::ZERO) else {
+        let (Some(lately), Some(longer)) = (
+            meter.rate(span, Duration::ZERO),
+            meter.rate(2 * span, Duration::ZERO),
+        ) else {
             return Advice::Stay;
         };
+        let rate = lately.min(longer * (1.0 + NOISE));
         let more = (connections - before) as f64 / before as f64;
         let enough = match (at_once, before) {
             (true, _) => FAIR_AT_ONCE,
             (false, 1) => 1.0 + FAIR_FIRST * more,
             (false, _) => 1.0 + FAIR * more,
         };
-        if rate >= base * enough {
+        let by_tried = tried.rate(span, Duration::ZERO).unwrap_or(0.0);
+        // The second one grows slowly, but nothing of what it has is the first one's loss.
+        let adds = before == 1 && self.was_even && by_tried > SHARE * base && rate - base > ADDED * by_tried;
+        if rate >= base * enough || adds {
             self.convinced = true;
             self.pause = PAUSE;
+            let alone = self.gain.map_or(base / before as f64, |(alone, _)| alone);
+            self.gain = Some((alone, rate));
             if connections < self.most && self.is_worth(view, rate, round) {
                 return self.open(view, (rate, base), now);
             }
@@ -304,10 +352,11 @@ impl Judge {
         }
         // What the second one gained the first one lost: they share a bottleneck.
         let same = (base * (1.0 - NOISE)..base * (1.0 + NOISE)).contains(&rate);
-        let by_tried = tried.rate(span, Duration::ZERO).unwrap_or(0.0);
-        let shares = before == 1 && self.was_flat && same && by_tried > SHARE * base;
-        let settled = shares || (Self::settled_rate(tried, span).is_some() && now >= at + 3 * span);
-        if !settled && now < at + 10 * span {
+        let seems = before == 1 && self.was_even && same && by_tried > SHARE * base;
+        self.shares_since = seems.then(|| self.shares_since.unwrap_or(now));
+        let shares = self.shares_since.is_some_and(|since| now >= since + span);
+        let settled = shares || (Self::settled_rate(tried, span).is_some() && now >= at + LONG_TRIAL * span);
+        if !settled && now < at + LONGEST_TRIAL * span {
             return Advice::Stay;
         }
         self.settle(rate, now);

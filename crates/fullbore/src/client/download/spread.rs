@@ -186,6 +186,8 @@ impl Spread {
             },
             most_connections: self.most_lanes,
             received: self.meter.total(),
+            alone: self.judge.gain().map(|(alone, _)| alone as u64),
+            together: self.judge.gain().map(|(_, together)| together as u64),
         }
     }
 
@@ -439,7 +441,7 @@ impl Spread {
         let advice = self.judge.advise(&self.meter, &self.tried, view, now);
         #[cfg(feature = "tracing")]
         if advice != Advice::Stay {
-            tracing::debug!(target: "fullbore::download", ?advice, ?view, judge = ?self.judge);
+            tracing::debug!(target: "fullbore::download", ?advice, ?view, judge = ?self.judge, round_trips = ?self.watch.round_trips());
         }
         match advice {
             Advice::Stay => {}
