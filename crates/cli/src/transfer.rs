@@ -17,5 +17,6 @@ pub(crate) mod request_fields;
 pub(crate) mod retry;
 pub(crate) mod source;
 pub(crate) mod target;
+mod tcp_waits;
 pub(crate) mod transfer_coding;
 pub(crate) mod waits;

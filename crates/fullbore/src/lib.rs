@@ -66,9 +66,10 @@ pub mod tls;
 mod turns;
 
 pub use fullbore_proto::{
-    Config, CongestionControl, Direction, ErrorCode, FrameCounts, FrameType, InvalidProtocol, KeepAlive,
-    Ledger, Limit, MemoryBudget, Priority, Promise, Protocol, Refill, Report, Role, RoundTrip, Scheduling,
-    Share, Stall, Stats, StreamBudget, StreamReport, TcpInfo, Verdict, WindowSize,
+    Arrivals, Cause, Config, CongestionControl, Direction, ErrorCode, FrameCounts, FrameType,
+    InvalidProtocol, KeepAlive, Ledger, Limit, MemoryBudget, Priority, Promise, Protocol, Refill, Report,
+    Role, RoundTrip, Scheduling, Share, Stall, Stats, StreamBudget, StreamReport, TcpInfo, Verdict,
+    WindowSize,
 };
 
 pub use self::body::Incoming;

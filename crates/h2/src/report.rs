@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use fullbore_proto::{Direction, Report, Role, Stall, Verdict};
+use fullbore_proto::{Cause, Direction, Report, Role, Stall, Verdict};
 
 /// The variable: `1` for a sentence on standard error, `json` for a line of JSON there, or a file that sentences are appended
 /// to.
@@ -112,9 +112,9 @@ impl<'a> Account<'a> {
     fn remedy(&self) -> &'static str {
         let receiving = self.verdict.direction == Direction::Receiving;
         match self.verdict.cause {
-            Stall::StreamWindow if receiving => "; try a larger initial_stream_window_size",
-            Stall::ConnectionWindow if receiving => "; try a larger initial_connection_window_size",
-            Stall::StreamCount => "; try more connections",
+            Cause::StreamWindow if receiving => "; try a larger initial_stream_window_size",
+            Cause::ConnectionWindow if receiving => "; try a larger initial_connection_window_size",
+            Cause::StreamCount => "; try more connections",
             _ => "",
         }
     }
@@ -124,6 +124,7 @@ impl<'a> Account<'a> {
         let Verdict {
             direction,
             cause,
+            held,
             percent,
             stream_window,
             connection_window,
@@ -148,7 +149,7 @@ impl<'a> Account<'a> {
         };
         format!(
             concat!(
-                r#"{{"role":"{}","direction":"{}","bytes":{},"seconds":{{{}}},"held_by":"{}","percent":{:.1},"#,
+                r#"{{"role":"{}","direction":"{}","bytes":{},"seconds":{{{}}},"held_by":"{}","cause":"{}","percent":{:.1},"#,
                 r#""stream_window":{},"connection_window":{},"largest_stream_window":{},"#,
                 r#""round_trip_ms":{},"max_concurrent_streams":{}}}"#,
                 "\n"
@@ -157,6 +158,7 @@ impl<'a> Account<'a> {
             direction.name(),
             self.bytes,
             seconds,
+            held.name(),
             cause.name(),
             percent,
             stream_window,
@@ -196,7 +198,7 @@ mod tests {
             r#"{"role":"client","direction":"receiving","bytes":0,"seconds":{"moving":0.000000,"#
         ));
         assert!(
-            json.contains(r#""peer":2.500000},"held_by":"peer","percent":100.0,"#),
+            json.contains(r#""peer":2.500000},"held_by":"peer","cause":"peer","percent":100.0,"#),
             "{json}"
         );
         assert!(

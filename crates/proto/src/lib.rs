@@ -51,8 +51,10 @@
 //! no versioning: any release may change them.
 #![forbid(unsafe_code)]
 
+mod cause;
 mod config;
 mod connection;
+mod direction;
 mod error;
 mod event;
 mod flow;
@@ -92,15 +94,18 @@ mod time;
 mod transmit;
 mod verdict;
 
+pub use self::cause::Cause;
 pub use self::config::{Config, FirstWindows, KeepAlive, ResetMemory};
 pub use self::connection::Connection;
+pub use self::direction::Direction;
 pub use self::error::{
     ConnectionError, ConnectionErrorKind, ErrorCode, PeerLimit, Side, StreamError, StreamErrorKind,
     UsageError,
 };
 pub use self::event::{Event, ReadState};
 pub use self::flow::{
-    DEFAULT_WINDOW, Ledger, MemoryBudget, Promise, Refill, RoundTrip, Share, Stall, StreamBudget, WindowSize,
+    Arrivals, DEFAULT_WINDOW, Ledger, MemoryBudget, Promise, Refill, RoundTrip, Share, Stall, StreamBudget,
+    WindowSize,
 };
 pub use self::frame::FrameType;
 pub use self::guard::Limit;
@@ -115,4 +120,4 @@ pub use self::stats::{FrameCounts, Report, Stats, StreamReport};
 pub use self::tcp::{CongestionControl, TcpInfo};
 pub use self::time::Time;
 pub use self::transmit::{Segment, Transmit};
-pub use self::verdict::{Direction, Verdict};
+pub use self::verdict::Verdict;

@@ -1,6 +1,6 @@
 //! Counters and reports of a connection.
 
-use crate::flow::{Ledger, Promise, RoundTrip};
+use crate::flow::{Arrivals, Ledger, Promise, RoundTrip};
 use crate::frame::FrameType;
 use crate::tcp::TcpInfo;
 
@@ -69,6 +69,8 @@ pub struct Report {
     pub sending: Ledger,
     /// What receiving has waited for.
     pub receiving: Ledger,
+    /// How data has arrived.
+    pub arrivals: Arrivals,
     /// The size of the connection's receive window, in bytes.
     pub receive_window: u32,
     /// The initial receive window of streams, in bytes.

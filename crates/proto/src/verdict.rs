@@ -1,48 +1,17 @@
-//! What connections waited for most in one direction, judged by their reports, in words.
+//! What limited connections in one direction, judged by their reports, in words.
 
 use core::fmt;
 use core::time::Duration;
 
-use crate::flow::{Ledger, Stall};
+use crate::cause::{Cause, Facts};
+use crate::direction::Direction;
+use crate::flow::{Arrivals, Ledger, Stall};
+use crate::frame::FrameType;
 use crate::role::Role;
 use crate::stats::Report;
+use crate::tcp::TcpInfo;
 
-/// A direction of transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// To this endpoint.
-    Receiving,
-    /// From this endpoint.
-    Sending,
-}
-
-impl Direction {
-    /// The name of the direction.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Direction::Receiving => "receiving",
-            Direction::Sending => "sending",
-        }
-    }
-
-    /// What connections waited for in this direction.
-    pub fn ledger(self, report: &Report) -> &Ledger {
-        match self {
-            Direction::Receiving => &report.receiving,
-            Direction::Sending => &report.sending,
-        }
-    }
-
-    /// The bytes of DATA that a connection carried in this direction.
-    pub fn data_bytes(self, report: &Report) -> u64 {
-        match self {
-            Direction::Receiving => report.stats.received_data_bytes,
-            Direction::Sending => report.stats.sent_data_bytes,
-        }
-    }
-}
-
-/// The state that took most of the time of connections in one direction, with its figures. `Display` says it in a clause.
+/// What limited connections in one direction, with its figures. `Display` says it in a clause.
 ///
 /// ```
 /// use fullbore_proto::{Config, Connection, Direction, Role, Time, Verdict};
@@ -58,10 +27,12 @@ pub struct Verdict {
     pub role: Role,
     /// The direction.
     pub direction: Direction,
-    /// The state, or its cause.
-    pub cause: Stall,
-    /// Its share of the time that was not idle.
+    /// What limited them.
+    pub cause: Cause,
+    /// The share of the time that was not idle which the cause explains.
     pub percent: f64,
+    /// The state that took most of the time.
+    pub held: Stall,
     /// The largest window of a stream in this direction so far, in bytes.
     pub stream_window: u64,
     /// The window of a connection in this direction, in bytes; of a send window, the largest so far.
@@ -70,6 +41,8 @@ pub struct Verdict {
     pub max_concurrent_streams: u32,
     /// The shortest round trip, if it is known.
     pub round_trip: Option<Duration>,
+    /// What the kernel says of the TCP connection that carried most.
+    pub tcp: Option<TcpInfo>,
 }
 
 impl Verdict {
@@ -103,17 +76,41 @@ impl Verdict {
         let mut verdict = Verdict {
             role,
             direction,
-            cause: held,
-            percent: 100.0 * spent(held).as_secs_f64() / busy.as_secs_f64(),
+            cause: Cause::PeerOrPath,
+            percent: 0.0,
+            held,
             stream_window,
             connection_window,
             max_concurrent_streams: last.peer_max_concurrent_streams,
             round_trip: trips.min(),
+            tcp: None,
         };
         let bytes = reports.iter().map(|report| direction.data_bytes(report)).sum();
+        let mut flowing = spent(Stall::Moving) + spent(Stall::Socket);
         if verdict.has_room(bytes, busy) {
-            verdict.cause = Stall::Moving;
+            verdict.held = Stall::Moving;
+            flowing += spent(held);
         }
+        let busiest = reports.iter().max_by_key(|report| direction.data_bytes(report))?;
+        verdict.tcp = busiest.tcp;
+        let facts = Facts {
+            direction,
+            held: verdict.held,
+            flowing,
+            peer: spent(Stall::Peer),
+            heads: reports
+                .iter()
+                .map(|report| report.stats.sent_frames.of(FrameType::HEADERS))
+                .sum(),
+            arrivals: arrivals(reports),
+            bytes: direction.data_bytes(busiest),
+            time: direction.ledger(busiest).busy(),
+            tcp: busiest.tcp,
+            round_trip: verdict.round_trip,
+        };
+        let (cause, explained) = facts.judge(spent(held));
+        verdict.cause = cause;
+        verdict.percent = 100.0 * explained.as_secs_f64() / busy.as_secs_f64();
         Some(verdict)
     }
 
@@ -121,7 +118,7 @@ impl Verdict {
     /// in the buffers of the path. A receiver that refills at half of its window may use no more than half of it in each
     /// round trip, so "far more" is more than twice as much.
     fn has_room(&self, bytes: u64, busy: Duration) -> bool {
-        let window = match self.cause {
+        let window = match self.held {
             Stall::StreamWindow => self.stream_window,
             Stall::ConnectionWindow => self.connection_window,
             _ => return false,
@@ -165,8 +162,7 @@ impl fmt::Display for Verdict {
         let peer = self.peer();
         write!(f, "{:.0} % of the time ", self.percent)?;
         match self.cause {
-            Stall::Moving | Stall::Socket => f.write_str("limited by the path"),
-            Stall::StreamWindow => {
+            Cause::StreamWindow => {
                 let allows = self.allows(self.stream_window);
                 write!(f, "limited by the stream window ({allows})")?;
                 match receiving {
@@ -174,14 +170,14 @@ impl fmt::Display for Verdict {
                     false => write!(f, "; only {peer} can enlarge it"),
                 }
             }
-            Stall::ConnectionWindow if receiving => {
+            Cause::ConnectionWindow => {
                 let allows = self.allows(self.connection_window);
-                write!(f, "limited by the connection window ({allows})")
+                match receiving {
+                    true => write!(f, "limited by the connection window ({allows})"),
+                    false => write!(f, "limited by the connection window; only {peer} can enlarge it"),
+                }
             }
-            Stall::ConnectionWindow => {
-                write!(f, "limited by the connection window; only {peer} can enlarge it")
-            }
-            Stall::StreamCount => {
+            Cause::StreamCount => {
                 let streams = grouped(u64::from(self.max_concurrent_streams));
                 let over = self.over();
                 write!(
@@ -189,13 +185,117 @@ impl fmt::Display for Verdict {
                     "limited by the number of streams ({peer} allows {streams} at a time{over})"
                 )
             }
-            Stall::Application if receiving => {
+            Cause::ThisSide if receiving => {
                 f.write_str("limited by this side: the disk or reader is slower than the path")
             }
-            Stall::Application => f.write_str("limited by this side: the source is slower than the path"),
-            _ if receiving => write!(f, "waiting for {peer}{}", self.over()),
-            _ => write!(f, "waiting for {peer} to read and respond{}", self.over()),
+            Cause::ThisSide => f.write_str("limited by this side: the source is slower than the path"),
+            Cause::Path => f.write_str("limited by the path"),
+            Cause::RoundTrips => write!(
+                f,
+                "waiting for responses: each takes a round trip{}",
+                self.of_trip()
+            ),
+            Cause::Peer if receiving => write!(f, "waiting for {peer}{}", self.over()),
+            Cause::Peer => write!(f, "waiting for {peer} to read and respond{}", self.over()),
+            Cause::PeerOrPath => write!(f, "waiting for {peer} or the path{}", self.over()),
+            _ => self.write_tcp(f),
         }
+    }
+}
+
+impl Verdict {
+    /// The causes that are TCP's.
+    fn write_tcp(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let peer = self.peer();
+        match self.cause {
+            Cause::ReceiveBuffer(window) => {
+                let info = self.tcp.unwrap_or_default();
+                let buffer = (info.receive_buffer, info.largest_receive_buffer);
+                write!(
+                    f,
+                    "limited by TCP's receive buffer here ({})",
+                    self.allows(window)
+                )?;
+                raise(f, "net.ipv4.tcp_rmem", buffer)
+            }
+            Cause::SendBuffer(bytes) => {
+                let largest = self.tcp.unwrap_or_default().largest_send_buffer;
+                write!(
+                    f,
+                    "limited by TCP's send buffer here ({} B{})",
+                    grouped(bytes),
+                    self.over()
+                )?;
+                raise(f, "net.ipv4.tcp_wmem", (bytes, largest))
+            }
+            Cause::PeerReceiveBuffer(window) => write!(
+                f,
+                "limited by TCP's receive window of {peer} ({}): its buffer is too small, or it reads slowly",
+                self.allows(window)
+            ),
+            Cause::PeerWindow(bytes) => write!(
+                f,
+                "limited by a window at {peer}, TCP's send buffer (net.ipv4.tcp_wmem there) or its own (about {})",
+                self.allows(bytes)
+            ),
+            Cause::SlowStart => write!(
+                f,
+                "limited by the slow start of TCP: the transfer ended before it filled a path with a round trip{}",
+                self.of_trip()
+            ),
+            Cause::Loss(part) => self.write_loss(f, 100.0 * part),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_loss(&self, f: &mut fmt::Formatter<'_>, percent: f64) -> fmt::Result {
+        match self.direction {
+            Direction::Receiving => write!(
+                f,
+                "limited by lost packets (about {percent:.2} %): TCP at {} slows down for each; the path loses them, or \
+                 limits the rate of each connection",
+                self.peer()
+            ),
+            Direction::Sending => write!(
+                f,
+                "limited by lost packets ({percent:.2} % sent again): {} slows down for each; the path loses them, or \
+                 limits the rate of each connection",
+                self.tcp
+                    .as_ref()
+                    .map_or("TCP", |tcp| tcp.congestion_control.name())
+            ),
+        }
+    }
+
+    /// The round trip behind the words "a round trip".
+    fn of_trip(&self) -> String {
+        let trip = self.round_trip;
+        trip.map_or_else(String::new, |trip| format!(" of {}", millis(trip)))
+    }
+}
+
+/// How data arrived at all connections.
+fn arrivals(reports: &[Report]) -> Arrivals {
+    let mut all = Arrivals::default();
+    for Report { arrivals, .. } in reports {
+        all.bursts += arrivals.bursts;
+        all.burst_count += arrivals.burst_count;
+        all.burst_bytes += arrivals.burst_bytes;
+        all.answers += arrivals.answers;
+        all.silence += arrivals.silence;
+        all.lulls += arrivals.lulls;
+    }
+    all
+}
+
+/// The setting that lets a buffer grow, if it has the size that this allows: four times as much is worth trying.
+fn raise(f: &mut fmt::Formatter<'_>, setting: &str, (size, largest): (u64, Option<u64>)) -> fmt::Result {
+    match largest {
+        Some(largest) if size >= largest / 20 * 19 => {
+            let worth = (largest * 4).next_power_of_two();
+            write!(f, "; try a maximum of {worth} in {setting}")
+        }
+        _ => Ok(()),
     }
 }
 
@@ -225,68 +325,70 @@ mod tests {
     use super::*;
     use crate::{Config, Connection, Time};
 
-    fn verdict(direction: Direction, cause: Stall) -> Verdict {
+    fn verdict(direction: Direction, cause: Cause) -> Verdict {
         Verdict {
             role: Role::Client,
             direction,
             cause,
+            held: Stall::Moving,
             percent: 97.2,
             stream_window: 65_535,
             connection_window: 1 << 20,
             max_concurrent_streams: 1_100,
             round_trip: Some(Duration::from_millis(100)),
+            tcp: None,
         }
     }
 
     #[test]
-    fn every_state_of_each_direction_has_its_clause() {
+    fn every_cause_of_each_direction_has_its_clause() {
         use Direction::{Receiving, Sending};
         for (direction, state, rest) in [
-            (Receiving, Stall::Moving, "limited by the path"),
-            (Sending, Stall::Socket, "limited by the path"),
+            (Receiving, Cause::Path, "limited by the path"),
+            (Sending, Cause::Path, "limited by the path"),
             (
                 Receiving,
-                Stall::StreamWindow,
+                Cause::StreamWindow,
                 "limited by the stream window (65,535 B at 100 ms allows 0.66 MB/s)",
             ),
             (
                 Sending,
-                Stall::StreamWindow,
+                Cause::StreamWindow,
                 "limited by the stream window (65,535 B at 100 ms allows 0.66 MB/s); only the server can enlarge it",
             ),
             (
                 Receiving,
-                Stall::ConnectionWindow,
+                Cause::ConnectionWindow,
                 "limited by the connection window (1,048,576 B at 100 ms allows 10.49 MB/s)",
             ),
             (
                 Sending,
-                Stall::ConnectionWindow,
+                Cause::ConnectionWindow,
                 "limited by the connection window; only the server can enlarge it",
             ),
             (
                 Sending,
-                Stall::StreamCount,
+                Cause::StreamCount,
                 "limited by the number of streams (the server allows 1,100 at a time, the round trip is 100 ms)",
             ),
             (
                 Receiving,
-                Stall::Application,
+                Cause::ThisSide,
                 "limited by this side: the disk or reader is slower than the path",
             ),
             (
                 Sending,
-                Stall::Application,
+                Cause::ThisSide,
                 "limited by this side: the source is slower than the path",
             ),
             (
                 Receiving,
-                Stall::Peer,
+                Cause::Peer,
                 "waiting for the server, the round trip is 100 ms",
             ),
             (
                 Sending,
-                Stall::Peer,
+                Cause::Peer,
                 "waiting for the server to read and respond, the round trip is 100 ms",
             ),
         ] {
@@ -297,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_server_waits_for_its_client() {
-        let mut verdict = verdict(Direction::Sending, Stall::ConnectionWindow);
+        let mut verdict = verdict(Direction::Sending, Cause::ConnectionWindow);
         verdict.role = Role::Server;
         assert!(verdict.to_string().ends_with("only the client can enlarge it"));
     }
@@ -305,7 +407,7 @@ mod tests {
     #[test]
     fn a_round_trip_has_a_decimal_below_10_ms_and_is_left_out_while_it_is_unknown() {
         let over = |micros: Option<u64>| {
-            let mut verdict = verdict(Direction::Receiving, Stall::Peer);
+            let mut verdict = verdict(Direction::Receiving, Cause::Peer);
             verdict.round_trip = micros.map(Duration::from_micros);
             (verdict.over(), verdict.allows(2_000_000))
         };
@@ -321,7 +423,8 @@ mod tests {
         let second = Duration::from_secs(1);
         for cause in [Stall::StreamWindow, Stall::ConnectionWindow] {
             let has_room = |window, trip: Option<u64>| {
-                let mut verdict = verdict(Direction::Receiving, cause);
+                let mut verdict = verdict(Direction::Receiving, Cause::Path);
+                verdict.held = cause;
                 (verdict.stream_window, verdict.connection_window) = (window, window);
                 verdict.round_trip = trip.map(Duration::from_millis);
                 verdict.has_room(1_000_000, second)
@@ -329,7 +432,7 @@ mod tests {
             assert!(!has_room(250_000, Some(100)) && has_room(250_001, Some(100)));
             assert!(!has_room(1 << 30, None) && !has_room(1 << 30, Some(0)));
         }
-        assert!(!verdict(Direction::Receiving, Stall::Peer).has_room(1, second));
+        assert!(!verdict(Direction::Receiving, Cause::Peer).has_room(1, second));
     }
 
     #[test]
@@ -355,7 +458,7 @@ mod tests {
         }
         let of = |direction, reports: &[Report]| Verdict::of(Role::Client, direction, reports);
         let verdict = of(Direction::Receiving, &[report]).expect("it was busy");
-        assert_eq!(verdict.cause, Stall::Application);
+        assert_eq!(verdict.held, Stall::Application);
         assert!((verdict.percent - 75.0).abs() < 1e-9, "{}", verdict.percent);
         assert_eq!(verdict.round_trip, None);
         assert!(of(Direction::Sending, &[report]).is_none(), "it sent nothing");
@@ -364,7 +467,7 @@ mod tests {
         let mut other = report;
         other.receiving.settle(Stall::Peer, after(14));
         let verdict = of(Direction::Receiving, &[report, other]).expect("both were busy");
-        assert_eq!(verdict.cause, Stall::Peer);
+        assert_eq!(verdict.held, Stall::Peer);
         assert!(
             (verdict.percent - 700.0 / 13.0).abs() < 1e-9,
             "{}",
@@ -382,7 +485,7 @@ mod tests {
         for (window, cause) in [(250_000, Stall::ConnectionWindow), (250_001, Stall::Moving)] {
             report.largest_send_window = window;
             let verdict = Verdict::of(Role::Client, Direction::Sending, &[report]).expect("it was busy");
-            assert_eq!(verdict.cause, cause, "{window}");
+            assert_eq!(verdict.held, cause, "{window}");
             assert_eq!(verdict.connection_window, window);
         }
     }

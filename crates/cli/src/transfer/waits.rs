@@ -7,9 +7,10 @@ use std::time::Duration;
 
 pub(crate) use fullbore::Direction;
 use fullbore::client::Http1Report;
-use fullbore::{Client, Stall, Verdict};
+use fullbore::{Cause, Client, Stall, Verdict};
 use serde::{Serialize, Serializer};
 
+use super::tcp_waits::{Arrivals, TcpWaits};
 use crate::args::ConnectionArgs;
 use crate::transfer::output::has_verdict;
 
@@ -36,9 +37,11 @@ struct Http2Waits {
     connections: usize,
     /// Seconds in each state, without idle time.
     seconds: Seconds,
-    /// The state that took most of the time, or its cause.
+    /// The state that took most of the time.
     held_by: &'static str,
-    /// Its share of the time.
+    /// What limited the transfer.
+    cause: &'static str,
+    /// The share of the time that it explains.
     percent: f64,
     /// The windows of this direction, in bytes.
     stream_window: u64,
@@ -50,7 +53,13 @@ struct Http2Waits {
     window_updates_sent: u64,
     data_frames_received: u64,
     data_frames_sent: u64,
-    #[serde(skip)]
+    /// How data arrived at the connection that carried most.
+    arrivals: Option<Arrivals>,
+    /// What the kernel says of the TCP connection that carried most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tcp: Option<TcpWaits>,
+    /// The verdict in words.
+    #[serde(rename = "sentence")]
     clause: String,
 }
 
@@ -237,7 +246,8 @@ impl Http2Waits {
             direction: direction.name(),
             connections: reports.len(),
             seconds: Seconds::of(spent),
-            held_by: verdict.cause.name(),
+            held_by: verdict.held.name(),
+            cause: verdict.cause.name(),
             percent: verdict.percent,
             stream_window: verdict.stream_window,
             connection_window: verdict.connection_window,
@@ -249,26 +259,35 @@ impl Http2Waits {
             }),
             data_frames_received: frames(|report| report.stats.received_frames.of(fullbore::FrameType::DATA)),
             data_frames_sent: frames(|report| report.stats.sent_frames.of(fullbore::FrameType::DATA)),
+            arrivals: busiest(direction, reports).map(|report| Arrivals::of(&report.arrivals)),
+            tcp: busiest(direction, reports)
+                .and_then(|report| report.tcp.as_ref())
+                .map(TcpWaits::of),
             clause: clause(&verdict, set),
         })
     }
+}
+
+/// The connection that carried most.
+fn busiest(direction: Direction, reports: &[fullbore::Report]) -> Option<&fullbore::Report> {
+    reports.iter().max_by_key(|report| direction.data_bytes(report))
 }
 
 /// The verdict, with the option that lifts what it names.
 fn clause(verdict: &Verdict, set: Set) -> String {
     let receiving = verdict.direction == Direction::Receiving;
     match verdict.cause {
-        Stall::StreamWindow | Stall::ConnectionWindow if receiving && set.budget => {
+        Cause::StreamWindow | Cause::ConnectionWindow if receiving && set.budget => {
             format!("{verdict}; try a larger --budget")
         }
-        Stall::StreamWindow if receiving => {
+        Cause::StreamWindow if receiving => {
             format!("{verdict}; try --stream-window {}", larger(verdict.stream_window))
         }
-        Stall::ConnectionWindow if receiving => format!(
+        Cause::ConnectionWindow if receiving => format!(
             "{verdict}; try --connection-window {}",
             larger(verdict.connection_window)
         ),
-        Stall::StreamCount => format!("{verdict}; try a larger --connections"),
+        Cause::StreamCount => format!("{verdict}; try a larger --connections"),
         _ => verdict.to_string(),
     }
 }

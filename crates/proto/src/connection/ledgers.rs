@@ -3,7 +3,7 @@
 use core::mem;
 use core::time::Duration;
 
-use crate::flow::{Ledger, ReceiveWindow, Stall};
+use crate::flow::{Ledger, ReceiveWindow, Rhythm, Stall};
 use crate::role::Role;
 use crate::stats::StreamReport;
 use crate::stream::{Phase, Stream, StreamState, WantsCredit};
@@ -24,6 +24,8 @@ pub(super) struct Ledgers {
     asked_after: u32,
     /// Whether that PING is unanswered.
     is_asked: bool,
+    /// None before the first pause in what arrives.
+    rhythm: Option<Box<Rhythm>>,
 }
 
 /// There is at most one PING behind uploads for each MiB (two to this power) of DATA.
@@ -38,6 +40,7 @@ impl Ledgers {
             requests_kept_back: false,
             asked_after: 0,
             is_asked: false,
+            rhythm: None,
         }
     }
 
@@ -50,6 +53,14 @@ impl Ledgers {
 
     pub(super) fn receiving(&self) -> Ledger {
         self.receiving
+    }
+
+    pub(super) fn rhythm(&self) -> Rhythm {
+        self.rhythm.as_deref().copied().unwrap_or_default()
+    }
+
+    pub(super) fn rhythm_mut(&mut self) -> &mut Rhythm {
+        self.rhythm.get_or_insert_default()
     }
 
     #[inline]
@@ -169,6 +180,10 @@ impl Attribution {
             state,
             until,
         }
+    }
+
+    pub(super) fn state(self) -> Stall {
+        self.state
     }
 
     pub(super) fn settle(self, ledger: &mut Ledger, now: Time) {

@@ -129,6 +129,7 @@ impl Connection {
             stats: self.stats(),
             sending: self.sending_ledger(now),
             receiving: self.receiving_ledger(now),
+            arrivals: self.arrivals(now),
             receive_window: self.flow.window().size().bytes(),
             stream_receive_window: initial.bytes(),
             largest_stream_receive_window: self.streams.largest_window().max(initial).bytes(),

@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::Connection;
 use super::ledgers::{Attribution, FLOWING, flowing, receives};
 use super::ping::Pings;
-use crate::flow::{Ledger, Stall};
+use crate::flow::{Arrivals, Awaited, Ledger, Stall};
 use crate::role::Role;
 use crate::stream::{Phase, Stream, WantsCredit};
 use crate::time::Time;
@@ -85,7 +85,47 @@ impl Connection {
 
     fn settle_receiving_ledger(&mut self) {
         let attribution = self.attribute_receiving(self.ledgers.receiving_since(), self.now);
+        let since = self.ledgers.receiving_since();
+        if let Some(awaited) = self.awaited(attribution, since, self.now) {
+            let received = self.flow.window().received();
+            let rhythm = self.ledgers.rhythm_mut();
+            rhythm.pause((since, self.now), received, awaited, self.pings.minimum());
+        }
         self.ledgers.settle_receiving(attribution, self.now);
+    }
+
+    /// How data has arrived, up to `now`.
+    pub(super) fn arrivals(&self, now: Time) -> Arrivals {
+        let since = self.ledgers.receiving().since();
+        let mut rhythm = self.ledgers.rhythm();
+        if since < now {
+            let attribution = self.attribute_receiving(since, now);
+            if let Some(awaited) = self.awaited(attribution, since, now) {
+                let received = self.flow.window().received();
+                rhythm.pause((since, now), received, awaited, self.pings.minimum());
+            }
+        }
+        rhythm.arrivals()
+    }
+
+    /// What a pause waited for. None if it was none.
+    fn awaited(&self, attribution: Attribution, since: Time, now: Time) -> Option<Awaited> {
+        if now.since(since) < FLOWING {
+            return None;
+        }
+        match attribution.state() {
+            Stall::Peer => {
+                let mut receiving = self.streams.iter().take(SAMPLE).filter(|stream| receives(stream));
+                Some(
+                    match receiving.any(|stream| stream.receive.phase != Phase::Headers) {
+                        true => Awaited::Data,
+                        false => Awaited::Answer,
+                    },
+                )
+            }
+            Stall::StreamWindow | Stall::ConnectionWindow | Stall::Application => Some(Awaited::Window),
+            _ => None,
+        }
     }
 
     /// A reader has taken something. That changes the ledger only when nothing more is to come and time has passed.

@@ -350,10 +350,12 @@ impl ReceiveWindow {
     }
 
     /// Whether the peer had credit worth naming when that much was advertised. One frame is none, nor is an eighth of the
-    /// window: its sender was about to wait, and a round trip is only known to some per cent.
+    /// window: its sender was about to wait, and a round trip is only known to some per cent. A connection begins with less
+    /// than its window (RFC 9113 section 6.9.2).
     fn has_credit(&self, advertised: u64) -> bool {
         let size = u64::from(self.size);
-        advertised.saturating_sub(self.received) >= SMALLEST_UPDATE.min(size / 4).max(size / 8)
+        advertised.saturating_sub(self.received)
+            >= SMALLEST_UPDATE.min(size / 4).max(size.min(advertised) / 8)
     }
 
     /// What the peer knew to be advertised when it sent what arrives at `now`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fullbore_proto::frame::FrameType;
-use fullbore_proto::{Config, Direction, Refill, Role, Stall, Time, Verdict, WindowSize};
+use fullbore_proto::{Cause, Config, Direction, Refill, Role, Stall, Time, Verdict, WindowSize};
 
 use crate::support::app::Pace;
 use crate::support::pair::{End, Pair};
@@ -57,14 +57,14 @@ fn a_window_that_allows_less_than_the_path_is_named_by_both_ends_whatever_its_si
     for nanos_per_byte in [0, 8] {
         for window in [128 * KIB, 256 * KIB, MIB, 2 * MIB, 8 * MIB] {
             for (config, cause) in [
-                (windows(window, 64 * MIB), Stall::StreamWindow),
-                (windows(64 * MIB, window), Stall::ConnectionWindow),
+                (windows(window, 64 * MIB), Cause::StreamWindow),
+                (windows(64 * MIB, window), Cause::ConnectionWindow),
             ] {
                 for verdict in of_a_download(config.clone(), path(nanos_per_byte)) {
                     let case = format!("{window} B at {nanos_per_byte} ns a byte: {verdict}");
                     assert_eq!(verdict.cause, cause, "{case}");
                     assert!(verdict.percent > 70.0 || nanos_per_byte == 8, "{case}");
-                    if cause == Stall::StreamWindow {
+                    if cause == Cause::StreamWindow {
                         assert_eq!(verdict.stream_window, u64::from(window), "{case}");
                     }
                 }
@@ -77,9 +77,9 @@ fn a_window_that_allows_less_than_the_path_is_named_by_both_ends_whatever_its_si
 fn a_window_is_named_although_its_data_comes_without_a_pause() {
     // 20 MB/s over 100 ms is 2 MB on the way.
     let [client, _] = of_a_download(windows(2_000_000, 64 * MIB), path(50));
-    assert_eq!(client.cause, Stall::StreamWindow, "{client}");
+    assert_eq!(client.cause, Cause::StreamWindow, "{client}");
     let [client, _] = of_a_download(windows(64 * MIB, 2_000_000), path(50));
-    assert_eq!(client.cause, Stall::ConnectionWindow, "{client}");
+    assert_eq!(client.cause, Cause::ConnectionWindow, "{client}");
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn a_path_that_leaves_a_part_of_the_window_unused_is_named_itself() {
     for window in [1_300_000, 2_000_000, 8_000_000] {
         for config in [windows(window, 64 * MIB), windows(64 * MIB, window)] {
             let [client, _] = of_a_download(config, path(100));
-            assert_eq!(client.cause, Stall::Moving, "{window} B: {client}");
+            assert_eq!(client.cause, Cause::Path, "{window} B: {client}");
         }
     }
     let [client, _] = of_a_download(Config::default(), path(100));
-    assert_eq!(client.cause, Stall::Moving, "{client}");
+    assert_eq!(client.cause, Cause::Path, "{client}");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_reader_that_keeps_a_window_full_is_named_although_data_comes_without_a_paus
     pair.get(1 << 50);
     pair.run_for(Duration::from_secs(3));
     let verdict = verdict(&pair.client, Role::Client, Direction::Receiving, pair.now);
-    assert_eq!(verdict.cause, Stall::Application, "{verdict}");
+    assert_eq!(verdict.cause, Cause::ThisSide, "{verdict}");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_handler_that_reads_for_long_what_came_at_once_is_named_with_its_time() {
         "{report:?}"
     );
     let verdict = verdict(&pair.server, Role::Server, Direction::Receiving, pair.now);
-    assert_eq!(verdict.cause, Stall::Application, "{verdict}");
+    assert_eq!(verdict.cause, Cause::ThisSide, "{verdict}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn an_upload_to_a_server_that_refills_at_half_is_held_by_its_window() {
         pair.post(1 << 50, 0);
         pair.run_for(Duration::from_secs(5));
         let verdict = verdict(&pair.client, Role::Client, Direction::Sending, pair.now);
-        let windows = [Stall::StreamWindow, Stall::ConnectionWindow];
+        let windows = [Cause::StreamWindow, Cause::ConnectionWindow];
         assert!(windows.contains(&verdict.cause), "{refill:?}: {verdict}");
     }
 }
@@ -162,7 +162,7 @@ fn the_window_that_an_upload_had_is_the_largest_that_was_granted_not_that_of_set
     let verdict = Verdict::of(Role::Client, Direction::Sending, &[report]).unwrap();
     assert_eq!(
         (verdict.cause, verdict.stream_window),
-        (Stall::StreamWindow, 1_516_384)
+        (Cause::StreamWindow, 1_516_384)
     );
 }
 
@@ -190,7 +190,7 @@ fn an_upload_in_the_buffers_of_the_path_is_on_its_way_and_does_not_wait_for_the_
     let peer = ledger.spent(Stall::Peer);
     assert!(peer <= Duration::from_millis(110), "a round trip: {ledger:?}");
     let verdict = verdict(&pair.client, Role::Client, Direction::Sending, pair.now);
-    assert_eq!(verdict.cause, Stall::Moving, "{verdict}");
+    assert_eq!(verdict.cause, Cause::Path, "{verdict}");
     assert_eq!(asked(&pair), 1);
 }
 
@@ -203,7 +203,7 @@ fn a_server_that_has_the_whole_upload_and_is_silent_is_waited_for() {
     pair.post(4_000_000, 0);
     pair.run_for(Duration::from_secs(10));
     let verdict = verdict(&pair.client, Role::Client, Direction::Sending, pair.now);
-    assert_eq!(verdict.cause, Stall::Peer, "{verdict}");
+    assert_eq!(verdict.cause, Cause::Peer, "{verdict}");
     assert!(verdict.percent > 90.0, "{verdict}");
 }
 
