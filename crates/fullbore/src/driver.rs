@@ -215,7 +215,8 @@ where
     pub(crate) fn report(&self) -> Report {
         let mut report = self.connection.report(self.now());
         if report.stats.received_bytes.max(report.stats.sent_bytes) >= tcp::LEAST_BYTES {
-            report.tcp = (self.tcp)(&self.io).and_then(tcp::info);
+            let ended = || self.mailbox.last_report().and_then(|last| last.tcp);
+            report.tcp = (self.tcp)(&self.io).and_then(tcp::info).or_else(ended);
         }
         report
     }

@@ -4,12 +4,13 @@
 //! end: the engine keeps these figures for itself until then.
 
 use std::fmt;
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore::server::{ConnectionLimits, Ended};
-use fullbore::{ErrorCode, ErrorKind, Ledger, MemoryBudget, Stall};
+use fullbore::{Direction, ErrorCode, ErrorKind, Ledger, MemoryBudget, Report, Role, Stall, Verdict};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 
@@ -36,6 +37,27 @@ const STALLS: [(Stall, &str); 6] = [
     (Stall::Peer, "peer"),
 ];
 
+/// What limited a connection.
+const CAUSES: [&str; 14] = [
+    "this_side",
+    "stream_window",
+    "connection_window",
+    "stream_count",
+    "tcp_receive_buffer",
+    "tcp_send_buffer",
+    "peer_tcp_receive_buffer",
+    "peer_window",
+    "slow_start",
+    "loss",
+    "round_trips",
+    "path",
+    "peer",
+    "peer_or_path",
+];
+
+/// What limited a connection that has sent fewer bytes is not worth counting.
+const LEAST_SENT: u64 = 1_000_000;
+
 /// The figures of all listeners.
 pub(super) struct Metrics {
     limits: ConnectionLimits,
@@ -53,6 +75,19 @@ pub(super) struct Metrics {
     sent_bytes: AtomicU64,
     /// In microseconds: sending, then receiving.
     stalls: [[AtomicU64; STALLS.len()]; 2],
+    /// Connections by what limited their sending.
+    limited: [AtomicU64; CAUSES.len()],
+    tcp: TcpFigures,
+}
+
+/// Sums of what the kernel says of TCP. Times are in microseconds.
+#[derive(Default)]
+struct TcpFigures {
+    sent_bytes: AtomicU64,
+    sent_again_bytes: AtomicU64,
+    busy: AtomicU64,
+    receiver_limited: AtomicU64,
+    send_buffer_limited: AtomicU64,
 }
 
 impl Metrics {
@@ -68,6 +103,8 @@ impl Metrics {
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             stalls: Default::default(),
+            limited: Default::default(),
+            tcp: TcpFigures::default(),
         }
     }
 
@@ -124,6 +161,27 @@ impl Metrics {
             };
             add_stalls(&self.stalls[0], &report.sending);
             add_stalls(&self.stalls[1], &report.receiving);
+            self.add_limit(report);
+        }
+    }
+
+    /// Counts what limited the sending of a connection, and what the kernel says of it.
+    fn add_limit(&self, report: &Report) {
+        if report.stats.sent_data_bytes < LEAST_SENT {
+            return;
+        }
+        let verdict = Verdict::of(Role::Server, Direction::Sending, slice::from_ref(report));
+        let named = verdict.and_then(|verdict| CAUSES.iter().position(|name| *name == verdict.cause.name()));
+        if let Some(index) = named {
+            add(&self.limited[index], 1);
+        }
+        if let Some(info) = &report.tcp {
+            let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+            add(&self.tcp.sent_bytes, info.sent_bytes);
+            add(&self.tcp.sent_again_bytes, info.sent_again_bytes);
+            add(&self.tcp.busy, micros(info.busy));
+            add(&self.tcp.receiver_limited, micros(info.receiver_limited));
+            add(&self.tcp.send_buffer_limited, micros(info.send_buffer_limited));
         }
     }
 
@@ -237,6 +295,7 @@ impl fmt::Display for Metrics {
                 )?;
             }
         }
+        self.write_limits(f)?;
         let connections = self.limits.connections() as u64;
         Self::single(f, "connections", GAUGE, "Open connections.", connections)?;
         let most = self.limits.max_connections() as u64;
@@ -266,6 +325,45 @@ impl fmt::Display for Metrics {
             "The limit on fullbore_memory_budget_leased_bytes.",
             self.budget.limit(),
         )
+    }
+}
+
+impl Metrics {
+    /// What limited the connections that have sent much, and what the kernel says of these.
+    fn write_limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const COUNTER: &str = "counter";
+        let ended = "of HTTP/2 connections that have ended and sent 1 MB or more";
+        let help = format!("What limited the sending {ended}, by cause.");
+        head(f, "limited_connections_total", COUNTER, &help)?;
+        for (cause, count) in CAUSES.iter().zip(&self.limited) {
+            let count = get(count);
+            writeln!(
+                f,
+                "fullbore_limited_connections_total{{cause=\"{cause}\"}} {count}"
+            )?;
+        }
+        let tcp = &self.tcp;
+        let help = format!("Bytes that TCP has sent, {ended} (Linux).");
+        Self::single(f, "tcp_sent_bytes_total", COUNTER, &help, get(&tcp.sent_bytes))?;
+        let help = format!("Bytes that TCP has sent again, {ended} (Linux).");
+        let again = get(&tcp.sent_again_bytes);
+        Self::single(f, "tcp_sent_again_bytes_total", COUNTER, &help, again)?;
+        let help = format!("Time in which TCP had data to send, {ended} (Linux).");
+        head(f, "tcp_busy_seconds_total", COUNTER, &help)?;
+        let seconds = |count| Duration::from_micros(get(count)).as_secs_f64();
+        writeln!(f, "fullbore_tcp_busy_seconds_total {}", seconds(&tcp.busy))?;
+        let help = format!(
+            "The part of that time which a buffer of TCP limited, by the side that has it, {ended} (Linux)."
+        );
+        head(f, "tcp_limited_seconds_total", COUNTER, &help)?;
+        for (by, count) in [
+            ("receiver", &tcp.receiver_limited),
+            ("sender", &tcp.send_buffer_limited),
+        ] {
+            let seconds = seconds(count);
+            writeln!(f, "fullbore_tcp_limited_seconds_total{{by=\"{by}\"}} {seconds}")?;
+        }
+        Ok(())
     }
 }
 
@@ -327,6 +425,28 @@ mod tests {
                 "{line} is not in\n{text}"
             );
         }
+    }
+
+    #[test]
+    fn every_cause_has_a_figure() {
+        use fullbore::Cause::*;
+        let causes = [
+            ThisSide,
+            StreamWindow,
+            ConnectionWindow,
+            StreamCount,
+            ReceiveBuffer(0),
+            SendBuffer(0),
+            PeerReceiveBuffer(0),
+            PeerWindow(0),
+            SlowStart,
+            Loss(0.0),
+            RoundTrips,
+            Path,
+            Peer,
+            PeerOrPath,
+        ];
+        assert_eq!(CAUSES, causes.map(|cause| cause.name()));
     }
 
     #[test]

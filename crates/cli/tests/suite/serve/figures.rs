@@ -77,6 +77,13 @@ fn the_figures_are_on_an_address_of_their_own_and_count_what_was_served() -> Tes
         )
         .is_some()
     );
+    for metric in [
+        "fullbore_limited_connections_total{cause=\"loss\"}",
+        "fullbore_tcp_limited_seconds_total{by=\"sender\"}",
+    ] {
+        // A connection that sent so little is not counted.
+        assert_eq!(value(&text, metric), Some(0.0), "{metric} in\n{text}");
+    }
     assert_eq!(status(&ask_over_tcp(&figures, "GET /healthz", "")?), "200");
     assert_eq!(status(&ask_over_tcp(&figures, "GET /a.txt", "")?), "404");
     Ok(())
