@@ -5,6 +5,7 @@
 //! case. `program` and `peers` know how each program is called and what it prints. `worker` has servers and clients that
 //! run as processes of their own. `simulate` moves bytes through the engine over a simulated path, and `engine` as fast as
 //! the machine can. `heap` reads the counting allocator. `process`, `environment` and `context` hold what every case needs.
+//! `packet_path` runs a command by hand over a path of packets.
 //! `comparison`, `stats`, `markdown` and `plot` make figures, tables and plots of the samples.
 
 #![deny(missing_docs)]
@@ -18,6 +19,7 @@ mod environment;
 mod error;
 mod heap;
 mod markdown;
+mod packet_path;
 mod peers;
 mod plot;
 mod process;
@@ -35,6 +37,7 @@ use crate::cases::Case;
 use crate::context::{Context, Options};
 use crate::environment::Environment;
 use crate::error::Error;
+use crate::packet_path::PacketPath;
 use crate::worker::Worker;
 
 /// Runs the published cases beside their peers and prints tables of ratios
@@ -55,6 +58,8 @@ enum Chosen {
     All,
     /// Draw the plots of BENCHMARKS.md from the tables in bench/results
     Plots,
+    /// Run a command over an emulated path of IP packets, with its server at the other end
+    PacketPath(PacketPath),
     /// A server or client that a case starts as a process of its own
     #[command(subcommand, hide = true)]
     Worker(Worker),
@@ -74,6 +79,7 @@ pub fn run_program() -> ExitCode {
                 false => ExitCode::FAILURE,
             };
         }
+        Chosen::PacketPath(path) => return packet_path::run(&path),
         Chosen::Plots => return exit(plot::draw(Path::new(RESULTS), None).map(|()| true)),
         Chosen::Case(case) => vec![case],
         Chosen::All => Case::ALL.to_vec(),
