@@ -296,7 +296,8 @@ fn json(report: &Report) -> serde_json::Value {
             "client_port": flow.client_port, "server_port": flow.server_port,
             "opened_ms": flow.opened as f64 / 1e6, "closed_ms": flow.closed.map(|at| at as f64 / 1e6),
             "last_payload_ms": flow.last_payload.map(|at| at as f64 / 1e6),
-            "from_server": flow.from_server, "from_client": flow.from_client,
+            "from_server": flow.from_server, "to_client": flow.to_client,
+            "from_client": flow.from_client, "to_server": flow.to_server,
         })
     });
     serde_json::json!({

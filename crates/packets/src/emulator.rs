@@ -110,9 +110,10 @@ impl Emulator {
 
     /// Takes in a packet.
     pub fn receive(&mut self, now: u64, way: Way, packet: Vec<u8>) {
-        let bucket = self.flows.note(now, way, &packet);
-        match self.lanes[way as usize].admit(now, packet.len() as u64, bucket) {
+        let (flow, payload) = self.flows.note(now, way, &packet);
+        match self.lanes[way as usize].admit(now, packet.len() as u64, flow.bucket(way)) {
             Some(at) => {
+                flow.passed(way, payload);
                 self.taken += 1;
                 let number = self.taken;
                 self.waiting.push(Reverse(Waiting {

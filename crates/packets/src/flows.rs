@@ -31,6 +31,10 @@ pub struct Flow {
     pub from_server: u64,
     /// Octets of payload that the client sent, retransmissions included.
     pub from_client: u64,
+    /// Octets of payload that the path passed on to the client: those of the server that were not lost.
+    pub to_client: u64,
+    /// Octets of payload that the path passed on to the server.
+    pub to_server: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,8 +54,9 @@ struct Headers {
     payload: u64,
 }
 
+/// A flow whose ports are in use.
 #[derive(Debug)]
-struct Open {
+pub(crate) struct Open {
     flow: Flow,
     buckets: [Bucket; 2],
 }
@@ -65,8 +70,8 @@ pub(crate) struct Flows {
 }
 
 impl Flows {
-    /// Notes a packet, and gives the policer's bucket of its flow and direction.
-    pub(crate) fn note(&mut self, now: u64, way: Way, packet: &[u8]) -> &mut Bucket {
+    /// Notes a packet that came; its flow, and the octets of its payload.
+    pub(crate) fn note(&mut self, now: u64, way: Way, packet: &[u8]) -> (&mut Open, u64) {
         let headers = read(packet);
         let (client, server) = match way {
             Way::ToServer => (headers.from, headers.to),
@@ -86,6 +91,8 @@ impl Flows {
                 last_payload: None,
                 from_server: 0,
                 from_client: 0,
+                to_client: 0,
+                to_server: 0,
             },
             buckets: [Bucket::default(); 2],
         };
@@ -95,7 +102,7 @@ impl Flows {
             self.ended.push(before.flow);
         }
         open.flow.note(now, way, &headers);
-        &mut open.buckets[way as usize]
+        (open, headers.payload)
     }
 
     /// All of them, in the order in which they were opened.
@@ -104,6 +111,21 @@ impl Flows {
         let mut all: Vec<Flow> = self.ended.iter().chain(open).cloned().collect();
         all.sort_by_key(|flow| (flow.opened, flow.client_port));
         all
+    }
+}
+
+impl Open {
+    /// The policer's bucket of a direction.
+    pub(crate) fn bucket(&mut self, way: Way) -> &mut Bucket {
+        &mut self.buckets[way as usize]
+    }
+
+    /// Notes that so many octets were passed on.
+    pub(crate) fn passed(&mut self, way: Way, payload: u64) {
+        match way {
+            Way::ToServer => self.flow.to_server += payload,
+            Way::ToClient => self.flow.to_client += payload,
+        }
     }
 }
 

@@ -146,6 +146,14 @@ fn a_policer_limits_each_flow_by_itself() {
     let delivered = report.to_client.delivered;
     assert!((2_018..=2_020).contains(&delivered), "{delivered}");
     assert_eq!(report.to_client.policed, 4_000 - delivered);
+    for flow in report.flows {
+        assert_eq!(flow.from_server, 2_000 * 960);
+        assert!(
+            (1_009 * 960..=1_010 * 960).contains(&flow.to_client),
+            "{}",
+            flow.to_client
+        );
+    }
 }
 
 #[test]
