@@ -6,13 +6,16 @@ mod budget;
 mod clients;
 mod connections;
 mod engine;
+mod fairness;
 mod flood;
 mod frames;
 pub(crate) mod growth;
 mod h2;
 mod http1;
+mod killed;
 mod many;
 mod memory;
+mod packets;
 mod paths;
 mod responses;
 mod servers;
@@ -78,12 +81,18 @@ pub(crate) enum Case {
     Growth,
     /// Programs of axum, tonic and reqwest with the published crate `h2` and with `crates/h2` in its place
     H2,
+    /// Transfers over packets with loss, long round trips, stock buffers and policers, beside curl and aria2
+    Packets,
+    /// How much of a link another program's flow keeps beside a download over packets
+    Fairness,
+    /// Downloads over packets with losses, killed at random moments and resumed
+    Killed,
     /// Urgent responses beside bulk ones on the same connection, over 2 Mbit/s to 1 Gbit/s and loopback
     Urgent,
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 19] = [
+    pub(crate) const ALL: [Case; 22] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
@@ -102,12 +111,18 @@ impl Case {
         Case::Memory,
         Case::Attacks,
         Case::Urgent,
+        Case::Packets,
+        Case::Fairness,
+        Case::Killed,
         Case::H2,
     ];
 
     /// Its name on the command line and in the markers of its section.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Case::Packets => "packets",
+            Case::Fairness => "fairness",
+            Case::Killed => "killed",
             Case::Paths => "paths",
             Case::Windows => "windows",
             Case::Frames => "frames",
@@ -144,6 +159,9 @@ pub(crate) struct Section {
 /// When what every measurement needs could not be had: files, `fullbore serve`, `fullbore link`.
 pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
     match case {
+        Case::Packets => packets::run(cx),
+        Case::Fairness => fairness::run(cx),
+        Case::Killed => killed::run(cx),
         Case::Paths => paths::run(cx),
         Case::Windows => windows::run(cx),
         Case::Frames => frames::run(cx),

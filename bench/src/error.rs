@@ -19,6 +19,8 @@ pub(crate) enum Error {
     Output(String, String),
     /// The time for the whole run is over.
     Over,
+    /// There is no path of packets on this machine.
+    NoPath(fullbore_packets::Unavailable),
     /// A file could not be read or written.
     File(PathBuf, std::io::Error),
 }
@@ -32,6 +34,7 @@ impl fmt::Display for Error {
             Error::Slow(what, limit) => write!(f, "{what} took more than {:.0} s", limit.as_secs_f64()),
             Error::Output(what, why) => write!(f, "{what} printed something unexpected: {why}"),
             Error::Over => write!(f, "the time for the whole run is over (see --at-most)"),
+            Error::NoPath(why) => why.fmt(f),
             Error::File(file, error) => write!(f, "{}: {error}", file.display()),
         }
     }

@@ -5,7 +5,8 @@
 //! case. `program` and `peers` know how each program is called and what it prints. `worker` has servers and clients that
 //! run as processes of their own. `simulate` moves bytes through the engine over a simulated path, and `engine` as fast as
 //! the machine can. `heap` reads the counting allocator. `process`, `environment` and `context` hold what every case needs.
-//! `packet_path` runs a command by hand over a path of packets.
+//! `packet_path` runs a command by hand over a path of packets, and
+//! `over_packets` has `fullbore serve` at the end of one.
 //! `comparison`, `stats`, `markdown` and `plot` make figures, tables and plots of the samples.
 
 #![deny(missing_docs)]
@@ -19,6 +20,7 @@ mod environment;
 mod error;
 mod heap;
 mod markdown;
+mod over_packets;
 mod packet_path;
 mod peers;
 mod plot;

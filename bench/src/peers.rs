@@ -267,7 +267,10 @@ pub(crate) fn versions(cx: &Context, programs: &[&str]) -> String {
                     .to_owned();
                 match line.strip_prefix("nginx version: ") {
                     Some(version) => version.to_owned(),
-                    None if line.starts_with("go version ") || line.starts_with("h2o version ") => {
+                    None if ["go", "h2o", "aria2"]
+                        .iter()
+                        .any(|name| line.starts_with(&format!("{name} version "))) =>
+                    {
                         line.replace("version ", "")
                     }
                     None if line.starts_with("strace -- version ") => line.replace("-- version ", ""),

@@ -1,5 +1,6 @@
 //! How the commands of the program under test are called, and what they print.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -101,6 +102,21 @@ pub(crate) fn listening<'a>(cx: &'a Context, command: &mut Command) -> Result<Se
 /// Serves a folder over cleartext and discards uploads.
 pub(crate) fn serve<'a>(cx: &'a Context, folder: &Path, more: &[&str]) -> Result<Served<'a>, Error> {
     start_serve(cx, folder, "--plaintext", more)
+}
+
+/// Serves a folder on any port of an address.
+pub(crate) fn serve_at<'a>(
+    cx: &'a Context,
+    folder: &Path,
+    address: IpAddr,
+    secure: bool,
+    more: &[&str],
+) -> Result<Served<'a>, Error> {
+    let security = if secure { "--self-signed" } else { "--plaintext" };
+    let mut command = command(cx, "serve");
+    command.arg(folder).args([security, "--listen"]);
+    command.arg(SocketAddr::new(address, 0).to_string());
+    listening(cx, command.args(more))
 }
 
 /// The same over TLS, with a self-signed certificate.
@@ -242,7 +258,7 @@ fn frames(document: &Value, direction: &str) -> Result<Frames, Error> {
     })
 }
 
-fn json(program: &str, text: &str) -> Result<Value, Error> {
+pub(crate) fn json(program: &str, text: &str) -> Result<Value, Error> {
     serde_json::from_str(text).map_err(|error| unexpected(program, &format!("not JSON: {error}")))
 }
 
