@@ -272,10 +272,11 @@ fn text(report: &Report) -> String {
     };
     let mut text = line("to server", &report.to_server) + &line("to client", &report.to_client);
     text.push_str(&format!(
-        "connections: {}, open at the end {}; at most {:.1} ms late, {} overrun; \
+        "connections: {}, open at the end {}; {} packets more than 1 ms late, the latest {:.1} ms; {} overrun; \
          {:.2} s of processor time\n",
         report.flows.len(),
         report.open_at_the_end(),
+        report.late,
         report.latest.as_secs_f64() * 1e3,
         report.overrun,
         report.processor.as_secs_f64()
@@ -305,6 +306,7 @@ fn json(report: &Report) -> serde_json::Value {
         "to_client": counts(&report.to_client),
         "flows": flows.collect::<Vec<_>>(),
         "open_at_the_end": report.open_at_the_end(),
+        "late": report.late,
         "latest_ms": report.latest.as_secs_f64() * 1e3,
         "overrun": report.overrun,
         "processor_ms": report.processor.as_secs_f64() * 1e3,

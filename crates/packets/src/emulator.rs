@@ -12,6 +12,9 @@ use crate::settings::{Settings, Way};
 /// Buffers that are kept for later packets.
 const KEPT_BUFFERS: usize = 4096;
 
+/// A packet is late after so many nanoseconds.
+const LATE: u64 = 1_000_000;
+
 /// A packet that arrives at an end.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
@@ -34,6 +37,8 @@ pub struct Report {
     pub flows: Vec<Flow>,
     /// The longest time that a packet arrived after it was due: what a busy machine did to the path.
     pub latest: Duration,
+    /// Packets that arrived more than a millisecond after they were due.
+    pub late: u64,
     /// The processor time of the thread in between. The kernel's work for the receiving TCP is in it.
     pub processor: Duration,
     /// Packets that a device had no room for, or did not take. A path with any of them is not the one that was asked for.
@@ -61,6 +66,7 @@ pub struct Emulator {
     buffers: Vec<Vec<u8>>,
     mtu: usize,
     latest: u64,
+    late: u64,
 }
 
 /// The order of the fields is that of the packets.
@@ -91,6 +97,7 @@ impl Emulator {
             buffers: Vec::new(),
             mtu: usize::from(settings.mtu),
             latest: 0,
+            late: 0,
         }
     }
 
@@ -139,6 +146,7 @@ impl Emulator {
         }
         let Reverse(next) = self.waiting.pop()?;
         self.latest = self.latest.max(now - next.at);
+        self.late += u64::from(now - next.at > LATE);
         let Waiting { at, way, packet, .. } = next;
         Some(Due { way, at, packet })
     }
@@ -151,6 +159,7 @@ impl Emulator {
             to_client: to_client.counts(),
             flows: self.flows.all(),
             latest: Duration::from_nanos(self.latest),
+            late: self.late,
             ..Report::default()
         }
     }

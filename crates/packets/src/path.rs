@@ -62,7 +62,8 @@ impl Path {
         }
         let (server, of_server) = Side::new(SERVER, settings.mtu, &settings.server)?;
         let (client, of_client) = Side::new(CLIENT, settings.mtu, &settings.client)?;
-        let relay = Relay::start(Emulator::new(settings), of_client, of_server)
+        let delay = settings.to_server.delay.min(settings.to_client.delay);
+        let relay = Relay::start(Emulator::new(settings), delay, of_client, of_server)
             .map_err(|error| Unavailable(format!("its thread: {error}")))?;
         Ok(Self {
             relay,

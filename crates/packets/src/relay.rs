@@ -1,10 +1,12 @@
 //! The thread that moves packets from one device through the emulator to the other.
 //!
-//! It looks at both devices and at what is due ten thousand times a second at most, as a network card does that gathers
-//! interrupts: at 400 Mbit/s that is a third of the wake-ups, and 0.1 ms is little on a path of milliseconds.
+//! Between two looks at the devices and at what is due it sleeps for 0.2 ms, or for a twentieth of a shorter delay, as a
+//! network card does that gathers interrupts. At 100 Mbit/s a wake-up for each packet would take three times the processor
+//! time.
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -20,8 +22,8 @@ use tun_rs::SyncDevice;
 use crate::emulator::{Emulator, Report};
 use crate::settings::Way;
 
-/// The least time between two looks.
-const TICK: Duration = Duration::from_micros(100);
+/// The least and the most time between two looks.
+const TICKS: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(200)];
 /// Packets that are read from one device before what is due is sent.
 const BATCH: usize = 64;
 
@@ -35,7 +37,9 @@ pub(crate) struct Relay {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    stop: OwnedFd,
+    ended: AtomicBool,
+    /// Wakes the thread when it has ended.
+    wake: OwnedFd,
 }
 
 #[derive(Debug)]
@@ -53,20 +57,31 @@ impl Shared {
 }
 
 impl Relay {
-    /// Starts it between the devices of the client's end and of the server's, which do not block.
-    pub(crate) fn start(emulator: Emulator, client: SyncDevice, server: SyncDevice) -> io::Result<Self> {
+    /// Starts it between the devices of the client's end and of the server's, which do not block. `delay` is the shorter one
+    /// of both directions.
+    pub(crate) fn start(
+        emulator: Emulator,
+        delay: Duration,
+        client: SyncDevice,
+        server: SyncDevice,
+    ) -> io::Result<Self> {
+        let [least, most] = TICKS;
+        let tick = (delay / 20).clamp(least, most);
         let state = Mutex::new(State {
             emulator,
             refused: 0,
             processor: Duration::ZERO,
         });
-        let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let shared = Arc::new(Shared { state, stop });
+        let shared = Arc::new(Shared {
+            state,
+            ended: AtomicBool::new(false),
+            wake: eventfd(0, EventfdFlags::CLOEXEC)?,
+        });
         let thread = thread::Builder::new().name("packets".to_owned()).spawn({
             let shared = Arc::clone(&shared);
             move || {
                 prefer_this_thread();
-                if let Err(why) = run(&shared, &[client, server]) {
+                if let Err(why) = run(&shared, tick, &[client, server]) {
                     eprintln!("the path of packets has ended: {why}");
                 }
             }
@@ -88,8 +103,9 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Relaxed);
         // Cannot fail: the counter is far from its end.
-        let _ = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -105,9 +121,9 @@ fn prefer_this_thread() {
     );
 }
 
-fn run(shared: &Shared, devices: &[SyncDevice; 2]) -> io::Result<()> {
+fn run(shared: &Shared, tick: Duration, devices: &[SyncDevice; 2]) -> io::Result<()> {
     let origin = Instant::now();
-    loop {
+    while !shared.ended.load(Ordering::Relaxed) {
         let began = Instant::now();
         let (busy, next) = {
             let mut state = shared.state();
@@ -117,20 +133,13 @@ fn run(shared: &Shared, devices: &[SyncDevice; 2]) -> io::Result<()> {
             (busy, state.emulator.next())
         };
         if busy {
-            thread::sleep(TICK.saturating_sub(began.elapsed()));
-        }
-        let wait = next.map(|next| {
-            let left = next.saturating_sub(nanoseconds(origin));
-            match busy {
-                true => Duration::from_nanos(left),
-                // Packets of the same moment are sent together.
-                false => Duration::from_nanos(left).max(TICK),
-            }
-        });
-        if !wait_for(devices, &shared.stop, wait)? {
-            return Ok(());
+            thread::sleep(tick.saturating_sub(began.elapsed()));
+        } else {
+            let left = next.map(|next| Duration::from_nanos(next.saturating_sub(nanoseconds(origin))));
+            wait(devices, &shared.wake, left)?;
         }
     }
+    Ok(())
 }
 
 fn nanoseconds(origin: Instant) -> u64 {
@@ -181,17 +190,17 @@ fn receive(state: &mut State, devices: &[SyncDevice; 2], origin: Instant) -> io:
     Ok(busy)
 }
 
-/// Waits for a packet or until the time is over; false when the thread is to end.
-fn wait_for(devices: &[SyncDevice; 2], stop: &OwnedFd, time: Option<Duration>) -> io::Result<bool> {
+/// Waits for a packet, or until the time is over.
+fn wait(devices: &[SyncDevice; 2], wake: &OwnedFd, time: Option<Duration>) -> io::Result<()> {
     let time = time.map(Timespec::try_from).transpose();
     let time = time.map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut watched = [
-        PollFd::new(stop, PollFlags::IN),
+        PollFd::new(wake, PollFlags::IN),
         PollFd::new(&devices[0], PollFlags::IN),
         PollFd::new(&devices[1], PollFlags::IN),
     ];
     match poll(&mut watched, time.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(watched[0].revents().is_empty()),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
