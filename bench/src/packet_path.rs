@@ -10,6 +10,8 @@ use fullbore_link::units;
 use fullbore_packets::{CLIENT, Counts, Direction, Path, Policer, Report, SERVER, STOCK_RECEIVE_BUFFER};
 use fullbore_packets::{STOCK_SEND_BUFFER, Settings, Side, Tcp};
 
+use crate::process::Reaper;
+
 /// How long the server may take until it listens.
 const START: Duration = Duration::from_secs(20);
 /// Where Linux lists the listening sockets of a namespace, and their state there.
@@ -169,13 +171,16 @@ fn try_run(options: &PacketPath) -> Result<(ExitStatus, Report), String> {
     ] {
         eprintln!("{name}: {address}, nsenter --net={}", side.file());
     }
+    // It ends both programs when this process is killed.
+    let folder = std::env::temp_dir().join(format!("fullbore-bench-{}", std::process::id()));
+    let reaper = Reaper::start(&folder).map_err(|error| error.to_string())?;
     let mut server = None;
     if let Some(text) = &options.server {
         // The shell becomes the server, so that the server is what is ended.
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec {text}")]);
-        let mut child = Ended(path.server().enter(|| spawn(&mut command))?);
-        wait_until_it_listens(path.server(), &mut child.0)?;
+        let mut child = path.server().enter(|| Ended::spawn(&reaper, &mut command))?;
+        wait_until_it_listens(path.server(), &mut child.child)?;
         server = Some(child);
     }
     let [program, arguments @ ..] = options.command.as_slice() else {
@@ -183,25 +188,34 @@ fn try_run(options: &PacketPath) -> Result<(ExitStatus, Report), String> {
     };
     let mut command = Command::new(program);
     command.args(arguments);
-    let mut child = Ended(path.client().enter(|| spawn(&mut command))?);
-    let status = child.0.wait().map_err(|error| error.to_string())?;
+    let mut child = path.client().enter(|| Ended::spawn(&reaper, &mut command))?;
+    let status = child.child.wait().map_err(|error| error.to_string())?;
     let report = path.report();
     drop(server);
     Ok((status, report))
 }
 
-fn spawn(command: &mut Command) -> Result<Child, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    command.spawn().map_err(|error| format!("{name}: {error}"))
+/// A process that is killed when it is no longer needed.
+struct Ended<'a> {
+    child: Child,
+    reaper: &'a Reaper,
 }
 
-/// A process that is killed when it is no longer needed.
-struct Ended(Child);
+impl<'a> Ended<'a> {
+    fn spawn(reaper: &'a Reaper, command: &mut Command) -> Result<Self, String> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        reaper.add(child.id());
+        Ok(Self { child, reaper })
+    }
+}
 
-impl Drop for Ended {
+impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // Of a child that was waited for, std knows that its id may be another's by now, and sends nothing.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.reaper.remove(self.child.id());
     }
 }
 

@@ -354,11 +354,13 @@ impl Reaper {
         Ok(Self { child, told })
     }
 
-    fn add(&self, id: u32) {
+    /// Ends this process too.
+    pub(crate) fn add(&self, id: u32) {
         self.tell('+', id);
     }
 
-    fn remove(&self, id: u32) {
+    /// Knows that it has ended.
+    pub(crate) fn remove(&self, id: u32) {
         self.tell('-', id);
     }
 
