@@ -60,8 +60,8 @@ impl Path {
         if !std::path::Path::new("/dev/net/tun").exists() {
             return Err(Unavailable("there is no /dev/net/tun".to_owned()));
         }
-        let (server, of_server) = Side::new(SERVER, settings.mtu, &settings.server)?;
-        let (client, of_client) = Side::new(CLIENT, settings.mtu, &settings.client)?;
+        let (server, of_server) = Side::new(SERVER, settings, &settings.server)?;
+        let (client, of_client) = Side::new(CLIENT, settings, &settings.client)?;
         let delay = settings.to_server.delay.min(settings.to_client.delay);
         let relay = Relay::start(Emulator::new(settings), delay, of_client, of_server)
             .map_err(|error| Unavailable(format!("its thread: {error}")))?;
@@ -91,11 +91,11 @@ impl Path {
 }
 
 impl Side {
-    fn new(address: Ipv4Addr, mtu: u16, tcp: &Tcp) -> Result<(Self, SyncDevice), Unavailable> {
+    fn new(address: Ipv4Addr, settings: &Settings, tcp: &Tcp) -> Result<(Self, SyncDevice), Unavailable> {
         let namespace = Namespace::new()
             .map_err(|error| Unavailable(format!("network namespaces need root (CAP_SYS_ADMIN): {error}")))?;
         let set_up = || {
-            let device = namespace.enter(|| set_up(address, mtu, tcp))??;
+            let device = namespace.enter(|| set_up(address, settings, tcp))??;
             let caller = Namespace::current()?;
             namespace::set_congestion_control(&namespace, &caller, &tcp.congestion_control)?;
             Ok(device)
@@ -145,13 +145,14 @@ impl Side {
 }
 
 /// Sets up an end in the namespace of this thread.
-fn set_up(address: Ipv4Addr, mtu: u16, tcp: &Tcp) -> io::Result<SyncDevice> {
+fn set_up(address: Ipv4Addr, settings: &Settings, tcp: &Tcp) -> io::Result<SyncDevice> {
     let device = DeviceBuilder::new()
         .name(DEVICE)
         .enable(false)
         .build_sync()
         .map_err(|error| io::Error::new(error.kind(), format!("no TUN device: {error}")))?;
     device.set_nonblocking(true)?;
+    let mtu = settings.mtu;
     // Without link-local addresses no end sends a packet by itself.
     ip(&format!(
         "link set lo up\n\
@@ -159,6 +160,15 @@ fn set_up(address: Ipv4Addr, mtu: u16, tcp: &Tcp) -> io::Result<SyncDevice> {
          address add {address}/24 dev {DEVICE}\n\
          link set {DEVICE} up\n"
     ))?;
+    if settings.loopback {
+        namespace::set(&format!("conf/{DEVICE}/route_localnet"), "1")?;
+        if address == CLIENT {
+            ip(&format!(
+                "address del 127.0.0.1/8 dev lo\n\
+                 route add 127.0.0.1 dev {DEVICE} src {CLIENT}\n"
+            ))?;
+        }
+    }
     namespace::set("tcp_rmem", &three(tcp.receive_buffer))?;
     namespace::set("tcp_wmem", &three(tcp.send_buffer))?;
     // A connection learns nothing from the one before it.

@@ -96,6 +96,9 @@ pub struct Settings {
     pub client: Tcp,
     /// Bytes of the largest IP packet.
     pub mtu: u16,
+    /// Whether 127.0.0.1 at the client's end is the server's end, for servers that listen only there. The client's end has
+    /// no loopback address of its own then.
+    pub loopback: bool,
     /// The same seed gives the n-th packet of a direction the same fate, as far as it is drawn.
     pub seed: u64,
 }
@@ -136,6 +139,7 @@ impl Settings {
             server: tcp.clone(),
             client: tcp,
             mtu: 1500,
+            loopback: false,
             seed: 1,
         }
     }

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use fullbore_packets::{Direction, Path, SERVER, Settings, Tcp};
+use fullbore_packets::{CLIENT, Direction, Path, SERVER, Settings, Tcp};
 
 const BYTES: usize = 1 << 20;
 
@@ -86,4 +86,29 @@ fn each_end_has_the_tcp_that_was_asked_for_and_two_paths_are_open_at_once() {
         let stock = side.enter(|| [read("tcp_congestion_control"), read("tcp_rmem"), read("tcp_wmem")]);
         assert_eq!(stock, ["cubic", "4096 131072 6291456", "4096 16384 4194304"]);
     }
+}
+
+#[test]
+fn the_loopback_address_of_the_client_can_be_the_servers_end() {
+    let mut settings = lossy();
+    settings.loopback = true;
+    let path = match Path::open(&settings) {
+        Ok(path) => path,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let listener = path.server().enter(|| TcpListener::bind(("127.0.0.1", 0)));
+    let listener = listener.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let client = path.client().enter(|| TcpStream::connect(address));
+    let (mut accepted, from) = listener.accept().expect("the client has come");
+    assert_eq!(from.ip(), CLIENT);
+    accepted.write_all(b"over the path").expect("the client is there");
+    drop(accepted);
+    let mut received = String::new();
+    let mut client = client.expect("the server listens");
+    client
+        .read_to_string(&mut received)
+        .expect("the server ends in order");
+    assert_eq!(received, "over the path");
+    assert_eq!(path.report().flows.len(), 1);
 }
