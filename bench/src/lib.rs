@@ -5,8 +5,8 @@
 //! case. `program` and `peers` know how each program is called and what it prints. `worker` has servers and clients that
 //! run as processes of their own. `simulate` moves bytes through the engine over a simulated path, and `engine` as fast as
 //! the machine can. `heap` reads the counting allocator. `process`, `environment` and `context` hold what every case needs.
-//! `packet_path` runs a command by hand over a path of packets, and
-//! `over_packets` has `fullbore serve` at the end of one.
+//! `packet_path` runs a command by hand over a path of packets, `over_packets`
+//! has `fullbore serve` at the end of one, and `route` any server, or a relay where there can be no path.
 //! `comparison`, `stats`, `markdown` and `plot` make figures, tables and plots of the samples.
 
 #![deny(missing_docs)]
@@ -26,6 +26,7 @@ mod peers;
 mod plot;
 mod process;
 mod program;
+mod route;
 mod simulate;
 mod stats;
 mod worker;

@@ -9,28 +9,68 @@ use crate::comparison::{Candidate, compare, speedup};
 use crate::context::{Context, make_file};
 use crate::error::Error;
 use crate::markdown::Table;
-use crate::peers;
-use crate::program::{self, LinkOptions};
+use crate::peers::{self, PeerServer};
+use crate::program::{self, Served};
+use crate::route::{self, Route};
 
 const FILES: u32 = 10_000;
 const FILE_BYTES: u64 = 10_000;
 const BYTES: u64 = FILES as u64 * FILE_BYTES;
-const PATH: LinkOptions = LinkOptions {
-    rtt_ms: 100,
-    gigabit: true,
-};
+const RTT_MS: u32 = 100;
 const LIMIT: Duration = Duration::from_secs(60);
 /// The most that curl took before 8.16; a greater number falls back to its default of 50.
 const CURL_AT_ONCE: u32 = 300;
 
+/// Which server.
+#[derive(Clone, Copy, PartialEq)]
+enum Server {
+    Serve,
+    Nghttpd,
+}
+
 /// A server, and what is asked of it.
 struct Row {
-    server: &'static str,
+    server: Server,
     /// How many streams it allows at once.
     streams: u32,
     secure: bool,
-    /// None where it does not run.
-    port: Option<u16>,
+}
+
+/// A server under way.
+enum Started<'a> {
+    Ours(Served<'a>),
+    Peer(PeerServer<'a>),
+}
+
+impl Started<'_> {
+    fn port(&self) -> u16 {
+        match self {
+            Started::Ours(served) => served.port,
+            Started::Peer(server) => server.port,
+        }
+    }
+}
+
+impl Row {
+    fn name(&self) -> String {
+        let name = match self.server {
+            Server::Serve => "fullbore serve",
+            Server::Nghttpd => "nghttpd",
+        };
+        format!("{name}{}", if self.secure { ", TLS" } else { "" })
+    }
+
+    fn start<'a>(&self, cx: &'a Context, folder: &Path) -> Result<Started<'a>, Error> {
+        let streams = self.streams.to_string();
+        let ours = ["--max-streams", &streams];
+        let peers = [format!("-m{streams}")];
+        Ok(match (self.server, self.secure) {
+            (Server::Serve, false) => Started::Ours(program::serve(cx, folder, &ours)?),
+            (Server::Serve, true) => Started::Ours(program::serve_tls(cx, folder, &ours)?),
+            (Server::Nghttpd, false) => Started::Peer(peers::nghttpd(cx, folder, &peers)?),
+            (Server::Nghttpd, true) => Started::Peer(peers::nghttpd_tls(cx, folder, &peers)?),
+        })
+    }
 }
 
 /// The files that name the URLs: one a line, and as curl takes them.
@@ -45,38 +85,14 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
         make_file(&folder.join(format!("f{number}")), FILE_BYTES)?;
     }
     let mut report = Report::new(Case::Many, "Many small files over a long path");
-    let all_at_once = ["--max-streams", "10000"];
-    let serve = program::serve(cx, &folder, &all_at_once)?;
-    let serve_tls = program::serve_tls(cx, &folder, &all_at_once)?;
-    let mut skipped = |error: Error| report.warn(format!("Skipped: {error}."));
-    let nghttpd = peers::nghttpd(cx, &folder, &["-m10000".to_owned()]).map_err(&mut skipped);
-    let hundred = ["-m100".to_owned()];
-    let nghttpd_100 = peers::nghttpd(cx, &folder, &hundred).map_err(&mut skipped);
-    let nghttpd_100_tls = peers::nghttpd_tls(cx, &folder, &hundred).map_err(&mut skipped);
     let rows = [
-        row("fullbore serve", 10_000, false, Some(serve.port)),
-        row(
-            "nghttpd",
-            10_000,
-            false,
-            nghttpd.as_ref().ok().map(|one| one.port),
-        ),
-        row("fullbore serve, TLS", 10_000, true, Some(serve_tls.port)),
-        row(
-            "nghttpd",
-            100,
-            false,
-            nghttpd_100.as_ref().ok().map(|one| one.port),
-        ),
-        row(
-            "nghttpd, TLS",
-            100,
-            true,
-            nghttpd_100_tls.as_ref().ok().map(|one| one.port),
-        ),
+        row(Server::Serve, 10_000, false),
+        row(Server::Nghttpd, 10_000, false),
+        row(Server::Serve, 10_000, true),
+        row(Server::Nghttpd, 100, false),
+        row(Server::Nghttpd, 100, true),
     ];
-
-    let limit = f64::from(PATH.rtt_ms) / 1000.0 + BYTES as f64 / RATE;
+    let limit = f64::from(RTT_MS) / 1000.0 + BYTES as f64 / RATE;
     let mut table = Table::new([
         "server",
         "streams it allows",
@@ -86,15 +102,23 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
         "get is so many times as fast",
     ]);
     for row in rows {
-        let Some(port) = row.port else { continue };
-        let link = program::link(cx, port, PATH)?;
-        let lists = lists(cx, &row, link.port)?;
-        let all = compare(cx.options.runs, candidates(cx, &row, &lists));
-        report.note_errors(&format!("{}, {} streams", row.server, row.streams), &all);
+        let route = Route::gigabit(cx, RTT_MS, route::CUBIC)?;
+        let server = match route.serve(|| row.start(cx, &folder)) {
+            Ok(server) => server,
+            Err(error @ Error::Missing(_)) => {
+                report.warn(format!("Skipped: {error}."));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let hop = route.to(server.port())?;
+        let lists = lists(cx, &row, hop.port)?;
+        let all = route.ask(|| compare(cx.options.runs, candidates(cx, &row, &lists)));
+        report.note_errors(&format!("{}, {} streams", row.name(), row.streams), &all);
         for series in &all {
             let ratio = all.first().filter(|own| own.name != series.name);
             table.row([
-                row.server.to_owned(),
+                row.name(),
                 row.streams.to_string(),
                 series.name.clone(),
                 series.cell(2, |seconds| *seconds),
@@ -106,10 +130,12 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
         }
     }
     report.paragraph(&format!(
-        "10,000 files of 10,000 bytes over 100 ms and 1 Gbit/s, from servers that allow 10,000 streams at once on a \
+        "{}. 10,000 files of 10,000 bytes over 100 ms and 1 Gbit/s, from servers that allow 10,000 streams at once on a \
          connection, and from ones that allow 100. The limit is one round trip and the bodies at the link's rate: {limit:.2} s. \
          100 streams of 10,000 bytes a round trip are 10 MB/s on one connection whatever its windows, so that 100 \
-         round trips, 10 s, pass; `fullbore get` opens up to eight connections then, as the others do only when told to."
+         round trips, 10 s, pass; `fullbore get` opens up to eight connections then, as the others do only when told to. Over packets, slow start takes a share of the limit's time that nobody has: a \
+         connection begins with ten packets a round trip.",
+        route::described(route::CUBIC)
     ));
     report.table(&table);
     report.note("`fullbore get -i list --discard` at its defaults; `h2load -n10000 -c1 -m10000 -w30 -W30 -i list` (`-m100` where the server allows 100); `curl --parallel --parallel-max 300`, 300 being the most that curl before 8.16 takes.");
@@ -118,12 +144,11 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     report.finish(cx, &["h2load", "curl", "nghttpd"])
 }
 
-fn row(server: &'static str, streams: u32, secure: bool, port: Option<u16>) -> Row {
+fn row(server: Server, streams: u32, secure: bool) -> Row {
     Row {
         server,
         streams,
         secure,
-        port,
     }
 }
 

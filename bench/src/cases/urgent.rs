@@ -14,6 +14,7 @@ use crate::markdown::Table;
 use crate::peers::servers::{Kind, Server, Testbed};
 use crate::process::{self, Running};
 use crate::program::{self, Narrow, Served};
+use crate::route::{self, Route};
 use crate::worker;
 
 /// Mbit/s and milliseconds.
@@ -32,6 +33,9 @@ const ALONE: u32 = 50;
 /// The speed of uploads is that at which the client takes the bodies. Below this rate, in Mbit/s, what it takes ahead is most
 /// of them.
 const TOLD_UP: u32 = 20;
+
+/// The path that is measured with cubic too, in Mbit/s and milliseconds.
+const CUBICS: (u32, u32) = (20, 50);
 
 const BULK: u64 = 1 << 30;
 const REQUESTS: u32 = 30;
@@ -143,11 +147,18 @@ impl Started<'_> {
     }
 }
 
+/// A path, and the congestion control of the kernels at its ends.
+#[derive(Clone, Copy)]
+struct Way {
+    path: Narrow,
+    congestion_control: &'static str,
+}
+
 /// A measurement to be taken.
 #[derive(Clone, Copy)]
 struct Job {
     shape: Shape,
-    path: Narrow,
+    way: Way,
     program: Program,
 }
 
@@ -157,14 +168,15 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     make_hollow_file(&bed.folder.join(BULK.to_string()), BULK)?;
     report.paragraph(&format!(
         "{REQUESTS} urgent requests (`priority: u=0`) for 9 bytes, one after the other, while bulk (`u=7, i`) moves on the same \
-         connection through `fullbore link`: the time of an urgent request, median and worst, in ms. Peers have \
-         {PEERS_REQUESTS} requests, and no request begins after {LONGEST} s: `of N` says how many there were if fewer. `bound` \
-         is a round trip, 30 ms and 32 KiB at the rate. `path` is what waits in the path itself at the most, which nobody can \
-         schedule: 4 ms of its rate in the link (at least 16 KiB), and twice as much in the link's socket (at least 64 KiB). \
+         connection: the time of an urgent request, median and worst, in ms. {}. Peers have {PEERS_REQUESTS} requests, and no \
+         request begins after {LONGEST} s: `of N` says how many there were if fewer. `bound` is a round trip, 30 ms and 32 KiB \
+         at the rate. `path` is the time that what waits in the path itself at the most takes, which nobody can schedule: a \
+         sender with bbr leaves its queue nearly empty, and one with cubic fills it. \
          `no limit` is fullbore with `--tcp-unsent 0`. `bulk` is the speed of the bulk by default, in per cent of that without \
          a limit. Uploads are those of fullbore's client to `fullbore serve`; there, the limit is the client's, and the speed \
          is not told below {TOLD_UP} Mbit/s: the client takes some MB of the bodies ahead. Paths of up to {ALONE} Mbit/s are \
-         measured at the same time, up to {AT_ONCE} Mbit/s together."
+         measured at the same time, up to {AT_ONCE} Mbit/s together.",
+        route::described("bbr, or cubic where it says so")
     ));
     for up in [false, true] {
         for secure in [false, true] {
@@ -192,16 +204,27 @@ fn measure(bed: &Testbed<'_>, shape: Shape, report: &mut Report) {
     let paths = rates
         .iter()
         .flat_map(|&rate| round_trips.iter().map(move |&rtt_ms| Narrow::new(rtt_ms, rate)));
-    let paths: Vec<Narrow> = paths
-        .filter(|path| cx.measures(&format!("{}, {}", shape.name(), path_name(*path))))
+    let ways = paths.flat_map(|path| {
+        let cubic = (path.megabits == CUBICS.0 && path.rtt_ms == CUBICS.1 && route::has_packets().is_ok())
+            .then_some(route::CUBIC);
+        [Some(route::BBR), cubic]
+            .into_iter()
+            .flatten()
+            .map(move |congestion_control| Way {
+                path,
+                congestion_control,
+            })
+    });
+    let ways: Vec<Way> = ways
+        .filter(|way| cx.measures(&format!("{}, {}", shape.name(), way.name())))
         .collect();
-    if paths.is_empty() {
+    if ways.is_empty() {
         return;
     }
     let programs = Program::all(shape.up);
-    let jobs: Vec<Job> = paths
+    let jobs: Vec<Job> = ways
         .iter()
-        .flat_map(|&path| programs.iter().map(move |&program| Job { shape, path, program }))
+        .flat_map(|&way| programs.iter().map(move |&program| Job { shape, way, program }))
         .collect();
     let mut taken = vec_of(jobs.len());
     for _ in 0..cx.options.runs {
@@ -217,13 +240,13 @@ fn measure(bed: &Testbed<'_>, shape: Shape, report: &mut Report) {
     }
     let mut table = None;
     let mut taken = taken.into_iter();
-    for path in paths {
+    for way in ways {
         let all: Vec<Series<Sample>> = programs
             .iter()
             .zip(taken.by_ref())
             .map(|(program, taken)| series_of(*program, taken))
             .collect();
-        row(shape, path, &all, &mut table, report);
+        row(shape, way, &all, &mut table, report);
     }
     report.paragraph(&format!("{}.", shape.name()));
     table.iter().for_each(|table| report.table(table));
@@ -237,12 +260,22 @@ fn path_name(path: Narrow) -> String {
     format!("{} Mbit/s, {} ms", path.megabits, path.rtt_ms)
 }
 
+impl Way {
+    fn name(self) -> String {
+        let name = path_name(self.path);
+        match self.congestion_control {
+            route::BBR => name,
+            other => format!("{name}, {other}"),
+        }
+    }
+}
+
 /// How many of the first jobs run at the same time.
 fn batch_length(jobs: &[Job]) -> usize {
     let mut sum = 0;
     let fits = jobs.iter().take_while(|job| {
-        sum += job.path.megabits;
-        job.path.megabits <= ALONE && sum <= AT_ONCE
+        sum += job.way.path.megabits;
+        job.way.path.megabits <= ALONE && sum <= AT_ONCE
     });
     fits.count().max(1)
 }
@@ -254,9 +287,10 @@ fn at_once(bed: &Testbed<'_>, jobs: &[Job]) -> Vec<Result<Sample, Error>> {
     let started: Vec<_> = jobs
         .iter()
         .map(|job| {
-            let server = job.program.start(bed, job.shape.secure)?;
-            let link = program::narrow_link(cx, server.port(), job.path)?;
-            Ok((server, link))
+            let route = Route::narrow(cx, job.way.path, job.way.congestion_control)?;
+            let server = route.serve(|| job.program.start(bed, job.shape.secure))?;
+            let hop = route.to(server.port())?;
+            Ok((route, server, hop))
         })
         .collect();
     thread::scope(|scope| {
@@ -265,18 +299,13 @@ fn at_once(bed: &Testbed<'_>, jobs: &[Job]) -> Vec<Result<Sample, Error>> {
             .zip(jobs)
             .map(|(started, &job)| {
                 scope.spawn(move || {
-                    let (server, link) = started?;
+                    // The server ends before its path.
+                    let (route, server, hop) = started?;
                     // What a server holds without a limit has left by then, or most of it.
-                    let fill = 1_500 + 6 * job.path.rtt_ms;
-                    let pause = 40 + job.path.rtt_ms / 4;
-                    ask(
-                        cx,
-                        link.port,
-                        server.process(),
-                        job.shape,
-                        job.program,
-                        [fill, pause],
-                    )
+                    let fill = 1_500 + 6 * job.way.path.rtt_ms;
+                    let pause = 40 + job.way.path.rtt_ms / 4;
+                    let times = [fill, pause];
+                    route.ask(|| ask(cx, hop.port, server.process(), job.shape, job.program, times))
                 })
             })
             .collect();
@@ -307,8 +336,8 @@ fn series_of(program: Program, taken: Vec<Result<Sample, Error>>) -> Series<Samp
     series
 }
 
-fn row(shape: Shape, path: Narrow, all: &[Series<Sample>], table: &mut Option<Table>, report: &mut Report) {
-    let name = path_name(path);
+fn row(shape: Shape, way: Way, all: &[Series<Sample>], table: &mut Option<Table>, report: &mut Report) {
+    let (name, path) = (way.name(), way.path);
     report.note_errors(&format!("{}: {name}", shape.name()), all);
     let bound = f64::from(path.rtt_ms) / 1e3 + WAIT + FRAMES / path.bytes();
     let table = table.get_or_insert_with(|| {
@@ -321,7 +350,7 @@ fn row(shape: Shape, path: Narrow, all: &[Series<Sample>], table: &mut Option<Ta
     let mut row = vec![
         name,
         format!("{:.0}", bound * 1e3),
-        format!("{:.0}", path.queue() / path.bytes() * 1e3),
+        format!("{:.0}", route::queue(path) / path.bytes() * 1e3),
     ];
     row.extend(all.iter().map(times));
     row.push(match all {
@@ -468,7 +497,10 @@ mod tests {
                     up: false,
                     streams: 1,
                 },
-                path: Narrow::new(10, rate),
+                way: Way {
+                    path: Narrow::new(10, rate),
+                    congestion_control: route::BBR,
+                },
                 program: Program::Limited,
             };
             rates.iter().map(job).collect()

@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::markdown::Table;
 use crate::peers::servers::{Kind, Testbed};
 use crate::process;
-use crate::program::{self, Narrow};
+use crate::program::Narrow;
+use crate::route::{self, Route};
 
 /// Mbit/s and milliseconds.
 const PATHS: [(u32, u32); 1] = [(20, 50)];
@@ -53,9 +54,10 @@ pub(super) fn measure(bed: &Testbed<'_>, report: &mut Report) -> Result<(), Erro
         let path = Narrow::new(rtt_ms, megabits);
         let candidates = PROGRAMS.map(|program| {
             Candidate::new(program.name(), program.is_ours(), move || {
-                let server = program.start(bed, true)?;
-                let link = program::narrow_link(cx, server.port(), path)?;
-                load(cx, link.port)
+                let route = Route::narrow(cx, path, route::BBR)?;
+                let server = route.serve(|| program.start(bed, true))?;
+                let hop = route.to(server.port())?;
+                route.ask(|| load(cx, hop.port))
             })
         });
         let all = compare(cx.options.runs, candidates.into());
