@@ -1,9 +1,9 @@
-//! One stream of 64 MiB at 1 Gbit/s over six round trips, down and up, each program as a share of the path's limit.
+//! One stream of 64 MiB at 1 Gbit/s over six round trips, down and up, each program as a share of what TCP does alone.
 
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Case, MIB, RATE, ROUND_TRIPS, Report, Section, head, series};
+use super::{Case, MIB, ROUND_TRIPS, Report, Section, head, series};
 use crate::comparison::{Candidate, Series, compare, speedup};
 use crate::context::{Context, make_file};
 use crate::error::Error;
@@ -11,7 +11,8 @@ use crate::markdown::Table;
 use crate::peers;
 use crate::peers::go::Go;
 use crate::process;
-use crate::program::{self, LinkOptions};
+use crate::program;
+use crate::route::{self, Route};
 use crate::worker;
 
 const BYTES: u64 = 64 * MIB;
@@ -24,8 +25,12 @@ const RATIOS_DOWN: [(&str, &str); 2] = [
 ];
 const RATIOS_UP: [(&str, &str); 2] = [("put > serve", "curl > serve"), ("put > nginx", "curl > nginx")];
 
+/// The candidate that the others are a share of.
+const LIMIT_OF_ALL: &str = "TCP alone";
+
 /// Where the servers listen; nginx only where it runs.
 struct Ports {
+    alone: u16,
     serve: u16,
     nghttpd: Option<u16>,
     nginx: Option<u16>,
@@ -36,80 +41,64 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     let file = folder.join("body");
     make_file(&file, BYTES)?;
     let mut report = Report::new(Case::Paths, "One stream over a long path");
-    let serve = program::serve(cx, &folder, &[])?;
-    let nghttpd = peers::nghttpd(cx, &folder, &[]).map_err(|error| report.warn(format!("Skipped: {error}.")));
     let nginx_folder = cx.folder("paths-nginx")?;
-    let nginx = peers::nginx(cx, &nginx_folder).map_err(|error| report.warn(format!("Skipped: {error}.")));
-
     let go = Go::build(cx).map_err(|error| report.warn(format!("Skipped: Go's client: {error}.")));
 
     let (mut down, mut up) = (None, None);
     for rtt_ms in ROUND_TRIPS {
-        let path = LinkOptions {
-            rtt_ms,
-            gigabit: true,
-        };
-        let link = |port: u16| program::link(cx, port, path);
-        let serve_link = link(serve.port)?;
-        let nghttpd_link = nghttpd
-            .as_ref()
-            .ok()
-            .map(|server| link(server.port))
-            .transpose()?;
-        let nginx_link = nginx.as_ref().ok().map(|server| link(server.port)).transpose()?;
-        let ports = Ports {
-            serve: serve_link.port,
-            nghttpd: nghttpd_link.as_ref().map(|link| link.port),
-            nginx: nginx_link.as_ref().map(|link| link.port),
-        };
         let name = format!("{rtt_ms} ms");
-        let rtt = f64::from(rtt_ms) / 1000.0;
-        let limit = rtt + BYTES as f64 / RATE;
-        let bound = 2.0 * rtt + BYTES as f64 / RATE;
+        if !cx.measures(&name) {
+            continue;
+        }
+        let route = Route::gigabit(cx, rtt_ms, route::CUBIC)?;
+        let mut skipped = |error: Error| report.warn(format!("{name}: skipped: {error}."));
+        let (alone, serve) = route.serve(|| {
+            let alone = program::listening(cx, &mut worker::command("floor-writer")?)?;
+            Ok::<_, Error>((alone, program::serve(cx, &folder, &[])?))
+        })?;
+        let nghttpd = route
+            .serve(|| peers::nghttpd(cx, &folder, &[]))
+            .map_err(&mut skipped)
+            .ok();
+        let nginx = route
+            .serve(|| peers::nginx(cx, &nginx_folder))
+            .map_err(&mut skipped)
+            .ok();
+        let hop = |port: u16| route.to(port);
+        let (to_alone, to_serve) = (hop(alone.port)?, hop(serve.port)?);
+        let to_nghttpd = nghttpd.as_ref().map(|server| hop(server.port)).transpose()?;
+        let to_nginx = nginx.as_ref().map(|server| hop(server.port)).transpose()?;
+        let ports = Ports {
+            alone: to_alone.port,
+            serve: to_serve.port,
+            nghttpd: to_nghttpd.as_ref().map(|hop| hop.port),
+            nginx: to_nginx.as_ref().map(|hop| hop.port),
+        };
 
-        let downloads = compare(cx.options.runs, downloads(cx, &ports));
+        let downloads = route.ask(|| compare(cx.options.runs, downloads(cx, &ports)));
         report.note_errors(&format!("{name} down"), &downloads);
-        let own = vec![name.clone(), format!("{limit:.3}")];
-        add_row(
-            &mut down,
-            &["round trip", "limit, s"],
-            own,
-            &downloads,
-            &RATIOS_DOWN,
-            limit,
-        );
+        add_row(&mut down, &name, &downloads, &RATIOS_DOWN);
 
-        let uploads = compare(cx.options.runs, uploads(cx, &ports, &file, go.as_ref().ok()));
+        let uploads = route.ask(|| compare(cx.options.runs, uploads(cx, &ports, &file, go.as_ref().ok())));
         report.note_errors(&format!("{name} up"), &uploads);
-        let own = vec![
-            name,
-            format!("{limit:.3}"),
-            format!("{:.1}", 100.0 * limit / bound),
-        ];
-        add_row(
-            &mut up,
-            &["round trip", "limit, s", "bound"],
-            own,
-            &uploads,
-            &RATIOS_UP,
-            limit,
-        );
+        add_row(&mut up, &name, &uploads, &RATIOS_UP);
     }
 
-    report.paragraph(
-        "64 MiB on one stream at 1 Gbit/s, in per cent of the limit's speed; the limit is one round trip and the \
-         bytes at the link's rate. `get < serve` is `fullbore get` from `fullbore serve`. The last columns tell how \
-         many times as fast as curl fullbore was.",
-    );
+    report.paragraph(&format!(
+        "{}. 64 MiB on one stream at 1 Gbit/s, in per cent of the limit's speed. The limit is TCP alone: a program that \
+         connects, and a server that writes as many octets to the socket, over the same path. Over packets, that is mostly \
+         slow start where the round trip is long. `get < serve` is `fullbore get` from `fullbore serve`. The last columns \
+         tell how many times as fast as curl fullbore was.",
+        route::described(route::CUBIC)
+    ));
     down.iter().for_each(|table| report.table(table));
     report.paragraph(
-        "Uploads. No client reaches the limit on a new connection: it may send 65,535 bytes before it knows the \
-         server's windows. `fullbore serve` takes HTTP/1.1 on the same port, so it sends its windows when it has the \
-         client's preface, and they arrive a round trip after the connection was opened: an upload takes two round \
-         trips and the bytes at the link's rate. The column `bound` is that time's speed, in per cent of the limit's \
-         too. All clients are told that the server speaks HTTP/2 (`put --http2`): otherwise `put` sends a body in \
-         cleartext only when the server has said so, a round trip later. `open` are uploads on a connection that is \
-         open already, by the library and by Go's client: their limit is the limit.",
+        "Uploads, in per cent of TCP alone in that direction. A client may send 65,535 bytes before it knows the server's \
+         windows. `fullbore serve` takes HTTP/1.1 on the same port, so it sends its windows when it has the client's \
+         preface, and they arrive a round trip after the connection was opened. All clients are told that the server \
+         speaks HTTP/2 (`put --http2`): otherwise `put` sends a body in cleartext only when the server has said so, a \
+         round trip later. `open` are uploads on a connection that is open already, by the library and by Go's client: \
+         there is no handshake in their time, so that they can be faster than the limit.",
     );
     up.iter().for_each(|table| report.table(table));
     report.note("Each program's own clock: curl's `time_total`, nghttp's `responseEnd`, fullbore's `seconds`; of Go's client, net/http at its defaults, the whole process. nghttp has windows of 2^30-1 (`-w30 -W30`); all others their defaults.");
@@ -117,7 +106,7 @@ pub(super) fn run(cx: &Context) -> Result<Section, Error> {
 }
 
 fn downloads<'a>(cx: &'a Context, ports: &Ports) -> Vec<Candidate<'a, f64>> {
-    let mut candidates = Vec::new();
+    let mut candidates = vec![alone(cx, ports.alone, &[])];
     for (server, port) in [("serve", Some(ports.serve)), ("nghttpd", ports.nghttpd)] {
         let Some(port) = port else { continue };
         let url = format!("http://127.0.0.1:{port}/body");
@@ -142,7 +131,7 @@ fn uploads<'a>(
     file: &'a Path,
     go: Option<&'a Go>,
 ) -> Vec<Candidate<'a, f64>> {
-    let mut candidates = Vec::new();
+    let mut candidates = vec![alone(cx, ports.alone, &["--up"])];
     for (server, port) in [("serve", Some(ports.serve)), ("nginx", ports.nginx)] {
         let Some(port) = port else { continue };
         let url = format!("http://127.0.0.1:{port}/upload");
@@ -182,28 +171,40 @@ fn upload_on_open_connection(cx: &Context, url: &str, limit: Duration) -> Result
         .map_err(|_| Error::Output("fullbore-bench worker upload".to_owned(), line.to_owned()))
 }
 
+/// The same octets without HTTP.
+fn alone<'a>(cx: &'a Context, port: u16, more: &'static [&'static str]) -> Candidate<'a, f64> {
+    Candidate::peer(LIMIT_OF_ALL, move || {
+        let mut command = worker::command("floor-reader")?;
+        command
+            .args([format!("127.0.0.1:{port}"), BYTES.to_string()])
+            .args(more);
+        let output = process::run(&cx.reaper, &mut command, cx.limit(LIMIT)?)?;
+        let line = output.stdout.trim();
+        line.parse()
+            .map_err(|_| Error::Output("fullbore-bench worker floor-reader".to_owned(), line.to_owned()))
+    })
+}
+
 /// Adds a row, and makes the table for the first.
-fn add_row(
-    table: &mut Option<Table>,
-    own_head: &[&str],
-    own: Vec<String>,
-    all: &[Series<f64>],
-    ratios: &[(&str, &str)],
-    limit: f64,
-) {
+fn add_row(table: &mut Option<Table>, name: &str, all: &[Series<f64>], ratios: &[(&str, &str)]) {
+    let [limit, programs @ ..] = all else { return };
     let known: Vec<_> = ratios
         .iter()
         .filter_map(|(ours, peer)| Some((series(all, ours)?, series(all, peer)?)))
         .collect();
     let table = table.get_or_insert_with(|| {
         let ratio_heads = known.iter().map(|(ours, _)| format!("{} ÷ curl", ours.name));
-        Table::new(head(own_head, all).into_iter().chain(ratio_heads))
+        Table::new(
+            head(&["round trip", "limit, s"], programs)
+                .into_iter()
+                .chain(ratio_heads),
+        )
     });
-    let mut row = own;
-    row.extend(
-        all.iter()
-            .map(|series| series.cell(1, |seconds| 100.0 * limit / seconds)),
-    );
+    let mut row = vec![name.to_owned(), limit.cell(3, |seconds| *seconds)];
+    row.extend(programs.iter().map(|program| {
+        let share = speedup(program, limit).map(|share| share * 100.0);
+        share.map_or("failed".to_owned(), |share| share.text(1))
+    }));
     row.extend(
         known
             .iter()

@@ -13,6 +13,8 @@ use super::{Failure, print_line};
 
 static WRITE: [u8; 256 << 10] = [b'x'; 256 << 10];
 const READ: usize = 256 << 10;
+/// In the number that a reader sends: it is the one that writes so many bytes.
+const UP: u64 = 1 << 63;
 
 #[derive(Args, Clone)]
 pub(crate) struct FloorWriter {
@@ -22,7 +24,7 @@ pub(crate) struct FloorWriter {
 }
 
 impl FloorWriter {
-    /// Serves one connection after another: eight bytes come, a number, and so many bytes go.
+    /// Serves one connection after another: eight bytes come, a number, and so many bytes go; or come, with [`UP`].
     pub(super) fn run(&self) -> Result<(), Failure> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         print_line(&format!("listening on {}", listener.local_addr()?))?;
@@ -31,9 +33,10 @@ impl FloorWriter {
             let mut socket = socket?;
             let mut asked = [0; 8];
             match socket.read_exact(&mut asked) {
-                Ok(()) => match &mut file {
-                    Some(file) => send(&mut socket, u64::from_be_bytes(asked), file)?,
-                    None => write(&mut socket, u64::from_be_bytes(asked))?,
+                Ok(()) => match (u64::from_be_bytes(asked), &mut file) {
+                    (asked, _) if asked & UP != 0 => read(&mut socket, asked & !UP)?,
+                    (asked, Some(file)) => send(&mut socket, asked, file)?,
+                    (asked, None) => write(&mut socket, asked)?,
                 },
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
                 Err(error) => return Err(error.into()),
@@ -49,6 +52,19 @@ fn write(socket: &mut TcpStream, bytes: u64) -> std::io::Result<()> {
         let now = left.min(WRITE.len() as u64);
         socket.write_all(WRITE.get(..now as usize).unwrap_or(&WRITE))?;
         left -= now;
+    }
+    Ok(())
+}
+
+/// Reads so many bytes, or until the end before that.
+fn read(socket: &mut TcpStream, bytes: u64) -> std::io::Result<()> {
+    let mut buffer = vec![0; READ];
+    let mut left = bytes;
+    while left > 0 {
+        match socket.read(&mut buffer)? {
+            0 => break,
+            now => left = left.saturating_sub(now as u64),
+        }
     }
     Ok(())
 }
@@ -76,6 +92,9 @@ pub(crate) struct FloorReader {
     writer: SocketAddr,
     /// How many bytes to ask for
     bytes: u64,
+    /// Write them instead, until the other end has read all
+    #[arg(long)]
+    up: bool,
 }
 
 impl FloorReader {
@@ -83,6 +102,14 @@ impl FloorReader {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let begun = Instant::now();
         let mut socket = TcpStream::connect(self.writer)?;
+        if self.up {
+            socket.write_all(&(self.bytes | UP).to_be_bytes())?;
+            write(&mut socket, self.bytes)?;
+            return match socket.read(&mut [0])? {
+                0 => print_line(&begun.elapsed().as_secs_f64().to_string()),
+                _ => Err("an answer that nobody asked for".into()),
+            };
+        }
         socket.write_all(&self.bytes.to_be_bytes())?;
         let mut buffer = vec![0; READ];
         let mut read = 0;
