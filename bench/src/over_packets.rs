@@ -41,6 +41,8 @@ pub(crate) enum Client {
     /// `aria2c` with so many connections and pieces of a MiB.
     Aria2(u32),
     Put,
+    /// `fullbore put --congestion-control bbr`.
+    PutBbr,
     CurlPut,
     /// `fullbore get -i LIST`.
     GetList,
@@ -50,7 +52,10 @@ pub(crate) enum Client {
 
 impl Client {
     pub(crate) fn ours(self) -> bool {
-        matches!(self, Client::Get(_) | Client::Put | Client::GetList)
+        matches!(
+            self,
+            Client::Get(_) | Client::Put | Client::PutBbr | Client::GetList
+        )
     }
 
     pub(crate) fn name(self) -> String {
@@ -60,6 +65,7 @@ impl Client {
             Client::Curl => "curl".to_owned(),
             Client::Aria2(connections) => format!("aria2c -x{connections} -s{connections}"),
             Client::Put => "fullbore put".to_owned(),
+            Client::PutBbr => "put --congestion-control bbr".to_owned(),
             Client::CurlPut => "curl -T".to_owned(),
             Client::GetList => "fullbore get -i".to_owned(),
             Client::H2load(connections) => format!("h2load -c{connections}"),
@@ -144,7 +150,7 @@ impl<'a> Site<'a> {
         let (url, own) = (self.url(first), folder.join(first));
         let mut command = match client {
             Client::Get(_) | Client::GetList => program::command(cx, "get"),
-            Client::Put => program::command(cx, "put"),
+            Client::Put | Client::PutBbr => program::command(cx, "put"),
             Client::Curl | Client::CurlPut => Command::new("curl"),
             Client::Aria2(_) => Command::new("aria2c"),
             Client::H2load(_) => Command::new("h2load"),
@@ -160,7 +166,10 @@ impl<'a> Site<'a> {
                 command.args(["--insecure", "-q", "--dir"]).arg(folder);
                 command.arg("-i").arg(self.list(work, folder)?);
             }
-            Client::Put => {
+            Client::Put | Client::PutBbr => {
+                if client == Client::PutBbr {
+                    command.args(["--congestion-control", "bbr"]);
+                }
                 command
                     .args(["--insecure", "-q"])
                     .arg(work.folder.join(first))
@@ -220,7 +229,7 @@ pub(crate) fn transfer(
 ) -> Result<Sample, Error> {
     // Ends with this measurement, so that no client finds what another has stored.
     let folder = Folder(cx.folder("moved")?);
-    let uploads = matches!(client, Client::Put | Client::CurlPut);
+    let uploads = matches!(client, Client::Put | Client::PutBbr | Client::CurlPut);
     let serving = Serving {
         folder: work.folder,
         uploads: uploads.then_some(folder.0.as_path()),

@@ -25,9 +25,10 @@ const DOWN: &[Client] = &[
     Client::Get(Some(16)),
     Client::Aria2(16),
 ];
-const UP: &[Client] = &[Client::Put, Client::CurlPut];
+const UP: &[Client] = &[Client::Put, Client::CurlPut, Client::PutBbr];
 
-/// A time may be so many times that of aria2 where one connection is the limit.
+/// A time may be so many times that of aria2 where one connection is the limit, that of curl for uploads, and that of bbr
+/// without loss for uploads with bbr.
 const OF_MANY: f64 = 1.1;
 /// And of one connection where it is not, with so many connections at the end.
 const OF_ONE: f64 = 1.03;
@@ -114,7 +115,8 @@ pub(super) fn tables(cx: &Context, report: &mut Report, noted: &Noted) -> Result
          lost; 20, 100 and 230 ms; queues of 1/8 and 1 bandwidth-delay product; cleartext and TLS. 64 MiB down, 32 MiB up. \
          One connection is the limit where it takes more than {OF_MANY} times as long as aria2c with 8. There, `fullbore \
          get` is to take at most {OF_MANY} times as long as aria2c with 8, and with 16 connections as aria2c with 16. \
-         Elsewhere it is to take at most {OF_ONE} times as long as with one, and to have at most {MOST_OPEN} open at the end."
+         Elsewhere it is to take at most {OF_ONE} times as long as with one, and to have at most {MOST_OPEN} open at the end. \
+         `fullbore put` is to take at most {OF_MANY} times as long as `curl -T`, and with bbr as bbr without loss."
     ));
     if !down.is_empty() {
         let files = Files::make(cx, "grid-down", 1, size(cx, DOWN_BYTES))?;
@@ -153,23 +155,31 @@ fn downloads(cx: &Context, report: &mut Report, noted: &Noted, cells: &[Cell], f
 }
 
 fn uploads(cx: &Context, report: &mut Report, noted: &Noted, cells: &[Cell], files: &Files) -> Table {
-    let mut table = Table::new([
-        "path",
-        "fullbore put",
-        "curl -T",
-        "put takes so many times as long",
-    ]);
+    let names = UP.iter().map(|client| client.name());
+    let head = ["path".to_owned()].into_iter().chain(names);
+    let mut table = Table::new(head.chain(["bbr without loss", "asked", "kept"].map(str::to_owned)));
     for cell in cells {
         let all = measured(cx, report, noted, cell, UP, files);
-        let ratio = median(all.first())
-            .zip(median(all.get(1)))
-            .map(|(own, peer)| own / peer);
+        // The queue of the cell stays.
+        let lossless = Cell {
+            congestion_control: "bbr",
+            loss: 0.0,
+            ..*cell
+        };
+        let reference = measured(cx, report, noted, &lossless, &[Client::Put], files);
         let mut row = vec![cell.name()];
-        row.extend(all.iter().map(seconds));
-        row.push(ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
+        row.extend(all.iter().chain(&reference).map(seconds));
+        row.extend(verdict(judged_up(&all, &reference)));
         table.row(row);
     }
     table
+}
+
+/// What is asked, and whether it is kept, as cells.
+fn verdict(judged: Option<(String, bool)>) -> [String; 2] {
+    judged.map_or(["-".to_owned(), "-".to_owned()], |(asked, kept)| {
+        [asked, if kept { "yes" } else { "no" }.to_owned()]
+    })
 }
 
 fn measured(
@@ -201,6 +211,15 @@ fn judged(all: &[Series<Sample>]) -> Option<(String, bool)> {
     let open = of(Client::Get(None))?.spread(|sample| sample.open as f64)?.median;
     let asked = format!("{:.2} of one, at most {OF_ONE}; {open} open", own / one);
     Some((asked, own / one <= OF_ONE && open <= MOST_OPEN))
+}
+
+/// The same for uploads: at most as long as curl, and with bbr as bbr without loss.
+fn judged_up(all: &[Series<Sample>], reference: &[Series<Sample>]) -> Option<(String, bool)> {
+    let time = |client: Client| median(series(all, &client.name()));
+    let curls = time(Client::Put)? / time(Client::CurlPut)?;
+    let bbrs = time(Client::PutBbr)? / median(reference.first())?;
+    let asked = format!("{curls:.2} of curl, {bbrs:.2} of bbr without loss, at most {OF_MANY}");
+    Some((asked, curls <= OF_MANY && bbrs <= OF_MANY))
 }
 
 #[cfg(test)]
