@@ -52,13 +52,13 @@ pub(crate) struct Args {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Download URLs in parallel
-    #[command(after_help = after_help(get::EXAMPLES))]
+    #[command(after_help = after_help(&with_key_log(get::EXAMPLES)))]
     Get(GetArgs),
     /// Upload a file and print the response
-    #[command(after_help = after_help(put::EXAMPLES))]
+    #[command(after_help = after_help(&with_key_log(put::EXAMPLES)))]
     Put(PutArgs),
     /// Serve a folder over HTTP/2 and HTTP/1.1
-    #[command(after_help = serve::EXAMPLES)]
+    #[command(after_help = with_key_log(serve::EXAMPLES))]
     Serve(ServeArgs),
     /// Hash a password for `serve --auth`
     #[command(after_help = hash_password::EXAMPLES)]
@@ -177,6 +177,14 @@ const MAN_EXAMPLES: &str = "\
 Examples:
   fullbore man ~/.local/share/man/man1                 then: man fullbore-get
   fullbore man | man -l -                              read the first page at once";
+
+/// Adds what the commands with connections over TLS do.
+fn with_key_log(examples: &str) -> String {
+    format!(
+        "{examples}\n\nThe variable SSLKEYLOGFILE names a file that gets the secrets of TLS connections: whoever can read it \
+         can decrypt them."
+    )
+}
 
 fn after_help(examples: &str) -> String {
     format!("{examples}\n\n{}", exit::table())

@@ -211,6 +211,13 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
+/// What is wrong with a setting: the chain without the words that the library puts before each of them.
+pub(crate) fn wrong_setting(error: &fullbore::Error) -> String {
+    let text = chain(error);
+    let reason = text.strip_prefix("invalid configuration: ").unwrap_or(&text);
+    reason.to_owned()
+}
+
 /// The exit code of a library error, and what the user can do about it.
 fn meaning(kind: ErrorKind) -> (Exit, &'static str) {
     match kind {

@@ -31,6 +31,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::args::{GetArgs, HeaderLine};
 use crate::exit::{Exit, Failure};
+use crate::key_log;
 use crate::run::Leftovers;
 use crate::transfer::client;
 use crate::transfer::output::Format;
@@ -75,8 +76,11 @@ pub(crate) async fn run(
     let body_on_terminal = outputs.uses_stdout() && io::stdout().is_terminal();
     let progress = Progress::start(volume.prints_notes() && !body_on_terminal);
     let format = Format::choose(args.json, outputs.uses_stdout());
+    let tells = volume.prints_notes() && format != Format::JsonErr;
+    let key_log = progress.aside(|| key_log::from_env(tells));
     let mut report = Report::new(format, volume, Arc::clone(&progress));
-    let client = client::client(&args.connection, args.connections.unwrap_or(MOST_CONNECTIONS)).await?;
+    let most = args.connections.unwrap_or(MOST_CONNECTIONS);
+    let client = client::client(&args.connection, most, key_log).await?;
     let set = Set::by(&args.connection);
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),

@@ -12,6 +12,7 @@ mod exit;
 mod figures;
 mod get;
 mod hash_password;
+mod key_log;
 mod link_command;
 mod log;
 mod pages;

@@ -24,6 +24,7 @@ use url::Url;
 use crate::args::PutArgs;
 use crate::exit::{Exit, Failure};
 use crate::figures::rate;
+use crate::key_log;
 use crate::run;
 use crate::transfer::client::{self, Address, check_status, shown_url};
 use crate::transfer::output::{Format, json, moved};
@@ -158,7 +159,9 @@ impl Upload {
         if let Some(length) = sent.length() {
             self.progress.expect(length);
         }
-        let client = client::client(&args.connection, 1).await?;
+        let tells = self.volume.prints_notes() && self.format != Format::JsonErr;
+        let key_log = self.progress.aside(|| key_log::from_env(tells));
+        let client = client::client(&args.connection, 1, key_log).await?;
         let response = self.send(&client, &args, body, &sent).await?;
         if matches!(target, Target::Stdout { .. }) {
             // The bar would stay above the response.

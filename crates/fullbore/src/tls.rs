@@ -2,6 +2,7 @@
 
 mod below;
 mod failure;
+mod key_log;
 mod pem;
 mod verifier;
 
@@ -19,6 +20,8 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use self::verifier::{AcceptAny, Given};
 use crate::error::{Error, ErrorKind};
+
+pub use self::key_log::key_log_from_env;
 
 pub(crate) use self::below::BelowTls;
 pub(crate) use self::failure::{connection_error, failure_behind, handshake_error};

@@ -9,6 +9,7 @@ use super::certificate::{Certificate, Source};
 use super::self_signed::Kept;
 use crate::args::ServeArgs;
 use crate::exit::Failure;
+use crate::key_log;
 use crate::run;
 use crate::transfer::part_names;
 
@@ -34,7 +35,10 @@ pub(super) fn from_options(
         },
         _ => self_signed(args, addresses),
     };
-    let (certificate, config) = Certificate::load(source, args.client_ca.as_deref())?;
+    let (certificate, mut config) = Certificate::load(source, args.client_ca.as_deref())?;
+    if let Some(log) = key_log::from_env(true) {
+        config.key_log = log;
+    }
     Ok(Some((certificate, Arc::new(config))))
 }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore::client::{AddressFamily, Proxies};
-use fullbore::rustls::ClientConfig;
+use fullbore::rustls::{ClientConfig, KeyLog};
 use fullbore::tls::{self, Roots};
 use fullbore::{Client, Config, HttpVersions, WindowSize};
 use url::Url;
 
 use crate::args::{ConnectionArgs, Login, NetworkArgs};
-use crate::exit::{Exit, Failure, chain};
+use crate::exit::{self, Exit, Failure, chain};
 
 /// How many characters of a server's URL are shown.
 const SHOWN: usize = 200;
@@ -116,8 +116,12 @@ pub(crate) fn shown_url(text: &str) -> String {
     }
 }
 
-/// The client that the options describe, with at most `connections` to an origin.
-pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Client, Failure> {
+/// The client that the options describe, with at most `connections` to an origin. `key_log` gets the secrets of TLS.
+pub(crate) async fn client(
+    args: &ConnectionArgs,
+    connections: u32,
+    key_log: Option<Arc<dyn KeyLog>>,
+) -> Result<Client, Failure> {
     let mut builder = Client::builder()
         .config(|config| {
             limit_windows(args, config);
@@ -130,7 +134,15 @@ pub(crate) async fn client(args: &ConnectionArgs, connections: u32) -> Result<Cl
         .proxies(proxies(&args.network)?)
         .address_family(family(&args.network))
         .max_connections(connections);
-    if let Some(config) = tls_config(args).await? {
+    let mut config = tls_config(args).await?;
+    if let Some(log) = key_log {
+        // If the platform has no authorities, the first connection over TLS says so. The others need none.
+        config = config.or_else(|| tls::client_config(Roots::Platform).ok());
+        if let Some(config) = &mut config {
+            config.key_log = log;
+        }
+    }
+    if let Some(config) = config {
         builder = builder.tls_config(Arc::new(config));
     }
     for fixed in &args.network.resolve {
@@ -172,11 +184,9 @@ fn proxies(args: &NetworkArgs) -> Result<Proxies, Failure> {
     })
 }
 
-/// The library says of every such error that the configuration is invalid; which one is in `place`.
+/// A setting of `place` is wrong.
 fn wrong_setting(place: &str, error: &fullbore::Error) -> Failure {
-    let text = chain(error);
-    let reason = text.strip_prefix("invalid configuration: ").unwrap_or(&text);
-    Failure::usage(format!("{place}{reason}"))
+    Failure::usage(format!("{place}{}", exit::wrong_setting(error)))
 }
 
 fn family(args: &NetworkArgs) -> AddressFamily {

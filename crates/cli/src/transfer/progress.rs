@@ -92,8 +92,8 @@ impl Progress {
     }
 
     /// Prints something else without damaging the line.
-    pub(crate) fn aside(&self, print: impl FnOnce()) {
-        self.bar.suspend(print);
+    pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
     }
 
     /// Removes the line.

@@ -1,13 +1,14 @@
 //! Certificates as people make them, and the sentence that the program says of each failure of TLS.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 
 use crate::support::peer;
-use crate::support::{Ended, Serving, TestResult, run};
+use crate::support::{Ended, Serving, TestResult, ended, program, run};
 
 /// A folder with `file`, and with a certificate and its key as `cert.pem` and `key.pem`.
 struct Stage {
@@ -297,5 +298,92 @@ fn files_that_are_no_certificate_or_key_exit_with_2_and_say_what_they_are() -> T
         let ended = run(stage.path(), ["get", "--cacert", file, "https://localhost:1/"])?;
         says(&ended, code, &[file, part]);
     }
+    Ok(())
+}
+
+/// The lines of a file of secrets that are about the traffic of a connection, sorted.
+fn traffic_secrets(path: &Path) -> TestResult<Vec<String>> {
+    let lines = fs::read_to_string(path)?;
+    let traffic = lines.lines().filter(|line| line.contains("_TRAFFIC_SECRET_0 "));
+    let mut traffic: Vec<_> = traffic.map(ToOwned::to_owned).collect();
+    traffic.sort();
+    Ok(traffic)
+}
+
+const TOLD: &str =
+    "fullbore: warning: SSLKEYLOGFILE is set: the secrets of TLS connections are written to its file";
+
+#[test]
+fn get_put_and_serve_write_the_secrets_that_sslkeylogfile_asks_for_and_say_so() -> TestResult {
+    let stage = Stage::new(&["localhost"], |_| ())?;
+    let (theirs, ours) = (stage.path().join("server.keys"), stage.path().join("client.keys"));
+    fs::write(&ours, "# kept\n")?;
+    let mut serve = program(stage.path());
+    serve.args([
+        "serve",
+        "--cert",
+        "cert.pem",
+        "--key",
+        "key.pem",
+        "--uploads",
+        "discard",
+    ]);
+    let mut serving = Serving::spawn(serve.env("SSLKEYLOGFILE", &theirs))?;
+    let port = serving.origin.rsplit(':').next().unwrap_or_default();
+    let url = format!("https://localhost:{port}/file");
+    let client = |command: &str, options: &[&str]| {
+        let mut client = program(stage.path());
+        client.args([command, "--cacert", "cert.pem"]).args(options);
+        ended(client.arg(&url).env("SSLKEYLOGFILE", &ours))
+    };
+    for (command, options, told) in [
+        ("get", &["-o", "-"][..], true),
+        ("get", &["-q", "-o", "-"], false),
+        ("put", &["file"], true),
+        ("put", &["-s", "file"], false),
+    ] {
+        let ended = client(command, options)?;
+        ended.succeeded();
+        let is_told = ended.stderr.starts_with(TOLD);
+        assert_eq!(is_told, told, "{command} {options:?}: {ended:?}");
+    }
+    // Standard error is the document.
+    let ended = client("get", &["--json", "-o", "-"])?;
+    let document: serde_json::Value = serde_json::from_str(&ended.stderr)?;
+    assert!(document["results"].is_array(), "{document}");
+
+    let written = traffic_secrets(&ours)?;
+    assert_eq!(written.len(), 2 * 5, "{written:?}");
+    assert_eq!(written, traffic_secrets(&theirs)?);
+    assert!(fs::read_to_string(&ours)?.starts_with("# kept\n"));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(fs::metadata(&theirs)?.permissions().mode() & 0o777, 0o600);
+    }
+    let mut said = String::new();
+    BufReader::new(serving.child.stderr.take().expect("piped")).read_line(&mut said)?;
+    assert!(said.starts_with(TOLD), "{said}");
+    Ok(())
+}
+
+#[test]
+fn secrets_that_cannot_be_written_stop_nothing_and_an_empty_variable_is_none() -> TestResult {
+    let stage = Stage::new(&["localhost"], |_| ())?;
+    let (_serving, port) = stage.serve()?;
+    let url = format!("https://localhost:{port}/file");
+    let get = |path: &str| {
+        let mut get = program(stage.path());
+        get.args(["get", "--cacert", "cert.pem", "-o", "-", &url]);
+        ended(get.env("SSLKEYLOGFILE", path))
+    };
+    let ignored = get("missing/keys")?;
+    ignored.succeeded();
+    let told =
+        "fullbore: note: SSLKEYLOGFILE is ignored: the file missing/keys of SSLKEYLOGFILE cannot be opened: ";
+    assert!(ignored.stderr.starts_with(told), "{ignored:?}");
+    let empty = get("")?;
+    empty.succeeded();
+    assert_eq!(empty.stderr, "");
     Ok(())
 }

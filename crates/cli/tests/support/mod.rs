@@ -121,7 +121,8 @@ pub(crate) fn program(folder: &Path) -> Command {
         .current_dir(folder)
         .stdin(Stdio::null())
         .env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"))
-        .env_remove("RUST_LOG");
+        .env_remove("RUST_LOG")
+        .env_remove("SSLKEYLOGFILE");
     without_proxies(&mut command);
     command
 }
