@@ -178,7 +178,7 @@ Examples:
   fullbore man ~/.local/share/man/man1                 then: man fullbore-get
   fullbore man | man -l -                              read the first page at once";
 
-/// Adds what the commands with connections over TLS do.
+/// Adds a sentence on SSLKEYLOGFILE, for the commands that connect over TLS.
 fn with_key_log(examples: &str) -> String {
     format!(
         "{examples}\n\nThe variable SSLKEYLOGFILE names a file that gets the secrets of TLS connections: whoever can read it \

@@ -79,8 +79,10 @@ pub(crate) async fn run(
     let tells = volume.prints_notes() && format != Format::JsonErr;
     let key_log = progress.aside(|| key_log::from_env(tells));
     let mut report = Report::new(format, volume, Arc::clone(&progress));
-    let most = args.connections.unwrap_or(MOST_CONNECTIONS);
-    let client = client::client(&args.connection, most, key_log).await?;
+    let client = client::client(&args.connection, key_log, |client| {
+        client.max_connections(args.connections.unwrap_or(MOST_CONNECTIONS))
+    })
+    .await?;
     let set = Set::by(&args.connection);
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),

@@ -161,7 +161,14 @@ impl Upload {
         }
         let tells = self.volume.prints_notes() && self.format != Format::JsonErr;
         let key_log = self.progress.aside(|| key_log::from_env(tells));
-        let client = client::client(&args.connection, 1, key_log).await?;
+        let client = client::client(&args.connection, key_log, |client| {
+            let client = client.max_connections(1);
+            match &args.congestion_control {
+                Some(name) => client.congestion_control(name),
+                None => client,
+            }
+        })
+        .await?;
         let response = self.send(&client, &args, body, &sent).await?;
         if matches!(target, Target::Stdout { .. }) {
             // The bar would stay above the response.

@@ -38,7 +38,7 @@ use self::redirect::Redirect;
 use self::service::Sites;
 use self::site::Site;
 use crate::args::{ListenAddress, ServeArgs};
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::run::{self, Interrupt};
 
 /// Threads that read and write files: enough for slow disks, and a limit on memory.
@@ -284,7 +284,10 @@ impl Serving {
             #[cfg(unix)]
             Listener::Unix(listener) => builder.build(listener).map(AnyServer::Unix),
         };
-        let server = server.map_err(|error| Failure::from_library(&name, &error))?;
+        let server = server.map_err(|error| match error.kind() {
+            ErrorKind::Config => Failure::usage(exit::wrong_setting(&error)),
+            _ => Failure::from_library(&name, &error),
+        })?;
         Ok(Self { server, name, site })
     }
 
@@ -368,6 +371,10 @@ impl Options {
             });
         let server = match args.max_streams {
             Some(streams) => server.max_concurrent_streams(streams),
+            None => server,
+        };
+        let server = match &args.congestion_control {
+            Some(name) => server.congestion_control(name),
             None => server,
         };
         let (metrics, log) = (self.metrics.clone(), self.log.clone());

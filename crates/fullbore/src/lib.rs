@@ -44,6 +44,7 @@ mod alarm;
 mod body;
 mod cell;
 pub mod client;
+mod congestion;
 mod connection_fields;
 mod content_length;
 mod driver;

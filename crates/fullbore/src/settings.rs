@@ -6,6 +6,7 @@ use std::time::Duration;
 use fullbore_proto::{Config, DEFAULT_WINDOW, KeepAlive, MemoryBudget, WindowSize};
 use tokio::net::TcpStream;
 
+use crate::congestion::CongestionControl;
 use crate::error::Error;
 
 /// The memory budget of a client or a server for which none is set, in bytes: 512 MiB.
@@ -161,7 +162,9 @@ pub(crate) fn keep_alive(stream: &TcpStream, config: &Config) {
 pub(crate) struct Http2Options {
     pub(crate) config: Config,
     pub(crate) tcp_buffers: TcpBuffers,
-    /// The first window that was out of range.
+    /// `None` for that of the system.
+    pub(crate) congestion_control: Option<CongestionControl>,
+    /// What was out of range, or not to be had.
     fault: Option<Error>,
 }
 
@@ -180,6 +183,13 @@ impl Http2Options {
             Err(error) => self.fault = Some(error),
         }
         self.config.adaptive = false;
+    }
+
+    pub(crate) fn set_congestion_control(&mut self, name: &str) {
+        match CongestionControl::named(name) {
+            Ok(control) => self.congestion_control = Some(control),
+            Err(error) => self.fault = Some(error),
+        }
     }
 
     /// Checks the options, and adds what follows from them: a memory budget, and the size of a write.
@@ -269,6 +279,17 @@ macro_rules! http2_options {
         /// Sets the sizes of the kernel's TCP buffers. Default: the kernel decides.
         pub fn tcp_buffers(mut self, buffers: crate::TcpBuffers) -> Self {
             self.options.tcp_buffers = buffers;
+            self
+        }
+
+        /// Sets the congestion control of TCP connections by its name, such as `bbr` (TCP_CONGESTION, Linux). It decides how
+        /// fast this side sends, above all after a packet was lost; what is received obeys that of the peer. Connections have
+        /// it from their beginning. Default: the system's (`net.ipv4.tcp_congestion_control`).
+        ///
+        /// One that the system does not have or allow is an error when the builder ends, which lists those that are allowed;
+        /// so is any on systems other than Linux.
+        pub fn congestion_control(mut self, name: &str) -> Self {
+            self.options.set_congestion_control(name);
             self
         }
 

@@ -47,6 +47,11 @@ pub(crate) struct PutArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Congestion control of the TCP connections, such as bbr (Linux): how fast this side sends, above all after a loss
+    /// [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion_control: Option<String>,
+
     #[command(flatten)]
     pub(crate) print: OutputArgs,
 

@@ -178,6 +178,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", requires = "log", value_parser = units::bytes, help_heading = LOG)]
     pub(crate) log_buffer: Option<u64>,
 
+    /// Congestion control of the TCP connections, such as bbr (Linux): how fast this side sends, above all after a loss
+    /// [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion_control: Option<String>,
+
     #[command(flatten)]
     pub(crate) path: PathArgs,
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fullbore::client::{AddressFamily, Proxies};
 use fullbore::rustls::{ClientConfig, KeyLog};
 use fullbore::tls::{self, Roots};
-use fullbore::{Client, Config, HttpVersions, WindowSize};
+use fullbore::{Client, ClientBuilder, Config, HttpVersions, WindowSize};
 use url::Url;
 
 use crate::args::{ConnectionArgs, Login, NetworkArgs};
@@ -116,11 +116,11 @@ pub(crate) fn shown_url(text: &str) -> String {
     }
 }
 
-/// The client that the options describe, with at most `connections` to an origin. `key_log` gets the secrets of TLS.
+/// The client that the options describe, with what `change` sets. `key_log` gets the secrets of TLS.
 pub(crate) async fn client(
     args: &ConnectionArgs,
-    connections: u32,
     key_log: Option<Arc<dyn KeyLog>>,
+    change: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> Result<Client, Failure> {
     let mut builder = Client::builder()
         .config(|config| {
@@ -132,8 +132,7 @@ pub(crate) async fn client(
         .tcp_buffers(args.path.tcp_buffers())
         .http_versions(versions(args))
         .proxies(proxies(&args.network)?)
-        .address_family(family(&args.network))
-        .max_connections(connections);
+        .address_family(family(&args.network));
     let mut config = tls_config(args).await?;
     if let Some(log) = key_log {
         // If the platform has no authorities, the first connection over TLS says so. The others need none.
@@ -152,7 +151,8 @@ pub(crate) async fn client(
     if let Some(limit) = args.connect_timeout {
         builder = builder.connect_timeout(limit);
     }
-    builder.build().map_err(|error| Failure::usage(chain(&error)))
+    let client = change(builder).build();
+    client.map_err(|error| Failure::usage(exit::wrong_setting(&error)))
 }
 
 /// The versions of HTTP of `--http1.1` and `--http2`.

@@ -176,6 +176,11 @@ fn wrong_inputs_of_get_put_and_link_are_named_in_a_sentence() -> TestResult {
         (&["put", "file"], 2, "<URL>"),
         (&["put", "-X", "NO METHOD", "file", url], 2, "invalid HTTP method"),
         (
+            &["put", "--congestion-control", "renown", "file", url],
+            2,
+            "the congestion control \"renown\" ",
+        ),
+        (
             &["put", "-", &format!("{origin}/up/")],
             2,
             "end the URL with a name",

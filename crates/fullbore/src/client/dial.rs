@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
+use crate::congestion::CongestionControl;
 use crate::error::{Error, ErrorKind};
 use crate::settings::TcpBuffers;
 
@@ -64,16 +65,29 @@ pub(super) struct Dialer {
 }
 
 /// The options of a TCP connection.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct TcpOptions {
     pub(super) buffers: TcpBuffers,
+    pub(super) congestion_control: Option<CongestionControl>,
     /// The silence after which the kernel probes the peer.
     pub(super) keep_alive: Option<Duration>,
 }
 
 impl TcpOptions {
+    async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let Some(control) = &self.congestion_control else {
+            return TcpStream::connect(address).await;
+        };
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        control.apply(&SockRef::from(&socket))?;
+        socket.connect(address).await
+    }
+
     /// Errors of the system are ignored.
-    fn apply(self, stream: &TcpStream) {
+    fn apply(&self, stream: &TcpStream) {
         self.buffers.apply(stream);
         let Some(silence) = self.keep_alive else { return };
         let probes = TcpKeepalive::new().with_time(silence);
@@ -90,7 +104,7 @@ impl Dialer {
     /// The name does not resolve, or no address accepts. Then the error says why for each of them.
     pub(super) async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, Error> {
         let addresses = self.resolve(host, port).await?;
-        let connected = race(interleave(addresses), TcpStream::connect).await;
+        let connected = race(interleave(addresses), |address| self.tcp.connect(address)).await;
         let stream = connected.map_err(|failures| not_connected(host, failures))?;
         self.tcp.apply(&stream);
         Ok(stream)
@@ -410,5 +424,12 @@ mod tests {
         dialer.tcp.keep_alive = None;
         let stream = dialer.dial("127.0.0.1", port).await.unwrap();
         assert!(!SockRef::from(&stream).keepalive().unwrap());
+        #[cfg(target_os = "linux")]
+        {
+            let another = crate::congestion::another();
+            dialer.tcp.congestion_control = CongestionControl::named(&another).ok();
+            let stream = dialer.dial("localhost", port).await.unwrap();
+            assert_eq!(crate::congestion::of(&SockRef::from(&stream)), another);
+        }
     }
 }

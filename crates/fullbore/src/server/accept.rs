@@ -1,6 +1,6 @@
 //! Where connections come from: TCP, Unix sockets, or a listener of the caller's.
 
-use std::any::TypeId;
+use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
@@ -63,14 +63,18 @@ impl Listener for TcpListener {
     }
 }
 
+/// Tokio's own listener for TCP, if it is one.
+pub(super) fn tcp_listener(listener: &impl Listener) -> Option<&TcpListener> {
+    (listener as &dyn Any).downcast_ref()
+}
+
 /// Whether the runtime that serves a listener waits for sockets: one of tokio's listeners accepts in no other.
-pub(super) fn waits_for_sockets<L: Listener>() -> bool {
-    let listener = TypeId::of::<L>();
+pub(super) fn waits_for_sockets(listener: &impl Listener) -> bool {
     #[cfg(unix)]
-    if listener == TypeId::of::<tokio::net::UnixListener>() {
+    if (listener as &dyn Any).is::<tokio::net::UnixListener>() {
         return true;
     }
-    listener == TypeId::of::<TcpListener>()
+    tcp_listener(listener).is_some()
 }
 
 #[cfg(unix)]

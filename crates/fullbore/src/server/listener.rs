@@ -11,13 +11,14 @@ use fullbore_proto::Config;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, ToSocketAddrs};
 #[cfg(feature = "tls")]
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-use super::accept::{Listener, waits_for_sockets};
+use super::accept::{Listener, tcp_listener, waits_for_sockets};
 use super::admission::{Admission, ConnectionLimits, Permit};
 use super::auto::Prepare;
 use super::builder::ServerBuilder;
@@ -97,9 +98,13 @@ impl ServerBuilder {
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when a setting is out of range or contradicts another.
     pub fn build<L: Listener>(mut self, listener: L) -> Result<Server<L>, Error> {
+        let limits = self.finish()?;
+        if let (Some(control), Some(listener)) = (&self.options.congestion_control, tcp_listener(&listener)) {
+            control.apply(&SockRef::from(listener)).map_err(Error::bind)?;
+        }
         Ok(Server {
             listener,
-            limits: self.finish()?,
+            limits,
             settings: self,
             shutdown: None,
         })
@@ -210,7 +215,7 @@ impl<L: Listener> Server<L> {
     {
         let config = Arc::new(self.settings.options.config.clone());
         let limits = self.limits.clone();
-        let alarms = waits_for_sockets::<L>().then(Alarms::start).flatten();
+        let alarms = waits_for_sockets(&self.listener).then(Alarms::start).flatten();
         let mut check = Alarm::after(SCARCITY_CHECK, alarms.as_ref());
         let tracker = TaskTracker::new();
         let admission = Admission::new(limits.clone(), Arc::clone(&config));
@@ -299,6 +304,13 @@ impl<L: Listener> Server<L> {
     {
         if let Some(stream) = L::tcp(&io) {
             self.settings.options.tcp_buffers.apply(stream);
+            // A listener of tokio's has passed it on.
+            if let (Some(control), None) = (
+                &self.settings.options.congestion_control,
+                tcp_listener(&self.listener),
+            ) {
+                let _ = control.apply(&SockRef::from(stream));
+            }
         }
         let unsent = self.settings.options.tcp_buffers.adaptive_unsent();
         let versions = self.settings.versions;
@@ -525,6 +537,17 @@ mod tests {
         let settings = &server.settings;
         assert_eq!(settings.drain_timeout, Duration::from_secs(30));
         assert!(!settings.peer_addresses && !settings.upload_addresses && !settings.sending_files);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn connections_have_the_congestion_control_of_the_server_when_they_are_accepted() {
+        let another = crate::congestion::another();
+        let server = Server::builder().congestion_control(&another);
+        let server = server.bind("127.0.0.1:0").await.expect("a port");
+        let _peer = std::net::TcpStream::connect(server.local_addr().expect("an address"));
+        let (accepted, _) = server.listener.accept().await.expect("a connection");
+        assert_eq!(crate::congestion::of(&SockRef::from(&accepted)), another);
     }
 
     #[cfg(target_os = "linux")]

@@ -378,6 +378,8 @@ async fn sockets_have_the_options_of_the_server() {
             ..Default::default()
         };
         let builder = Server::builder().tcp_buffers(buffers);
+        #[cfg(target_os = "linux")]
+        let builder = builder.congestion_control("reno");
         let server = builder.build(Watched(listener, Arc::clone(&sockets))).unwrap();
         let url = format!("http://{}/", server.local_addr().unwrap());
         let (stop, stopped) = signal();
@@ -390,7 +392,10 @@ async fn sockets_have_the_options_of_the_server() {
         assert!(socket.tcp_nodelay().unwrap());
         assert_eq!(socket.keepalive().unwrap(), probed);
         #[cfg(target_os = "linux")]
-        assert_eq!(socket.tcp_notsent_lowat().unwrap(), 123 << 10);
+        {
+            assert_eq!(socket.tcp_notsent_lowat().unwrap(), 123 << 10);
+            assert!(socket.tcp_congestion().unwrap().starts_with(b"reno\0"));
+        }
         Serving { stop, task }.stop(client).await;
     }
 }

@@ -105,6 +105,11 @@ fn each_wrong_option_is_one_sentence_that_says_what_to_type() -> TestResult {
             2,
             &["--listen", "127.0.0.1:8080", "[::]:8080"],
         ),
+        (
+            plain(&["--listen", "127.0.0.1:0", "--congestion-control", "renown"]),
+            2,
+            &["the congestion control \"renown\" "],
+        ),
         (plain(&["--listen", ":8080"]), 2, &["127.0.0.1:8080", "[::]:8080"]),
         (
             plain(&["--listen", "localhost"]),

@@ -237,7 +237,7 @@ impl ClientBuilder {
     /// transport to it. For `https://` the client adds TLS. [`Self::connect_timeout`] covers the connector.
     ///
     /// Options of TCP are the connector's own ([`TcpBuffers::apply`](crate::TcpBuffers::apply)), and
-    /// [`Self::tcp_keep_alive`] has no effect.
+    /// [`Self::tcp_keep_alive`] and [`Self::congestion_control`] have no effect.
     ///
     /// ```
     /// # #[cfg(unix)]
@@ -372,6 +372,7 @@ impl ClientBuilder {
                 dialer: Dialer {
                     tcp: TcpOptions {
                         buffers: self.options.tcp_buffers,
+                        congestion_control: self.options.congestion_control,
                         keep_alive: self.tcp_keep_alive,
                     },
                     family: self.family,
