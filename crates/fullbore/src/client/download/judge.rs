@@ -385,3 +385,6 @@ impl Judge {
         self.pause *= 2;
     }
 }
+
+#[cfg(test)]
+mod tests;
