@@ -125,7 +125,7 @@ fn path(link: f64, each: f64) -> Path {
 
 #[test]
 fn where_each_connection_has_a_limit_as_many_are_kept_as_the_link_carries() {
-    for (link, each, last) in [(100.0, 1.0, 8), (12.5, 1.0, 8), (12.5, 3.0, 4), (50.0, 24.0, 3)] {
+    for (link, each, last) in [(100.0, 1.0, 8), (12.5, 1.0, 8), (12.5, 5.0, 3), (50.0, 24.0, 3)] {
         let ended = path(link, each).download(300.0 * MB, 8);
         assert_eq!(
             (ended.most, ended.last),
