@@ -781,8 +781,7 @@ impl Stream {
         self.state == StreamState::Waiting
     }
 
-    /// Writes a WINDOW_UPDATE for all credit that is available, unless the peer does not know the stream or has ended
-    /// it.
+    /// Writes a WINDOW_UPDATE for all credit that is available, unless the peer does not know the stream or has ended it.
     pub(super) fn refill(&mut self, writer: &mut Writer, now: Time, round_trip: Option<Duration>) {
         if !self.state.can_receive() {
             return;
