@@ -206,27 +206,25 @@ impl Spread {
         loop {
             self.poll_pieces(now, cx);
             let has_moved = self.move_end_of_first(now);
-            if let Some(chunk) = self.take_chunk() {
-                return Poll::Ready(Some(Ok(chunk)));
-            }
-            match self.pieces.front_mut() {
-                None => return Poll::Ready(None),
-                Some(Piece {
-                    source: Source::Failed(error),
-                    ..
-                }) => {
-                    let error = error.clone();
-                    return Poll::Ready(Some(Err(error)));
-                }
-                Some(_) => {}
-            }
             while self.tick.as_mut().poll(cx).is_ready() {
                 self.tick.as_mut().reset(now + TICK);
                 self.judge_rates(now);
             }
             self.watch.poll(now, cx);
             self.open_lanes();
-            if !self.ask(now) && !has_moved {
+            let has_asked = self.ask(now);
+            if let Some(chunk) = self.take_chunk() {
+                return Poll::Ready(Some(Ok(chunk)));
+            }
+            match self.pieces.front() {
+                None => return Poll::Ready(None),
+                Some(Piece {
+                    source: Source::Failed(error),
+                    ..
+                }) => return Poll::Ready(Some(Err(error.clone()))),
+                Some(_) => {}
+            }
+            if !has_asked && !has_moved {
                 self.waits_since = Some(now);
                 return Poll::Pending;
             }
