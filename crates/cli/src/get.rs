@@ -86,9 +86,7 @@ pub(crate) async fn run(
     let set = Set::by(&args.connection);
     let fetcher = Arc::new(Fetcher {
         client: client.clone(),
-        connections: args
-            .connections
-            .map(|connections| usize::try_from(connections).unwrap_or(usize::MAX)),
+        connections: args.connections_of_a_body(),
         fields: RequestFields::new(&args.connection, &args.urls).await?,
         redirects: Redirects::from_args(&args.connection),
         unreachable: Unreachable::default(),

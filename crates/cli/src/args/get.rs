@@ -99,7 +99,8 @@ pub(crate) struct GetArgs {
     pub(crate) parallel: u32,
 
     /// Number of connections to one origin over which a large body comes. Without it there are as many as make a run
-    /// faster, up to 8, where losses, TCP's buffers, or the server's limit on streams hold one connection back
+    /// faster, up to 8, where losses, TCP's buffers, or the server's limit on streams hold one connection back. With a
+    /// window that is set by hand, there is one
     #[arg(long, value_name = "N", value_parser = sizes::count::<1, 1_000>)]
     pub(crate) connections: Option<u32>,
 
@@ -128,6 +129,15 @@ pub(crate) struct GetArgs {
 }
 
 impl GetArgs {
+    /// Over how many connections a body comes; `None` for as many as make it faster. Windows that are set by hand are those
+    /// of one.
+    pub(crate) fn connections_of_a_body(&self) -> Option<usize> {
+        let path = &self.connection.path;
+        let has_window = path.stream_window.or(path.connection_window).is_some();
+        let connections = self.connections.or(has_window.then_some(1));
+        connections.map(|connections| usize::try_from(connections).unwrap_or(usize::MAX))
+    }
+
     /// Whether existing files are continued.
     pub(crate) fn continues(&self) -> bool {
         self.continued || self.offset.is_some()

@@ -47,6 +47,9 @@ const ADDED: f64 = 0.8;
 const LONG_TRIAL: u32 = 6;
 const LONGEST_TRIAL: u32 = 20;
 
+/// As [`FELL`], for losses without a queue: then there is no pause.
+const FELL_BY_LOSSES: f64 = 0.5;
+
 /// The round trip where none was measured.
 const USUAL_ROUND_TRIP: Duration = Duration::from_millis(100);
 
@@ -218,14 +221,18 @@ impl Judge {
                 }
             }
             State::Settled { rate, until } => {
-                let lately = meter.rate((10 * round).max(10 * SHORTEST), Duration::ZERO);
-                match lately {
-                    Some(now_rate)
-                        if now >= until && now_rate < FELL * rate && self.is_worth(view, now_rate, round) =>
-                    {
-                        self.open(view, (now_rate, rate), now)
-                    }
-                    _ => Advice::Stay,
+                let longer = meter.rate((10 * round).max(10 * SHORTEST), Duration::ZERO);
+                let Some(longer) = longer.filter(|&longer| self.is_worth(view, longer, round)) else {
+                    return Advice::Stay;
+                };
+                // A rate that lasts was found before losses brought it down.
+                let has_fallen = match self.is_held_back(view, longer) {
+                    true => longer < FELL_BY_LOSSES * rate,
+                    false => longer < FELL * rate && now >= until,
+                };
+                match has_fallen {
+                    true => self.open(view, (longer, rate), now),
+                    false => Advice::Stay,
                 }
             }
             State::Trial {
