@@ -73,6 +73,9 @@ const LEAST_SENT_AGAIN: f64 = 0.000_3;
 const FIRST_WINDOW: f64 = 10.0;
 const SEGMENT: u32 = 1_448;
 
+/// The bytes on the way that Linux allows with its stock send buffer of 4 MiB, on average and with the start of a transfer.
+const STOCK_SEND_BUFFER: core::ops::Range<f64> = 1.9e6..3.0e6;
+
 /// What is known of a transfer in one direction.
 pub(crate) struct Facts {
     pub(crate) direction: Direction,
@@ -143,6 +146,10 @@ impl Facts {
             };
             return (cause, all);
         }
+        // Without loss, a path has no such pauses.
+        if tcp.is_some() && STOCK_SEND_BUFFER.contains(&self.bytes_on_the_way()) {
+            return (Cause::PeerWindow(self.bytes_on_the_way() as u64), all);
+        }
         if arrivals.bursts >= all * 2 / 5 {
             let bytes = arrivals.burst_bytes / u64::from(arrivals.burst_count.max(1));
             return (Cause::PeerWindow(bytes), all);
@@ -171,7 +178,7 @@ impl Facts {
         let Some(tcp) = tcp else {
             return (Cause::Path, all);
         };
-        let is_queued = tcp.round_trip > tcp.min_round_trip * 5 / 4;
+        let is_queued = tcp.round_trip > tcp.min_round_trip * 11 / 10;
         let cause = if tcp.receiver_limited >= tcp.busy * 3 / 10 && !tcp.busy.is_zero() {
             Cause::PeerReceiveBuffer(tcp.send_window.unwrap_or(0))
         } else if self.is_held_by_its_buffer(tcp) {
@@ -231,5 +238,177 @@ impl Facts {
         let cubic = 1.17 * (trip / lost.powi(3)).powf(0.25);
         let reno = 1.22 / lost.sqrt();
         (segments <= 2.5 * cubic.max(reno)).then_some(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::CongestionControl;
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    /// TCP over a path of 100 ms that nothing disturbs.
+    fn tcp(change: impl FnOnce(&mut TcpInfo)) -> TcpInfo {
+        let mut info = TcpInfo {
+            round_trip: seconds(0.1004),
+            min_round_trip: seconds(0.1),
+            congestion_control: CongestionControl::from(&b"cubic"[..]),
+            received_segments: 46_000,
+            out_of_order_segments: Some(0),
+            receive_window: 3_930_752,
+            send_window: Some(3_932_160),
+            send_buffer: 4_194_304,
+            largest_send_buffer: Some(4_194_304),
+            ..TcpInfo::default()
+        };
+        change(&mut info);
+        info
+    }
+
+    /// A download of so many bytes, for so many seconds each in data that flows and in waiting.
+    fn download(bytes: u64, flowing: f64, peer: f64, tcp: Option<TcpInfo>) -> Facts {
+        Facts {
+            direction: Direction::Receiving,
+            held: Stall::Peer,
+            flowing: seconds(flowing),
+            peer: seconds(peer),
+            heads: 1,
+            arrivals: Arrivals::default(),
+            bytes,
+            time: seconds(flowing + peer),
+            tcp,
+            round_trip: Some(seconds(0.1)),
+        }
+    }
+
+    /// An upload that waited for its socket.
+    fn upload(bytes: u64, time: f64, tcp: Option<TcpInfo>) -> Facts {
+        Facts {
+            direction: Direction::Sending,
+            held: Stall::Socket,
+            ..download(bytes, time, 0.0, tcp)
+        }
+    }
+
+    #[track_caller]
+    fn named(facts: &Facts) -> &'static str {
+        facts.judge(facts.time).0.name()
+    }
+
+    fn late(segments: u64) -> impl FnOnce(&mut TcpInfo) {
+        move |info| info.out_of_order_segments = Some(segments)
+    }
+
+    // The figures are those of paths of packets between two kernels (docs/design/paths.md).
+
+    #[test]
+    fn downloads_over_packets_have_their_causes() {
+        let mib = |count: u64| count << 20;
+        for (cause, facts) in [
+            ("path", download(mib(64), 5.2, 1.1, Some(tcp(late(2_900))))),
+            ("loss", download(mib(16), 2.4, 19.8, Some(tcp(late(3_600))))),
+            ("loss", download(mib(16), 1.9, 6.0, Some(tcp(late(5_800))))),
+            // A sender that does not yield keeps the path full, with holes in all that arrives.
+            ("path", download(mib(64), 0.5, 8.0, Some(tcp(late(45_000))))),
+            ("peer_window", download(mib(256), 5.2, 5.5, Some(tcp(|_| ())))),
+            (
+                "tcp_receive_buffer",
+                download(mib(64), 8.9, 2.0, Some(tcp(|info| info.receive_window = 653_952))),
+            ),
+            ("slow_start", download(mib(1), 0.1, 0.6, Some(tcp(|_| ())))),
+            ("peer_or_path", download(mib(16), 1.0, 9.0, Some(tcp(|_| ())))),
+        ] {
+            assert_eq!(named(&facts), cause, "{} B in {:?}", facts.bytes, facts.time);
+        }
+    }
+
+    #[test]
+    fn tcp_that_ends_at_a_proxy_is_no_evidence() {
+        let near = |info: &mut TcpInfo| {
+            info.min_round_trip = seconds(0.000_1);
+            info.out_of_order_segments = Some(9_000);
+            info.receive_window = 100_000;
+        };
+        assert_eq!(
+            named(&download(16 << 20, 2.0, 8.0, Some(tcp(near)))),
+            "peer_or_path"
+        );
+        assert_eq!(named(&download(16 << 20, 2.0, 8.0, None)), "peer_or_path");
+        assert_eq!(named(&download(1 << 20, 0.1, 0.6, None)), "peer_or_path");
+        assert_eq!(named(&download(16 << 20, 8.0, 2.0, None)), "path");
+        assert_eq!(named(&upload(16 << 20, 8.0, None)), "path");
+    }
+
+    #[test]
+    fn a_window_at_the_sender_is_known_by_its_rhythm() {
+        let mut facts = download(16 << 20, 1.0, 9.0, None);
+        facts.arrivals.bursts = seconds(4.1);
+        (facts.arrivals.burst_count, facts.arrivals.burst_bytes) = (41, 41 * 160_000);
+        assert_eq!(facts.judge(facts.time).0, Cause::PeerWindow(160_000));
+        facts.arrivals.bursts = seconds(3.9);
+        assert_eq!(named(&facts), "peer_or_path");
+    }
+
+    #[test]
+    fn a_peer_is_named_for_silence_that_nothing_else_explains() {
+        let silent = |change: fn(&mut Facts), tcp| {
+            let mut facts = download(4 << 20, 1.0, 9.0, tcp);
+            change(&mut facts);
+            named(&facts)
+        };
+        let silence: fn(&mut Facts) = |facts| facts.arrivals.silence = seconds(6.0);
+        let lulls: fn(&mut Facts) = |facts| facts.arrivals.lulls = seconds(6.0);
+        let answers: fn(&mut Facts) = |facts| facts.arrivals.answers = seconds(6.0);
+        assert_eq!(silent(silence, None), "peer");
+        assert_eq!(silent(answers, None), "round_trips");
+        // What TCP repairs takes as long as the lulls of an application.
+        assert_eq!(silent(lulls, None), "peer_or_path");
+        assert_eq!(silent(lulls, Some(tcp(|_| ()))), "peer");
+        assert_ne!(silent(lulls, Some(tcp(late(500)))), "peer");
+    }
+
+    #[test]
+    fn uploads_over_packets_have_their_causes() {
+        let sent = |again: u64, change: fn(&mut TcpInfo)| {
+            Some(tcp(|info| {
+                (info.sent_bytes, info.sent_again_bytes) = (16 << 20, again);
+                info.busy = seconds(6.0);
+                change(info);
+            }))
+        };
+        let queue: fn(&mut TcpInfo) = |info| info.round_trip = seconds(0.121);
+        let bbr: fn(&mut TcpInfo) = |info| info.congestion_control = CongestionControl::from(&b"bbr"[..]);
+        let closed: fn(&mut TcpInfo) = |info| info.receiver_limited = seconds(5.0);
+        let full: fn(&mut TcpInfo) = |info| info.delivery_rate = 28_300_000;
+        for (cause, tcp) in [
+            ("path", sent(80_000, queue)),
+            ("loss", sent(11_584, |_| ())),
+            ("path", sent(1_091_520, bbr)),
+            ("peer_tcp_receive_buffer", sent(0, closed)),
+            ("tcp_send_buffer", sent(0, full)),
+            ("path", sent(0, |_| ())),
+        ] {
+            assert_eq!(named(&upload(16 << 20, 6.0, tcp)), cause, "{tcp:?}");
+        }
+        let short = upload(2 << 20, 0.9, sent(0, |_| ()));
+        assert_eq!(named(&short), "slow_start");
+    }
+
+    #[test]
+    fn an_upload_that_tcp_still_carries_does_not_wait_for_the_server() {
+        let waits = |busy: f64, heads| {
+            let info = tcp(|info| info.busy = seconds(busy));
+            named(&Facts {
+                held: Stall::Peer,
+                heads,
+                ..upload(900_000, 5.0, Some(info))
+            })
+        };
+        assert_eq!(waits(0.2, 1), "peer");
+        assert_eq!(waits(4.9, 1), "path");
+        assert_eq!(waits(0.2, 40), "round_trips");
     }
 }

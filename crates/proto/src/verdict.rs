@@ -93,6 +93,12 @@ impl Verdict {
         }
         let busiest = reports.iter().max_by_key(|report| direction.data_bytes(report))?;
         verdict.tcp = busiest.tcp;
+        // A busy endpoint answers late; the kernel does not. What begins at a proxy is another round trip.
+        let tcp = busiest.tcp.filter(|tcp| tcp.spans(verdict.round_trip));
+        let measured = tcp.map(|tcp| tcp.min_round_trip).filter(|trip| !trip.is_zero());
+        if let (Some(trip), Some(measured)) = (&mut verdict.round_trip, measured) {
+            *trip = measured.min(*trip);
+        }
         let facts = Facts {
             direction,
             held: verdict.held,

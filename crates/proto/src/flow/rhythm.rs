@@ -36,18 +36,21 @@ pub struct Arrivals {
     /// For how long the peer was silent when the path does not explain it: longer than a round trip after a request, or longer
     /// than TCP takes to send the last packet again.
     pub silence: Duration,
-    /// For how long the peer was silent within bodies when no window at the sender explains it: longer than a round trip. Loss
-    /// may, so that this includes what of [`Self::silence`] was within bodies.
+    /// For how long the peer was silent within bodies in pauses that no window at the sender explains: longer than a round trip.
+    /// Loss may.
     pub lulls: Duration,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rhythm {
     arrivals: Arrivals,
-    /// When the burst began, and how many bytes had arrived by then.
-    since: Time,
-    from: u64,
+    /// When the latest bursts began, newest first, and how many bytes had arrived by then. Some windows come in several
+    /// parts, each of which repeats.
+    begun: [(Time, u64); PARTS],
 }
+
+/// The most parts of a window that are recognised.
+const PARTS: usize = 4;
 
 /// What somebody waited for until data arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,18 +90,28 @@ impl Rhythm {
             }
             Awaited::Data => {
                 arrivals.silence += pause.saturating_sub(trip * 2 + REPAIR);
-                arrivals.lulls += pause.saturating_sub(trip + trip / 4);
+                if pause > trip + trip / 4 {
+                    arrivals.lulls += pause;
+                }
             }
             Awaited::Window => {}
         }
-        let period = now.since(self.since);
-        let is_round_trip = round_trip.is_some() && (trip * 4 / 5..trip * 3 / 2).contains(&period);
-        if awaited == Awaited::Data && is_round_trip {
-            self.arrivals.bursts += period;
+        let is_round_trip = |&&(since, _): &&(Time, u64)| {
+            (trip * 9 / 10..trip * 23 / 20).contains(&now.since(since)) && since > Time::ZERO
+        };
+        let before = self
+            .begun
+            .iter()
+            .find(is_round_trip)
+            .filter(|_| round_trip.is_some());
+        if let Some(&(_, bytes)) = before.filter(|_| awaited == Awaited::Data) {
+            // The part since the pause before: the others are counted with theirs.
+            self.arrivals.bursts += now.since(self.begun[0].0);
             self.arrivals.burst_count += 1;
-            self.arrivals.burst_bytes += received - self.from;
+            self.arrivals.burst_bytes += received - bytes;
         }
-        (self.since, self.from) = (now, received);
+        self.begun.rotate_right(1);
+        self.begun[0] = (now, received);
     }
 }
 
@@ -115,12 +128,31 @@ mod tests {
     /// Bursts of so many milliseconds, each of which begins so long after the one before.
     fn arrivals(length: u64, period: u64, awaited: Awaited) -> Arrivals {
         let mut rhythm = Rhythm::default();
-        for burst in 1..=10 {
+        for burst in 1..=11 {
             let begins = burst * period;
             let pause = (at(begins - period + length), at(begins));
             rhythm.pause(pause, burst * 1_000, awaited, TRIP);
         }
         rhythm.arrivals()
+    }
+
+    #[test]
+    fn a_window_that_comes_in_two_parts_is_counted_whole() {
+        let mut rhythm = Rhythm::default();
+        for round in 1..=10 {
+            for (part, begins) in [(0, 0), (1, 40)] {
+                let now = round * 103 + begins;
+                rhythm.pause(
+                    (at(now - 30), at(now)),
+                    round * 1_000 + part * 300,
+                    Awaited::Data,
+                    TRIP,
+                );
+            }
+        }
+        let arrivals = rhythm.arrivals();
+        assert_eq!(arrivals.burst_bytes / u64::from(arrivals.burst_count), 1_000);
+        assert!(arrivals.bursts >= Duration::from_millis(9 * 103), "{arrivals:?}");
     }
 
     #[test]
@@ -132,12 +164,13 @@ mod tests {
         // Pauses of less than a quarter of it do not end a burst.
         assert_eq!(arrivals(77, 101, Awaited::Data), Arrivals::default());
         let spread = arrivals(2, 300, Awaited::Data);
-        assert_eq!(spread.lulls, Duration::from_millis(10 * (298 - 125)));
+        assert_eq!(spread.lulls, Duration::from_millis(11 * 298));
     }
 
     #[test]
     fn other_rhythms_are_not() {
-        for period in [30, 60, 79, 150, 300] {
+        // At 30 and 45 ms three and two of them take a round trip, too.
+        for period in [60, 79, 150, 300] {
             let other = arrivals(2, period, Awaited::Data);
             assert_eq!(
                 (other.burst_count, other.silence),
