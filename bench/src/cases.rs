@@ -3,6 +3,7 @@
 
 mod attacks;
 mod budget;
+mod causes;
 mod clients;
 mod connections;
 mod engine;
@@ -83,6 +84,8 @@ pub(crate) enum Case {
     H2,
     /// Transfers over packets with loss, long round trips, stock buffers and policers, beside curl and aria2
     Packets,
+    /// What `get` and `put` name as the limit of a transfer, for causes that are staged over packets
+    Causes,
     /// How much of a link another program's flow keeps beside a download over packets
     Fairness,
     /// Downloads over packets with losses, killed at random moments and resumed
@@ -92,7 +95,7 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 22] = [
+    pub(crate) const ALL: [Case; 23] = [
         Case::Paths,
         Case::Windows,
         Case::Frames,
@@ -112,6 +115,7 @@ impl Case {
         Case::Attacks,
         Case::Urgent,
         Case::Packets,
+        Case::Causes,
         Case::Fairness,
         Case::Killed,
         Case::H2,
@@ -121,6 +125,7 @@ impl Case {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Case::Packets => "packets",
+            Case::Causes => "causes",
             Case::Fairness => "fairness",
             Case::Killed => "killed",
             Case::Paths => "paths",
@@ -160,6 +165,7 @@ pub(crate) struct Section {
 pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
     match case {
         Case::Packets => packets::run(cx),
+        Case::Causes => causes::run(cx),
         Case::Fairness => fairness::run(cx),
         Case::Killed => killed::run(cx),
         Case::Paths => paths::run(cx),

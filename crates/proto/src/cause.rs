@@ -178,15 +178,16 @@ impl Facts {
         let Some(tcp) = tcp else {
             return (Cause::Path, all);
         };
-        let is_queued = tcp.round_trip > tcp.min_round_trip * 11 / 10;
+        let is_queued = |tenths| tcp.round_trip > tcp.min_round_trip * tenths / 10;
         let cause = if tcp.receiver_limited >= tcp.busy * 3 / 10 && !tcp.busy.is_zero() {
             Cause::PeerReceiveBuffer(tcp.send_window.unwrap_or(0))
         } else if self.is_held_by_its_buffer(tcp) {
             Cause::SendBuffer(tcp.send_buffer)
-        } else if is_queued {
-            Cause::Path
-        } else if self.is_in_slow_start() {
+        } else if self.is_in_slow_start() && !is_queued(14) {
+            // Bursts of it queue for a moment.
             Cause::SlowStart
+        } else if is_queued(11) {
+            Cause::Path
         } else if tcp.sent_again_share() >= LEAST_SENT_AGAIN && tcp.congestion_control.yields_to_loss() {
             Cause::Loss(tcp.sent_again_share())
         } else {
@@ -395,6 +396,11 @@ mod tests {
         }
         let short = upload(2 << 20, 0.9, sent(0, |_| ()));
         assert_eq!(named(&short), "slow_start");
+        for (trip, cause) in [(0.12, "slow_start"), (0.15, "path")] {
+            let mut info = tcp(|_| ());
+            info.round_trip = seconds(trip);
+            assert_eq!(named(&upload(2 << 20, 0.9, Some(info))), cause);
+        }
     }
 
     #[test]
