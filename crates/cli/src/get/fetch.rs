@@ -367,6 +367,9 @@ impl Fetcher {
         let waited = self.reports_streams.then_some(&mut outcome.waited);
         let received = receive::receive_into(file, &mut body, &self.disk, share, bounds, waited).await;
         outcome.bytes = share.bytes();
+        if let Some(spread) = body.spread() {
+            outcome.over(&spread);
+        }
         if self.reports_streams && outcome.waited.is_none() {
             outcome.waited = body.report().await.map(|report| StreamWaits::receiving(&report));
         }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use fullbore::client::DownloadReport;
 use http::HeaderValue;
 use serde::{Serialize, Serializer};
 
@@ -42,6 +43,12 @@ pub(crate) struct Outcome {
     /// The length of the whole in a 416 response.
     #[serde(skip)]
     pub(crate) whole: Option<u64>,
+    /// The most connections that carried it at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) connections: Option<usize>,
+    /// If further connections have paid: what one of them carried before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) megabytes_per_second_of_one: Option<f64>,
     /// What its stream waited for, with `--json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waited: Option<StreamWaits>,
@@ -67,8 +74,17 @@ impl Outcome {
             note: None,
             tag: None,
             whole: None,
+            connections: None,
+            megabytes_per_second_of_one: None,
             waited: None,
         }
+    }
+
+    /// It came over these connections, at last.
+    pub(crate) fn over(&mut self, report: &DownloadReport) {
+        self.connections = self.connections.max(Some(report.most_connections));
+        let of_one = report.alone.map(|bytes| bytes as f64 / 1e6);
+        self.megabytes_per_second_of_one = of_one.or(self.megabytes_per_second_of_one);
     }
 
     /// A failure before the request.
@@ -93,6 +109,8 @@ pub(crate) struct Report {
     bytes: u64,
     resumed: u64,
     first_failure: Option<Exit>,
+    /// Of the URL that came over most connections: how many, and what one carried, in megabytes a second.
+    spread: Option<(usize, f64)>,
     /// What the transfers waited for, at the end.
     waited: Option<Waits>,
     /// The part of the document that is not printed yet.
@@ -118,6 +136,7 @@ impl Report {
             bytes: 0,
             resumed: 0,
             first_failure: None,
+            spread: None,
             waited: None,
             unprinted: String::new(),
             is_cut: false,
@@ -130,6 +149,12 @@ impl Report {
         self.bytes += outcome.bytes;
         self.resumed += outcome.resumed;
         self.progress.ended();
+        if let (Some(connections), Some(of_one)) = (outcome.connections, outcome.megabytes_per_second_of_one)
+        {
+            if self.spread.is_none_or(|(most, _)| most < connections) {
+                self.spread = Some((connections, of_one));
+            }
+        }
         if let Some(failure) = &outcome.failure {
             self.failures += 1;
             self.first_failure.get_or_insert(failure.exit);
@@ -221,6 +246,11 @@ impl Report {
         }
         if self.failures > 0 {
             line.push_str(&format!("; {} failed", grouped(self.failures)));
+        }
+        if let Some((connections, of_one)) = self.spread {
+            line.push_str(&format!(
+                "; over {connections} connections, since one carried {of_one:.1} MB/s"
+            ));
         }
         let waited = self.waited.as_ref();
         if let Some(clause) = waited.and_then(|waited| waited.clause(self.received(), seconds)) {
@@ -345,6 +375,24 @@ mod tests {
         ] {
             assert_eq!(report(outcomes).closing_line(2.0), line);
         }
+    }
+
+    #[test]
+    fn the_closing_line_says_what_one_of_several_connections_carried() {
+        let over = |connections, of_one| {
+            let mut outcome = of_bytes(20_000_000);
+            outcome.connections = Some(connections);
+            outcome.megabytes_per_second_of_one = of_one;
+            outcome
+        };
+        let line = report(vec![over(1, None), over(8, Some(1.24)), over(4, Some(2.0))]).closing_line(2.0);
+        assert_eq!(
+            line,
+            "3 files, 60,000,000 bytes in 2.00 s, 30.0 MB/s; over 8 connections, since one carried 1.2 MB/s"
+        );
+        // Further ones that did not pay are not worth a word.
+        let line = report(vec![over(2, None)]).closing_line(2.0);
+        assert_eq!(line, "20,000,000 bytes in 2.00 s, 10.0 MB/s");
     }
 
     #[test]

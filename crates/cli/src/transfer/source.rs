@@ -142,6 +142,14 @@ impl Source {
         }
     }
 
+    /// The connections that it came over, if it may come over several.
+    pub(crate) fn spread(&self) -> Option<fullbore::client::DownloadReport> {
+        match self {
+            Self::Spread(body) => Some(body.download_report()),
+            Self::Plain(_) | Self::Decoded(_) => None,
+        }
+    }
+
     /// The next chunk. Trailers are left out.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SourceError>>> {
         match self {
