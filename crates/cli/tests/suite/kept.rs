@@ -149,10 +149,7 @@ fn a_version_of_two_lengths_is_had_from_its_beginning() -> TestResult {
                 (answer(asked, &fields, &body(2)[..length], true), Then::Go)
             }
         })?;
-        let folder = tempfile::tempdir()?;
-        run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?.succeeded();
-        assert_eq!(server.asked(), 3);
-        holds(folder.path(), &body(2)[..length])?;
+        server.completes(3, &body(2)[..length])?;
     }
     Ok(())
 }

@@ -51,10 +51,7 @@ fn a_part_that_ends_before_the_whole_is_put_behind_what_came_and_the_rest_is_ask
             (answer(asked, &fields, &body(1)[END..]), Then::Go)
         }
     })?;
-    let folder = tempfile::tempdir()?;
-    run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?.succeeded();
-    assert_eq!(server.asked(), 3);
-    holds(folder.path(), &body(1))
+    server.completes(3, &body(1))
 }
 
 #[test]
@@ -278,10 +275,7 @@ fn only_a_200_is_resumed() -> TestResult {
             (whole(asked, V1, &body(2)), Then::Go)
         }
     })?;
-    let folder = tempfile::tempdir()?;
-    run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?.succeeded();
-    assert_eq!(server.asked(), 2);
-    holds(folder.path(), &body(2))
+    server.completes(2, &body(2))
 }
 
 #[test]
@@ -306,10 +300,7 @@ fn a_date_of_this_minute_proves_no_version() -> TestResult {
                 _ => (young(asked, 2, true), Then::Go),
             }
         })?;
-        let folder = tempfile::tempdir()?;
-        run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?.succeeded();
-        assert_eq!(server.asked(), 2);
-        holds(folder.path(), &body(2))?;
+        server.completes(2, &body(2))?;
     }
     Ok(())
 }
@@ -402,8 +393,5 @@ fn the_end_of_a_stream_is_told_from_the_end_of_a_part() -> TestResult {
             (whole(asked, &[("etag", "\"v2\"")], &body(2)), Then::Go)
         }
     })?;
-    let folder = tempfile::tempdir()?;
-    run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?.succeeded();
-    assert_eq!(server.asked(), 3);
-    holds(folder.path(), &body(2))
+    server.completes(3, &body(2))
 }

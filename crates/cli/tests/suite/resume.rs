@@ -21,10 +21,7 @@ fn a_download_that_breaks_off_goes_on_where_it_was() -> TestResult {
                 (rest(asked, version, &body(1), from), Then::Go)
             }
         })?;
-        let folder = tempfile::tempdir()?;
-        run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?.succeeded();
-        assert_eq!(server.asked(), 2);
-        holds(folder.path(), &body(1))?;
+        server.completes(2, &body(1))?;
     }
     Ok(())
 }
@@ -43,10 +40,7 @@ fn a_body_that_was_changed_meanwhile_is_had_from_its_beginning() -> TestResult {
             (whole(asked, &[("etag", "\"v2\"")], &body(2)), Then::Go)
         }
     })?;
-    let folder = tempfile::tempdir()?;
-    run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?.succeeded();
-    assert_eq!(server.asked(), 3);
-    holds(folder.path(), &body(2))
+    server.completes(3, &body(2))
 }
 
 #[test]
@@ -59,10 +53,7 @@ fn without_proof_of_the_version_a_body_is_had_from_its_beginning() -> TestResult
                 _ => (whole(asked, version, &body(2)), Then::Go),
             }
         })?;
-        let folder = tempfile::tempdir()?;
-        run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?.succeeded();
-        assert_eq!(server.asked(), 2);
-        holds(folder.path(), &body(2))?;
+        server.completes(2, &body(2))?;
     }
     Ok(())
 }
@@ -274,10 +265,7 @@ fn a_body_that_lacks_nothing_but_its_end_is_had_again() -> TestResult {
             (whole(asked, V1, &body(1)), Then::Go)
         }
     })?;
-    let folder = tempfile::tempdir()?;
-    run(folder.path(), ["get", "--retry", "1", "-o", "out", &server.url()])?.succeeded();
-    assert_eq!(server.asked(), 3);
-    holds(folder.path(), &body(1))
+    server.completes(3, &body(1))
 }
 
 #[cfg(unix)]

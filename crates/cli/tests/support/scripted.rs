@@ -11,7 +11,7 @@ use fullbore_proto::hpack::{Decoder, FieldLimits, FieldSection};
 use fullbore_testing::peer::BlockingPeer;
 
 use super::frames::{self, END_STREAM};
-use super::{TestResult, names, peer};
+use super::{TestResult, names, peer, run};
 
 pub(crate) const SIZE: usize = 1_000_000;
 pub(crate) const HALF: usize = 500_000;
@@ -114,6 +114,14 @@ impl Server {
 
     pub(crate) fn asked(&self) -> usize {
         *self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `get` with one retry has these octets after so many requests, and leaves nothing else.
+    pub(crate) fn completes(&self, asked: usize, octets: &[u8]) -> TestResult {
+        let folder = tempfile::tempdir()?;
+        run(folder.path(), ["get", "--retry", "1", "-o", "out", &self.url()])?.succeeded();
+        assert_eq!(self.asked(), asked);
+        holds(folder.path(), octets)
     }
 }
 
