@@ -25,6 +25,10 @@ const LEVEL: u32 = 4;
 /// How many bytes are compressed in one job: about a millisecond.
 const PIECE_BYTES: usize = 64 * 1024;
 
+/// After how many bytes other threads may have the processor: some 60 us. The system lets a thread go on for milliseconds, for
+/// which a connection would wait that becomes ready on the same processor.
+const YIELD_BYTES: usize = 4 * 1024;
+
 /// The limit on bodies that are compressed at a time, and the jobs that do it.
 #[derive(Debug)]
 pub(crate) struct Compressing {
@@ -185,7 +189,10 @@ impl Encoder {
                 output: gzip.finish()?.into(),
             });
         }
-        gzip.write_all(piece)?;
+        for part in piece.chunks(YIELD_BYTES) {
+            gzip.write_all(part)?;
+            std::thread::yield_now();
+        }
         let output = std::mem::take(gzip.get_mut()).into();
         self.gzip = Some(gzip);
         Ok(Compressed {
