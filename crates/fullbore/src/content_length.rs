@@ -137,23 +137,21 @@ enum Found {
     Nothing,
     /// One field, which is a number.
     Number(u64),
-    /// Several fields, a list, or no number.
+    /// Several fields perhaps, a list, or no number.
     Other,
 }
 
 impl Found {
     fn of(headers: &HeaderMap) -> Found {
-        let mut found = Found::Nothing;
         // A comparison with each of a few names costs less than a lookup.
-        for (name, value) in headers {
-            if name == CONTENT_LENGTH {
-                found = match (found, number(value.as_bytes())) {
-                    (Found::Nothing, Some(bytes)) => Found::Number(bytes),
-                    _ => Found::Other,
-                };
-            }
+        let Some((_, value)) = headers.iter().find(|(name, _)| *name == CONTENT_LENGTH) else {
+            return Found::Nothing;
+        };
+        let repeats_a_name = headers.len() > headers.keys_len();
+        match number(value.as_bytes()) {
+            Some(bytes) if !repeats_a_name => Found::Number(bytes),
+            _ => Found::Other,
         }
-        found
     }
 }
 
