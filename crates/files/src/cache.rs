@@ -12,8 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use cap_std::fs::Dir;
+use foldhash::quality::RandomState;
 use quick_cache::Weighter;
-use quick_cache::sync::Cache as Entries;
+use quick_cache::sync::DefaultLifecycle;
 
 use crate::encoding::Siblings;
 use crate::identity::Identity;
@@ -40,12 +41,15 @@ const ENTRY_BYTES: usize = 512;
 /// The assumed average size of a file, for the initial size of the table.
 const TYPICAL_BYTES: usize = 16 << 10;
 
+/// The hasher of the standard library takes five times as long. Only paths that lead to a file are ever kept.
+type Entries<V> = quick_cache::sync::Cache<Box<str>, V, ByBytes, RandomState>;
+
 /// The entries, by the path of the request.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    entries: Entries<Box<str>, Arc<Cached>, ByBytes>,
+    entries: Entries<Arc<Cached>>,
     /// By the path of the request; empty unless siblings are served.
-    siblings: Entries<Box<str>, KnownSiblings, ByBytes>,
+    siblings: Entries<KnownSiblings>,
     origin: Instant,
     /// When an upload last changed a file: nanoseconds since the origin. What was compared before is compared again.
     uploaded: AtomicU64,
@@ -92,13 +96,21 @@ impl Weighter<Box<str>, Arc<Cached>> for ByBytes {
     }
 }
 
+fn entries<V: Clone>(bytes: usize) -> Entries<V>
+where
+    ByBytes: Weighter<Box<str>, V>,
+{
+    let (hasher, lifecycle) = (RandomState::default(), DefaultLifecycle::default());
+    Entries::with(bytes / TYPICAL_BYTES, bytes as u64, ByBytes, hasher, lifecycle)
+}
+
 impl Cache {
     /// A cache of at most `bytes`, with its bookkeeping.
     pub(crate) fn new(bytes: usize, unchanged_for: Duration) -> Cache {
         let for_siblings = bytes / SIBLINGS_SHARE;
         Cache {
-            siblings: Entries::with_weighter(for_siblings / TYPICAL_BYTES, for_siblings as u64, ByBytes),
-            entries: Entries::with_weighter(bytes / TYPICAL_BYTES, bytes as u64, ByBytes),
+            siblings: entries(for_siblings),
+            entries: entries(bytes),
             origin: Instant::now(),
             uploaded: AtomicU64::new(0),
             unchanged_for,
