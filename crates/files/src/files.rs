@@ -100,6 +100,13 @@ pub(crate) fn answer_nonblocking(
     unless_blocked(asked.answer())
 }
 
+/// A response with the fields of a whole file.
+fn whole_with(representation: &Representation, body: ResponseBody) -> FileResponse {
+    let mut response = Response::new(body);
+    *response.headers_mut() = representation.whole();
+    Box::new(response)
+}
+
 fn unless_blocked(answered: io::Result<FileResponse>) -> Option<FileResponse> {
     match answered {
         Ok(response) => Some(response),
@@ -436,7 +443,7 @@ impl Opened<'_> {
         }
         // Section 14.2: ranges apply to GET only.
         if *head.method == Method::HEAD {
-            let mut response = self.head();
+            let mut response = whole_with(self.representation, ResponseBody::empty());
             if compresses {
                 describe_compressed(response.headers_mut());
             }
@@ -453,7 +460,12 @@ impl Opened<'_> {
         };
         match wanted {
             Wanted::Whole if compresses => self.compressed(),
-            Wanted::Whole => self.whole(),
+            Wanted::Whole => match &self.content {
+                Content::Memory(bytes) => {
+                    Ok(whole_with(self.representation, ResponseBody::full(bytes.clone())))
+                }
+                Content::File(..) => self.whole(),
+            },
             Wanted::One(range) => self.one(range),
             Wanted::Many(ranges) => self.many(ranges),
             Wanted::Unsatisfiable => Ok(unsatisfiable(length)),
@@ -494,12 +506,6 @@ impl Opened<'_> {
         Ok(response)
     }
 
-    fn head(&self) -> FileResponse {
-        let mut response = Box::new(Response::new(ResponseBody::empty()));
-        *response.headers_mut() = self.representation.whole();
-        response
-    }
-
     /// The whole file. A small file is read whole and cached unless it changed just now; of a larger file, the fields are
     /// cached.
     fn whole(self) -> io::Result<FileResponse> {
@@ -509,18 +515,16 @@ impl Opened<'_> {
 
     /// The whole file, in ranges of it or in bytes.
     fn whole_in(self, ranges: bool) -> io::Result<FileResponse> {
-        let mut response = self.head();
+        let representation = self.representation;
         let Some((file, file_system, mut buffer)) = self.whole_buffer() else {
             self.keep(None);
-            let length = self.representation.length;
-            *response.body_mut() = self.body_in(0..length, ranges)?;
-            return Ok(response);
+            let body = self.body_in(0..representation.length, ranges)?;
+            return Ok(whole_with(representation, body));
         };
         file_system.read_exact_at(file, buffer.space(), 0, self.blocking)?;
         let body = buffer.freeze();
         self.keep(Some(&body));
-        *response.body_mut() = ResponseBody::full(body);
-        Ok(response)
+        Ok(whole_with(representation, ResponseBody::full(body)))
     }
 
     fn keep(&self, body: Option<&Bytes>) {

@@ -111,12 +111,27 @@ where
         self.service.poll_ready(cx)
     }
 
+    #[inline]
     fn call(&mut self, request: Request<Q>) -> LogFuture<S::Future> {
-        let line = self.writer.as_ref().map(|to| Box::new(Line::begin(to, &request)));
-        LogFuture {
-            future: self.service.call(request),
-            line,
+        match &self.writer {
+            None => LogFuture {
+                future: self.service.call(request),
+                line: None,
+            },
+            Some(writer) => logged(writer, &mut self.service, request),
         }
+    }
+}
+
+/// A function of its own: a request that is borrowed is copied when it is moved on, which those without a log need not pay.
+fn logged<S, Q>(writer: &LogWriter, service: &mut S, request: Request<Q>) -> LogFuture<S::Future>
+where
+    S: Service<Request<Q>>,
+{
+    let line = Box::new(Line::begin(writer, &request));
+    LogFuture {
+        future: service.call(request),
+        line: Some(line),
     }
 }
 

@@ -49,8 +49,18 @@ impl Service<Request<Incoming>> for Site {
         Poll::Ready(Ok(()))
     }
 
+    // A request that is borrowed is copied when it is moved on, which files alone need not pay.
     #[inline]
     fn call(&mut self, request: Request<Incoming>) -> SiteFuture {
+        match self {
+            Site::Files(files) => SiteFuture::Files(files.call(request)),
+            other => other.call_others(request),
+        }
+    }
+}
+
+impl Site {
+    fn call_others(&mut self, request: Request<Incoming>) -> SiteFuture {
         match self {
             Site::Files(files) => SiteFuture::Files(files.call(request)),
             Site::Guarded(guarded) => SiteFuture::Boxed(guarded.call(request)),

@@ -64,19 +64,24 @@ where
     fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>) {
         let rules = ResponseRules::of_request(&request);
         let mut service = self.service.clone();
+        // Taken from here where it is needed: a closure that owned both would be copied twice.
+        let mut parts = Some((request, sender));
         // A handler that panics drops its sender, which resets only its own stream.
-        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| match service.poll_ready(cx) {
-            Poll::Ready(Ok(())) => begin(Exchange::new(rules, sender, service.call(request)), cx),
-            Poll::Ready(Err(_)) => {
-                let mut sender = sender;
-                sender.reset(ErrorCode::INTERNAL_ERROR);
-            }
-            Poll::Pending => {
-                let answer = async move {
-                    poll_fn(|cx| service.poll_ready(cx)).await?;
-                    service.call(request).await
-                };
-                begin(Exchange::new(rules, sender, answer), cx);
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let ready = service.poll_ready(cx);
+            let Some((request, mut sender)) = parts.take() else {
+                return;
+            };
+            match ready {
+                Poll::Ready(Ok(())) => begin(Exchange::new(rules, sender, service.call(request)), cx),
+                Poll::Ready(Err(_)) => sender.reset(ErrorCode::INTERNAL_ERROR),
+                Poll::Pending => {
+                    let answer = async move {
+                        poll_fn(|cx| service.poll_ready(cx)).await?;
+                        service.call(request).await
+                    };
+                    begin(Exchange::new(rules, sender, answer), cx);
+                }
             }
         }));
     }

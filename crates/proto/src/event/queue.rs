@@ -31,10 +31,12 @@ impl Events {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        let event = self.queue.pop_front()??;
-        self.left += 1;
-        self.skip_withdrawn();
-        Some(event)
+        let event = self.queue.pop_front().flatten();
+        if event.is_some() {
+            self.left += 1;
+            self.skip_withdrawn();
+        }
+        event
     }
 
     /// The first and the last of the queue are never withdrawn ones.
