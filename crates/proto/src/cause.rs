@@ -121,7 +121,7 @@ impl Facts {
             _ => arrivals.silence,
         };
         if silence >= half {
-            return (Cause::Peer, silence);
+            return (Cause::Peer, self.peer);
         }
         if arrivals.answers >= half {
             return (Cause::RoundTrips, arrivals.answers);
