@@ -76,6 +76,15 @@ const SEGMENT: u32 = 1_448;
 /// The bytes on the way that Linux allows with its stock send buffer of 4 MiB, on average and with the start of a transfer.
 const STOCK_SEND_BUFFER: core::ops::Range<f64> = 1.9e6..3.0e6;
 
+/// Whether the part of the packets that was lost explains how much was on its way.
+enum Lost {
+    Fits(f64),
+    /// So few lost packets would allow far more.
+    TooLittle,
+    /// So many would have a congestion control that sends less after a loss allow far less.
+    Unheeded,
+}
+
 /// What is known of a transfer in one direction.
 pub(crate) struct Facts {
     pub(crate) direction: Direction,
@@ -140,11 +149,11 @@ impl Facts {
             return (Cause::SlowStart, all);
         }
         if let Some(late) = late.filter(|&late| late >= LEAST_LATE) {
-            let cause = match self.lost(late) {
-                Some(lost) => Cause::Loss(lost),
-                None => Cause::Path,
-            };
-            return (cause, all);
+            match self.lost(late) {
+                Lost::Fits(lost) => return (Cause::Loss(lost), all),
+                Lost::TooLittle => {}
+                Lost::Unheeded => return (Cause::Path, all),
+            }
         }
         // Without loss, a path has no such pauses.
         if tcp.is_some() && STOCK_SEND_BUFFER.contains(&self.bytes_on_the_way()) {
@@ -230,15 +239,19 @@ impl Facts {
     }
 
     /// The part of the packets that was lost, by the part that came out of order: those that are on their way behind a lost
-    /// one. None if a congestion control that sends less after a loss could not have kept so much on its way.
-    fn lost(&self, late: f64) -> Option<f64> {
+    /// one. A congestion control that sends less after a loss keeps about as much on its way as its formula says.
+    fn lost(&self, late: f64) -> Lost {
         let segments = (self.bytes_on_the_way() / f64::from(SEGMENT)).max(1.0);
         let lost = -(1.0 - late.min(0.999)).ln() / segments;
         // Cubic (RFC 9438 section 5.1) and Reno (RFC 5681), whichever sends more.
         let trip = self.round_trip.unwrap_or_default().as_secs_f64();
         let cubic = 1.17 * (trip / lost.powi(3)).powf(0.25);
         let reno = 1.22 / lost.sqrt();
-        (segments <= 2.5 * cubic.max(reno)).then_some(lost)
+        match segments / cubic.max(reno) {
+            share if share < 0.2 => Lost::TooLittle,
+            share if share > 2.5 => Lost::Unheeded,
+            _ => Lost::Fits(lost),
+        }
     }
 }
 
@@ -321,6 +334,8 @@ mod tests {
             ),
             ("slow_start", download(mib(1), 0.1, 0.6, Some(tcp(|_| ())))),
             ("peer_or_path", download(mib(16), 1.0, 9.0, Some(tcp(|_| ())))),
+            // So few losses would allow twenty times as much.
+            ("peer_or_path", download(mib(143), 2.0, 8.0, Some(tcp(late(51))))),
         ] {
             assert_eq!(named(&facts), cause, "{} B in {:?}", facts.bytes, facts.time);
         }
