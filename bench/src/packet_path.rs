@@ -9,11 +9,15 @@ use clap::Args;
 use fullbore_link::units;
 use fullbore_packets::{CLIENT, Counts, Direction, Path, Policer, Report, SERVER, STOCK_RECEIVE_BUFFER};
 use fullbore_packets::{STOCK_SEND_BUFFER, Settings, Side, Tcp};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::process::Reaper;
 
 /// How long the server may take until it listens.
 const START: Duration = Duration::from_secs(20);
+/// How long it may take to end when it is asked to.
+const END: Duration = Duration::from_secs(2);
 /// Where Linux lists the listening sockets of a namespace, and their state there.
 const SOCKETS: [&str; 2] = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];
 const LISTENING: &str = "0A";
@@ -195,7 +199,7 @@ fn try_run(options: &PacketPath) -> Result<(ExitStatus, Report), String> {
     Ok((status, report))
 }
 
-/// A process that is killed when it is no longer needed.
+/// A process that is ended when it is no longer needed: asked first, since a server may have processes of its own.
 struct Ended<'a> {
     child: Child,
     reaper: &'a Reaper,
@@ -212,6 +216,15 @@ impl<'a> Ended<'a> {
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let id = i32::try_from(self.child.id()).unwrap_or(0);
+            let until = Instant::now() + END;
+            if kill(Pid::from_raw(id), Signal::SIGTERM).is_ok() {
+                while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        }
         // Of a child that was waited for, std knows that its id may be another's by now, and sends nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
