@@ -95,7 +95,8 @@ mod tests {
             let bytes = vec![7; 300_000];
             let mut read = vec![0; 300_000];
             let (sent, received) = tokio::join!(near.write_all(&bytes), far.read_exact(&mut read));
-            (sent.unwrap(), received.unwrap());
+            sent.unwrap();
+            received.unwrap();
             let sender = info(&near).expect("the sender is known");
             let receiver = info(&far).expect("the receiver is known");
             assert!(sender.sent_bytes >= 300_000, "{sender:?}");
