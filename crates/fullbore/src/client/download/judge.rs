@@ -47,9 +47,6 @@ const ADDED: f64 = 0.8;
 const LONG_TRIAL: u32 = 6;
 const LONGEST_TRIAL: u32 = 20;
 
-/// As [`FELL`], for losses without a queue: then there is no pause.
-const FELL_BY_LOSSES: f64 = 0.5;
-
 /// The round trip where none was measured.
 const USUAL_ROUND_TRIP: Duration = Duration::from_millis(100);
 
@@ -225,11 +222,8 @@ impl Judge {
                 let Some(longer) = longer.filter(|&longer| self.is_worth(view, longer, round)) else {
                     return Advice::Stay;
                 };
-                // A rate that lasts was found before losses brought it down.
-                let has_fallen = match self.is_held_back(view, longer) {
-                    true => longer < FELL_BY_LOSSES * rate,
-                    false => longer < FELL * rate && now >= until,
-                };
+                // Losses may have brought a connection down that had not met them before.
+                let has_fallen = longer < FELL * rate && (now >= until || self.is_held_back(view, longer));
                 match has_fallen {
                     true => self.open(view, (longer, rate), now),
                     false => Advice::Stay,
