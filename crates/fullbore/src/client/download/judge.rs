@@ -70,8 +70,9 @@ const HELD_BACK: f64 = 0.7;
 /// For so many round trips. BBR empties the queue that its start filled, for less.
 const HELD_BACK_ROUNDS: u32 = 5;
 
-/// What connections that were tried all at once must bring: so many times the rate.
-const FAIR_AT_ONCE: f64 = 1.5;
+/// What connections that were tried all at once must bring to be kept without counting: so many times the rate. A flow that
+/// comes late beside one of somebody else has a third of the link, and eight have eight ninths.
+const FAIR_AT_ONCE: f64 = 2.7;
 
 /// What TCP knows of the first connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -361,9 +362,11 @@ impl Judge {
             return Advice::Stay;
         }
         self.settle(rate, now);
-        let needed = match before {
-            1 => 1,
-            _ => Self::needed(before, base, rate, connections),
+        let needed = match (at_once, before) {
+            // As many as the rate is a multiple of that of one, which may be its share of a full link.
+            (true, _) => ((rate / base) as usize).clamp(before, connections),
+            (false, 1) => 1,
+            (false, _) => Self::needed(before, base, rate, connections),
         };
         Advice::Close(connections - needed)
     }
