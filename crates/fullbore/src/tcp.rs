@@ -15,7 +15,8 @@ pub(crate) const LEAST_BYTES: u64 = 256 << 10;
 /// Reads what the kernel says of a connection. `None` where it cannot be had: on other systems than Linux, without a socket
 /// of `NETLINK_SOCK_DIAG` (some sandboxes refuse it), and after the connection has ended.
 ///
-/// It takes a system call of some 10 microseconds and reads two files. Ask when a transfer ends, or some times a second while it lasts.
+/// It takes about ten system calls: a socket with a question and its answer, and two files. Ask when a transfer ends, or
+/// some times a second while it lasts.
 pub fn info(stream: &TcpStream) -> Option<TcpInfo> {
     #[cfg(target_os = "linux")]
     return diag::info(stream.local_addr().ok()?, stream.peer_addr().ok()?);

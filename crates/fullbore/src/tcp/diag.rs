@@ -4,7 +4,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
 
 use fullbore_proto::TcpInfo;
 use rustix::net::{
@@ -16,23 +15,11 @@ use super::message::{answer, request};
 /// The longest answer about one socket. Those of Linux 6.18 have 456 octets.
 const LONGEST_ANSWER: usize = 4 << 10;
 
-/// The socket of the process, once it is open. A question and its answer take microseconds, and few are asked.
-static DIAG: Mutex<Option<OwnedFd>> = Mutex::new(None);
-
-/// What the kernel says of the connection between these addresses.
+/// What the kernel says of the connection between these addresses. The question has a socket of its own: a socket that
+/// is kept belongs to the network namespace in which it was opened, and is a descriptor that nobody closes.
 pub(super) fn info(local: SocketAddr, peer: SocketAddr) -> Option<TcpInfo> {
     let mut octets = [0; LONGEST_ANSWER];
-    let mut socket = DIAG.lock().unwrap_or_else(PoisonError::into_inner);
-    let length = match socket.take().or_else(open) {
-        Some(open) => {
-            let length = ask(&open, &request(local, peer), &mut octets)?;
-            // Whatever failed above, the next question has a new socket.
-            *socket = Some(open);
-            length
-        }
-        None => return None,
-    };
-    drop(socket);
+    let length = ask(&open()?, &request(local, peer), &mut octets)?;
     let mut info = answer(&octets[..length])?;
     info.largest_receive_buffer = largest("tcp_rmem");
     info.largest_send_buffer = largest("tcp_wmem");
