@@ -259,6 +259,7 @@ async fn a_server_that_allows_few_connections_gives_the_whole_over_these() {
             let ended = download(script, None).await;
             assert!(ended.error.is_none(), "{limit}: {ended:?}");
             assert!(ended.report.connections <= limit, "{limit}: {ended:?}");
+            assert!(ended.report.most_connections <= limit, "{limit}: {ended:?}");
         }
     }
 }

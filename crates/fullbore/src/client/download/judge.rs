@@ -53,8 +53,9 @@ const USUAL_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// The shortest time over which rates are compared: packets come in bursts.
 const SHORTEST: Duration = Duration::from_millis(150);
 
-/// The pause after an experiment that did not pay. Each further one is twice as long.
+/// The pause after an experiment that did not pay. Each further one is twice as long, up to the longest.
 const PAUSE: Duration = Duration::from_secs(4);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// What the rest must take at the present rate for an experiment to be worth its handshake and its slow start, beside
 /// [`WORTH_ROUNDS`] round trips.
@@ -386,7 +387,7 @@ impl Judge {
             rate,
             until: now + self.pause,
         };
-        self.pause *= 2;
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
     }
 }
 

@@ -87,7 +87,8 @@ pub(super) struct Spread {
     main: Lane,
     /// How many connections there were in all.
     lanes_begun: LaneId,
-    most_lanes: usize,
+    /// The most connections that carried it at a time.
+    most_connections: usize,
     /// Connections to be opened at once.
     to_open: usize,
     /// Whether a range has come.
@@ -135,7 +136,7 @@ impl Spread {
             lanes: vec![Way::new(MAIN, lane.same())],
             main: lane,
             lanes_begun: 1,
-            most_lanes: 1,
+            most_connections: 1,
             to_open: 0,
             proven: false,
             judge: Judge::new(most, now),
@@ -179,15 +180,19 @@ impl Spread {
 
     pub(super) fn report(&self) -> DownloadReport {
         DownloadReport {
-            // Over HTTP/1.1 the pool may have fewer connections than requests, which then wait in it.
-            connections: match self.is_http1 {
-                true => self.lanes.len().min(self.main.connections()),
-                false => self.lanes.len(),
-            },
-            most_connections: self.most_lanes,
+            connections: self.connections(),
+            most_connections: self.most_connections,
             received: self.meter.total(),
             alone: self.judge.gain().map(|(alone, _)| alone as u64),
             together: self.judge.gain().map(|(_, together)| together as u64),
+        }
+    }
+
+    /// The connections that carry it. Over HTTP/1.1 the pool may have fewer of them than requests, which then wait in it.
+    fn connections(&self) -> usize {
+        match self.is_http1 {
+            true => self.lanes.len().min(self.main.connections()).max(1),
+            false => self.lanes.len(),
         }
     }
 
@@ -415,6 +420,12 @@ impl Spread {
         }
         self.free_stalled(now);
         self.free_unanswered(now);
+        let carries = |way: &&Way| {
+            let mut pieces = self.pieces.iter();
+            pieces.any(|piece| piece.lane == way.id && matches!(piece.source, Source::Coming(_)))
+        };
+        let carrying = self.lanes.iter().filter(carries).count();
+        self.most_connections = self.most_connections.max(carrying);
         let pieces = &self.pieces;
         self.lanes.retain(|way| {
             !way.is_closing
@@ -530,7 +541,6 @@ impl Spread {
             self.lanes.push(Way::new(self.lanes_begun, lane));
             self.lanes_begun += 1;
         }
-        self.most_lanes = self.most_lanes.max(self.lanes.len());
     }
 
     fn round_trip(&self) -> Duration {

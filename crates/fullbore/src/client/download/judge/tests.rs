@@ -248,3 +248,13 @@ fn so_many_are_needed_as_carry_the_rate() {
     let needed = |rate| Judge::needed(2, 5.0, rate, 8);
     assert_eq!([5.0, 5.5, 7.4, 12.5, 19.0, 40.0].map(needed), [2, 2, 3, 5, 8, 8]);
 }
+
+#[test]
+fn the_pause_after_experiments_that_did_not_pay_has_an_end() {
+    let now = Instant::now();
+    let mut judge = Judge::new(8, now);
+    for _ in 0..1_000 {
+        judge.settle(MB, now);
+    }
+    assert_eq!(judge.pause, LONGEST_PAUSE);
+}
