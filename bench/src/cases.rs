@@ -226,6 +226,15 @@ impl Report {
         self.note(note);
     }
 
+    /// Whether there can be no path of packets here. The reason is noted.
+    fn lacks_path(&mut self) -> bool {
+        let opened = fullbore_packets::Path::open(&fullbore_packets::Settings::default());
+        if let Err(why) = &opened {
+            self.warn(format!("Skipped: {why}."));
+        }
+        opened.is_err()
+    }
+
     /// Notes which of the candidates failed, and why.
     fn note_errors<'a, T: 'a>(&mut self, row: &str, all: impl IntoIterator<Item = &'a Series<T>>) {
         for series in all {

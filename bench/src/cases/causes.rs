@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use fullbore_packets::{Path as PacketPath, Settings};
+use fullbore_packets::Path as PacketPath;
 use serde_json::Value;
 
 use self::slow::SlowServer;
@@ -35,8 +35,7 @@ struct Said {
 
 pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     let mut report = Report::new(Case::Causes, "What limits a transfer");
-    if let Err(why) = PacketPath::open(&Settings::default()) {
-        report.warn(format!("Skipped: {why}."));
+    if report.lacks_path() {
         return report.finish(cx, &[]);
     }
     report.paragraph(

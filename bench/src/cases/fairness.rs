@@ -51,8 +51,7 @@ struct Sample {
 
 pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     let mut report = Report::new(Case::Fairness, "Beside another program's flow");
-    if let Err(why) = PacketPath::open(&Settings::default()) {
-        report.warn(format!("Skipped: {why}."));
+    if report.lacks_path() {
         return report.finish(cx, &[]);
     }
     let folder = cx.folder("fairness")?;

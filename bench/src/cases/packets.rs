@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fullbore_packets::{Direction, Path as PacketPath, Policer, Settings, Tcp};
+use fullbore_packets::{Direction, Policer, Settings, Tcp};
 
 use super::{Case, MIB, Report, Section};
 use crate::comparison::{Candidate, Series, compare};
@@ -67,8 +67,7 @@ struct Row {
 
 pub(super) fn run(cx: &Context) -> Result<Section, Error> {
     let mut report = Report::new(Case::Packets, "Transfers over packets");
-    if let Err(why) = PacketPath::open(&Settings::default()) {
-        report.warn(format!("Skipped: {why}."));
+    if report.lacks_path() {
         return report.finish(cx, &[]);
     }
     report.paragraph(

@@ -98,9 +98,9 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = sizes::count::<1, 100_000>)]
     pub(crate) parallel: u32,
 
-    /// Number of connections to one origin over which a large body comes. Without it there are as many as make a run
-    /// faster, up to 8, where losses, TCP's buffers, or the server's limit on streams hold one connection back. With a
-    /// window that is set by hand, there is one
+    /// Receive a large body over N connections, and send other requests over N at most. Without it, a run opens as many as
+    /// make it faster, up to 8, where losses, TCP's buffers, or the server's limit on streams hold one back; with a window
+    /// that is set by hand, a body comes over one
     #[arg(long, value_name = "N", value_parser = sizes::count::<1, 1_000>)]
     pub(crate) connections: Option<u32>,
 
