@@ -66,6 +66,10 @@ enum Operation {
         status: u16,
         end: bool,
     },
+    Respond {
+        stream: u8,
+        length: u16,
+    },
     SendInformational {
         stream: u8,
     },
@@ -284,6 +288,10 @@ impl Run {
             Operation::SendResponse { stream, status, end } => {
                 let response = Response::builder().status(200 + status % 400).body(());
                 let _ = connection.send_response(id(stream), &response.expect("a response"), end);
+            }
+            Operation::Respond { stream, length } => {
+                let body = Bytes::from(vec![1; usize::from(length)]).into();
+                let _ = connection.respond(id(stream), &Response::new(()), &body);
             }
             Operation::SendInformational { stream } => {
                 let response = Response::builder().status(103).body(()).expect("a response");

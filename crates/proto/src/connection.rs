@@ -3,7 +3,8 @@
 //! The state is in parts, each a module with private fields: `reader` and `writer` (frames in and out), `streams`,
 //! `flow_control`, `settings`, `ping`, `shutdown`, `guards`, `deadlines`, `ledgers` and `remains`. No part knows the connection.
 //! The other modules are methods of [`Connection`]: `receive`, `headers`, `data` and `control` for received frames;
-//! `send` and `transmit` for sent ones; `settings_changes` for later SETTINGS; `read` for the owner's reads; and `close`, `end`, `timeouts`, `memory`,
+//! `send` and `transmit` for sent ones; `respond` for responses whose streams are not stored;
+//! `settings_changes` for later SETTINGS; `read` for the owner's reads; and `close`, `end`, `timeouts`, `memory`,
 //! `stalls` and `report`. `.ci/run house` checks that no modules import each other in a circle.
 //!
 //! Comments cite the laws of `docs/design/flow-control.md` by number.
@@ -28,6 +29,7 @@ mod refills;
 mod remains;
 mod repeats;
 mod report;
+mod respond;
 mod send;
 mod settings;
 mod settings_changes;
@@ -77,10 +79,12 @@ pub struct Connection {
     deadlines: Deadlines,
     ledgers: Ledgers,
     remains: Remains,
+    /// The DATA that was sent when the last list was complete, in bytes.
+    listed_data: u64,
 }
 
 // Idle connections should cost little memory. State that only busy connections need is boxed, and `trim` frees it.
-const _: () = assert!(size_of::<Connection>() <= 2_192);
+const _: () = assert!(size_of::<Connection>() <= 2_256);
 
 impl Connection {
     /// A new client connection. Its preface is ready to be transmitted. Connections may share a configuration.
@@ -120,11 +124,13 @@ impl Connection {
             deadlines: Deadlines::new(now),
             ledgers: Ledgers::new(role, now),
             remains: Remains::default(),
+            listed_data: 0,
             config,
         };
         let settings = Settings::ours(role, &connection.config, stream_window);
         connection.writer.preface(role, &settings);
         connection.refill_connection();
+        connection.deadlines.set_stream_wait(connection.stream_wait());
         connection.schedule_checks();
         connection
     }

@@ -10,7 +10,7 @@ use bytes::Buf;
 use crate::payload::{External, Payload};
 
 /// A payload up to this length is copied behind its frame header: a slice of its own costs the kernel more than the copy.
-const INLINE_PAYLOAD: usize = 1_024;
+pub(crate) const INLINE_PAYLOAD: usize = 1_024;
 
 /// Where [`Transmit::fetch`] begins in its buffer. An allocator aligns such a buffer to a page, and so the one of a TLS record,
 /// in which the octets come to lie some 14 bytes further on. Some processors copy at a twentieth of their speed where the

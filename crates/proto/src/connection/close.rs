@@ -28,6 +28,7 @@ impl Connection {
     /// the stream with CANCEL unless the response is complete. A server resets it with NO_ERROR if the response is
     /// complete and the request does not end soon (RFC 9113 section 8.1).
     pub fn discard(&mut self, id: StreamId) {
+        self.store_fresh(id);
         let Some(mut stream) = self.streams.by_id(id) else {
             return self.drop_remains(id);
         };
@@ -42,6 +43,7 @@ impl Connection {
     /// Discards what the stream has received and what still arrives, and returns its credit (law 3). The stream is not
     /// reset: this endpoint goes on sending until [`Self::release`].
     pub fn discard_received(&mut self, id: StreamId) {
+        self.store_fresh(id);
         let Some(mut stream) = self.streams.by_id(id) else {
             return self.drop_remains(id);
         };
@@ -69,6 +71,7 @@ impl Connection {
 
     /// As [`Self::release`], with another code if the message is incomplete.
     pub fn release_with(&mut self, id: StreamId, code: ErrorCode) {
+        self.store_fresh(id);
         let Some(mut stream) = self.streams.by_id(id) else {
             return self.drop_remains(id);
         };
@@ -104,6 +107,7 @@ impl Connection {
     /// # Errors
     /// [`UsageError::UnknownStream`] when it has ended already.
     pub fn reset(&mut self, id: StreamId, code: ErrorCode) -> Result<(), UsageError> {
+        self.store_fresh(id);
         match self.streams.view(id) {
             Some(stream) if !stream.state.is_closed() => {
                 self.cancel(id, code);
@@ -127,6 +131,7 @@ impl Connection {
 
     /// Resets a stream. RST_STREAM is sent if the peer knows the stream.
     pub(super) fn reset_with(&mut self, error: StreamError) {
+        self.store_fresh(error.stream);
         let key = self.streams.find(error.stream);
         let stream = key.and_then(|key| self.streams.get(key));
         if !stream.is_some_and(|stream| stream.is_waiting()) {
@@ -146,6 +151,7 @@ impl Connection {
 
     /// Closes a stream by a reset of either side, and frees what it held.
     pub(super) fn close_with(&mut self, error: StreamError) {
+        self.store_fresh(error.stream);
         let key = self.streams.find(error.stream);
         self.close_found(key, error);
     }

@@ -73,6 +73,7 @@ impl Connection {
 
     /// Changes the send window of every stream (section 6.9.2).
     fn change_initial_window(&mut self, change: WindowChange) -> Result<(), ConnectionError> {
+        self.store_all_fresh();
         self.charge_walk()?;
         for index in 0..self.streams.len() {
             let found = self.streams.at(index);
@@ -145,6 +146,7 @@ impl Connection {
         if self.streams.is_unopened(id) {
             return Err(update_on_idle(id).into());
         }
+        self.store_fresh(id);
         // On a closed stream it is late and harmless (section 5.1).
         let Some(mut stream) = self.streams.by_id(id) else {
             return Ok(());
@@ -227,6 +229,7 @@ impl Connection {
             let error = "PRIORITY_UPDATE for a stream that a client cannot open";
             return Err(ConnectionError::protocol(error).on(id).into());
         }
+        self.store_fresh(id);
         // An update that precedes its stream is dropped, as section 7 allows, because keeping it would cost memory.
         if let Some(mut stream) = self.streams.by_id(id) {
             stream.set_priority(Priority::parse(update.value));

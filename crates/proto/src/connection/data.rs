@@ -97,6 +97,7 @@ impl Connection {
         framing: usize,
     ) -> Result<Option<Key>, Fault> {
         let grace = self.settings.window_grace();
+        self.store_fresh(id);
         let Some(mut stream) = self.streams.by_id(id) else {
             return match self.streams.closed_by(id, &self.config, self.now) {
                 ClosedBy::Reset(Side::Local) | ClosedBy::Unknown | ClosedBy::Forgotten => Ok(None),

@@ -13,6 +13,8 @@ pub(super) const LEAST_PROGRESS: u64 = 1_024;
 #[derive(Debug)]
 pub(super) struct Deadlines {
     next_check: Option<Time>,
+    /// How long after a stream was opened the first limit on it could expire.
+    stream_wait: Option<Duration>,
     /// When an incomplete frame other than DATA, or an incomplete header block, began to arrive.
     arriving: Option<Time>,
     /// When the connection last had a stream.
@@ -31,6 +33,7 @@ impl Deadlines {
     pub(super) fn new(now: Time) -> Self {
         Deadlines {
             next_check: None,
+            stream_wait: None,
             arriving: None,
             busy: now,
             denied: None,
@@ -42,6 +45,15 @@ impl Deadlines {
 
     pub(super) fn next(&self) -> Option<Time> {
         self.next_check
+    }
+
+    pub(super) fn set_stream_wait(&mut self, wait: Option<Duration>) {
+        self.stream_wait = wait;
+    }
+
+    #[inline]
+    pub(super) fn stream_wait(&self) -> Option<Duration> {
+        self.stream_wait
     }
 
     pub(super) fn is_due(&self, now: Time) -> bool {

@@ -35,6 +35,7 @@ impl Connection {
             return false;
         }
         self.shutdown.half_close();
+        // Complete requests are not cut short.
         let mut cut_short = false;
         for key in self.streams.keys() {
             let kind = StreamErrorKind::TransportEnded;

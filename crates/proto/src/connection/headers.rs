@@ -65,6 +65,7 @@ impl Connection {
 
     /// A header block that is no request.
     fn on_other_block(&mut self, block: BlockHeader) -> Result<(), Fault> {
+        self.store_fresh(block.stream);
         if block.repeats {
             self.reader.decode_repeated(block.stream, &self.config)?;
         }
@@ -164,49 +165,47 @@ impl Connection {
             return refused("the memory budget has no room for the fields of a request");
         }
         let known = self.reader.repeated().filter(|_| repeats);
-        let Received {
-            request,
-            expected,
-            priority,
-        } = match known {
+        let received = match known {
             Some(received) => received.clone(),
             None => match self.read_request() {
                 Ok(received) => received,
                 Err(malformed) => return violation(malformed.reason()),
             },
         };
-        if end_stream && expected.unwrap_or(0) != 0 {
+        if end_stream && received.expected.unwrap_or(0) != 0 {
             return Err(StreamError::short_body(id).into());
         }
         if !end_stream && !self.flow.can_hold_a_body() {
             return refused("the memory budget has no room for a body");
         }
+        self.guards.earn_by_stream();
+        self.streams.note_request();
+        self.note_new_stream();
+        if end_stream {
+            self.open_complete(id, received, memory);
+            return Ok(());
+        }
+        let Received {
+            request,
+            expected,
+            priority,
+        } = received;
         let mut stream = self.new_stream(id, StreamState::Open);
         stream.receive.phase = Phase::Body;
         stream.receive.expected = expected;
         stream.receive.tunnel = request.method() == Method::CONNECT;
-        if let Some(priority) = priority {
-            stream.priority = priority;
-        }
-        if end_stream {
-            stream.receive.phase = Phase::Done;
-            stream.state = stream.state.after_receive_end();
-        }
+        stream.priority = priority.unwrap_or_default();
         stream.header_memory = memory;
         self.ledgers.note_stream_sending(&mut stream, self.now);
-        self.guards.earn_by_stream();
-        self.streams.note_request();
-        stream.request_event = Some(self.events.push(Event::Request {
+        let end = false;
+        let event = Event::Request {
             stream: id,
             request,
-            end: end_stream,
-        }));
-        self.note_new_stream();
-        let mut stream = self.streams.insert(stream);
-        if !end_stream {
-            // Its window may be larger than that of our SETTINGS.
-            stream.list_refill();
-        }
+            end,
+        };
+        stream.request_event = Some(self.events.push(event));
+        // Its window may be larger than that of our SETTINGS.
+        self.streams.insert(stream).list_refill();
         Ok(())
     }
 

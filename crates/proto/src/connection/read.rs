@@ -19,6 +19,7 @@ impl Connection {
     /// # Errors
     /// [`UsageError::UnknownStream`].
     pub fn read(&mut self, stream: StreamId, into: &mut VecDeque<Bytes>) -> Result<ReadState, UsageError> {
+        self.store_fresh(stream);
         let Some(mut stream) = self.streams.by_id(stream) else {
             return self.read_remains(stream, into);
         };
@@ -58,6 +59,7 @@ impl Connection {
     /// Returns the credit of `bytes` for the stream alone. [`Self::release_connection_credit`] returns the
     /// connection's.
     pub fn release_stream_credit(&mut self, stream: StreamId, bytes: u64) {
+        self.store_fresh(stream);
         if let Some(mut stream) = self.streams.by_id(stream) {
             if stream.receive.phase == Phase::Done {
                 // The peer has sent everything: until now the message waited for the owner.
@@ -128,6 +130,7 @@ impl Connection {
         stream: StreamId,
         size: WindowSize,
     ) -> Result<(), UsageError> {
+        self.store_fresh(stream);
         let mut stream = self.streams.by_id(stream).ok_or(UsageError::UnknownStream)?;
         let before = stream.receive.window.size();
         if size < before {

@@ -72,7 +72,7 @@ impl Connection {
 
     /// Whether a stream is not closed.
     pub fn has_unfinished_streams(&self) -> bool {
-        self.streams.iter().any(|stream| !stream.state.is_closed())
+        self.streams.has_fresh() || self.streams.iter().any(|stream| !stream.state.is_closed())
     }
 
     /// Whether a request waits until the peer allows more streams. Nothing of it has been sent.
@@ -151,9 +151,10 @@ impl Connection {
 
     /// The state of a stream, and what it has waited for up to `now`. None if it was removed.
     pub fn stream_report(&self, stream: StreamId, now: Time) -> Option<StreamReport> {
-        let stream = self.streams.view(stream)?;
         let (window, round_trip) = (self.flow.window(), self.pings.minimum());
-        Some(self.ledgers.report(stream, window, round_trip, now))
+        self.view(stream, |stream| {
+            self.ledgers.report(stream, window, round_trip, now)
+        })
     }
 
     /// What sending has waited for, up to `now`.
@@ -194,10 +195,19 @@ impl Connection {
         }
     }
 
+    /// The number of received frames.
+    pub fn frames_received(&self) -> u64 {
+        self.reader.received_frames().total()
+    }
+
+    /// The number of sent HEADERS frames.
+    pub fn headers_sent(&self) -> u64 {
+        self.writer.sent_frames().of(FrameType::HEADERS)
+    }
+
     /// A measure of progress: the bytes of DATA both ways, and 1 KiB for each HEADERS that was sent.
     pub fn progress(&self) -> u64 {
-        let heads = self.writer.sent_frames().of(FrameType::HEADERS);
-        self.flow.credit().sent() + self.flow.window().received() + (heads << 10)
+        self.flow.credit().sent() + self.flow.window().received() + (self.headers_sent() << 10)
     }
 
     /// The size of the connection's receive window.
@@ -217,17 +227,17 @@ impl Connection {
 
     /// The size of a stream's receive window. None if the stream was removed.
     pub fn stream_receive_window_size(&self, stream: StreamId) -> Option<WindowSize> {
-        Some(self.streams.view(stream)?.receive.window.size())
+        self.view(stream, |stream| stream.receive.window.size())
     }
 
     /// The bytes that the window of a stream still allows to send. None if the stream was removed.
     pub fn stream_send_window_remaining(&self, stream: StreamId) -> Option<i64> {
-        Some(self.streams.view(stream)?.send.credit.available())
+        self.view(stream, |stream| stream.send.credit.available())
     }
 
     /// The bytes in a stream's send queue. None if the stream was removed.
     pub fn send_queue_bytes(&self, stream: StreamId) -> Option<usize> {
-        Some(self.streams.view(stream)?.send.queue.bytes())
+        self.view(stream, |stream| stream.send.queue.bytes())
     }
 
     /// The bytes that the owner has read and not released.

@@ -143,13 +143,18 @@ impl Connection {
 
     /// A new stream. The caller calls [`Self::note_new_stream`] and stores it.
     pub(super) fn new_stream(&self, id: StreamId, state: StreamState) -> Box<Stream> {
+        self.new_stream_at(id, state, self.now)
+    }
+
+    /// As [`Self::new_stream`], for one that began at `begun`.
+    pub(super) fn new_stream_at(&self, id: StreamId, state: StreamState, begun: Time) -> Box<Stream> {
         let credit = SendCredit::new(self.settings.initial_window_size());
         let initial = self.streams.initial_window();
         let round_trip = self.pings.minimum();
         let window = self
             .flow
             .new_stream_window(self.role, &self.config, initial, round_trip);
-        Box::new(Stream::new(id, state, window, credit, self.now))
+        Box::new(Stream::new(id, state, window, credit, begun))
     }
 
     /// Sends a server's final response. With `end` no body follows.
@@ -163,16 +168,10 @@ impl Connection {
         response: &Response<()>,
         end: bool,
     ) -> Result<(), UsageError> {
+        self.store_fresh(id);
+        answerable(self.role, self.streams.by_id(id))?;
+        let repeats = self.check_answer(response)?;
         let mut stream = answerable(self.role, self.streams.by_id(id))?;
-        // One that repeats the last was checked with it.
-        let repeats = self.writer.repeats(response);
-        if !repeats {
-            message::check_response(response, self.settings.most_to_send())
-                .map_err(UsageError::InvalidMessage)?;
-            if response.status().is_informational() {
-                return Err(UsageError::HeadOrder);
-            }
-        }
         stream.send.phase = if end { Phase::Done } else { Phase::Body };
         self.writer.response(id, end, response, repeats);
         if end {
@@ -187,6 +186,7 @@ impl Connection {
     /// # Errors
     /// As [`Self::send_response`].
     pub fn send_informational(&mut self, id: StreamId, response: &Response<()>) -> Result<(), UsageError> {
+        self.store_fresh(id);
         answerable(self.role, self.streams.by_id(id))?;
         message::check_response(response, self.settings.most_to_send())
             .map_err(UsageError::InvalidMessage)?;
@@ -224,6 +224,7 @@ impl Connection {
     /// [`UsageError::UnknownStream`] if the stream has ended, [`UsageError::HeadOrder`] before the request or
     /// response, [`UsageError::SendFinished`] after the end.
     pub fn send_data(&mut self, id: StreamId, data: impl Into<Payload>, end: bool) -> Result<(), UsageError> {
+        self.store_fresh(id);
         let mut stream = sendable(self.streams.by_id(id))?;
         let data = data.into();
         if end {
@@ -242,6 +243,7 @@ impl Connection {
     pub fn send_trailers(&mut self, id: StreamId, trailers: HeaderMap) -> Result<(), UsageError> {
         message::check_trailers(&trailers, self.settings.most_to_send())
             .map_err(UsageError::InvalidMessage)?;
+        self.store_fresh(id);
         let mut stream = sendable(self.streams.by_id(id))?;
         stream.send.trailers = Some(Box::new(trailers));
         stream.send.phase = Phase::Done;
@@ -257,6 +259,7 @@ impl Connection {
 
     /// As [`Self::want_room`], with another low-water mark in bytes.
     pub fn want_room_at(&mut self, id: StreamId, low_water: usize) -> usize {
+        self.store_fresh(id);
         let Some(mut stream) = self.streams.by_id(id) else {
             return 0;
         };
@@ -269,6 +272,7 @@ impl Connection {
     /// although nothing may be queued, or when a request that waits is opened. For owners that queue no more than the
     /// windows allow.
     pub fn want_credit(&mut self, id: StreamId) {
+        self.store_fresh(id);
         let exhausted = self.flow.credit().usable() == 0;
         let Some(mut stream) = self.streams.by_id(id) else {
             return;
@@ -292,6 +296,7 @@ impl Connection {
     /// # Errors
     /// [`UsageError::UnknownStream`].
     pub fn prioritize(&mut self, id: StreamId, priority: Priority) -> Result<(), UsageError> {
+        self.store_fresh(id);
         let mut stream = self.streams.by_id(id).ok_or(UsageError::UnknownStream)?;
         stream.set_priority(priority);
         Ok(())

@@ -22,6 +22,7 @@ impl Connection {
     /// if the window of a stream would exceed 2^31-1 bytes.
     pub fn change_stream_window(&mut self, size: WindowSize) -> Result<(), UsageError> {
         self.check_settings()?;
+        self.store_all_fresh();
         let delta = i64::from(size.bytes()) - i64::from(self.streams.initial_window().bytes());
         if delta > 0
             && !self

@@ -164,7 +164,8 @@ impl Connection {
         if self.lacks_streams() {
             return Stall::StreamCount;
         }
-        let (mut unfinished, mut blocked) = (false, false);
+        // Streams that are not stored wait for the owner.
+        let (mut unfinished, mut blocked) = (self.streams.has_fresh(), false);
         for stream in self.streams.iter().take(SAMPLE) {
             if !stream.state.can_send() || stream.send.phase == Phase::Done {
                 continue;

@@ -5,6 +5,7 @@
 
 mod closed;
 mod credit_waits;
+mod fresh;
 mod refills;
 mod sending;
 mod store;
@@ -35,6 +36,7 @@ use crate::stream::{Cause, Stream, StreamState, WantsCredit};
 use crate::time::Time;
 
 pub(super) use self::closed::ClosedBy;
+pub(super) use self::fresh::Fresh;
 
 /// How many streams a connection leases at once, so that most requests cost no atomic operation.
 const STREAM_BLOCK: u64 = 16;
@@ -50,6 +52,8 @@ pub(super) const WORK_OF_A_REQUEST: u64 = MUCH_WORK / 64;
 pub(super) struct Streams {
     role: Role,
     store: Store,
+    /// Streams that are not stored, in the order of their identifiers.
+    fresh: VecDeque<Fresh>,
     lists: Lists,
     closed: ClosedLog,
     /// The next stream that we open. None when the identifiers are used up.
@@ -124,6 +128,7 @@ impl Streams {
         Streams {
             role,
             store: Store::default(),
+            fresh: VecDeque::new(),
             lists: Lists {
                 sending: Sending::new(config.scheduling),
                 refills: Refills::new(initial_window),
@@ -152,12 +157,12 @@ impl Streams {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.store.len()
+        self.store.len() + self.fresh.len()
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.store.len() == 0
+        self.len() == 0
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
@@ -311,7 +316,7 @@ impl Streams {
     /// Whether the peer may open one more stream. The error says why not.
     pub(super) fn check_room(&mut self, config: &Config) -> Result<(), &'static str> {
         // RFC 9113 section 5.1.2 does not count closed streams, but the owner may not have released them yet.
-        let held = self.store.len() - self.finished;
+        let held = self.len() - self.finished;
         let limit = config.max_concurrent_streams as usize;
         if held - self.reset_held as usize >= limit {
             return Err("more streams than SETTINGS_MAX_CONCURRENT_STREAMS");
@@ -321,7 +326,7 @@ impl Streams {
         }
         // The only stream of a connection needs no lease. So every connection is served, however many streams others
         // hold.
-        let streams = self.store.len() as u64;
+        let streams = self.len() as u64;
         let lease = &mut self.lease;
         let leased = streams == 0 || streams < lease.held() || lease.grow(STREAM_BLOCK) || lease.grow(1);
         match leased {
@@ -553,7 +558,7 @@ impl Streams {
     }
 
     fn return_leases_but(&mut self, spare: u64) {
-        let streams = self.store.len() as u64;
+        let streams = self.len() as u64;
         if self.lease.held() > streams + 2 * spare {
             self.lease.shrink_to(streams + spare);
         }
@@ -564,6 +569,7 @@ impl Streams {
         if self.store.len() > 0 {
             self.gone = Some(Box::new(self.store.take()));
         }
+        self.fresh.clear();
         self.lists.sending.clear();
         self.lists.refills.clear();
         self.lists.header_memory = 0;
@@ -581,6 +587,7 @@ impl Streams {
     /// Frees memory that only a busy connection needs.
     pub(super) fn trim(&mut self) {
         self.store.trim();
+        self.fresh.shrink_to_fit();
         self.lists.sending.trim();
         self.lists.early.shrink_to_fit();
         self.waiting.trim();

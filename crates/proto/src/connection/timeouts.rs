@@ -93,16 +93,18 @@ impl Connection {
         if self.streams.is_empty() {
             self.pings.restart_silence(self.now);
         }
-        let least = [
-            self.stream_check_interval(),
-            self.keep_alive().map(|(silence, _)| silence),
-        ]
-        .into_iter()
-        .flatten()
-        .min();
-        if let Some(wait) = least {
+        if let Some(wait) = self.deadlines.stream_wait() {
             self.deadlines.check_by(self.now + wait);
         }
+    }
+
+    /// How long after a stream was opened the first limit on it could expire.
+    pub(super) fn stream_wait(&self) -> Option<Duration> {
+        let silence = self.keep_alive().map(|(silence, _)| silence);
+        [self.stream_check_interval(), silence]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Sets the time of the next check anew.

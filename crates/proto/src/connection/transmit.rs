@@ -105,7 +105,6 @@ impl Connection {
         // The previous list has been written.
         self.deadlines.hold(0);
         let before = out.remaining();
-        let data_before = self.flow.credit().sent();
         self.write_refills();
         self.writer.encode_late();
         self.flow.overhead_mut().list(self.writer.len());
@@ -150,10 +149,12 @@ impl Connection {
             self.announce_credit();
         }
         let sent = self.flow.credit().sent();
+        // DATA of responses may have been written ahead of the list.
+        let data_left = core::mem::replace(&mut self.listed_data, sent) < sent;
         if self.role == Role::Client && self.ledgers.may_ask_whether_drained(sent) {
             self.ask_whether_drained();
         }
-        self.update_sending_ledger(sent > data_before);
+        self.update_sending_ledger(data_left);
     }
 
     /// Writes END_STREAM or trailers of streams whose DATA was sent. They need no credit. The next list has those that find no

@@ -266,6 +266,22 @@ impl Writer {
         self.answers = Some(answers);
     }
 
+    /// A final response and its body, which is one frame, or none if it is empty.
+    pub(super) fn whole_response(
+        &mut self,
+        stream: StreamId,
+        response: &Response<()>,
+        repeats: bool,
+        body: &[u8],
+    ) {
+        self.response(stream, body.is_empty(), response, repeats);
+        if !body.is_empty() {
+            write_data_header(&mut self.control, stream, body.len(), true);
+            self.control.extend_from_slice(body);
+            self.sent_frames.add(FrameType::DATA);
+        }
+    }
+
     /// The header of a DATA frame, directly on the write list. The caller appends the payload.
     pub(super) fn data_header(&mut self, out: &mut Transmit, stream: StreamId, length: usize, end: bool) {
         out.put(|arena| write_data_header(arena, stream, length, end));

@@ -9,6 +9,7 @@ mod priorities;
 mod released;
 mod repeats;
 mod reported;
+mod responses;
 mod shutdown;
 mod tunnels;
 mod urgent;

@@ -6,3 +6,4 @@ mod damage;
 mod hostile;
 mod scenario;
 mod schedules;
+mod short_way;

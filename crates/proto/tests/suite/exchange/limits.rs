@@ -151,7 +151,7 @@ fn an_owner_that_shares_its_thread_gets_16_other_frames_in_place_of_a_request() 
 
 #[test]
 fn the_streams_of_a_connection_that_is_over_are_freed_some_at_a_time() {
-    let octets: Vec<u8> = (0..100).flat_map(|index| frames::get(2 * index + 1)).collect();
+    let octets: Vec<u8> = (0..100).flat_map(|index| frames::post(2 * index + 1)).collect();
     for fails in [false, true] {
         let mut faced = Faced::server(Config::default());
         faced
