@@ -21,6 +21,7 @@ mod deliver;
 #[cfg(target_os = "linux")]
 mod files;
 mod idle;
+mod opened;
 mod read;
 mod rounds;
 mod sent;
@@ -33,6 +34,7 @@ mod unsent;
 mod write;
 
 pub(crate) use self::deliver::received_length;
+pub(crate) use self::opened::Opened;
 pub(crate) use self::unsent::{OverTcp, TcpBelow};
 
 use std::future::Future;
@@ -74,6 +76,12 @@ const LAST_READS: u32 = 32;
 pub(crate) trait Accept {
     /// Begins to answer a request, within the driver's turn.
     fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>);
+
+    /// As [`Self::accept`], for a request without a body.
+    fn accept_complete(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, cx: &mut Context<'_>) {
+        let sender = opened.sender();
+        self.accept(request, sender, cx);
+    }
 
     /// The value of the `date` field, and for how long it stays right.
     fn date(&self) -> Option<(HeaderValue, Duration)> {

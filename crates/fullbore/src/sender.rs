@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use fullbore_proto::{ErrorCode, Payload};
 use http::{HeaderMap, Response};
-use http_body::Body;
+use http_body::{Body, Frame};
 
 use crate::cell::{Cell, StreamCommand, register};
 use crate::content_length::Length;
@@ -16,6 +16,9 @@ use crate::file::Chunk;
 
 /// A body that gives so many chunks without a byte, one after the other, has its next turn when other tasks had theirs.
 pub(crate) const MANY_EMPTY: u32 = 64;
+
+/// What a body gives when it is polled.
+pub(crate) type PolledFrame<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
 
 /// The only handle that sends on a stream. Dropping it before the end resets the stream.
 pub(crate) struct Sender {
@@ -145,7 +148,23 @@ impl Sender {
     pub(crate) fn poll_body<B>(
         &mut self,
         cx: &mut Context<'_>,
+        head: Option<Response<()>>,
+        body: Pin<&mut B>,
+    ) -> Poll<Result<(), Error>>
+    where
+        B: Body,
+        B::Data: Into<Chunk>,
+        B::Error: Into<BoxError>,
+    {
+        self.poll_body_from(cx, head, None, body)
+    }
+
+    /// As [`Self::poll_body`], for a body that was polled once, and gave `first`.
+    pub(crate) fn poll_body_from<B>(
+        &mut self,
+        cx: &mut Context<'_>,
         mut head: Option<Response<()>>,
+        mut first: Option<PolledFrame<B>>,
         mut body: Pin<&mut B>,
     ) -> Poll<Result<(), Error>>
     where
@@ -162,7 +181,7 @@ impl Sender {
             if head.is_none() {
                 ready!(self.poll_room(cx))?;
             }
-            let polled = body.as_mut().poll_frame(cx);
+            let polled = first.take().unwrap_or_else(|| body.as_mut().poll_frame(cx));
             let has_chunk = matches!(&polled, Poll::Ready(Some(Ok(frame))) if frame.is_data());
             let head = match has_chunk {
                 true => head.take(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fullbore_proto::{StreamId, Time, UsageError};
+use fullbore_proto::{Connection, StreamId, Time, UsageError};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver, spare};
@@ -165,13 +165,7 @@ where
     /// the others: with less its queue would be empty whenever the window opens, in the middle of a frame, and short frames
     /// make peers refill out of step.
     pub(super) fn share(&self) -> usize {
-        let all = self.connection.config().send_buffer;
-        let streams = self.connection.stream_count().max(1);
-        let share = match streams > FEW_STREAMS {
-            true => all / 2 / streams,
-            false => all / streams,
-        };
-        share.clamp(LEAST_SEND_BUFFER, SEND_BUFFER)
+        share(&self.connection)
     }
 
     /// Opens a stream with its request.
@@ -288,6 +282,17 @@ where
         self.turn.wake_handle(state.inbound.reader.take());
         self.turn.wake_handle(state.outbound.writer.take());
     }
+}
+
+/// As [`Driver::share`].
+pub(super) fn share(connection: &Connection) -> usize {
+    let all = connection.config().send_buffer;
+    let streams = connection.stream_count().max(1);
+    let share = match streams > FEW_STREAMS {
+        true => all / 2 / streams,
+        false => all / streams,
+    };
+    share.clamp(LEAST_SEND_BUFFER, SEND_BUFFER)
 }
 
 #[cfg(test)]

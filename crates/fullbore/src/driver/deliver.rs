@@ -7,9 +7,10 @@ use fullbore_proto::{Event, ReadState, StreamError, StreamErrorKind, StreamId};
 use http::{HeaderMap, Method, Request, Response, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::opened::{Answer, Opened};
 use super::{Accept, Driver, spare};
 use crate::body::Incoming;
-use crate::cell::{Cell, CellState};
+use crate::cell::Cell;
 use crate::error::{Error, PeerGoAway};
 use crate::observer::Slot;
 use crate::sender::Sender;
@@ -112,48 +113,61 @@ where
     /// A server's new request.
     fn begin(&mut self, id: StreamId, request: Request<()>, end: bool, cx: &mut Context<'_>) {
         report!(self, request(id, &request));
+        if end {
+            return self.begin_complete(id, request, cx);
+        }
         let release_at = self.connection.stream_release_until_due(id);
         let share = self.share();
-        let cell = self.cell(|state| {
+        let cell = spare::cell(&self.mailbox, |state| {
             state.id = Some(id);
-            state.inbound.ended = end;
             state.inbound.release_at = release_at;
             state.outbound.set_share(share);
         });
-        let length = match end {
-            true => Some(0),
+        let length = match *request.method() == Method::CONNECT {
             // The octets of a tunnel are no content.
-            false if *request.method() == Method::CONNECT => None,
+            true => None,
             false => received_length(request.headers()),
         };
-        let expects_continue = !end
-            && request
-                .headers()
-                .get(header::EXPECT)
-                .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+        let expects_continue = request
+            .headers()
+            .get(header::EXPECT)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let body = Incoming::new(Arc::clone(&cell), length).expecting_continue(expects_continue);
         let request = request.map(|()| body);
         // What a handler leaves at once needs neither the list nor a place among the cells: most streams are over here.
         cell.hold();
         self.accept.accept(request, Sender::new(Arc::clone(&cell)), cx);
+        self.begun(id, cell);
+    }
+
+    /// A server's new request without a body.
+    fn begin_complete(&mut self, id: StreamId, request: Request<()>, cx: &mut Context<'_>) {
+        let mut opened = Opened {
+            id,
+            connection: &mut self.connection,
+            mailbox: &self.mailbox,
+            #[cfg(feature = "tracing")]
+            trace: &mut self.trace,
+            answer: Answer::None,
+        };
+        let request = request.map(|()| Incoming::empty());
+        self.accept.accept_complete(request, &mut opened, cx);
+        if opened.is_unanswered() {
+            // The handler has panicked: a sender that is dropped resets the stream.
+            drop(opened.sender());
+        }
+        if let Answer::Sender(cell) = opened.answer {
+            self.begun(id, cell);
+        }
+    }
+
+    /// The handler of a request has run for the first time.
+    fn begun(&mut self, id: StreamId, cell: Arc<Cell>) {
         cell.unlist();
         match self.apply(&cell) {
             Some(_) => self.keep_spare(cell),
             None => drop(self.cells.insert(id, cell)),
         }
-    }
-
-    /// A cell for a stream that the peer has opened.
-    fn cell(&mut self, set: impl FnOnce(&mut CellState)) -> Arc<Cell> {
-        if let Some(mut cell) = spare::take() {
-            if let Some(state) = cell.reuse(&self.mailbox) {
-                set(state);
-                return cell;
-            }
-        }
-        let mut state = CellState::default();
-        set(&mut state);
-        Cell::new(Arc::clone(&self.mailbox), state)
     }
 
     fn deliver_informational(&mut self, id: StreamId, response: Response<()>) {

@@ -197,7 +197,7 @@ where
         let now = self.now();
         self.renew_date(now);
         let octets = self.input.unparsed.len();
-        let frames = self.connection.stats().received_frames.total();
+        let frames = self.connection.frames_received();
         let requests = self.rounds.begin(now);
         if octets > 0 && self.connection.wants_read() && self.connection.event_count() < MOST as usize {
             self.idle.received(octets);
@@ -225,7 +225,7 @@ where
         let parses_on = !self.input.unparsed.is_empty() && self.connection.wants_read();
         self.deliver_until(requests, parses_on.into(), cx);
         let input = &mut self.input;
-        let many = self.connection.stats().received_frames.total() - frames > MANY_FRAMES;
+        let many = self.connection.frames_received() - frames > MANY_FRAMES;
         if many || !input.unparsed.is_empty() || self.turn.leaves_events() {
             self.rounds.leave(now);
             input.shrink();

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::cell::Cell;
+use crate::cell::{Cell, CellState, Mailbox};
 
 /// How many a thread keeps: the number of streams that a client usually has open at once.
 const MOST: usize = 100;
@@ -28,8 +28,21 @@ pub(super) fn keep(mut cell: Arc<Cell>) {
 }
 
 /// A cell that was cleared.
-pub(super) fn take() -> Option<Arc<Cell>> {
+fn take() -> Option<Arc<Cell>> {
     SPARE.try_with(|spare| spare.borrow_mut().pop()).ok()?
+}
+
+/// A cell for a stream that the peer has opened.
+pub(super) fn cell(mailbox: &Arc<Mailbox>, set: impl FnOnce(&mut CellState)) -> Arc<Cell> {
+    if let Some(mut cell) = take() {
+        if let Some(state) = cell.reuse(mailbox) {
+            set(state);
+            return cell;
+        }
+    }
+    let mut state = CellState::default();
+    set(&mut state);
+    Cell::new(Arc::clone(mailbox), state)
 }
 
 #[cfg(test)]

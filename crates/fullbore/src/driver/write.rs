@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
-use fullbore_proto::{FrameType, Time, Transmit};
+use fullbore_proto::{Time, Transmit};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver};
@@ -122,7 +122,7 @@ where
                 if !self.out.has_remaining() {
                     break;
                 }
-                let headers = self.connection.stats().sent_frames.of(FrameType::HEADERS);
+                let headers = self.connection.headers_sent();
                 let begin = headers - core::mem::replace(&mut self.headers_sent, headers);
                 // Streams that are complete are not counted.
                 if at_rest && begin == 1 && self.connection.stream_count() <= 1 {

@@ -6,16 +6,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fullbore_proto::ErrorCode;
+use fullbore_proto::{ErrorCode, Payload};
 use http::{HeaderValue, Request, Response};
-use http_body::Body;
+use http_body::{Body, Frame};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
 use crate::body::Incoming;
-use crate::driver::Accept;
-use crate::error::BoxError;
+use crate::content_length::Length;
+use crate::driver::{Accept, Opened};
+use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 use crate::sender::Sender;
 
@@ -86,8 +87,50 @@ where
         }));
     }
 
+    /// As [`Self::accept`]. A handler that completes at once, with a response whose body is one chunk or none, needs no cell.
+    fn accept_complete(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, cx: &mut Context<'_>) {
+        let rules = ResponseRules::of_request(&request);
+        let mut service = self.service.clone();
+        let mut request = Some(request);
+        // The driver resets the stream of a handler that panics.
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let ready = service.poll_ready(cx);
+            let Some(request) = request.take() else { return };
+            match ready {
+                Poll::Ready(Ok(())) => begin_complete(rules, service.call(request), opened, cx),
+                Poll::Ready(Err(_)) => opened.sender().reset(ErrorCode::INTERNAL_ERROR),
+                Poll::Pending => {
+                    let answer = async move {
+                        poll_fn(|cx| service.poll_ready(cx)).await?;
+                        service.call(request).await
+                    };
+                    begin_complete(rules, answer, opened, cx);
+                }
+            }
+        }));
+    }
+
     fn date(&self) -> Option<(HeaderValue, Duration)> {
         Some(date::now())
+    }
+}
+
+/// Polls the answer to a complete request once, and spawns the exchange unless it completes.
+fn begin_complete<F, B, E>(rules: ResponseRules, answer: F, opened: &mut Opened<'_>, cx: &mut Context<'_>)
+where
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+    E: Into<BoxError> + 'static,
+    B: Body + Send + 'static,
+    B::Data: Into<Chunk> + Send,
+    B::Error: Into<BoxError>,
+{
+    let mut exchange = Box::pin(Exchange {
+        rules,
+        sender: None,
+        stage: Stage::Answering { answer },
+    });
+    if exchange.as_mut().poll_first(opened, cx).is_pending() {
+        tokio::spawn(exchange);
     }
 }
 
@@ -105,7 +148,8 @@ pin_project! {
     /// and twice for its arguments.
     pub(super) struct Exchange<F, B> {
         rules: ResponseRules,
-        sender: Sender,
+        // None in the first poll of a complete request.
+        sender: Option<Sender>,
         #[pin]
         stage: Stage<F, B>,
     }
@@ -131,9 +175,75 @@ impl<F, B> Exchange<F, B> {
     pub(super) fn new(rules: ResponseRules, sender: Sender, answer: F) -> Self {
         Exchange {
             rules,
-            sender,
+            sender: Some(sender),
             stage: Stage::Answering { answer },
         }
+    }
+}
+
+impl<F, B, E> Exchange<F, B>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    B: Body,
+    B::Data: Into<Chunk>,
+    B::Error: Into<BoxError>,
+{
+    /// The first poll for a complete request. It makes a sender unless the whole response is there.
+    fn poll_first(self: Pin<&mut Self>, opened: &mut Opened<'_>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        let answered = match this.stage.as_mut().project() {
+            StageNow::Answering { answer } => answer.poll(cx),
+            StageNow::Sending { .. } => Poll::Pending,
+        };
+        let Poll::Ready(answered) = answered else {
+            // Its task polls it again at once.
+            *this.sender = Some(opened.sender());
+            return Poll::Pending;
+        };
+        let Ok(response) = answered else {
+            opened.sender().reset(ErrorCode::INTERNAL_ERROR);
+            return Poll::Ready(());
+        };
+        let (head, body, mut length) = match split(*this.rules, response) {
+            Ok((head, body, Some(length))) => (head, body, length),
+            Ok((head, _, None)) => {
+                opened.respond(head, &Payload::default());
+                return Poll::Ready(());
+            }
+            Err(error) => {
+                opened.sender().reset_for(ErrorCode::INTERNAL_ERROR, &error);
+                return Poll::Ready(());
+            }
+        };
+        let deadline = deadline(&head);
+        this.stage.set(Stage::Sending {
+            body,
+            deadline,
+            timer: None,
+        });
+        let StageNow::Sending { mut body, .. } = this.stage.project() else {
+            return Poll::Pending;
+        };
+        let mut polled = body.as_mut().poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = polled {
+            match frame.into_data() {
+                Ok(data) if body.is_end_stream() => {
+                    let data = data.into().into_payload();
+                    match length.count(data.len(), true) {
+                        Ok(()) => opened.respond(head, &data),
+                        Err(error) => opened.sender().reset_for(ErrorCode::INTERNAL_ERROR, &error),
+                    }
+                    return Poll::Ready(());
+                }
+                Ok(data) => polled = Poll::Ready(Some(Ok(Frame::data(data)))),
+                Err(frame) => polled = Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        let sender = this.sender.insert(opened.sender());
+        sender.announce(length);
+        sender
+            .poll_body_from(cx, Some(head), Some(polled), body)
+            .map(drop)
     }
 }
 
@@ -149,21 +259,35 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
+        // `poll_first` has made it.
+        let Some(sender) = this.sender else {
+            return Poll::Ready(());
+        };
         let mut head = None;
         if let StageNow::Answering { answer } = this.stage.as_mut().project() {
             let Poll::Ready(answered) = answer.poll(cx) else {
                 // When the peer has gone, the handler is dropped.
-                return this.sender.poll_failed(cx).map(drop);
+                return sender.poll_failed(cx).map(drop);
             };
             let Ok(response) = answered else {
-                this.sender.reset(ErrorCode::INTERNAL_ERROR);
+                sender.reset(ErrorCode::INTERNAL_ERROR);
                 return Poll::Ready(());
             };
-            let Some((response, body)) = split(*this.rules, this.sender, response) else {
-                return Poll::Ready(());
+            let (response, body) = match split(*this.rules, response) {
+                Ok((response, body, Some(length))) => {
+                    sender.announce(length);
+                    (response, body)
+                }
+                Ok((response, _, None)) => {
+                    sender.send_response(response, true);
+                    return Poll::Ready(());
+                }
+                Err(error) => {
+                    sender.reset_for(ErrorCode::INTERNAL_ERROR, &error);
+                    return Poll::Ready(());
+                }
             };
-            let deadline = response.extensions().get();
-            let deadline = deadline.map(|&SendDeadline(deadline)| deadline);
+            let deadline = deadline(&response);
             head = Some(response);
             this.stage.set(Stage::Sending {
                 body,
@@ -177,12 +301,12 @@ where
                 deadline,
                 timer,
             } => {
-                let sent = this.sender.poll_body(cx, head, body);
-                let waits = sent.is_pending() && deadline.is_some() && this.sender.waits_for_room();
+                let sent = sender.poll_body(cx, head, body);
+                let waits = sent.is_pending() && deadline.is_some() && sender.waits_for_room();
                 if let Some(deadline) = deadline.filter(|_| waits) {
                     let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
                     if timer.as_mut().poll(cx).is_ready() {
-                        this.sender.reset(ErrorCode::CANCEL);
+                        sender.reset(ErrorCode::CANCEL);
                         return Poll::Ready(());
                     }
                 }
@@ -194,29 +318,29 @@ where
     }
 }
 
-/// The head and the body, unless the response is sent already: it has no body, or contradicts itself and is a reset.
+/// Until when the body may wait for the peer.
+fn deadline(head: &Response<()>) -> Option<Instant> {
+    let deadline = head.extensions().get();
+    deadline.map(|&SendDeadline(deadline)| deadline)
+}
+
+/// The head, the body, and the length of the body unless there is none.
+///
+/// # Errors
+/// The response contradicts itself.
 fn split<B: Body>(
     rules: ResponseRules,
-    sender: &mut Sender,
     response: Response<B>,
-) -> Option<(Response<()>, B)> {
+) -> Result<(Response<()>, B, Option<Length>), Error> {
     let (mut parts, body) = response.into_parts();
-    let content = match rules.content(&mut parts, &body, Framing::Http2) {
-        Ok(content) => content,
-        Err(error) => {
-            sender.reset_for(ErrorCode::INTERNAL_ERROR, &error);
-            return None;
-        }
+    let content = rules.content(&mut parts, &body, Framing::Http2)?;
+    let length = match content {
+        Content::None => None,
+        _ if body.is_end_stream() => None,
+        Content::Body(length) => Some(length),
+        Content::Tunnel => Some(Length::UNKNOWN),
     };
-    let response = Response::from_parts(parts, ());
-    if content == Content::None || body.is_end_stream() {
-        sender.send_response(response, true);
-        return None;
-    }
-    if let Content::Body(length) = content {
-        sender.announce(length);
-    }
-    Some((response, body))
+    Ok((Response::from_parts(parts, ()), body, length))
 }
 
 #[cfg(test)]
