@@ -133,18 +133,7 @@ impl Incoming {
     /// # Ok(()) }
     /// ```
     pub async fn report(&self) -> Option<StreamReport> {
-        let cell = self.cell()?;
-        let (answer, answered) = tokio::sync::oneshot::channel();
-        {
-            let mut state = cell.lock();
-            // The driver does not serve a failed stream.
-            if state.error.is_some() {
-                return None;
-            }
-            state.outbound.commands.push_back(StreamCommand::Report(answer));
-        }
-        cell.post();
-        answered.await.ok()
+        self.cell()?.ask_report()?.await.ok()
     }
 
     fn ask_to_continue(&mut self) {

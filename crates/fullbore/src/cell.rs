@@ -238,6 +238,25 @@ impl Cell {
         }
     }
 
+    /// Asks the driver for the stream's report. `None` if the stream has failed, or the driver has forgotten it.
+    pub(crate) fn ask_report(self: &Arc<Self>) -> Option<oneshot::Receiver<StreamReport>> {
+        let mut state = self.lock();
+        let is_released = state.inbound.abandoned && state.outbound.finished;
+        if state.error.is_some() || is_released {
+            return None;
+        }
+        let (answer, answered) = oneshot::channel();
+        state.outbound.commands.push_back(StreamCommand::Report(answer));
+        drop(state);
+        self.post();
+        Some(answered)
+    }
+
+    /// The mailbox of the connection.
+    pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mailbox
+    }
+
     /// Keeps a new stream off the list until [`Self::unlist`], after which the driver looks at its state. Called before there
     /// are handles.
     pub(crate) fn hold(&self) {

@@ -102,6 +102,14 @@ impl<S: Listed> Mailbox<S> {
         self.last_report.get().map(|report| **report)
     }
 
+    /// Asks for the report of the connection, when this is called; that of its end, if it has ended.
+    pub(crate) fn report(self: &Arc<Self>) -> impl Future<Output = Option<Report>> + use<S> {
+        let (answer, answered) = oneshot::channel();
+        self.command(ConnectionCommand::Report(answer));
+        let mailbox = Arc::clone(self);
+        async move { answered.await.ok().or_else(|| mailbox.last_report()) }
+    }
+
     /// A reader has consumed `bytes`: their credit for the connection returns.
     pub(crate) fn consume(&self, bytes: u64) {
         let before = self.consumed.fetch_add(bytes, Ordering::SeqCst);

@@ -37,6 +37,11 @@ impl Sender {
         }
     }
 
+    /// Where the stream's handles and the driver meet.
+    pub(crate) fn cell(&self) -> &Arc<Cell> {
+        &self.cell
+    }
+
     /// Has the body checked against a length: one that differs resets the stream.
     pub(crate) fn announce(&mut self, length: Length) {
         self.length = length;

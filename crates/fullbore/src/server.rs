@@ -18,6 +18,7 @@ mod rules;
 mod serving;
 #[cfg(all(feature = "tls", feature = "tracing"))]
 mod trace;
+mod verdict;
 mod websockets;
 
 pub use self::accept::Listener;
@@ -31,6 +32,7 @@ pub use self::exchange::SendDeadline;
 pub use self::listener::Server;
 pub use self::local::{ServeConnectionLocal, serve_connection_local};
 pub use self::peer::{Accepted, Ended, PeerAddr};
+pub use self::verdict::ExchangeVerdict;
 pub use self::websockets::{
     DEFAULT_MAX_WEB_SOCKETS, WebSocketLimit, WebSockets, WebSocketsBody, WebSocketsFuture,
 };

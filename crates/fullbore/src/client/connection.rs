@@ -193,12 +193,7 @@ impl SendRequest {
     /// # Errors
     /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) when there is none.
     pub async fn report(&self) -> Result<Report, Error> {
-        let (answer, answered) = oneshot::channel();
-        self.mailbox.command(ConnectionCommand::Report(answer));
-        match answered.await {
-            Ok(report) => Ok(report),
-            Err(_) => self.mailbox.last_report().ok_or_else(Error::connection_gone),
-        }
+        self.mailbox.report().await.ok_or_else(Error::connection_gone)
     }
 
     /// Enlarges the receive window of the connection to `bytes`, at once and permanently. Giving the current size

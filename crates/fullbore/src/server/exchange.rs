@@ -22,6 +22,7 @@ use crate::sender::Sender;
 
 use super::date;
 use super::rules::{Content, Framing, ResponseRules};
+use super::verdict::ExchangeVerdict;
 
 /// The time until which the body of a response may wait for the peer's flow-control window (RFC 9113 section 5.2). Put it
 /// into the extensions of the response. A body that waits at that time is dropped, and its stream is reset with CANCEL.
@@ -204,14 +205,22 @@ where
             opened.sender().reset(ErrorCode::INTERNAL_ERROR);
             return Poll::Ready(());
         };
+        if let Some(verdict) = response.extensions().get::<ExchangeVerdict>() {
+            // The cell answers for the stream.
+            verdict.answer_of(this.sender.insert(opened.sender()).cell());
+        }
         let (head, body, mut length) = match split(*this.rules, response) {
             Ok((head, body, Some(length))) => (head, body, length),
             Ok((head, _, None)) => {
-                opened.respond(head, &Payload::default());
+                match this.sender {
+                    Some(sender) => sender.send_response(head, true),
+                    None => opened.respond(head, &Payload::default()),
+                }
                 return Poll::Ready(());
             }
             Err(error) => {
-                opened.sender().reset_for(ErrorCode::INTERNAL_ERROR, &error);
+                let sender = this.sender.get_or_insert_with(|| opened.sender());
+                sender.reset_for(ErrorCode::INTERNAL_ERROR, &error);
                 return Poll::Ready(());
             }
         };
@@ -227,7 +236,7 @@ where
         let mut polled = body.as_mut().poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = polled {
             match frame.into_data() {
-                Ok(data) if body.is_end_stream() => {
+                Ok(data) if this.sender.is_none() && body.is_end_stream() => {
                     let data = data.into().into_payload();
                     match length.count(data.len(), true) {
                         Ok(()) => opened.respond(head, &data),
@@ -239,7 +248,7 @@ where
                 Err(frame) => polled = Poll::Ready(Some(Ok(frame))),
             }
         }
-        let sender = this.sender.insert(opened.sender());
+        let sender = this.sender.get_or_insert_with(|| opened.sender());
         sender.announce(length);
         sender
             .poll_body_from(cx, Some(head), Some(polled), body)
@@ -273,6 +282,9 @@ where
                 sender.reset(ErrorCode::INTERNAL_ERROR);
                 return Poll::Ready(());
             };
+            if let Some(verdict) = response.extensions().get::<ExchangeVerdict>() {
+                verdict.answer_of(sender.cell());
+            }
             let (response, body) = match split(*this.rules, response) {
                 Ok((response, body, Some(length))) => {
                     sender.announce(length);

@@ -33,4 +33,5 @@ mod streams;
 mod tls;
 mod tower;
 mod urgent;
+mod verdicts;
 mod writes;
