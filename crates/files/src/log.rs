@@ -5,7 +5,8 @@
 //! does not report dropped lines.) [`Log`] wraps any service with an HTTP body.
 //!
 //! A line has the fields time, peer, method, path, status, bytes of body sent, duration in milliseconds, user agent,
-//! and `aborted` when the body did not end:
+//! `aborted` when the body did not end, and `cause=` with what limited a response or an upload that took a second or more and
+//! had a megabyte or more:
 //!
 //! ```text
 //! 2026-11-21T20:02:24.512Z 127.0.0.1:40126 GET "/a.txt" 200 5 0.214ms "curl/8.14.1"
@@ -67,13 +68,14 @@ impl Default for LogLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogFormat {
-    /// Time, peer, method, path, status, bytes of body sent, duration, user agent, and `aborted` when the body did not end.
+    /// Time, peer, method, path, status, bytes of body sent, duration, user agent, `aborted` when the body did not end, and
+    /// `cause=` with the name of a [`Cause`](fullbore::Cause) if the transfer was long enough to judge.
     #[default]
     Text,
-    /// The combined format of Apache, which has neither a duration nor `aborted`. The name of a user is that of [`LogUser`].
+    /// The combined format of Apache, which has no duration, `aborted` or cause. The name of a user is that of [`LogUser`].
     Combined,
     /// A JSON object with the fields `time` (RFC 3339), `peer`, `user`, `method`, `path`, `version`, `status`, `bytes`,
-    /// `duration_ms`, `referer`, `user_agent` and `complete`. What is unknown is null. A byte outside ASCII is written as
+    /// `duration_ms`, `referer`, `user_agent`, `complete` and `cause`. What is unknown is null. A byte outside ASCII is written as
     /// the character with its number. A cut field is followed by one with the number of missing bytes, such as
     /// `path_missing`.
     Json,
@@ -150,10 +152,10 @@ where
     type Output = Result<Response<LogBody<P>>, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.future).poll(cx).map_ok(|response| {
+        Pin::new(&mut self.future).poll(cx).map_ok(|mut response| {
             let mut line = self.line.take();
             if let Some(line) = &mut line {
-                line.respond(&response);
+                line.respond(&mut response);
             }
             response.map(|body| LogBody { body, line })
         })
@@ -184,16 +186,16 @@ impl<P: Body + Unpin> Body for LogBody<P> {
                 }
                 this.body.is_end_stream()
             }
-            // The body may still report its end after a failure. Dropping the line here logs `aborted`.
+            // The body may still report its end after a failure.
             Poll::Ready(Some(Err(_))) => {
-                this.line = None;
+                this.end(false);
                 false
             }
             Poll::Ready(None) => true,
             Poll::Pending => false,
         };
         if over {
-            this.end();
+            this.end(true);
         }
         polled
     }
@@ -208,9 +210,9 @@ impl<P: Body + Unpin> Body for LogBody<P> {
 }
 
 impl<P: Body + Unpin> LogBody<P> {
-    fn end(&mut self) {
+    fn end(&mut self, whole: bool) {
         if let Some(line) = self.line.take() {
-            line.complete();
+            line.end(whole);
         }
     }
 }
@@ -218,9 +220,7 @@ impl<P: Body + Unpin> LogBody<P> {
 impl<P: Body + Unpin> Drop for LogBody<P> {
     fn drop(&mut self) {
         // A server need not poll a body that has ended: HEAD, 204, 304.
-        if self.body.is_end_stream() {
-            self.end();
-        }
+        self.end(self.body.is_end_stream());
     }
 }
 

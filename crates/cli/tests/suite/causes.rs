@@ -32,7 +32,7 @@ fn folder(length: usize) -> TestResult<TempDir> {
 /// A file that is served with these options, over a path with those.
 struct Stage {
     root: TempDir,
-    _serving: Serving,
+    serving: Serving,
     linked: Linked,
 }
 
@@ -45,7 +45,7 @@ impl Stage {
         let linked = Linked::start(&serving.origin, link)?;
         Ok(Self {
             root,
-            _serving: serving,
+            serving,
             linked,
         })
     }
@@ -140,6 +140,37 @@ fn a_download_held_by_the_stream_window_says_so() -> TestResult {
         assert_eq!(of_file["held_by"], "stream_window", "{of_file}");
         assert_eq!(of_file["received_bytes"], 2 << 20);
         assert_eq!(of_file["stream_window"], 65_535);
+        Ok(())
+    })
+}
+
+#[test]
+fn the_access_log_says_what_limited_a_long_response_or_upload() -> TestResult {
+    measured(|| {
+        for (format, cause) in [
+            ("text", " cause=stream_window"),
+            ("json", "\"cause\":\"stream_window\"}"),
+        ] {
+            let log = ["--log", "--log-format", format, "--uploads", "discard"];
+            let mut stage = Stage::new(2 << 20, &[&log[..], &["--stream-window", "65535"]].concat(), LONG)?;
+            fs::write(stage.root.path().join("small"), "small")?;
+            stage
+                .get(&["--stream-window", "65535", "--connections", "1"])?
+                .succeeded();
+            let line = stage.serving.line()?;
+            assert!(line.contains("/file") && line.ends_with(cause), "{line}");
+            stage.put(&[])?.iter().for_each(Ended::succeeded);
+            for _ in 0..2 {
+                let line = stage.serving.line()?;
+                assert!(line.contains("/up") && line.ends_with(cause), "{line}");
+            }
+            run(stage.root.path(), ["get", "--discard", &stage.url("small")])?.succeeded();
+            let line = stage.serving.line()?;
+            assert!(
+                line.contains("/small") && !line.contains("stream_window"),
+                "{line}"
+            );
+        }
         Ok(())
     })
 }

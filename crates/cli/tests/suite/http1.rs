@@ -1,11 +1,10 @@
 //! `fullbore serve` over HTTP/1.1, to clients that speak in raw octets.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
-use std::process::Stdio;
 
-use crate::support::{PATIENCE, Serving, Signal, TestResult, names, patiently, program, signal, until};
+use crate::support::{PATIENCE, Serving, Signal, TestResult, names, patiently, signal, until};
 
 /// The octets of the file that is served.
 fn content() -> Vec<u8> {
@@ -261,20 +260,9 @@ fn either_version_can_be_chosen_alone() -> TestResult {
 fn the_access_log_has_a_line_for_each_request() -> TestResult {
     let root = tempfile::tempdir()?;
     std::fs::write(root.path().join("file"), content())?;
-    let mut child = program(root.path())
-        .args(["serve", "--plaintext", "--log", "--listen", "127.0.0.1:0"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-    let first = lines.next().ok_or("no line")??;
-    let origin = first
-        .strip_prefix("listening on ")
-        .ok_or("no address")?
-        .to_owned();
-    let serving = Serving { child, origin };
+    let mut serving = Serving::start(root.path(), &["--plaintext", "--log"])?;
     assert_eq!(ask(&serving, "GET /file", "User-Agent: x\r\n", b"")?.status, 200);
-    let line = lines.next().ok_or("no line")??;
+    let line = serving.line()?;
     assert!(
         line.contains(" GET \"/file\" 200 300000 ") && line.ends_with(" \"x\""),
         "{line}"
@@ -283,7 +271,7 @@ fn the_access_log_has_a_line_for_each_request() -> TestResult {
     let mut stream = connect(&serving)?;
     stream.write_all(b"PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc")?;
     head(&mut stream)?;
-    let line = lines.next().ok_or("no line")??;
+    let line = serving.line()?;
     assert!(line.contains(" PUT \"/file\" 405 "), "{line}");
     Ok(())
 }

@@ -13,7 +13,7 @@ pub(crate) mod terminal;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -201,6 +201,8 @@ pub(crate) fn names(folder: &Path) -> TestResult<Vec<String>> {
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) origin: String,
+    /// What it prints after the first line.
+    lines: BufReader<ChildStdout>,
 }
 
 impl Serving {
@@ -228,18 +230,26 @@ impl Serving {
             .stderr(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line)?;
-        }
+        let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?);
+        lines.read_line(&mut line)?;
         let origin = line.trim().strip_prefix("listening on ").map(ToOwned::to_owned);
         match origin {
-            Some(origin) => Ok(Self { child, origin }),
+            Some(origin) => Ok(Self { child, origin, lines }),
             None => {
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(format!("serve printed {line:?}").into())
             }
         }
+    }
+}
+
+impl Serving {
+    /// The next line of standard output, with `--log` that of a request.
+    pub(crate) fn line(&mut self) -> TestResult<String> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
     }
 }
 

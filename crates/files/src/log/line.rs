@@ -3,19 +3,30 @@
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use fullbore::server::PeerAddr;
+use fullbore::server::{ExchangeVerdict, PeerAddr};
+use fullbore::{Cause, Direction};
 use http::header::{HeaderName, REFERER, USER_AGENT};
-use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
+use http_body::Body;
+use tokio::time::Instant;
 
 use super::{LogFormat, LogUser, LogWriter};
+
+/// What limited a response, or an upload, of fewer bytes is not asked.
+const LEAST_BYTES: u64 = 1_000_000;
+
+/// Nor what limited one that took less time.
+const LEAST_TIME: Duration = Duration::from_secs(1);
 
 /// The line of a request in progress. Dropping it writes it.
 #[derive(Debug)]
 pub(super) struct Line {
     writer: LogWriter,
     began: Instant,
+    /// How long it took, once that is known.
+    took: Option<Duration>,
     time: SystemTime,
     peer: Option<SocketAddr>,
     user: Option<Arc<str>>,
@@ -27,6 +38,11 @@ pub(super) struct Line {
     status: Option<u16>,
     bytes: u64,
     whole: bool,
+    /// Whether the request may upload something.
+    may_upload: bool,
+    /// What limited the transfer, if it may be large.
+    verdict: Option<(Direction, ExchangeVerdict)>,
+    cause: Option<Cause>,
 }
 
 impl Line {
@@ -47,6 +63,7 @@ impl Line {
         Line {
             writer: writer.clone(),
             began: Instant::now(),
+            took: None,
             time: SystemTime::now(),
             peer: request.extensions().get::<PeerAddr>().map(|peer| peer.0),
             user: None,
@@ -55,6 +72,9 @@ impl Line {
             status: None,
             bytes: 0,
             whole: false,
+            may_upload: !matches!(*request.method(), Method::GET | Method::HEAD),
+            verdict: None,
+            cause: None,
         }
     }
 
@@ -72,6 +92,7 @@ impl Line {
         Line {
             writer: writer.clone(),
             began: Instant::now(),
+            took: None,
             time: SystemTime::now(),
             peer,
             user: None,
@@ -80,16 +101,34 @@ impl Line {
             status: Some(status.as_u16()),
             bytes: 0,
             whole: true,
+            may_upload: false,
+            verdict: None,
+            cause: None,
         }
     }
 
-    /// There is a response.
-    pub(super) fn respond<P>(&mut self, response: &Response<P>) {
+    /// There is a response. If it, or what was uploaded before it, may be large, the server is asked what limits it.
+    pub(super) fn respond<P: Body>(&mut self, response: &mut Response<P>) {
         self.status = Some(response.status().as_u16());
         self.user = response
             .extensions()
             .get::<LogUser>()
             .map(|user| Arc::clone(&user.0));
+        let direction = if response
+            .body()
+            .size_hint()
+            .upper()
+            .is_none_or(|most| most >= LEAST_BYTES)
+        {
+            Direction::Sending
+        } else if self.may_upload && self.began.elapsed() >= LEAST_TIME {
+            Direction::Receiving
+        } else {
+            return;
+        };
+        let verdict = ExchangeVerdict::new();
+        response.extensions_mut().insert(verdict.clone());
+        self.verdict = Some((direction, verdict));
     }
 
     /// Bytes of the body were sent.
@@ -97,9 +136,25 @@ impl Line {
         self.bytes += bytes;
     }
 
-    /// The body has ended. Writes the line.
-    pub(super) fn complete(mut self) {
-        self.whole = true;
+    /// The body has ended, or was given up. Writes the line: at once, or when the server has said what limited the transfer.
+    pub(super) fn end(mut self: Box<Self>, whole: bool) {
+        self.whole = whole;
+        let Some((direction, verdict)) = self.verdict.take() else {
+            return;
+        };
+        let took = self.began.elapsed();
+        self.took = Some(took);
+        let is_large = direction == Direction::Receiving || self.bytes >= LEAST_BYTES;
+        if !is_large || took < LEAST_TIME || !verdict.is_answerable() {
+            return;
+        }
+        // Without a runtime nobody waits for the answer. A runtime that ends drops the line, which writes it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let answer = verdict.ask(direction);
+            runtime.spawn(async move {
+                self.cause = answer.await.map(|verdict| verdict.cause);
+            });
+        }
     }
 
     /// Writing to a String does not fail, so results are ignored.
@@ -115,7 +170,7 @@ impl Line {
     }
 
     fn millis(&self) -> f64 {
-        self.began.elapsed().as_secs_f64() * 1000.0
+        self.took.unwrap_or_else(|| self.began.elapsed()).as_secs_f64() * 1000.0
     }
 
     fn write_text(&self, text: &mut String) -> fmt::Result {
@@ -133,6 +188,9 @@ impl Line {
         write!(text, " {} {:.3}ms {agent}", self.bytes, self.millis())?;
         if !self.whole {
             text.push_str(" aborted");
+        }
+        if let Some(cause) = &self.cause {
+            write!(text, " cause={}", cause.name())?;
         }
         Ok(())
     }
@@ -190,8 +248,12 @@ impl Line {
         let (bytes, millis, whole) = (self.bytes, self.millis(), self.whole);
         write!(
             text,
-            ",\"bytes\":{bytes},\"duration_ms\":{millis:.3},{rest},\"complete\":{whole}}}"
-        )
+            ",\"bytes\":{bytes},\"duration_ms\":{millis:.3},{rest},\"complete\":{whole}"
+        )?;
+        match &self.cause {
+            Some(cause) => write!(text, ",\"cause\":\"{}\"}}", cause.name()),
+            None => write!(text, ",\"cause\":null}}"),
+        }
     }
 }
 

@@ -165,7 +165,7 @@ async fn a_line_in_json_is_one_object() {
     );
     assert_eq!(
         after,
-        r#""referer":"https://a.example/\"","user_agent":"curl/8.14.1","complete":true}"#
+        r#""referer":"https://a.example/\"","user_agent":"curl/8.14.1","complete":true,"cause":null}"#
     );
 }
 

@@ -231,7 +231,7 @@ fn the_log_has_the_format_that_was_asked_for() -> TestResult {
             &[
                 "{\"time\":\"",
                 "\"version\":\"1.1\",\"status\":200,\"bytes\":5,\"duration_ms\":",
-                "\"complete\":true}",
+                "\"complete\":true,\"cause\":null}",
             ],
         ),
     ] {
