@@ -101,6 +101,10 @@ pub(crate) struct Facts {
     pub(crate) bytes: u64,
     pub(crate) time: Duration,
     pub(crate) tcp: Option<TcpInfo>,
+    /// Whether that is the whole path: no proxy close by ends it.
+    pub(crate) tcp_spans: bool,
+    /// Whether its flow control shows a peer that is slow to read. That of HTTP/1.1 is TCP's.
+    pub(crate) has_windows: bool,
     pub(crate) round_trip: Option<Duration>,
 }
 
@@ -122,11 +126,12 @@ impl Facts {
         let all = self.flowing + self.peer;
         let half = all / 2;
         let arrivals = &self.arrivals;
-        let tcp = self.tcp.as_ref().filter(|tcp| tcp.spans(self.round_trip));
+        // Over HTTP/1.1 the round trip is that of TCP. What this has lost is known, whatever lies beyond.
+        let tcp = self.tcp.as_ref().filter(|_| self.tcp_spans || !self.has_windows);
         let late = tcp.and_then(TcpInfo::out_of_order_share);
         // Without loss, only the peer explains pauses that are longer than a round trip.
         let silence = match late {
-            Some(0.0) => arrivals.silence.max(arrivals.lulls),
+            Some(0.0) if self.tcp_spans => arrivals.silence.max(arrivals.lulls),
             _ => arrivals.silence,
         };
         if silence >= half {
@@ -168,7 +173,11 @@ impl Facts {
 
     /// The path took data, or the peer was awaited.
     fn sending(&self, spent: Duration) -> (Cause, Duration) {
-        let tcp = self.tcp.as_ref().filter(|tcp| tcp.spans(self.round_trip));
+        let tcp = self.tcp.as_ref().filter(|_| self.tcp_spans);
+        if tcp.is_none() && !self.has_windows {
+            // The buffers of a proxy hide how fast the peer reads.
+            return (Cause::PeerOrPath, spent.max(self.flowing));
+        }
         if self.held == Stall::Peer {
             // What TCP had not delivered, the peer could not read.
             let is_under_way = tcp.is_some_and(|tcp| tcp.busy >= self.time * 3 / 5);
@@ -294,6 +303,8 @@ mod tests {
             bytes,
             time: seconds(flowing + peer),
             tcp,
+            tcp_spans: tcp.is_some_and(|tcp| tcp.spans(Some(seconds(0.1)))),
+            has_windows: true,
             round_trip: Some(seconds(0.1)),
         }
     }

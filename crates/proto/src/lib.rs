@@ -93,6 +93,7 @@ mod tcp;
 mod time;
 mod transmit;
 mod verdict;
+mod watched;
 
 pub use self::cause::Cause;
 pub use self::config::{Config, FirstWindows, KeepAlive, ResetMemory};
@@ -121,3 +122,4 @@ pub use self::tcp::{CongestionControl, TcpInfo};
 pub use self::time::Time;
 pub use self::transmit::{Segment, Transmit};
 pub use self::verdict::Verdict;
+pub use self::watched::{Seen, Watched};

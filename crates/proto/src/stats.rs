@@ -1,8 +1,11 @@
 //! Counters and reports of a connection.
 
+use core::time::Duration;
+
 use crate::flow::{Arrivals, Ledger, Promise, RoundTrip};
 use crate::frame::FrameType;
 use crate::tcp::TcpInfo;
+use crate::watched::Seen;
 
 /// Frames by type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,7 +26,11 @@ impl FrameCounts {
     }
 
     pub(crate) fn add(&mut self, frame_type: FrameType) {
-        self.counts[Self::slot(frame_type)] += 1;
+        self.add_many(frame_type, 1);
+    }
+
+    pub(crate) fn add_many(&mut self, frame_type: FrameType, frames: u64) {
+        self.counts[Self::slot(frame_type)] += frames;
     }
 
     fn slot(frame_type: FrameType) -> usize {
@@ -94,8 +101,49 @@ pub struct Report {
     pub waiting_streams: usize,
     /// The number of streams that the peer allows at once.
     pub peer_max_concurrent_streams: u32,
+    /// How long the shortest response took to begin, of a client's connection that does not measure its round trip: one of
+    /// HTTP/1.1.
+    pub answered_within: Option<Duration>,
     /// What the kernel says of the TCP connection below, if the owner of the transport has asked. The engine leaves it `None`.
     pub tcp: Option<TcpInfo>,
+}
+
+impl Report {
+    /// That of a connection without frames and windows. All that it carries counts as data.
+    pub(crate) fn without_windows(sending: Ledger, receiving: Ledger, seen: &Seen) -> Self {
+        let mut stats = Stats {
+            received_bytes: seen.received_bytes,
+            received_data_bytes: seen.received_bytes,
+            sent_bytes: seen.sent_bytes,
+            sent_data_bytes: seen.sent_bytes,
+            ..Stats::default()
+        };
+        stats.sent_frames.add_many(FrameType::HEADERS, seen.requests);
+        Report {
+            stats,
+            sending,
+            receiving,
+            arrivals: Arrivals::default(),
+            receive_window: 0,
+            stream_receive_window: 0,
+            largest_stream_receive_window: 0,
+            send_window: 0,
+            largest_send_window: 0,
+            stream_send_window: 0,
+            largest_stream_send_window: 0,
+            promise: Promise::default(),
+            streams: 0,
+            waiting_streams: 0,
+            peer_max_concurrent_streams: 1,
+            answered_within: None,
+            tcp: None,
+        }
+    }
+
+    /// Whether its connection has windows: one of HTTP/1.1 has none.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.receive_window > 0
+    }
 }
 
 /// The state of a stream: its windows, queues and ledgers.

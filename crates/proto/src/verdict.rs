@@ -93,12 +93,23 @@ impl Verdict {
         }
         let busiest = reports.iter().max_by_key(|report| direction.data_bytes(report))?;
         verdict.tcp = busiest.tcp;
-        // A busy endpoint answers late; the kernel does not. What begins at a proxy is another round trip.
-        let tcp = busiest.tcp.filter(|tcp| tcp.spans(verdict.round_trip));
-        let measured = tcp.map(|tcp| tcp.min_round_trip).filter(|trip| !trip.is_zero());
-        if let (Some(trip), Some(measured)) = (&mut verdict.round_trip, measured) {
-            *trip = measured.min(*trip);
-        }
+        let has_windows = busiest.has_windows();
+        let answered = match has_windows {
+            true => verdict.round_trip,
+            false => busiest.answered_within,
+        };
+        let tcp_spans = busiest.tcp.is_some_and(|tcp| tcp.spans(answered));
+        // A busy endpoint answers late; the kernel does not. What begins at a proxy is another round trip. Without HTTP/2 it is
+        // the only one that is known.
+        let measured = busiest.tcp.filter(|_| tcp_spans || !has_windows);
+        let measured = measured
+            .map(|tcp| tcp.min_round_trip)
+            .filter(|trip| !trip.is_zero());
+        verdict.round_trip = match (verdict.round_trip, measured) {
+            (Some(trip), Some(measured)) => Some(measured.min(trip)),
+            (None, Some(measured)) if !has_windows => Some(measured),
+            (known, _) => known,
+        };
         let facts = Facts {
             direction,
             held: verdict.held,
@@ -112,6 +123,8 @@ impl Verdict {
             bytes: direction.data_bytes(busiest),
             time: direction.ledger(busiest).busy(),
             tcp: busiest.tcp,
+            tcp_spans,
+            has_windows,
             round_trip: verdict.round_trip,
         };
         let (cause, explained) = facts.judge(spent(held));

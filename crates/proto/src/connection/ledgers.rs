@@ -3,15 +3,11 @@
 use core::mem;
 use core::time::Duration;
 
-use crate::flow::{Ledger, ReceiveWindow, Rhythm, Stall};
+use crate::flow::{FLOWING, Ledger, ReceiveWindow, Rhythm, Stall};
 use crate::role::Role;
 use crate::stats::StreamReport;
 use crate::stream::{Phase, Stream, StreamState, WantsCredit};
 use crate::time::Time;
-
-/// Data that arrives within this time of other data counts as one flow. Links below 3 Mbit/s have longer gaps between
-/// segments.
-pub(super) const FLOWING: Duration = Duration::from_millis(4);
 
 #[derive(Debug)]
 pub(super) struct Ledgers {

@@ -145,6 +145,7 @@ impl Connection {
             streams: self.streams.len(),
             waiting_streams: self.streams.waiting(),
             peer_max_concurrent_streams: self.settings.max_concurrent_streams(),
+            answered_within: None,
             tcp: None,
         }
     }

@@ -6,9 +6,9 @@
 use core::time::Duration;
 
 use super::Connection;
-use super::ledgers::{Attribution, FLOWING, flowing, receives};
+use super::ledgers::{Attribution, flowing, receives};
 use super::ping::Pings;
-use crate::flow::{Arrivals, Awaited, Ledger, Stall};
+use crate::flow::{Arrivals, Awaited, FLOWING, Ledger, Stall};
 use crate::role::Role;
 use crate::stream::{Phase, Stream, WantsCredit};
 use crate::time::Time;

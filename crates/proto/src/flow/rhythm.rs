@@ -8,8 +8,9 @@ use core::time::Duration;
 
 use crate::time::Time;
 
-/// Data that comes within this time of other data is one burst at least.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(4);
+/// Data that arrives within this time of other data counts as one flow. Links below 3 Mbit/s have longer gaps between
+/// segments.
+pub(crate) const FLOWING: Duration = Duration::from_millis(4);
 
 /// A shorter pause than this fraction of the round trip does not end a burst: packets that were lost leave holes in it.
 const PAUSE_DIVISOR: u32 = 4;
@@ -78,7 +79,7 @@ impl Rhythm {
     ) {
         let pause = now.since(from);
         let trip = round_trip.unwrap_or(LONGEST_TRIP);
-        if pause < SHORTEST_PAUSE.max(trip.min(LONGEST_TRIP) / PAUSE_DIVISOR) {
+        if pause < FLOWING.max(trip.min(LONGEST_TRIP) / PAUSE_DIVISOR) {
             return;
         }
         let arrivals = &mut self.arrivals;
