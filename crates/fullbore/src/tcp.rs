@@ -1,5 +1,7 @@
 //! What the kernel says of a TCP connection: see [`TcpInfo`]. Linux only; elsewhere nothing is known.
 
+use std::net::SocketAddr;
+
 use fullbore_proto::TcpInfo;
 use tokio::net::TcpStream;
 
@@ -18,11 +20,32 @@ pub(crate) const LEAST_BYTES: u64 = 256 << 10;
 /// It takes about ten system calls: a socket with a question and its answer, and two files. Ask when a transfer ends, or
 /// some times a second while it lasts.
 pub fn info(stream: &TcpStream) -> Option<TcpInfo> {
-    #[cfg(target_os = "linux")]
-    return diag::info(stream.local_addr().ok()?, stream.peer_addr().ok()?);
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = stream;
-        None
+    Ends::of(stream)?.info()
+}
+
+/// The two addresses of a connection, by which the kernel knows it while somebody else has its socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ends {
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Ends {
+    pub(crate) fn of(stream: &TcpStream) -> Option<Self> {
+        Some(Ends {
+            local: stream.local_addr().ok()?,
+            peer: stream.peer_addr().ok()?,
+        })
+    }
+
+    /// What the kernel says of the connection. Ask only while it is open: another one may have its addresses later.
+    pub(crate) fn info(self) -> Option<TcpInfo> {
+        #[cfg(target_os = "linux")]
+        return diag::info(self.local, self.peer);
+        #[cfg(not(target_os = "linux"))]
+        {
+            let Ends { .. } = self;
+            None
+        }
     }
 }

@@ -129,6 +129,10 @@ impl Verdict {
         };
         let (cause, explained) = facts.judge(spent(held));
         verdict.cause = cause;
+        if !has_windows && !tcp_spans && !matches!(cause, Cause::ReceiveBuffer(_)) {
+            // That of a proxy close by is not the path's.
+            verdict.round_trip = None;
+        }
         verdict.percent = 100.0 * explained.as_secs_f64() / busy.as_secs_f64();
         Some(verdict)
     }

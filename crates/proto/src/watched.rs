@@ -216,7 +216,11 @@ mod tests {
 
     /// A response that begins after `answer` ms, and then comes in pieces of 30,000 bytes that begin `period` ms apart and take
     /// `length` ms.
-    fn download(answer: u64, (period, length): (u64, u64), tcp: Option<TcpInfo>) -> Cause {
+    fn download(answer: u64, rhythm: (u64, u64), tcp: Option<TcpInfo>) -> Cause {
+        judged(answer, rhythm, tcp).cause
+    }
+
+    fn judged(answer: u64, (period, length): (u64, u64), tcp: Option<TcpInfo>) -> Verdict {
         let mut watched = Watched::new(at(0));
         let mut seen = Seen {
             receiving: Stall::Peer,
@@ -238,7 +242,7 @@ mod tests {
         watched.note(seen, at(answer + 40 * period));
         let report = watched.report(tcp, at(100_000));
         let verdict = Verdict::of(Role::Client, Direction::Receiving, &[report]);
-        verdict.expect("it was busy").cause
+        verdict.expect("it was busy")
     }
 
     #[test]
@@ -268,6 +272,12 @@ mod tests {
         let near = Some(tcp(100, 0));
         assert_eq!(download(100, (250, 10), near), Cause::PeerOrPath);
         assert_eq!(download(100, (101, 30), near).name(), "peer_window");
+        let round_trip = |tcp| judged(100, (250, 10), tcp).round_trip;
+        assert_eq!((round_trip(near), round_trip(None)), (None, None));
+        assert_eq!(
+            round_trip(Some(tcp(100_000, 0))),
+            Some(Duration::from_millis(100))
+        );
     }
 
     #[test]

@@ -267,7 +267,7 @@ impl Connector {
         observer: Arc<dyn Observer>,
     ) -> Handle
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         self.start_http1_within(io, forwarding, None, observer)
     }
@@ -281,7 +281,7 @@ impl Connector {
         observer: Arc<dyn Observer>,
     ) -> Handle
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let totals = Arc::clone(&self.http1_totals);
         Handle::Http1(http1::connect(

@@ -33,11 +33,13 @@ use self::outgoing::{Departure, Reader, Upload};
 use self::sent::SentBody;
 use self::tolerant::{Tolerant, Writes};
 use crate::body::Incoming;
+use crate::driver::OverTcp;
 use crate::error::{Error, ErrorKind};
-use crate::http1::{HyperIo, Transport};
+use crate::http1::{HyperIo, Record, Transport};
 use crate::informational::OnInformational;
 use crate::observer::{Observer, Slot};
 use crate::sent_bytes::SentBytes;
+use crate::tcp;
 
 pub(super) use self::outgoing::Outgoing;
 pub use self::totals::Http1Report;
@@ -146,7 +148,7 @@ pub(super) fn connect<T>(
     observer: Arc<dyn Observer>,
 ) -> SendRequest
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (requests, receiver) = mpsc::unbounded_channel();
     let connection = Arc::new(Shared {
@@ -358,8 +360,9 @@ enum Next {
 
 async fn run<T>(io: T, settings: Settings, mut requests: mpsc::UnboundedReceiver<Exchange>, mut end: End)
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let record = Arc::new(Record::new(io.tcp().and_then(tcp::Ends::of)));
     let writes = Arc::new(Writes::default());
     let (transport, io) = Transport::new(Tolerant::new(io, Arc::clone(&writes)), Bytes::new(), TELLING);
     let handshake: Result<(Sender, Connection<T>), _> = settings.builder.handshake(TokioIo::new(io)).await;
@@ -371,7 +374,7 @@ where
         connection: Some(Box::pin(connection.with_upgrades())),
         failure: None,
     };
-    settings.totals.add_connection();
+    settings.totals.begin(&record);
     let mut served = false;
     loop {
         let next = tokio::select! {
@@ -392,6 +395,7 @@ where
                     sender: &mut sender,
                     driven: &mut driven,
                     settings: &settings,
+                    record: &record,
                     writes: &writes,
                 };
                 if !line.carry(*exchange, served, &mut end).await {
@@ -401,6 +405,7 @@ where
             }
         }
     }
+    settings.totals.end(&record);
     // A peer that speaks HTTP/2 may send its SETTINGS before any request.
     let is_http2 = !served && driven.transport.meter().with_noted(message::is_http2);
     let failure = driven.failure.as_ref().filter(|_| !served);
@@ -422,6 +427,7 @@ struct Line<'a, T, F> {
     sender: &'a mut Sender,
     driven: &'a mut Driven<T, F>,
     settings: &'a Settings,
+    record: &'a Record,
     writes: &'a Writes,
 }
 
@@ -451,7 +457,7 @@ where
         let before = self.driven.transport.traffic();
         let first = self.settings.first_limits.as_ref().filter(|_| !reused);
         let limits = first.unwrap_or(&self.settings.limits);
-        let mut clock = Clock::start(limits, &upload, &self.settings.totals, before);
+        let mut clock = Clock::start(limits, &upload, self.record, before);
         let departure = Departure::start(&upload, self.writes, before.sent);
         let head = {
             let mut response = std::pin::pin!(self.sender.try_send_request(request));

@@ -9,9 +9,9 @@ use fullbore_proto::Config;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::outgoing::Upload;
-use super::totals::{Ledger, Totals};
+use super::totals::Ledger;
 use crate::error::{Error, ErrorKind};
-use crate::http1::{Traffic, Waiting};
+use crate::http1::{Record, Traffic, Waiting};
 
 /// What counts as progress of a peer that reads slowly ([`Config::send_timeout`]).
 const SENT: u64 = 1 << 10;
@@ -85,7 +85,7 @@ impl<'a> Clock<'a> {
     pub(super) fn start(
         limits: &'a Limits,
         upload: &'a Upload,
-        totals: &'a Totals,
+        record: &'a Record,
         traffic: Traffic,
     ) -> Self {
         Clock {
@@ -98,7 +98,7 @@ impl<'a> Clock<'a> {
             head_begun: None,
             sending: Waiting::new(),
             receiving: Waiting::new(),
-            ledger: Ledger::start(totals, traffic),
+            ledger: Ledger::start(record, traffic),
             sleep: None,
         }
     }
