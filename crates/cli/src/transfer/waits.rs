@@ -72,9 +72,16 @@ struct Http1Waits {
     seconds: Seconds,
     /// The state that took most of the time.
     held_by: &'static str,
-    /// Its share of the time.
+    /// What limited the transfer.
+    cause: &'static str,
+    /// The share of the time that it explains.
     percent: f64,
-    #[serde(skip)]
+    round_trip_ms: Option<f64>,
+    /// What the kernel says of the TCP connection that carried most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tcp: Option<TcpWaits>,
+    /// The verdict in words.
+    #[serde(rename = "sentence")]
     clause: String,
 }
 
@@ -195,41 +202,23 @@ impl Set {
 
 impl Http1Waits {
     fn of(direction: Direction, report: &Http1Report) -> Option<Self> {
+        let verdict = report.verdict(direction)?;
         let spent = |state| match direction {
             Direction::Receiving => report.receiving(state),
             Direction::Sending => report.sending(state),
         };
-        let busy: Duration = Stall::busy().map(spent).sum();
-        let held = Stall::busy().max_by_key(|&state| spent(state))?;
-        if busy.is_zero() {
-            return None;
-        }
-        let percent = 100.0 * spent(held).as_secs_f64() / busy.as_secs_f64();
         Some(Self {
             direction: direction.name(),
             connections: report.connections,
             seconds: Seconds::of(spent),
-            held_by: held.name(),
-            percent,
-            clause: http1_clause(direction, held, percent),
+            held_by: verdict.held.name(),
+            cause: verdict.cause.name(),
+            percent: verdict.percent,
+            round_trip_ms: verdict.round_trip.map(|trip| trip.as_secs_f64() * 1e3),
+            tcp: verdict.tcp.as_ref().map(TcpWaits::of),
+            clause: format!("over HTTP/1.1, {verdict}"),
         })
     }
-}
-
-/// The clause of HTTP/1.1. Nothing tells the path from a server that is slow to send.
-fn http1_clause(direction: Direction, state: Stall, percent: f64) -> String {
-    let cause = match (state, direction) {
-        (Stall::Application, Direction::Receiving) => {
-            "limited by this side: the disk or reader is slower than the path"
-        }
-        (Stall::Application, Direction::Sending) => {
-            "limited by this side: the source is slower than the path"
-        }
-        (Stall::Peer, Direction::Receiving) => "waiting for the server",
-        (Stall::Peer, Direction::Sending) => "waiting for the server to respond",
-        _ => "limited by the path or the server",
-    };
-    format!("over HTTP/1.1, {percent:.0} % of the time {cause}")
 }
 
 impl Http2Waits {
@@ -301,20 +290,6 @@ fn larger(window: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_clause_about_http_1_names_the_version_and_no_window() {
-        for direction in [Direction::Receiving, Direction::Sending] {
-            for state in Stall::busy() {
-                let clause = http1_clause(direction, state, 97.2);
-                assert!(clause.starts_with("over HTTP/1.1, 97 % of the time "), "{clause}");
-                assert!(
-                    !clause.contains("window") && !clause.contains("stream"),
-                    "{clause}"
-                );
-            }
-        }
-    }
 
     #[test]
     fn a_rate_that_is_met_is_the_limit_whatever_else_was_waited_for() {

@@ -230,6 +230,32 @@ fn a_download_whose_path_sets_the_speed_says_so() -> TestResult {
     })
 }
 
+#[test]
+fn transfers_over_http_1_have_their_causes_too() -> TestResult {
+    measured(|| {
+        let path = ["--rtt", "20ms", "--rate", "25Mbit"];
+        let stage = Stage::new(4 << 20, &["--uploads", "discard"], &path)?;
+        let ended = stage.get(&["--http1.1", "--connections", "1"])?;
+        ended.succeeded();
+        let document = waited(&ended.stdout)?;
+        match document["http1_1"]["cause"] == "path" {
+            true => {}
+            false => return Err(OtherCause(document.to_string()).into()),
+        }
+        let summary = ended.summary();
+        assert!(
+            summary.contains("over HTTP/1.1, ") && summary.contains("limited by the path"),
+            "{summary}"
+        );
+        // The relay has buffers, and ends TCP: whether the server reads slowly is not known.
+        for ended in stage.put(&["--http1.1"])? {
+            ended.succeeded();
+            assert!(!ended.stderr.contains("waiting for the server to"), "{ended:?}");
+        }
+        Ok(())
+    })
+}
+
 /// Reads `from` to its end, a little at a time.
 fn read_slowly(mut from: impl Read) -> std::io::Result<usize> {
     let mut some = vec![0; 64 << 10];
