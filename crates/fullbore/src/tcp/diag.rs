@@ -50,7 +50,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::super::info;
+    use super::super::{Ends, info};
 
     /// Says whether the kernel tells anything here.
     fn is_refused() -> bool {
@@ -107,6 +107,8 @@ mod tests {
         let near = TcpStream::connect(address).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
         assert!(info(&near).is_some());
+        let ends = Ends::of(&far).expect("they are known");
+        assert!(ends.info().is_some());
         // A reset ends it at both ends at once.
         socket2::SockRef::from(&far)
             .set_linger(Some(std::time::Duration::ZERO))
@@ -119,6 +121,7 @@ mod tests {
             near.readable().await.unwrap();
         }
         assert_eq!(info(&near), None);
+        assert_eq!(ends.info(), None, "the listener is no answer");
         let next = TcpStream::connect(address).await.unwrap();
         assert!(info(&next).is_some());
     }

@@ -13,6 +13,9 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const IPPROTO_TCP: u8 = 6;
 
+/// The state of a socket that listens.
+const TCP_LISTEN: u8 = 10;
+
 /// Attributes of an answer.
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_CONG: u16 = 4;
@@ -69,10 +72,11 @@ fn interface(of: SocketAddr) -> u32 {
     }
 }
 
-/// What an answer says. `None` if it is an error, or says nothing of TCP.
+/// What an answer says. `None` if it is an error, or says nothing of TCP. When a connection has ended, the kernel answers about
+/// the socket that listens at its address.
 pub(super) fn answer(octets: &[u8]) -> Option<TcpInfo> {
     let header = Fields(octets);
-    let is_answer = header.u16(4) == SOCK_DIAG_BY_FAMILY;
+    let is_answer = header.u16(4) == SOCK_DIAG_BY_FAMILY && octets.get(HEADER + 1) != Some(&TCP_LISTEN);
     let length = header.u32(0) as usize;
     let attributes = octets.get(HEADER + MESSAGE..length).filter(|_| is_answer)?;
     let (mut info, mut memory, mut name) = (None, None, CongestionControl::default());
@@ -261,6 +265,10 @@ mod tests {
         let mut error = whole;
         error[4..6].copy_from_slice(&2u16.to_ne_bytes());
         assert_eq!(answer(&error), None);
+        // A socket that listens.
+        let mut listens = answered(&[(INET_DIAG_INFO, &[0; 280])]);
+        listens[HEADER + 1] = TCP_LISTEN;
+        assert_eq!(answer(&listens), None);
         // An attribute that claims to be shorter than its header, or longer than the answer.
         for claimed in [0u16, 3, 4_000] {
             let mut octets = answered(&[(INET_DIAG_INFO, &[0; 280])]);
