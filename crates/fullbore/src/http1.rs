@@ -13,5 +13,5 @@ pub(crate) use self::body::{BodyEnd, BodyWatch, Http1Body};
 pub(crate) use self::measured::{Measured, Next};
 pub(crate) use self::meter::{Exchange, Meter, Traffic};
 pub(crate) use self::record::Record;
-pub(crate) use self::transport::{HyperIo, Transport};
+pub(crate) use self::transport::{HyperIo, Transport, WRITE_TURN};
 pub(crate) use self::waiting::Waiting;

@@ -284,7 +284,9 @@ impl fmt::Display for Metrics {
         )?;
         let help = format!("Bytes sent, {ended}");
         Self::single(f, "sent_bytes_total", COUNTER, &help, get(&self.sent_bytes))?;
-        let help = format!("Time in which HTTP/2 connections waited, by direction and cause, {ended}");
+        let help = format!(
+            "Time in which connections waited (HTTP/1.1: in large transfers), by direction and cause, {ended}"
+        );
         head(f, "stalled_seconds_total", COUNTER, &help)?;
         for (direction, counts) in ["sending", "receiving"].iter().zip(&self.stalls) {
             for ((_, cause), count) in STALLS.iter().zip(counts) {
@@ -332,7 +334,7 @@ impl Metrics {
     /// What limited the connections that have sent much, and what the kernel says of these.
     fn write_limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const COUNTER: &str = "counter";
-        let ended = "of HTTP/2 connections that have ended and sent 1 MB or more";
+        let ended = "of connections that have ended and sent 1 MB or more";
         let help = format!("What limited the sending {ended}, by cause.");
         head(f, "limited_connections_total", COUNTER, &help)?;
         for (cause, count) in CAUSES.iter().zip(&self.limited) {

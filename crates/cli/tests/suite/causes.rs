@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Ended, Linked, OtherCause, Serving, TestResult, measured, program, run};
+use crate::support::{Ended, Linked, OtherCause, Serving, TestResult, measured, program, run, until};
 use bytes::Bytes;
 use fullbore::{Incoming, Server};
 use http::{Request, Response};
@@ -171,6 +171,44 @@ fn the_access_log_says_what_limited_a_long_response_or_upload() -> TestResult {
                 "{line}"
             );
         }
+        Ok(())
+    })
+}
+
+/// The bodies are larger than what the buffers of both kernels hold.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_access_log_and_the_metrics_say_of_http_1_what_tcp_knows() -> TestResult {
+    measured(|| {
+        let metrics = ["--metrics", "127.0.0.1:0"];
+        let log = [&["--log", "--log-format", "json", "--plaintext"], &metrics[..]].concat();
+        let root = folder(24 << 20)?;
+        let mut serving = Serving::start(root.path(), &log)?;
+        let figures = serving.line()?;
+        let figures = figures.strip_prefix("metrics on ").ok_or("no address")?;
+        let url = format!("{}/file", serving.origin);
+        let get = [
+            "get",
+            "--discard",
+            "--http1.1",
+            "--connections",
+            "1",
+            "--limit-rate",
+            "8MB",
+            &url,
+        ];
+        run(root.path(), get)?.succeeded();
+        let line = serving.line()?;
+        let known: serde_json::Value = serde_json::from_str(&line)?;
+        if known["cause"] != "peer_tcp_receive_buffer" {
+            return Err(OtherCause(line).into());
+        }
+        let counted = "limited_connections_total{cause=\"peer_tcp_receive_buffer\"} 1";
+        let figures = format!("{figures}/metrics");
+        until("the connection is counted", || {
+            let text = run(root.path(), ["get", "-o", "-", &figures])?.stdout;
+            Ok(String::from_utf8(text)?.contains(counted))
+        })?;
         Ok(())
     })
 }

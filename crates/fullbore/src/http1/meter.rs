@@ -6,13 +6,14 @@
 //! a request for each use.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use http::StatusCode;
 
 use super::body::BodyEnd;
 use super::noted::Noted;
+use super::record::Record;
 use crate::cell::register;
 use crate::error::Error;
 
@@ -124,6 +125,8 @@ pub(crate) struct Meter {
     cause: Mutex<Option<Error>>,
     /// The status of a request that no service has seen; 0 if there was none.
     refused: AtomicU16,
+    /// What a server's connection waits for, once it carries much.
+    record: OnceLock<Box<Record>>,
 }
 
 impl Meter {
@@ -165,6 +168,12 @@ impl Meter {
 
     pub(super) fn receive(&self, count: usize) {
         add(&self.received, count);
+    }
+
+    /// Whether so many bytes were received.
+    #[inline]
+    pub(super) fn has_received(&self, bytes: u64) -> bool {
+        self.received.load(Ordering::Relaxed) >= bytes
     }
 
     pub(super) fn send(&self, count: usize) {
@@ -350,6 +359,26 @@ impl Meter {
         if let Some(reader) = reader {
             reader.wake();
         }
+    }
+
+    /// What the connection waits for, if that is recorded.
+    #[inline]
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.record.get().map(|record| &**record)
+    }
+
+    /// The same. From now on it is recorded.
+    #[cold]
+    pub(crate) fn begin_record(&self) -> &Record {
+        self.record.get_or_init(|| {
+            let Traffic { sent, received, .. } = self.traffic();
+            // What the first request has carried belongs to it.
+            let before = match self.exchange().requests {
+                0 | 1 => (0, 0),
+                _ => (sent, received),
+            };
+            Box::new(Record::after(before, None))
+        })
     }
 
     /// A request was answered with this status, and no service has seen it.

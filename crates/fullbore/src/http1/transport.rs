@@ -16,7 +16,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use super::meter::{AWAITS_READ, AWAITS_WRITE, ENDED, ENDLESS, FAILED, Meter, RELEASED, TAKEABLE, Traffic};
 use super::target::Targets;
 use crate::cell::register;
+use crate::driver::TcpBelow;
 use crate::slices::poll_send_slices;
+use crate::tcp;
 use crate::turns::wake_after_sockets;
 
 /// How much is read ahead while hyper does not read: whatever a client says during its request's response, one packet.
@@ -25,7 +27,7 @@ const AHEAD: usize = 1_460;
 /// What hyper may read and write in one turn of the connection, in bytes: a slab and a write list of HTTP/2. Then every other
 /// connection has its turn. hyper itself yields after 16 rounds, and before the runtime polls sockets.
 const READ_TURN: usize = 256 << 10;
-const WRITE_TURN: usize = 512 << 10;
+pub(crate) const WRITE_TURN: usize = 512 << 10;
 
 /// Slices that together have at most so many bytes are written as one.
 const SHORT_WRITE: usize = 4 << 10;
@@ -54,6 +56,8 @@ pub(crate) struct HyperIo<T> {
     between: Arc<Mutex<Between<T>>>,
     /// Of a server.
     targets: Option<Targets>,
+    /// The TCP connection below, of a server that has not begun to record what this connection waits for.
+    tcp: Option<TcpBelow<T>>,
 }
 
 /// What lies between the two handles.
@@ -101,6 +105,7 @@ where
             meter,
             between,
             targets: None,
+            tcp: None,
         };
         (transport, io)
     }
@@ -174,6 +179,21 @@ impl<T> HyperIo<T> {
     /// Percent-encodes what `http::Uri` does not take in the target of a request.
     pub(crate) fn encode_targets(&mut self) {
         self.targets = Some(Targets::default());
+    }
+
+    /// Records what the connection waits for, once it carries much, with what TCP below says of it.
+    pub(crate) fn record(&mut self, tcp: TcpBelow<T>) {
+        self.tcp = Some(tcp);
+    }
+
+    /// The transport is full, or much has come: the connection carries much.
+    #[cold]
+    fn begin_record(&mut self) {
+        let record = self.meter.begin_record();
+        let tcp = self.tcp.take().zip(self.io.as_ref());
+        if let Some(ends) = tcp.and_then(|(tcp, io)| tcp::Ends::of(tcp(io)?)) {
+            record.set_ends(ends);
+        }
     }
 
     /// Encodes the target of a request that begins in what was read, behind `before`.
@@ -283,6 +303,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> HyperIo<T> {
     fn waits<R>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         self.meter.set(AWAITS_WRITE, polled.is_pending());
         if polled.is_pending() {
+            if self.tcp.is_some() {
+                self.begin_record();
+            }
             self.read_ahead(cx);
         }
         polled
@@ -345,6 +368,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for HyperIo<T> {
                 _ => Poll::Ready(Ok(())),
             };
             this.meter.set(AWAITS_READ, read.is_pending());
+            if read.is_pending() && this.tcp.is_some() && this.meter.has_received(tcp::LEAST_BYTES) {
+                this.begin_record();
+            }
             ready!(read)?;
             let count = buffer.filled().len() - before;
             this.read_turn = this.read_turn.saturating_sub(count);

@@ -16,6 +16,7 @@ use fullbore_proto::{Config, ErrorCode};
 use http::{Request, Response, Version};
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
 use tower_service::Service;
 
@@ -249,6 +250,7 @@ where
             }
             Stage::Http1(connection) => {
                 bytes = connection.traffic();
+                report = connection.report();
                 version = Some(Version::HTTP_11);
                 refused = connection.refused();
             }
@@ -331,11 +333,15 @@ where
     fn begin(self, version: HttpVersions) -> Stage<T, S> {
         let read: Bytes = self.read.freeze();
         if version == HttpVersions::Http1 {
-            let alarms = self.prepare.and_then(|prepare| {
-                (prepare.http1)(&self.io, &self.config);
-                prepare.alarms
-            });
-            return Stage::Http1(serve_http1(self.io, read, self.service, self.config, alarms));
+            let (alarms, tcp) = match self.prepare {
+                Some(prepare) => {
+                    (prepare.http1)(&self.io, &self.config);
+                    (prepare.alarms, prepare.tcp)
+                }
+                None => (None, no_tcp::<T> as TcpBelow<T>),
+            };
+            let http1 = serve_http1(self.io, read, self.service, self.config, alarms, tcp);
+            return Stage::Http1(http1);
         }
         let mut connection = serve_connection(self.io, self.service, self.config).after(read);
         connection.send_slices();
@@ -351,6 +357,11 @@ where
             None => connection,
         }))
     }
+}
+
+/// Of a transport of the caller's nothing is known.
+fn no_tcp<T>(_: &T) -> Option<&TcpStream> {
+    None
 }
 
 impl<T, S, B> Future for ServeConnectionAuto<T, S>

@@ -112,7 +112,8 @@ pub struct Ended<'a> {
     pub received_bytes: u64,
     /// Octets sent to the transport; over TLS before they were encrypted.
     pub sent_bytes: u64,
-    /// The counters of an HTTP/2 connection, and what it waited for.
+    /// The counters of the connection, and what it waited for. Over HTTP/1.1 there is none before a transfer that fills the
+    /// transport, or 256 KiB of requests; it has no windows and frames, and begins there.
     pub report: Option<&'a Report>,
     /// Why it ended, unless it was closed in order.
     pub error: Option<&'a Error>,

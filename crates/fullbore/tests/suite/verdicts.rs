@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use crate::support::*;
 use bytes::Bytes;
-use fullbore::server::ExchangeVerdict;
+use fullbore::server::{ExchangeVerdict, serve_connection_auto};
 use fullbore::{BoxError, Cause, Direction, Incoming};
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep};
 
@@ -66,14 +67,14 @@ impl Drop for Asking {
     }
 }
 
-/// Answers `/fast` with pieces at once, `/slow` with pauses, `/few` with less than a megabyte, and anything else when it has read
+/// Answers `/fast` with pieces at once, `/slow` with pauses, `/few` with less than is judged, and anything else when it has read
 /// the request.
 async fn answer(request: Request<Incoming>, answers: Answers) -> Result<Reply, BoxError> {
     let path = request.uri().path().to_owned();
     let (pieces, pause, direction) = match &*path {
         "/fast" => (40, Duration::ZERO, Direction::Sending),
         "/slow" => (20, Duration::from_millis(300), Direction::Sending),
-        "/few" => (10, Duration::from_millis(300), Direction::Sending),
+        "/few" => (3, Duration::from_millis(300), Direction::Sending),
         _ => (1, Duration::ZERO, Direction::Receiving),
     };
     request.into_body().collect().await?;
@@ -158,6 +159,43 @@ async fn an_upload_has_the_cause_of_its_body() {
     // A pipe has neither a round trip nor TCP, which would tell a slow client from a slow path.
     assert_eq!(said, ("/up".to_owned(), Some(Cause::PeerOrPath)));
     pair.end().await;
+}
+
+/// Sends a request of HTTP/1.1 on a connection to this handler, and reads the response slowly.
+async fn ask_in_http1(near: &mut tokio::io::DuplexStream, path: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: test.example\r\n\r\n");
+    near.write_all(request.as_bytes()).await.expect("room");
+    let mut some = vec![0; 16 << 10];
+    let mut last = Vec::new();
+    // The last chunk of a body of unknown length.
+    while !last.ends_with(b"\r\n0\r\n\r\n") {
+        let count = near.read(&mut some).await.expect("no error");
+        assert_ne!(count, 0, "the connection has ended");
+        last.extend_from_slice(&some[..count]);
+        last.drain(..last.len().saturating_sub(7));
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_response_of_http_1_has_its_own_cause() {
+    let (answers, mut causes) = mpsc::unbounded_channel();
+    let (mut near, far) = tokio::io::duplex(16 << 10);
+    let handler = service(move |request| answer(request, answers.clone()));
+    let task = tokio::spawn(serve_connection_auto(far, handler, config()));
+    for (path, cause) in [
+        ("/few", None),
+        // Without TCP nothing tells a client that reads slowly from a slow path.
+        ("/fast", Some(Cause::PeerOrPath)),
+        ("/slow", Some(Cause::ThisSide)),
+        ("/fast", Some(Cause::PeerOrPath)),
+    ] {
+        ask_in_http1(&mut near, path).await;
+        let said = soon(causes.recv()).await.expect("an answer");
+        assert_eq!(said, (path.to_owned(), cause));
+    }
+    drop(near);
+    soon(task).await.expect("no panic").expect("it ended well");
 }
 
 #[tokio::test]

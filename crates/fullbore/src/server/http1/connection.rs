@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use fullbore_proto::Config;
+use fullbore_proto::{Config, Report, Seen, Stall};
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::server::conn::http1::{Builder, UpgradeableConnection};
@@ -20,9 +20,10 @@ use super::limits::{Expired, Limits};
 use super::service::Http1Service;
 use crate::alarm::Alarms;
 use crate::body::Incoming;
+use crate::driver::TcpBelow;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::file::Chunk;
-use crate::http1::{Exchange, HyperIo, Traffic, Transport};
+use crate::http1::{Exchange, HyperIo, Record, Traffic, Transport, WRITE_TURN};
 use crate::linger::Linger;
 
 /// What is read at once.
@@ -58,6 +59,9 @@ pub(in crate::server) trait Http1: Send {
     /// The bytes received, and those sent.
     fn traffic(&self) -> (u64, u64);
 
+    /// What it has waited for, if that was recorded.
+    fn report(&self) -> Option<Report>;
+
     /// The status of the request that was refused before a service saw it.
     fn refused(&self) -> Option<StatusCode>;
 }
@@ -79,6 +83,7 @@ pub(in crate::server) fn serve_http1<T, S, B>(
     service: S,
     config: Arc<Config>,
     alarms: Option<Alarms>,
+    tcp: TcpBelow<T>,
 ) -> Box<dyn Http1>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -94,6 +99,7 @@ where
     io.forget_parsed();
     io.limit_reads(READ.max(head));
     io.encode_targets();
+    io.record(tcp);
     let service = Http1Service::new(service, Arc::clone(transport.meter()));
     let mut builder = Builder::new();
     builder
@@ -112,6 +118,8 @@ where
                 .with_upgrades(),
         ),
         transport,
+        is_recorded_idle: true,
+        sent: 0,
         limits: Limits::new(config, alarms),
         evicted: false,
         closes: false,
@@ -128,9 +136,13 @@ struct Http1Connection<T, H> {
     stage: Stage<T>,
     transport: Transport<T>,
     evicted: bool,
+    /// No request is in progress, by the record, if there is one.
+    is_recorded_idle: bool,
     /// hyper was told that the last request was read.
     closes: bool,
     limits: Limits,
+    /// What had been sent when the record was written last.
+    sent: u64,
     /// None once hyper is done.
     hyper: Option<H>,
 }
@@ -160,6 +172,30 @@ enum End {
     Evicted,
     /// The transport has failed.
     Failed,
+}
+
+/// What a connection does whose request is so far. `sent` bytes had been sent a turn ago.
+fn seen(request: Exchange, traffic: Traffic, sent: u64) -> Seen {
+    let sending = match (request.answers && !request.tunnel, traffic.awaits_write) {
+        (false, _) => Stall::Idle,
+        (true, true) => Stall::Socket,
+        // Its turn may be over while there is more.
+        (true, false) if traffic.sent - sent >= WRITE_TURN as u64 => Stall::Moving,
+        (true, false) if request.receives && !request.responded => Stall::Idle,
+        (true, false) => Stall::Application,
+    };
+    let receiving = match (request.receives, traffic.awaits_read) {
+        (false, _) => Stall::Idle,
+        (true, true) => Stall::Moving,
+        (true, false) => Stall::Application,
+    };
+    Seen {
+        sending,
+        receiving,
+        sent_bytes: traffic.sent,
+        received_bytes: traffic.received,
+        requests: request.requests,
+    }
 }
 
 impl<T, S, B> Http1 for Http1Connection<T, Hyper<T, S>>
@@ -222,6 +258,10 @@ where
         (traffic.received, traffic.sent)
     }
 
+    fn report(&self) -> Option<Report> {
+        self.transport.meter().record().map(Record::report)
+    }
+
     fn refused(&self) -> Option<StatusCode> {
         self.transport.meter().refused()
     }
@@ -268,15 +308,30 @@ where
         meter.end_turn();
         // Most polls find this, and need no more.
         if let Some((requests, received)) = meter.at_rest() {
-            if self.limits.note_answered(requests, received, cx) {
+            if self.is_recorded_idle && self.limits.note_answered(requests, received, cx) {
                 return Poll::Pending;
             }
         }
         let (request, traffic) = self.look();
+        self.record(request, traffic);
         if traffic.failed {
             return Poll::Ready(End::Failed);
         }
         self.limits.poll(request, traffic, cx).map(End::Expired)
+    }
+
+    /// Records what the connection waits for, if that is wanted.
+    fn record(&mut self, request: Exchange, traffic: Traffic) {
+        let Some(record) = self.transport.meter().record() else {
+            return;
+        };
+        let seen = seen(request, traffic, self.sent);
+        let is_idle = (seen.sending, seen.receiving) == (Stall::Idle, Stall::Idle);
+        if is_idle && self.is_recorded_idle {
+            return;
+        }
+        record.note(seen, Instant::now());
+        (self.sent, self.is_recorded_idle) = (traffic.sent, is_idle);
     }
 
     /// Waits until the tunnel is closed.
@@ -316,6 +371,9 @@ where
     fn end(&mut self, end: End, cx: &mut Context<'_>) -> Stage<T> {
         let (request, traffic) = self.look();
         self.note_refusal(&end, request);
+        if let Some(record) = self.transport.meter().record() {
+            record.end();
+        }
         let (result, response, abrupt): (Result<(), Error>, &[u8], bool) = match end {
             End::Hyper(Ok(())) if request.tunnel => {
                 self.transport.meter().end_turns();

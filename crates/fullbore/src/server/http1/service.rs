@@ -20,6 +20,7 @@ use crate::file::Chunk;
 use crate::http1::{BodyEnd, BodyWatch, Meter};
 use crate::sender::MANY_EMPTY;
 use crate::server::rules::Content;
+use crate::server::verdict::ExchangeVerdict;
 use crate::turns::wake_after_sockets;
 
 /// The answer for a service that fails.
@@ -281,6 +282,9 @@ where
         let Some(meter) = self.meter.take() else {
             return Poll::Pending;
         };
+        if let Some(verdict) = head.extensions.get::<ExchangeVerdict>() {
+            verdict.answer_of_http1(&meter);
+        }
         #[cfg(feature = "tracing")]
         super::trace::response(head.status);
         let now = meter.respond(self.asked.begins_tunnel(head.status));
