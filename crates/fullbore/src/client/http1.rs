@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore_proto::Config;
+use fullbore_proto::{Config, TcpInfo};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::client::conn::TrySendError;
@@ -105,6 +105,7 @@ struct Shared {
     observer: Arc<dyn Observer>,
     forwarding: Option<Forwarding>,
     continue_timeout: Duration,
+    record: Arc<Record>,
     /// Whether no further request is to be sent.
     closing: AtomicBool,
 }
@@ -151,9 +152,11 @@ where
     T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (requests, receiver) = mpsc::unbounded_channel();
+    let record = Arc::new(Record::new(io.tcp().and_then(tcp::Ends::of)));
     let connection = Arc::new(Shared {
         observer,
         forwarding,
+        record,
         continue_timeout: waits.for_continue,
         closing: AtomicBool::new(false),
     });
@@ -235,6 +238,12 @@ impl SendRequest {
     /// Whether the connection takes requests, as far as is known.
     pub(super) fn is_open(&self) -> bool {
         !self.connection.is_closing() && !self.requests.is_closed()
+    }
+
+    /// What TCP says of the connection, if it spans the path.
+    pub(super) fn tcp(&self) -> Option<TcpInfo> {
+        let report = self.connection.record.report();
+        report.tcp.filter(|tcp| tcp.spans(report.answered_within))
     }
 
     /// Takes no further request. The connection ends when its handles are dropped and the request in progress is
@@ -362,7 +371,7 @@ async fn run<T>(io: T, settings: Settings, mut requests: mpsc::UnboundedReceiver
 where
     T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let record = Arc::new(Record::new(io.tcp().and_then(tcp::Ends::of)));
+    let record = Arc::clone(&end.connection.record);
     let writes = Arc::new(Writes::default());
     let (transport, io) = Transport::new(Tolerant::new(io, Arc::clone(&writes)), Bytes::new(), TELLING);
     let handshake: Result<(Sender, Connection<T>), _> = settings.builder.handshake(TokioIo::new(io)).await;

@@ -75,15 +75,22 @@ impl Lane {
         self.pool.most_connections()
     }
 
-    /// What TCP says of one of its HTTP/2 connections, if it spans the path.
+    /// What TCP says of one of its connections, if it spans the path.
     pub(in crate::client) fn tcp(&self) -> TcpReport {
         let handles = self.pool.handles();
         Box::pin(async move {
             for handle in handles {
-                if let Handle::Http2(sender) = handle {
-                    let report = sender.report().await.ok()?;
-                    let round_trip = report.stats.round_trip.minimum();
-                    return report.tcp.filter(|tcp| tcp.spans(round_trip));
+                match handle {
+                    Handle::Http2(sender) => {
+                        let report = sender.report().await.ok()?;
+                        let round_trip = report.stats.round_trip.minimum();
+                        return report.tcp.filter(|tcp| tcp.spans(round_trip));
+                    }
+                    // One that has carried too little says nothing.
+                    Handle::Http1(sender) => match sender.tcp() {
+                        None => {}
+                        known => return known,
+                    },
                 }
             }
             None
