@@ -135,6 +135,7 @@ pub(crate) async fn run(
             else => break,
         }
     }
+    let set = set.with_further(report.further());
     let waited = Waits::of(Direction::Receiving, &client, set).await;
     let exit = report.finish(waited);
     client::farewell(&client).await;

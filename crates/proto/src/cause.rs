@@ -33,6 +33,9 @@ pub enum Cause {
     SlowStart,
     /// Lost packets, with the part of them: the congestion control of the sender sends less after each.
     Loss(f64),
+    /// A limit on each connection, of so many bytes a second: further ones have brought as much each, and nothing was lost. The path
+    /// shapes each flow, or the peer each response.
+    ConnectionLimit(u64),
     /// Each response takes a round trip, and nothing else takes as long.
     RoundTrips,
     /// The rate of the path.
@@ -57,6 +60,7 @@ impl Cause {
             Cause::PeerWindow(_) => "peer_window",
             Cause::SlowStart => "slow_start",
             Cause::Loss(_) => "loss",
+            Cause::ConnectionLimit(_) => "connection_limit",
             Cause::RoundTrips => "round_trips",
             Cause::Path => "path",
             Cause::Peer => "peer",
@@ -75,6 +79,18 @@ const SEGMENT: u32 = 1_448;
 
 /// The bytes on the way that Linux allows with its stock send buffer of 4 MiB, on average and with the start of a transfer.
 const STOCK_SEND_BUFFER: core::ops::Range<f64> = 1.9e6..3.0e6;
+
+/// Further connections bring their full share if each of all carries this part of what one carried. It may be more: many limits
+/// let the first bytes pass.
+const FULL_SHARE: f64 = 0.85;
+
+/// What `connections` connections that carry `together` bytes a second show of one that carried `alone`.
+pub(crate) fn limit_of_each(cause: Cause, alone: u64, together: u64, connections: usize) -> Option<Cause> {
+    // Losses slow down each connection, too. Which of the two it is remains unknown: the sentence about them says so.
+    let is_open = matches!(cause, Cause::Path | Cause::Peer | Cause::PeerOrPath);
+    let share = together as f64 / connections.max(1) as f64 / alone.max(1) as f64;
+    (is_open && connections > 1 && share >= FULL_SHARE).then_some(Cause::ConnectionLimit(alone))
+}
 
 /// Whether the part of the packets that was lost explains how much was on its way.
 enum Lost {
@@ -350,6 +366,27 @@ mod tests {
         ] {
             assert_eq!(named(&facts), cause, "{} B in {:?}", facts.bytes, facts.time);
         }
+    }
+
+    #[test]
+    fn a_limit_on_each_connection_is_one_that_further_ones_have_too() {
+        let limit = |cause, together, connections| {
+            limit_of_each(cause, 2_000_000, together, connections).map(|cause| cause.name())
+        };
+        for cause in [Cause::Path, Cause::Peer, Cause::PeerOrPath] {
+            assert_eq!(limit(cause, 16_000_000, 8), Some("connection_limit"));
+            // They fill the link.
+            assert_eq!(limit(cause, 12_000_000, 8), None);
+        }
+        assert_eq!(limit(Cause::Path, 2_000_000, 1), None);
+        // These explain it, or may.
+        let known = [
+            Cause::Loss(0.001),
+            Cause::PeerWindow(2_000_000),
+            Cause::ThisSide,
+            Cause::StreamWindow,
+        ];
+        assert!(known.iter().all(|&cause| limit(cause, 16_000_000, 8).is_none()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::cause::{Cause, Facts};
+use crate::cause::{Cause, Facts, limit_of_each};
 use crate::direction::Direction;
 use crate::flow::{Arrivals, Ledger, Stall};
 use crate::frame::FrameType;
@@ -137,6 +137,15 @@ impl Verdict {
         Some(verdict)
     }
 
+    /// The verdict with what further connections have shown of one that carried `alone` bytes a second: `connections` of them
+    /// carried `together`. If each carried as much, without loss, there is a limit on each.
+    #[must_use]
+    pub fn with_further(mut self, alone: u64, together: u64, connections: usize) -> Self {
+        let limit = limit_of_each(self.cause, alone, together, connections);
+        self.cause = limit.unwrap_or(self.cause);
+        self
+    }
+
     /// Whether the window that is blamed allows far more than the path carried. Then it was not the cause: it was full of data
     /// in the buffers of the path. A receiver that refills at half of its window may use no more than half of it in each
     /// round trip, so "far more" is more than twice as much.
@@ -212,6 +221,14 @@ impl fmt::Display for Verdict {
                 f.write_str("limited by this side: the disk or reader is slower than the path")
             }
             Cause::ThisSide => f.write_str("limited by this side: the source is slower than the path"),
+            Cause::ConnectionLimit(rate) => {
+                #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+                let rate = rate as f64 / 1e6;
+                write!(
+                    f,
+                    "limited on each connection to about {rate:.1} MB/s, as further ones have shown: by the path, or by {peer}"
+                )
+            }
             Cause::Path => f.write_str("limited by the path"),
             Cause::RoundTrips => write!(
                 f,
@@ -369,6 +386,11 @@ mod tests {
         for (direction, state, rest) in [
             (Receiving, Cause::Path, "limited by the path"),
             (Sending, Cause::Path, "limited by the path"),
+            (
+                Receiving,
+                Cause::ConnectionLimit(2_480_000),
+                "limited on each connection to about 2.5 MB/s, as further ones have shown: by the path, or by the server",
+            ),
             (
                 Receiving,
                 Cause::StreamWindow,

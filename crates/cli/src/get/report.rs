@@ -49,6 +49,9 @@ pub(crate) struct Outcome {
     /// If further connections have paid: what one of them carried before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) megabytes_per_second_of_one: Option<f64>,
+    /// What further connections have shown.
+    #[serde(skip)]
+    pub(crate) further: Option<DownloadReport>,
     /// What its stream waited for, with `--json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waited: Option<StreamWaits>,
@@ -76,6 +79,7 @@ impl Outcome {
             whole: None,
             connections: None,
             megabytes_per_second_of_one: None,
+            further: None,
             waited: None,
         }
     }
@@ -85,6 +89,7 @@ impl Outcome {
         self.connections = self.connections.max(Some(report.most_connections));
         let of_one = report.alone.map(|bytes| bytes as f64 / 1e6);
         self.megabytes_per_second_of_one = of_one.or(self.megabytes_per_second_of_one);
+        self.further = report.alone.map(|_| *report).or(self.further);
     }
 
     /// A failure before the request.
@@ -111,6 +116,8 @@ pub(crate) struct Report {
     first_failure: Option<Exit>,
     /// Of the URL that came over most connections: how many, and what one carried, in megabytes a second.
     spread: Option<(usize, f64)>,
+    /// What its further connections have shown.
+    further: Option<DownloadReport>,
     /// What the transfers waited for, at the end.
     waited: Option<Waits>,
     /// The part of the document that is not printed yet.
@@ -137,6 +144,7 @@ impl Report {
             resumed: 0,
             first_failure: None,
             spread: None,
+            further: None,
             waited: None,
             unprinted: String::new(),
             is_cut: false,
@@ -153,6 +161,7 @@ impl Report {
         {
             if self.spread.is_none_or(|(most, _)| most < connections) {
                 self.spread = Some((connections, of_one));
+                self.further = outcome.further;
             }
         }
         if let Some(failure) = &outcome.failure {
@@ -181,6 +190,11 @@ impl Report {
             }
         }
         self.results += 1;
+    }
+
+    /// What further connections have shown, of the URL that came over most.
+    pub(crate) fn further(&self) -> Option<DownloadReport> {
+        self.further
     }
 
     /// Prints the totals; the exit code is that of the first failure. A document that cannot be printed is one, too.

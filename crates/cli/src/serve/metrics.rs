@@ -38,7 +38,7 @@ const STALLS: [(Stall, &str); 6] = [
 ];
 
 /// What limited a connection.
-const CAUSES: [&str; 14] = [
+const CAUSES: [&str; 15] = [
     "this_side",
     "stream_window",
     "connection_window",
@@ -49,6 +49,7 @@ const CAUSES: [&str; 14] = [
     "peer_window",
     "slow_start",
     "loss",
+    "connection_limit",
     "round_trips",
     "path",
     "peer",
@@ -443,6 +444,7 @@ mod tests {
             PeerWindow(0),
             SlowStart,
             Loss(0.0),
+            ConnectionLimit(0),
             RoundTrips,
             Path,
             Peer,

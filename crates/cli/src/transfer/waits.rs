@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 pub(crate) use fullbore::Direction;
-use fullbore::client::Http1Report;
+use fullbore::client::{DownloadReport, Http1Report};
 use fullbore::{Cause, Client, Stall, Verdict};
 use serde::{Serialize, Serializer};
 
@@ -143,7 +143,7 @@ impl Waits {
         connections
             .retain(|one| !speaks_http1 || one.stats.received_frames.of(fullbore::FrameType::SETTINGS) > 0);
         let http2 = Http2Waits::of(direction, &connections, set);
-        let http1 = report.and_then(|report| Http1Waits::of(direction, &report));
+        let http1 = report.and_then(|report| Http1Waits::of(direction, &report, set));
         let clauses = [
             http2.as_ref().map(|waits| waits.clause.clone()),
             http1.as_ref().map(|waits| waits.clause.clone()),
@@ -182,12 +182,14 @@ impl Waits {
     }
 }
 
-/// Options that may be the cause of a wait.
+/// Options that may be the cause of a wait, and what else is known of it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Set {
     limit_rate: Option<u64>,
     /// Whether the windows are what fits `--budget`.
     budget: bool,
+    /// What further connections of a download have shown.
+    further: Option<DownloadReport>,
 }
 
 impl Set {
@@ -196,13 +198,23 @@ impl Set {
         Self {
             limit_rate: args.network.limit_rate,
             budget: path.budget.is_some() && path.stream_window.or(path.connection_window).is_none(),
+            further: None,
         }
+    }
+
+    /// Further connections of a download have shown this.
+    pub(crate) fn with_further(self, further: Option<DownloadReport>) -> Self {
+        Self { further, ..self }
+    }
+
+    fn refine(&self, verdict: Verdict) -> Verdict {
+        self.further.map_or(verdict, |further| further.refine(verdict))
     }
 }
 
 impl Http1Waits {
-    fn of(direction: Direction, report: &Http1Report) -> Option<Self> {
-        let verdict = report.verdict(direction)?;
+    fn of(direction: Direction, report: &Http1Report, set: Set) -> Option<Self> {
+        let verdict = set.refine(report.verdict(direction)?);
         let spent = |state| match direction {
             Direction::Receiving => report.receiving(state),
             Direction::Sending => report.sending(state),
@@ -224,7 +236,7 @@ impl Http1Waits {
 impl Http2Waits {
     /// The waits of a run over these connections; `None` when they were idle.
     fn of(direction: Direction, reports: &[fullbore::Report], set: Set) -> Option<Self> {
-        let verdict = Verdict::of(fullbore::Role::Client, direction, reports)?;
+        let verdict = set.refine(Verdict::of(fullbore::Role::Client, direction, reports)?);
         let spent = |state| {
             let ledgers = reports.iter().map(|report| direction.ledger(report));
             ledgers.map(|ledger| ledger.spent(state)).sum::<Duration>()

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use fullbore_proto::StreamReport;
+use fullbore_proto::{StreamReport, Verdict};
 use http::header::{self, HeaderMap};
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -53,6 +53,21 @@ pub struct DownloadReport {
     pub alone: Option<u64>,
     /// The rate of all of them.
     pub together: Option<u64>,
+    /// How many these were.
+    pub paid_connections: Option<usize>,
+}
+
+impl DownloadReport {
+    /// A verdict on the connections of the download, with what the further ones have shown: a limit on each connection is known
+    /// by nothing else.
+    pub fn refine(&self, verdict: Verdict) -> Verdict {
+        match (self.alone, self.together, self.paid_connections) {
+            (Some(alone), Some(together), Some(connections)) => {
+                verdict.with_further(alone, together, connections)
+            }
+            _ => verdict,
+        }
+    }
 }
 
 impl Client {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fullbore::client::{Download, DownloadReport};
-use fullbore::{Client, Error, ErrorKind, HttpVersions};
+use fullbore::{Cause, Client, Direction, Error, ErrorKind, HttpVersions, Role, Verdict};
 use fullbore_testing::random::Random;
 use http::{Request, Uri};
 use http_body_util::BodyExt;
@@ -32,6 +32,7 @@ struct Ended {
     took: Duration,
     /// The connections that the server saw.
     connections: usize,
+    cause: Option<Cause>,
 }
 
 /// Downloads from a server, and compares each octet.
@@ -77,6 +78,7 @@ async fn download(script: Script, connections: Option<usize>) -> Ended {
         report: DownloadReport::default(),
         took: Duration::ZERO,
         connections: 0,
+        cause: None,
     };
     let all = async {
         while let Some(frame) = body.frame().await {
@@ -105,6 +107,13 @@ async fn download(script: Script, connections: Option<usize>) -> Ended {
     }
     ended.report = body.download_report();
     ended.took = begun.elapsed();
+    let verdict = match is_http1 {
+        true => client
+            .http1_report()
+            .and_then(|report| report.verdict(Direction::Receiving)),
+        false => Verdict::of(Role::Client, Direction::Receiving, &client.reports().await),
+    };
+    ended.cause = verdict.map(|verdict| ended.report.refine(verdict).cause);
     ended.connections = opened.load(Ordering::Relaxed);
     ended
 }
@@ -148,7 +157,10 @@ async fn connections_that_have_a_limit_each_are_used_up_to_eight() {
         let ended = download(script.clone(), None).await;
         assert!(ended.error.is_none(), "{ended:?}");
         assert_eq!(ended.report.most_connections, 8, "{ended:?}");
+        let limit = ended.cause.map(|cause| cause.name());
+        assert_eq!(limit, Some("connection_limit"), "{ended:?}");
         let alone = download(script, Some(1)).await;
+        assert_ne!(alone.cause.map(|cause| cause.name()), Some("connection_limit"));
         assert_eq!((alone.report.most_connections, alone.connections), (1, 1));
         assert!(ended.took * 3 < alone.took, "{ended:?} {alone:?}");
     }

@@ -110,6 +110,16 @@ pub(super) struct View {
     pub(super) is_shared: bool,
 }
 
+/// What further connections have brought, in bytes a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Gain {
+    /// The rate of one before the first experiment that paid.
+    pub(super) alone: f64,
+    /// The rate of all after the last one that did, and how many these were.
+    pub(super) together: f64,
+    pub(super) connections: usize,
+}
+
 /// The state of the experiments.
 #[derive(Debug)]
 pub(super) struct Judge {
@@ -125,7 +135,7 @@ pub(super) struct Judge {
     peak: f64,
     peak_at: Instant,
     /// The rates before the first experiment that paid, and after it.
-    gain: Option<(f64, f64)>,
+    gain: Option<Gain>,
     /// Since when the connections of an experiment seem to share a bottleneck.
     shares_since: Option<Instant>,
 }
@@ -175,8 +185,8 @@ impl Judge {
         self.state = State::Over;
     }
 
-    /// The rates of one connection, and of all that paid, in bytes a second.
-    pub(super) fn gain(&self) -> Option<(f64, f64)> {
+    /// What further connections have brought.
+    pub(super) fn gain(&self) -> Option<Gain> {
         self.gain
     }
 
@@ -345,8 +355,12 @@ impl Judge {
         if rate >= base * enough || adds {
             self.convinced = true;
             self.pause = PAUSE;
-            let alone = self.gain.map_or(base / before as f64, |(alone, _)| alone);
-            self.gain = Some((alone, rate));
+            let alone = self.gain.map_or(base / before as f64, |gain| gain.alone);
+            self.gain = Some(Gain {
+                alone,
+                together: rate,
+                connections,
+            });
             if connections < self.most && self.is_worth(view, rate, round) {
                 return self.open(view, (rate, base), now);
             }

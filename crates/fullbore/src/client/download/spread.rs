@@ -183,8 +183,9 @@ impl Spread {
             connections: self.connections(),
             most_connections: self.most_connections,
             received: self.meter.total(),
-            alone: self.judge.gain().map(|(alone, _)| alone as u64),
-            together: self.judge.gain().map(|(_, together)| together as u64),
+            alone: self.judge.gain().map(|gain| gain.alone as u64),
+            together: self.judge.gain().map(|gain| gain.together as u64),
+            paid_connections: self.judge.gain().map(|gain| gain.connections),
         }
     }
 
