@@ -344,12 +344,16 @@ impl Connection {
         };
         // This samples all streams, and so ends the borrow of this one.
         self.update_receiving_ledger();
+        let status = response.status();
+        if !status.is_informational() && self.streams.len() == 1 {
+            // It may overtake the answer to the PING behind the upload, and be all that the owner waits for.
+            self.upload_was_on_its_way();
+        }
         let found = self.streams.get(key);
         let Some(mut stream) = infallible(found, "`on_known_stream` has found it") else {
             return Ok(());
         };
         stream.settle_receiving(self.flow.window(), self.pings.minimum(), self.now);
-        let status = response.status();
         if status.is_informational() {
             if end_stream {
                 return violation("an informational response with END_STREAM");

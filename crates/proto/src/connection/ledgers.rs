@@ -69,7 +69,10 @@ impl Ledgers {
     }
 
     pub(super) fn enter_sending(&mut self, state: Stall, now: Time) {
-        self.sending.enter(state, now);
+        // Time in the same state stays unsettled: of an upload it may turn out to have been the path's.
+        if state != self.sending.state() {
+            self.sending.enter(state, now);
+        }
     }
 
     /// Whether enough was sent since the last PING behind uploads, of `sent` bytes of DATA in all.

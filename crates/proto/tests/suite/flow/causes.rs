@@ -195,6 +195,37 @@ fn an_upload_in_the_buffers_of_the_path_is_on_its_way_and_does_not_wait_for_the_
 }
 
 #[test]
+fn a_response_that_overtakes_the_answer_to_the_ping_behind_an_upload_tells_as_much() {
+    let mut faced = Faced::client(Config::default());
+    faced.says(&frames::settings(&[(4, 16 << 20)]));
+    faced.says(&frames::window_update(0, 16 << 20));
+    let stream = faced.opens("PUT", false);
+    let body = bytes::Bytes::from(vec![7; 3_000_000]);
+    faced.connection.send_data(stream, body, true).unwrap();
+    let pings = faced.heard_of(FrameType::PING);
+    assert!(
+        pings.iter().any(|ping| ping.payload[..] == *b"drained?"),
+        "{pings:?}"
+    );
+    faced.connection.socket_idle(faced.now);
+    // Something else is sent meanwhile, as a PING of the keep-alive is.
+    faced.now = faced.now + Duration::from_secs(4);
+    faced.says(&frames::ping(0, b"are you?"));
+    assert_eq!(faced.heard_of(FrameType::PING).len(), 1);
+    faced.connection.socket_idle(faced.now);
+    faced.now = faced.now + Duration::from_secs(1);
+    let block = frames::response_block("200", &[]);
+    faced.says(&frames::headers(1, 5, &block));
+    // The owner has its response, and asks at once.
+    let ledger = faced.connection.sending_ledger(faced.now);
+    assert_eq!(ledger.spent(Stall::Peer), Duration::ZERO, "{ledger:?}");
+    assert!(
+        ledger.spent(Stall::Moving) >= Duration::from_secs(5),
+        "{ledger:?}"
+    );
+}
+
+#[test]
 fn a_server_that_has_the_whole_upload_and_is_silent_is_waited_for() {
     let mut pair = Pair::new(Config::default(), Config::default(), path(8)).with_apps();
     pair.server.app().answers_late = true;
