@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let url = std::env::args().nth(1).ok_or("usage: get <URL>")?;
-    let client = fullbore::Client::new()?;
+    let client = fullbore::Client::new();
     let response = client.get(&url).await?;
     eprintln!("{:?} {}", response.version(), response.status());
     for (name, value) in response.headers() {

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let client = Client::new()?;
+    let client = Client::new();
     let mut requests = JoinSet::new();
     for url in stdin().lock().lines() {
         let (client, url) = (client.clone(), url?);

@@ -24,7 +24,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(TraceLayer::new_for_http())
         .layer(AddAuthorizationLayer::basic("user", "password"))
         .layer(DecompressionLayer::new())
-        .service(Client::new()?);
+        .service(Client::new());
     let request = Request::get(url).body(Full::<Bytes>::default())?;
     let response = service.oneshot(request).await?;
     eprintln!("{}", response.status());

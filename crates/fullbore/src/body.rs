@@ -124,7 +124,7 @@ impl Incoming {
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = fullbore::Client::new()?;
+    /// # let client = fullbore::Client::new();
     /// let response = client.get("https://example.com/").await?;
     /// if let Some(report) = response.body().report().await {
     ///     let held = report.receiving.spent(fullbore::Stall::StreamWindow);

@@ -6,7 +6,7 @@
 //! # A client
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = fullbore::Client::new()?;
+//! let client = fullbore::Client::new();
 //! let response = client.get("https://example.com/").await?;
 //! println!("{}", response.status());
 //! # Ok(()) }

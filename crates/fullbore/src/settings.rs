@@ -214,6 +214,13 @@ impl Http2Options {
             );
             return Err(Error::config(text));
         }
+        self.complete();
+        Ok(())
+    }
+
+    /// Sets what follows from the options.
+    pub(crate) fn complete(&mut self) {
+        let config = &mut self.config;
         if let Some(unsent) = self.tcp_buffers.unsent.filter(|bytes| *bytes > 0) {
             // What is being written is past all scheduling too.
             let most = usize::try_from(unsent).unwrap_or(usize::MAX).max(LEAST_WRITE);
@@ -222,7 +229,6 @@ impl Http2Options {
         config
             .budget
             .get_or_insert_with(|| MemoryBudget::new(DEFAULT_MEMORY_BUDGET));
-        Ok(())
     }
 }
 

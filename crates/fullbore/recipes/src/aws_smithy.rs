@@ -20,7 +20,7 @@ use fullbore::{Client, Error, ErrorKind};
 /// use fullbore_recipes::aws_smithy::Fullbore;
 ///
 /// // aws_config::defaults(BehaviorVersion::latest()).http_client(http).load().await
-/// let http = SharedHttpClient::new(Fullbore(fullbore::Client::new()?));
+/// let http = SharedHttpClient::new(Fullbore(fullbore::Client::new()));
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]

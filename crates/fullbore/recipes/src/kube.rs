@@ -14,7 +14,7 @@ use tower::ServiceBuilder;
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = kube::Config::infer().await?;
-/// let client = fullbore_recipes::kube::client(fullbore::Client::new()?, config)?;
+/// let client = fullbore_recipes::kube::client(fullbore::Client::new(), config)?;
 /// # Ok(()) }
 /// ```
 pub fn client(http: fullbore::Client, config: Config) -> Result<Client> {

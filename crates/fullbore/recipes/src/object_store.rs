@@ -18,7 +18,7 @@ use http_body_util::BodyExt;
 ///
 /// let store = object_store::http::HttpBuilder::new()
 ///     .with_url("https://example.com/files")
-///     .with_http_connector(Fullbore(fullbore::Client::new()?))
+///     .with_http_connector(Fullbore(fullbore::Client::new()))
 ///     .build()?;
 /// # Ok(()) }
 /// ```

@@ -13,7 +13,7 @@ use reqwest_middleware::{Error, Middleware, Next, Result};
 /// use fullbore_recipes::reqwest_middleware::Fullbore;
 ///
 /// let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new())
-///     .with(Fullbore(fullbore::Client::new()?))
+///     .with(Fullbore(fullbore::Client::new()))
 ///     .build();
 /// # Ok(()) }
 /// ```

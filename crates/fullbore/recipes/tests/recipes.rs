@@ -40,7 +40,7 @@ async fn requests_of_reqwest_middleware_go_through_fullbore() {
         .route("/echo", post(echo))
         .route("/silent", get(std::future::pending::<()>));
     let site = Site::start(app).await;
-    let fullbore = Client::new().unwrap();
+    let fullbore = Client::new();
     let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new())
         .with(fullbore_recipes::reqwest_middleware::Fullbore(fullbore.clone()))
         .build();
@@ -93,7 +93,7 @@ async fn stores_of_object_store_put_and_get_through_fullbore() {
     use object_store::{ObjectStore, ObjectStoreExt};
 
     let site = Site::start(files()).await;
-    let fullbore = Client::new().unwrap();
+    let fullbore = Client::new();
     let store = object_store::http::HttpBuilder::new()
         .with_url(&site.origin)
         .with_http_connector(fullbore_recipes::object_store::Fullbore(fullbore.clone()))
@@ -124,7 +124,7 @@ async fn clients_of_kube_send_through_fullbore() {
     let site = Site::start(app).await;
     let mut config = kube::Config::new(site.origin.parse().unwrap());
     config.auth_info.token = Some("secret".to_owned().into());
-    let fullbore = Client::new().unwrap();
+    let fullbore = Client::new();
     let client = fullbore_recipes::kube::client(fullbore.clone(), config).unwrap();
     let pods: kube::Api<Pod> = kube::Api::default_namespaced(client);
     assert_eq!(
@@ -147,7 +147,7 @@ async fn clients_of_the_aws_sdk_send_through_fullbore() {
         .route("/echo", post(|body: Bytes| async move { body }))
         .route("/silent", get(std::future::pending::<()>));
     let site = Site::start(app).await;
-    let fullbore = Client::new().unwrap();
+    let fullbore = Client::new();
     let adapter = fullbore_recipes::aws_smithy::Fullbore(fullbore.clone());
     let components = RuntimeComponentsBuilder::for_tests().build().unwrap();
     let settings = HttpConnectorSettings::builder().build();

@@ -92,7 +92,7 @@ impl Client {
     /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
     /// use http_body_util::BodyExt;
     ///
-    /// let client = fullbore::Client::new()?;
+    /// let client = fullbore::Client::new();
     /// let request = http::Request::get("https://example.com/large").body(())?;
     /// let mut body = client.download(request).await?.into_body();
     /// while let Some(frame) = body.frame().await {
@@ -120,7 +120,7 @@ impl Client {
     /// use http::Request;
     /// use http_body_util::Empty;
     ///
-    /// let client = fullbore::Client::new()?;
+    /// let client = fullbore::Client::new();
     /// let request = Request::get("https://example.com/large").body(())?;
     /// let response = client.request(request.clone().map(|()| Empty::<bytes::Bytes>::new())).await?;
     /// let response = client.spread(request, response);

@@ -119,13 +119,18 @@ impl ClientBuilder {
     }
 }
 
+impl Default for Client {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Client {
-    /// Makes a client with the default settings.
-    ///
-    /// # Errors
-    /// None at present. The signature allows for defaults that the system cannot provide.
-    pub fn new() -> Result<Self, Error> {
-        Self::builder().build()
+    /// Makes a client with the default settings. It connects when the first request is sent.
+    pub fn new() -> Self {
+        Client {
+            inner: Arc::new(Inner::new(ClientBuilder::defaults())),
+        }
     }
 
     /// Returns a builder, which has all settings.

@@ -24,7 +24,7 @@ use crate::error::{BoxError, Error};
 /// # async fn run() -> Result<(), fullbore::BoxError> {
 /// use tower::ServiceExt;
 ///
-/// let client = fullbore::Client::new()?;
+/// let client = fullbore::Client::new();
 /// let request = http::Request::get("https://example.com/").body(String::new())?;
 /// let response = client.oneshot(request).await?;
 /// # Ok(()) }

@@ -105,7 +105,7 @@ async fn an_axum_router_is_served_over_cleartext() {
         });
     let origin = format!("http://{}", server.local_addr().unwrap());
     let serving = tokio::spawn(server.serve(application()));
-    let client = Client::new().unwrap();
+    let client = Client::new();
     converse(&client, &origin).await;
     stop.send(()).unwrap();
     soon(serving).await.unwrap().unwrap();

@@ -182,7 +182,7 @@ async fn an_error_of_a_connector_says_for_which_origin_and_keeps_its_kind_if_it_
     let text = "http://test.example/: cannot connect: the connector failed for http://test.example:80/";
     assert_eq!(error.to_string(), text);
     assert_eq!(error.source().unwrap().to_string(), "the proxy is shut");
-    let inner = Client::new().unwrap();
+    let inner = Client::new();
     let fails = tower::service_fn(move |_: Uri| {
         let inner = inner.clone();
         async move {
@@ -201,13 +201,13 @@ async fn an_error_of_a_connector_says_for_which_origin_and_keeps_its_kind_if_it_
 async fn a_client_connects_before_its_first_request() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let client = Client::new().unwrap();
+    let client = Client::new();
     soon(client.connect(&url)).await.unwrap();
     assert_eq!(client.connections(&url), 1);
     soon(client.connect(&url)).await.unwrap();
     assert_eq!(client.connections(&url), 1);
     let nobody = fullbore_testing::nobody::Nobody::bind();
-    let error = soon(Client::new().unwrap().connect(&format!("http://{nobody}/")))
+    let error = soon(Client::new().connect(&format!("http://{nobody}/")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect, "{error}");

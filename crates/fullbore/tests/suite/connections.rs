@@ -80,7 +80,7 @@ async fn two_thousand_clients_may_connect_before_one_is_accepted() {
 fn clients(certificate: &str) -> Vec<(&'static str, Client)> {
     let tls = || Arc::new(client_config(Roots::Pem(certificate.into())).unwrap());
     vec![
-        ("http", Client::new().unwrap()),
+        ("http", Client::new()),
         ("https", Client::builder().tls_config(tls()).build().unwrap()),
     ]
 }
@@ -438,5 +438,5 @@ async fn each_connection_is_reported_once_it_has_ended() {
     drop(tokio::net::TcpStream::connect(address).await.unwrap());
     let end = soon(ends.recv()).await.expect("a report");
     assert_eq!(end, (None, false, false, None, true, false));
-    serving.stop(Client::new().unwrap()).await;
+    serving.stop(Client::new()).await;
 }

@@ -69,13 +69,13 @@ async fn a_client_of_http_1_is_told_that_this_is_not_its_protocol() {
 async fn a_closed_port_cannot_be_connected_to() {
     let nobody = fullbore_testing::nobody::Nobody::bind();
     let url = format!("http://{nobody}/");
-    let error = soon(Client::new().unwrap().get(&url)).await.unwrap_err();
+    let error = soon(Client::new().get(&url)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
 }
 
 #[tokio::test]
 async fn a_name_that_is_none_does_not_resolve() {
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let error = soon(client.get("http://no-such-host.invalid/"))
         .await
         .unwrap_err();
@@ -84,7 +84,7 @@ async fn a_name_that_is_none_does_not_resolve() {
 
 #[tokio::test]
 async fn urls_that_are_not_ours_are_invalid() {
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for url in [
         "",
         "/path",
@@ -330,7 +330,7 @@ async fn a_request_body_that_fails_is_the_error_whenever_the_driver_sees_it() {
         Ok::<_, BoxError>(Response::new(empty()))
     });
     let serving = tokio::spawn(server.serve(service));
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for round in 0..2_000_u64 {
         let body = Chunks::new(1 << (round % 18), 1 << 10).failing();
         let request = Request::put(&url).body(body).unwrap();

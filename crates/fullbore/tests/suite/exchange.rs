@@ -480,7 +480,7 @@ async fn a_pooled_client_makes_one_connection_for_a_crowd() {
             Ok::<_, BoxError>(Response::new(full(port.to_string())))
         }
     })));
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let tasks: Vec<_> = (0..50)
         .map(|_| {
             let (client, url) = (client.clone(), url.clone());

@@ -136,7 +136,7 @@ fn ten_thousand_requests_over_a_short_path_take_one_connection() {
         let (done, hold) = std::sync::mpsc::channel::<()>();
         let holding = tokio::task::spawn_blocking(move || hold.recv());
         let site = Site::start(Plan::streams(100)).await;
-        let client = Client::new().unwrap();
+        let client = Client::new();
         let results = fetch_all(&client, &site.url(), 10_000).join_all().await;
         for result in results {
             assert_eq!(result.unwrap(), 1_000);
@@ -241,7 +241,7 @@ async fn requests_move_on_when_the_server_retires_its_connections() {
         ..Plan::streams(20)
     };
     let site = Site::start(plan).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     all_succeed(fetch_all(&client, &site.url(), 1_000), 1_000).await;
     assert!(site.connections() >= 10, "{} connections", site.connections());
     assert_eq!(site.requests(), 1_000);
@@ -264,7 +264,7 @@ async fn what_a_goaway_refuses_is_sent_again_on_another_connection() {
         raw.drain().await;
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let mut lengths: Vec<_> = in_time(fetch_all(&client, &url, 20).join_all())
         .await
         .into_iter()
@@ -290,7 +290,7 @@ async fn a_request_with_a_body_that_is_refused_is_the_callers_to_repeat() {
         raw.drain().await;
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let post = || {
         Request::post(&url)
             .body(Full::new(Bytes::from_static(b"body")))
@@ -317,7 +317,7 @@ async fn a_request_whose_body_can_be_had_again_is_sent_again_when_it_is_refused(
         raw.drain().await;
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let post = Request::post(&url)
         .body(Full::new(Bytes::from_static(b"body")))
         .unwrap();
@@ -335,7 +335,7 @@ async fn a_request_that_was_processed_is_never_sent_again() {
         assert_eq!(raw.next_request().await, None);
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let post = Request::post(&url)
         .body(Full::new(Bytes::from_static(b"body")))
         .unwrap();
@@ -354,7 +354,7 @@ async fn a_server_that_refuses_everything_is_asked_four_times() {
         raw.drain().await;
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let error = in_time(fetch(&client, &url)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert_eq!(accepted.load(Ordering::SeqCst), 4);
@@ -363,7 +363,7 @@ async fn a_server_that_refuses_everything_is_asked_four_times() {
 #[tokio::test]
 async fn a_smaller_limit_than_presumed_is_obeyed() {
     let site = Site::start(Plan::streams(3)).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     all_succeed(fetch_all(&client, &site.url(), 500), 1_000).await;
     assert!(site.most_busy() <= 3 * site.connections());
 }
@@ -388,7 +388,7 @@ async fn a_request_that_is_given_up_in_the_queue_leaves_it_and_is_never_sent() {
 async fn everybody_is_told_when_the_only_connection_cannot_be_opened() {
     let nobody = Nobody::bind();
     let url = format!("http://{nobody}/");
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for _ in 0..2 {
         for result in in_time(fetch_all(&client, &url, 100).join_all()).await {
             assert_eq!(result.unwrap_err().kind(), ErrorKind::Connect);
@@ -402,7 +402,7 @@ async fn everybody_is_told_when_the_only_connection_cannot_be_opened() {
 #[tokio::test]
 async fn everybody_is_told_when_the_only_peer_speaks_no_http2() {
     let (url, accepted, _task) = listen(|_, stream| async move { drop(stream) }).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for result in in_time(fetch_all(&client, &url, 300).join_all()).await {
         assert_eq!(result.unwrap_err().kind(), ErrorKind::NotHttp2);
     }
@@ -424,7 +424,7 @@ async fn a_further_connection_that_cannot_be_opened_costs_no_request() {
 #[tokio::test]
 async fn responses_that_nobody_reads_yet_hold_no_streams() {
     let site = Site::start(Plan::streams(5)).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let mut responses = Vec::new();
     for _ in 0..50 {
         responses.push(in_time(client.get(&site.url())).await.unwrap());
@@ -463,7 +463,7 @@ async fn origins_keep_to_connections_of_their_own_whichever_was_asked_for_first(
         ..Plan::streams(5)
     };
     let (one, other) = (Site::start(plan(1)).await, Site::start(plan(2)).await);
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for _ in 0..3 {
         assert_eq!(fetch(&client, &one.url()).await.unwrap(), 1);
         assert_eq!(fetch(&client, &other.url()).await.unwrap(), 2);
@@ -541,7 +541,7 @@ async fn nothing_is_lost_in_the_crowd() {
         ..Plan::streams(10)
     };
     let site = Site::start(plan).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let mut random = Random::new(11);
     let mut given_up = JoinSet::new();
     let mut uploads = JoinSet::new();
@@ -601,7 +601,7 @@ fn a_client_outlives_the_runtime_that_its_connections_ran_on() {
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let servers = runtime();
     let site = servers.block_on(Site::start(Plan::streams(10)));
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for _ in 0..3 {
         let runtime = runtime();
         let fetched = runtime.block_on(async {

@@ -162,7 +162,7 @@ async fn a_proxy_that_is_not_there_is_the_cause_and_http2_alone_asks_it_for_a_tu
         assert!(error.is_proxy() && error.is_connect(), "{error}");
         assert_eq!(error.kind(), ErrorKind::Connect);
     }
-    let direct = Client::new().unwrap();
+    let direct = Client::new();
     let error = soon(direct.get(&format!("http://{nobody}/"))).await.unwrap_err();
     assert!(!error.is_proxy() && error.is_connect(), "{error}");
 

@@ -209,7 +209,7 @@ async fn a_response_that_a_going_peer_breaks_off_fails_with_its_words() {
             .await;
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let response = in_time(client.get(&site.url)).await.unwrap();
     let error = in_time(response.into_body().collect()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
@@ -235,7 +235,7 @@ async fn an_upload_whose_body_can_be_had_again_is_repeated_after_a_goaway_withou
         raw.drain().await;
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     // Longer than the window of a connection is at first, so that half of it has left when it is refused.
     let content = Bytes::from(vec![b'u'; 200_000]);
     let put = Request::put(&site.url).body(Full::new(content.clone())).unwrap();

@@ -164,7 +164,7 @@ async fn a_servers_graceful_end_finishes_what_runs_and_refuses_new_connections()
         }
     });
     let serving = tokio::spawn(server.serve(service));
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let url = format!("http://{address}/");
     let under_way = tokio::spawn({
         let (client, url) = (client.clone(), url.clone());
@@ -207,7 +207,7 @@ async fn what_is_not_done_within_the_drain_timeout_is_dropped() {
         }
     });
     let serving = tokio::spawn(server.serve(service));
-    let request = tokio::spawn(async move { Client::new()?.get(&url).await });
+    let request = tokio::spawn(async move { Client::new().get(&url).await });
     soon(arrived.recv()).await.unwrap();
     stop.send(()).unwrap();
     let error = soon(serving).await.unwrap().unwrap_err();
@@ -222,7 +222,7 @@ async fn what_is_not_done_within_the_drain_timeout_is_dropped() {
 async fn a_client_connects_anew_after_the_servers_goaway() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for round in 0..5 {
         let request = tokio::spawn({
             let (client, url) = (client.clone(), url.clone());
@@ -261,7 +261,7 @@ async fn a_clients_shutdown_ends_its_connections_and_the_next_request_opens_anot
         stopped.await.ok();
     });
     let serving = tokio::spawn(server.serve(service));
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for _ in 0..2 {
         soon(client.get(&url)).await.unwrap();
     }
@@ -326,7 +326,7 @@ async fn a_servers_graceful_end_waits_for_an_upload() {
 async fn a_clients_shutdown_returns_when_goaway_was_sent_and_its_requests_are_complete() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let client = Client::new().unwrap();
+    let client = Client::new();
     soon(client.shutdown()).await;
     let request = tokio::spawn({
         let client = client.clone();

@@ -164,7 +164,7 @@ async fn text(body: Incoming) -> String {
 async fn a_web_socket_is_opened_by_the_extended_connect_of_http_2() {
     let ended = Arc::new(Notify::new());
     let (address, serving) = serve(echo(Arc::clone(&ended))).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let mut first = extended_connect(&client, &address).await;
     let mut second = extended_connect(&client, &address).await;
     converse(&mut first).await;
@@ -318,7 +318,7 @@ async fn web_sockets_beyond_the_limit_are_refused_until_others_have_ended() {
 #[tokio::test]
 async fn a_handler_that_refuses_a_web_socket_answers_as_it_would_to_any_request() {
     let (address, serving) = serve(echo(Arc::default())).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let response = soon(client.get(&format!("http://{address}/")))
         .await
         .expect("a response");
@@ -367,7 +367,7 @@ async fn serve_events() -> (
 #[tokio::test]
 async fn server_sent_events_arrive_one_by_one_over_http_2() {
     let (tell, address, serving) = serve_events().await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let response = soon(client.get(&format!("http://{address}/events"))).await;
     let response = response.expect("a response");
     assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");

@@ -78,7 +78,7 @@ where
 #[tokio::test]
 async fn a_client_and_a_connection_are_services_for_every_body_of_bytes() {
     let site = Site::start(Router::new().route("/", post(|body: Bytes| async move { body }))).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     is_a_client::<_, String>(&client);
     is_a_client::<_, axum::body::Body>(&client);
     is_a_client::<_, Chunks>(&&*Box::leak(Box::new(client.clone())));
@@ -110,7 +110,7 @@ async fn a_request_that_is_called_and_dropped_is_canceled() {
         }
     };
     let site = Site::start(Router::new().route("/", get(handler))).await;
-    let mut client = Client::new().unwrap();
+    let mut client = Client::new();
     let response = tokio::spawn(client.call(site.get("/")));
     soon(entered.notified()).await;
     response.abort();
@@ -175,7 +175,7 @@ async fn a_timeout_of_tower_cancels_the_request() {
         .route("/silent", get(std::future::pending::<()>))
         .route("/", get(|| async { "answered" }));
     let site = Site::start(app).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let service = ServiceBuilder::new()
         .timeout(Duration::from_millis(50))
         .service(client.clone());
@@ -211,7 +211,7 @@ async fn a_concurrency_limit_bounds_the_requests_that_the_server_sees() {
         }
     };
     let site = Site::start(Router::new().route("/", get(handler))).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let service = ServiceBuilder::new().concurrency_limit(3).service(client.clone());
     let requests: Vec<_> = (0..50)
         .map(|_| tokio::spawn(service.clone().oneshot(site.get("/"))))
@@ -258,7 +258,7 @@ async fn a_policy_of_tower_repeats_requests_with_their_bodies() {
         }
     };
     let site = Site::start(Router::new().route("/", post(handler))).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let service = ServiceBuilder::new().retry(Again(3)).service(client.clone());
     let request = Request::post(&site.origin)
         .body(Full::<Bytes>::from("again"))
@@ -304,7 +304,7 @@ fn site_of_layers() -> Router {
 #[tokio::test]
 async fn the_client_layers_of_tower_http_redirect_decompress_authorize_and_trace() {
     let site = Site::start(site_of_layers()).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let traced = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&traced);
     let trace = TraceLayer::new_for_http().on_response(move |_: &Response<_>, _: Duration, _: &_| {

@@ -182,7 +182,7 @@ async fn call(site: &Site, method: &str, seconds: u64) -> (http::HeaderMap, Opti
         .header("grpc-timeout", format!("{seconds}S"))
         .body(Full::new(message))
         .expect("a request");
-    let client = fullbore::Client::new().expect("a client");
+    let client = fullbore::Client::new();
     let response = soon(client.request(request)).await.expect("a response");
     assert_eq!(response.status(), 200);
     let (head, body) = response.into_parts();

@@ -350,17 +350,28 @@ impl ClientBuilder {
 
     pub(super) fn finish(mut self) -> Result<Settings, Error> {
         self.options.finish()?;
-        let mut config = self.options.config;
-        if config.keep_alive == KeepAlive::ByRole {
-            config.keep_alive = KeepAlive::WithStreams(KEEP_ALIVE);
-        }
         if self.max_connections == 0 {
             return Err(Error::config("max_connections is 0; use 1 or more"));
         }
         if self.pool_idle_timeout.is_zero() {
             return Err(Error::config("pool_idle_timeout is 0; use 1 ms or more"));
         }
-        Ok(Settings {
+        Ok(self.settings())
+    }
+
+    /// The default settings, which need no check.
+    pub(super) fn defaults() -> Settings {
+        let mut builder = Self::default();
+        builder.options.complete();
+        builder.settings()
+    }
+
+    fn settings(self) -> Settings {
+        let mut config = self.options.config;
+        if config.keep_alive == KeepAlive::ByRole {
+            config.keep_alive = KeepAlive::WithStreams(KEEP_ALIVE);
+        }
+        Settings {
             stream_wait_timeout: config.stream_wait_timeout,
             max_idle_http1: usize::try_from(self.max_idle_http1).unwrap_or(usize::MAX),
             connector: Connector {
@@ -391,6 +402,6 @@ impl ClientBuilder {
             repeat_pause: self.repeat_pause,
             request_timeout: self.request_timeout,
             default_headers: self.default_headers,
-        })
+        }
     }
 }

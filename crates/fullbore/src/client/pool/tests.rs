@@ -779,3 +779,10 @@ async fn an_origin_that_is_no_url_has_no_connections() {
     assert_eq!(client.connections("one.example"), 0);
     assert!(client.http1_report().is_none());
 }
+
+#[test]
+fn the_default_settings_pass_the_checks_of_the_builder() {
+    assert!(Client::builder().build().is_ok());
+    let format = |client: Client| format!("{client:?}");
+    assert_eq!(format(Client::new()), format(Client::default()));
+}

@@ -34,7 +34,7 @@ async fn a_server_that_answers_in_http_1_is_asked_in_http_1_and_remembered() {
         async move { raw.serve(&counter).await }
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for _ in 0..3 {
         let response = soon(fetch(&client, &site.url)).await.unwrap();
         assert_eq!(response.status(), 200);
@@ -63,7 +63,7 @@ async fn a_server_that_answers_the_preface_with_a_page_alone_is_asked_in_http_1(
         }
     })
     .await;
-    let response = soon(fetch(&Client::new().unwrap(), &site.url)).await.unwrap();
+    let response = soon(fetch(&Client::new(), &site.url)).await.unwrap();
     assert_eq!(response.version(), Version::HTTP_11);
     assert_eq!(site.accepted(), 2);
 }
@@ -83,7 +83,7 @@ async fn a_client_of_http_2_alone_says_what_the_peer_speaks_however_soon_it_answ
 async fn a_port_that_speaks_tls_is_named() {
     // A fatal alert (RFC 8446 section 6), as TLS answers what is none.
     let site = Site::says("\u{15}\u{3}\u{3}\u{0}\u{2}\u{2}\u{32}").await;
-    let error = soon(fetch(&Client::new().unwrap(), &site.url)).await.unwrap_err();
+    let error = soon(fetch(&Client::new(), &site.url)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotHttp2, "{error}");
     assert!(
         error.to_string().contains("it answered with an alert of TLS"),
@@ -110,7 +110,7 @@ async fn a_server_that_closes_at_the_preface_is_tried_in_http_1_by_one_connectio
         }
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let mut tasks = JoinSet::new();
     for _ in 0..100 {
         let (client, url) = (client.clone(), site.url.clone());
@@ -131,7 +131,7 @@ async fn a_server_that_closes_at_the_preface_is_tried_in_http_1_by_one_connectio
 #[tokio::test]
 async fn a_peer_that_speaks_neither_version_is_asked_once_in_each() {
     let site = Site::start(|_, mut raw| async move { drop(raw.next().await) }).await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for attempt in 1..=2 {
         let error = soon(fetch(&client, &site.url)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotHttp2);
@@ -143,7 +143,7 @@ async fn a_peer_that_speaks_neither_version_is_asked_once_in_each() {
 #[tokio::test]
 async fn a_peer_that_answers_in_something_else_is_asked_once_in_each_version() {
     let site = Site::says("SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n").await;
-    let error = soon(fetch(&Client::new().unwrap(), &site.url)).await.unwrap_err();
+    let error = soon(fetch(&Client::new(), &site.url)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotHttp2, "{error}");
     assert_eq!(site.accepted(), 2);
 }
@@ -172,7 +172,7 @@ async fn no_octet_of_a_body_reaches_a_server_before_it_has_proved_to_speak_http_
             }
         })
         .await;
-        let client = Client::new().unwrap();
+        let client = Client::new();
         let request = Request::post(&site.url);
         let response = match repeatable {
             true => {
@@ -206,7 +206,7 @@ async fn a_body_that_cannot_be_repeated_is_sent_whole_after_the_version_is_learn
         }
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let request = Request::put(&site.url)
         .body(Chunks::new(100_000, 1_000).sized())
         .unwrap();
@@ -238,7 +238,7 @@ async fn a_server_that_changes_its_version_between_connections_is_followed_both_
         }
     })
     .await;
-    let client = Client::new().unwrap();
+    let client = Client::new();
     for (now, version) in [(0, Version::HTTP_11), (1, Version::HTTP_2), (2, Version::HTTP_11)] {
         era.store(now, Ordering::SeqCst);
         super::raw::until(|| client.connections(&site.url) == 0).await;
@@ -404,7 +404,7 @@ async fn a_server_that_listens_again_in_another_version_is_found() {
     // The port is that of a server of HTTP/2, which ends; one of HTTP/1.1 takes its place.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let client = Client::new().unwrap();
+    let client = Client::new();
     let first = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         let serving = tokio::spawn(serve_http2(stream));
