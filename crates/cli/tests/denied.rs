@@ -213,7 +213,7 @@ mod linux {
                 ("/sub", 308, None),
                 ("/sub/short/none", 404, None),
             ] {
-                let response = client.get(&format!("{origin}{path}")).await?;
+                let response = client.get(format!("{origin}{path}")).await?;
                 if response.status() != status {
                     return Err(format!("{path}: {}", response.status()).into());
                 }
@@ -224,7 +224,7 @@ mod linux {
             }
             for (path, name) in [("", "long"), ("sub/", "short")] {
                 let body = client
-                    .get(&format!("{origin}/{path}"))
+                    .get(format!("{origin}/{path}"))
                     .await?
                     .into_body()
                     .collect()

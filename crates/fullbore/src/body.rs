@@ -38,7 +38,21 @@ enum Source {
     /// hyper, over HTTP/1.1.
     /// Boxed: the bodies of HTTP/2 requests are moved several times, and this one is the longest.
     Http1(Box<Http1Body>),
+    Wrapped(Box<Wrapped>),
 }
+
+/// A body around another one.
+struct Wrapped {
+    body: Pin<Box<WrappedBody>>,
+    /// That of the inner body, if it came over HTTP/2.
+    cell: Option<Arc<Cell>>,
+}
+
+/// The stream of a body, if it came over HTTP/2.
+pub(crate) struct StreamHandle(Option<Arc<Cell>>);
+
+/// A body that has one of these within.
+pub(crate) type WrappedBody = dyn Body<Data = Bytes, Error = Error> + Send + Sync;
 
 impl Incoming {
     pub(crate) fn new(cell: Arc<Cell>, content_length: Option<u64>) -> Self {
@@ -75,10 +89,34 @@ impl Incoming {
         }
     }
 
+    /// Puts another body around this one, unless it has ended.
+    pub(crate) fn wrapped(self, wrap: impl FnOnce(Self) -> Pin<Box<WrappedBody>>) -> Self {
+        if self.is_end_stream() {
+            return self;
+        }
+        let handle = self.handle();
+        Self::around(handle, wrap(self))
+    }
+
+    /// The handle for [`Self::around`].
+    pub(crate) fn handle(&self) -> StreamHandle {
+        StreamHandle(self.cell().cloned())
+    }
+
+    /// A body that has another one within, with the handle of that one.
+    pub(crate) fn around(StreamHandle(cell): StreamHandle, body: Pin<Box<WrappedBody>>) -> Self {
+        Incoming {
+            remaining: body.size_hint().exact(),
+            source: Source::Wrapped(Box::new(Wrapped { body, cell })),
+            expects_continue: false,
+        }
+    }
+
     /// The cell of an HTTP/2 stream.
     fn cell(&self) -> Option<&Arc<Cell>> {
         match &self.source {
             Source::Cell(cell) => Some(cell),
+            Source::Wrapped(wrapped) => wrapped.cell.as_ref(),
             Source::Empty | Source::Http1(_) => None,
         }
     }
@@ -97,7 +135,12 @@ impl Incoming {
     pub async fn grow_receive_window(&self, bytes: u32) -> Result<(), Error> {
         let size = crate::settings::window("a stream", 1, bytes)?;
         let gone = || Error::config("the body has come to its end, and its window with it");
-        if let Source::Http1(_) = self.source {
+        let over_http1 = match &self.source {
+            Source::Http1(_) => true,
+            Source::Wrapped(wrapped) => wrapped.cell.is_none(),
+            Source::Empty | Source::Cell(_) => false,
+        };
+        if over_http1 {
             return Err(Error::config(
                 "over HTTP/1.1 the kernel sets the receive window; use TcpBuffers",
             ));
@@ -168,6 +211,11 @@ impl Body for Incoming {
         let cell = match &mut this.source {
             Source::Cell(cell) => cell,
             Source::Http1(body) => return body.poll_frame(&mut this.remaining, cx),
+            Source::Wrapped(wrapped) => {
+                let frame = ready!(wrapped.body.as_mut().poll_frame(cx));
+                this.remaining = wrapped.body.size_hint().exact();
+                return Poll::Ready(frame);
+            }
             Source::Empty => return Poll::Ready(None),
         };
         let frame = ready!(cell.poll_frame(cx));
@@ -182,6 +230,7 @@ impl Body for Incoming {
         match &self.source {
             Source::Empty => true,
             Source::Http1(body) => body.is_end_stream(),
+            Source::Wrapped(wrapped) => wrapped.body.is_end_stream(),
             Source::Cell(cell) => {
                 let state = cell.lock();
                 let inbound = &state.inbound;

@@ -13,8 +13,7 @@ use bytes::Bytes;
 use fullbore_proto::{
     ConnectionError, ErrorCode, InvalidMessage, Side, StreamError, StreamErrorKind, UsageError,
 };
-use http::Uri;
-use http::uri::Authority;
+use http::{StatusCode, Uri};
 
 /// Any error, boxed: what the caller's bodies and services may fail with.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -66,6 +65,12 @@ pub enum ErrorKind {
     Budget,
     /// A receive window was to become smaller than it is.
     WindowShrinks,
+    /// The status of a response is an error ([`Response::error_for_status`](crate::client::Response::error_for_status)).
+    Status,
+    /// A redirect cannot be followed, or was one too many.
+    Redirect,
+    /// A body is not what it was read as: no JSON of the type, no text, or no valid content coding.
+    Decode,
 }
 
 impl fmt::Display for ErrorKind {
@@ -92,6 +97,9 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Canceled => "request canceled",
             ErrorKind::Budget => "the memory budget is exhausted",
             ErrorKind::WindowShrinks => "a receive window cannot shrink",
+            ErrorKind::Status => "the server answered with an error",
+            ErrorKind::Redirect => "the redirect cannot be followed",
+            ErrorKind::Decode => "the body cannot be decoded",
         })
     }
 }
@@ -153,10 +161,14 @@ enum Detail {
     Proxy(String),
     /// No connection was opened in time. Follows the text of the kind.
     Connecting(String),
+    /// The status of a response. Follows the text of the kind.
+    Status(StatusCode),
     /// Another error, and the request that it ended. The URL stands in front of its text.
     Request {
         url: String,
         error: Error,
+        /// Whether the body of the response was being read.
+        in_body: bool,
     },
 }
 
@@ -204,7 +216,8 @@ impl Error {
     }
 
     /// The URL of the request of a [`Client`](crate::Client) that failed, without name, password and query, which may be
-    /// secrets. The text of the error begins with it. `None` for other errors, that of a body among them.
+    /// secrets. The text of the error begins with it. `None` for other errors, that of a body's [`Incoming`](crate::Incoming) among
+    /// them.
     pub fn url(&self) -> Option<&str> {
         match &self.inner.detail {
             Detail::Request { url, .. } => Some(url),
@@ -238,6 +251,48 @@ impl Error {
     /// Whether no connection was made because of a proxy: it cannot be reached, it refused, or it cannot reach the server.
     pub fn is_proxy(&self) -> bool {
         matches!(self.without_url().inner.detail, Detail::Proxy(_))
+    }
+
+    /// Whether a body failed: that of the request while it was sent, or that of the response while it was read
+    /// ([`Response::bytes`](crate::client::Response::bytes) and its like).
+    pub fn is_body(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Body | ErrorKind::BodyLength)
+            || matches!(self.inner.detail, Detail::Request { in_body: true, .. })
+    }
+
+    /// Whether a body is not what it was read as: JSON, text, or a content coding.
+    pub fn is_decode(&self) -> bool {
+        self.kind() == ErrorKind::Decode
+    }
+
+    /// Whether the status of the response is the error.
+    pub fn is_status(&self) -> bool {
+        self.kind() == ErrorKind::Status
+    }
+
+    /// The status of the response, if that is the error.
+    pub fn status(&self) -> Option<StatusCode> {
+        match self.without_url().inner.detail {
+            Detail::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Whether a redirect cannot be followed, or was one too many.
+    pub fn is_redirect(&self) -> bool {
+        self.kind() == ErrorKind::Redirect
+    }
+
+    /// Whether the request could not be built: its URL, fields or body are invalid.
+    pub fn is_builder(&self) -> bool {
+        matches!(self.kind(), ErrorKind::InvalidUrl | ErrorKind::InvalidMessage)
+    }
+
+    /// Whether the request was certainly not processed, and may succeed if it is sent again: the peer refused it, or no
+    /// connection was made, for a reason that may pass. A client has sent it again as often as it may already.
+    pub fn is_retryable(&self) -> bool {
+        let lasting = matches!(self.kind(), ErrorKind::Certificate | ErrorKind::NotHttp2);
+        self.is_refused() || (self.is_connect() && !lasting)
     }
 
     /// Whether the peer did not process the request, so that it may be repeated.
@@ -310,17 +365,39 @@ impl Error {
 
     /// The error of a request.
     pub(crate) fn of_request(self, uri: &Uri) -> Self {
+        self.named(uri, false)
+    }
+
+    /// The error of reading a response's body.
+    pub(crate) fn of_body(self, uri: &Uri) -> Self {
+        self.named(uri, true)
+    }
+
+    fn named(self, uri: &Uri, in_body: bool) -> Self {
         // A connector that is a client itself has named the request that failed.
         if self.url().is_some() {
             return self;
         }
-        let authority = uri.authority().map_or("", Authority::as_str);
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        let url = match uri.scheme_str() {
-            Some(scheme) => format!("{scheme}://{host}{}", uri.path()),
-            None => host.to_owned(),
+        let url = match (uri.scheme_str(), uri.authority()) {
+            (None, Some(authority)) => shown(authority.as_str()),
+            _ => shown(&uri.to_string()),
         };
-        Self::of(self.kind(), Detail::Request { url, error: self }, None)
+        Self::of_url(url, self, in_body)
+    }
+
+    fn of_url(url: String, error: Error, in_body: bool) -> Self {
+        let kind = error.kind();
+        Self::of(kind, Detail::Request { url, error, in_body }, None)
+    }
+
+    /// A text is no URL that a request can be sent to.
+    pub(crate) fn invalid_url(url: &str, why: impl Into<String>) -> Self {
+        Self::of_url(shown(url), Self::new(ErrorKind::InvalidUrl, why), false)
+    }
+
+    /// The status of a response is an error.
+    pub(crate) fn from_status(status: StatusCode) -> Self {
+        Self::of(ErrorKind::Status, Detail::Status(status), None)
     }
 
     pub(crate) fn config(detail: impl Into<String>) -> Self {
@@ -526,6 +603,41 @@ impl Error {
     }
 }
 
+/// A URL, or what was given as one, without name, password, query and fragment, which may be secrets, and without what a
+/// terminal would obey.
+pub(crate) fn shown(url: &str) -> String {
+    const MOST: usize = 300;
+    let (scheme, rest) = match url.find("://") {
+        Some(at) => url.split_at(at + 3),
+        None => ("", url),
+    };
+    // In a URL a password ends before the path. What is no URL may have it anywhere.
+    let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let rest = match rest[..authority].rfind('@').or_else(|| rest.rfind('@')) {
+        Some(at) if at < authority => &rest[at + 1..],
+        Some(at) if url.parse::<Uri>().is_err() => &rest[at + 1..],
+        _ => rest,
+    };
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    let plain = |letter: char| {
+        if letter.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            letter
+        }
+    };
+    let mut text: String = scheme
+        .chars()
+        .chain(rest[..end].chars())
+        .take(MOST)
+        .map(plain)
+        .collect();
+    if scheme.len() + end > MOST {
+        text.push('…');
+    }
+    text
+}
+
 /// Who broke a rule of HTTP/1.1: hyper reports what is beyond its own limits as it does what is malformed.
 fn blamed(error: &hyper::Error) -> &'static str {
     if error.is_parse_too_large() {
@@ -555,7 +667,8 @@ impl fmt::Display for Error {
             Detail::Connection(error) if kind == ErrorKind::NotHttp2 => {
                 write!(f, "{kind}: {}", error.reason())
             }
-            Detail::Request { url, error } => write!(f, "{url}: {error}"),
+            Detail::Request { url, error, .. } => write!(f, "{url}: {error}"),
+            Detail::Status(status) => write!(f, "{kind}: {status}"),
             Detail::Connection(error) => error.fmt(f),
             Detail::Stream(error) => error.fmt(f),
             Detail::Usage(error) => error.fmt(f),
@@ -624,6 +737,25 @@ mod tests {
             .source()
             .and_then(|source| source.downcast_ref::<io::Error>());
         assert_eq!(source.and_then(io::Error::raw_os_error), Some(104));
+    }
+
+    #[test]
+    fn what_is_shown_of_a_url_holds_no_secret() {
+        let long = format!("http://h/{}", "x".repeat(1_000));
+        for (url, expected) in [
+            ("https://me:secret@h:1/a?secret#secret", "https://h:1/a"),
+            ("https://me:sec@ret@h/a@b", "https://h/a@b"),
+            ("https://me:sec/re?t@h h/", "https://h h/"),
+            ("me:secret@h/a", "h/a"),
+            ("https://h?secret", "https://h"),
+            ("/a?secret@h", "/a"),
+            ("http://h/\u{1b}[2J", "http://h/\u{fffd}[2J"),
+            ("", ""),
+            ("@", ""),
+        ] {
+            assert_eq!(shown(url), expected, "{url}");
+        }
+        assert!(shown(&long).len() < 310 && shown(&long).ends_with('…'));
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = fullbore::Client::new();
-//! let response = client.get("https://example.com/").await?;
-//! println!("{}", response.status());
+//! let response = client.get("https://example.com/").header("accept", "text/plain").await?;
+//! println!("{}", response.error_for_status()?.text().await?);
 //! # Ok(()) }
 //! ```
 //!
@@ -33,6 +33,13 @@
 //! |---|---|---|
 //! | `tls` | on | TLS by rustls |
 //! | `ring`, `aws-lc-rs` | `ring` | the crypto provider of rustls |
+//! | `json` | off | [`RequestBuilder::json`](client::RequestBuilder), [`Response::json`](client::Response) |
+//! | `form` | off | [`RequestBuilder::query` and `form`](client::RequestBuilder) |
+//! | `redirect` | off | the requests of [`RequestBuilder`](client::RequestBuilder) follow redirects |
+//! | `gzip`, `brotli`, `deflate`, `zstd` | off | they ask for these content codings, and decode them |
+//! | `cookies` | off | they keep cookies (`ClientBuilder::cookie_store`) |
+//! | `charset` | off | [`Response::text`](client::Response::text) knows all charsets |
+//! | `url` | off | hosts may have any letters; `url::Url` is a URL |
 //! | `proxy` | off | HTTP proxies and SOCKS5 for clients (`ClientBuilder::proxies`) |
 //! | `self-signed` | off | `tls::self_signed`, for tests |
 //! | `tracing` | off | spans and events of connections and streams, for a subscriber of the crate `tracing` |

@@ -218,6 +218,11 @@ impl Http2Options {
         Ok(())
     }
 
+    /// Has the builder fail with this, unless it fails already.
+    pub(crate) fn refuse(&mut self, fault: Error) {
+        self.fault.get_or_insert(fault);
+    }
+
     /// Sets what follows from the options.
     pub(crate) fn complete(&mut self) {
         let config = &mut self.config;

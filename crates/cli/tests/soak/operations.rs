@@ -186,7 +186,7 @@ fn expect(status: StatusCode, response: Response<Incoming>) -> Outcome<Incoming>
 }
 
 async fn body_of(client: &Client, url: &str) -> Outcome<Incoming> {
-    expect(StatusCode::OK, client.get(url).await?)
+    expect(StatusCode::OK, client.get(url).await?.into())
 }
 
 async fn text(body: Incoming) -> Outcome<String> {
@@ -273,7 +273,7 @@ async fn abandoned_request(client: &Client, target: &Target, random: &mut Random
     let (url, ..) = target.source(random);
     // Whether the response came first or not, neither is an error.
     match timeout(Duration::from_micros(random.magnitude(14)), client.get(&url)).await {
-        Ok(response) => expect(StatusCode::OK, response?).map(drop),
+        Ok(response) => expect(StatusCode::OK, response?.into()).map(drop),
         Err(_) => Ok(()),
     }
 }
@@ -311,9 +311,7 @@ async fn abandoned_upload(shared: &Shared, target: &Target, random: &mut Random)
 async fn broken_response(client: &Client, target: &Target, random: &mut Random) -> Outcome {
     let (salt, length) = (salt(random), random.magnitude(BITS));
     let whole = async {
-        let response = client
-            .get(&target.url(&format!("broken/{salt}/{length}")))
-            .await?;
+        let response = client.get(target.url(&format!("broken/{salt}/{length}"))).await?;
         response.into_body().collect().await
     };
     match whole.await {

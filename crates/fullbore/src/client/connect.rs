@@ -36,25 +36,25 @@ pub(super) struct Origin<'a> {
 
 impl<'a> Origin<'a> {
     pub(super) fn of(uri: &'a Uri) -> Result<Self, Error> {
-        let invalid = |text: String| Error::new(ErrorKind::InvalidUrl, text);
+        let invalid = |why: String| Error::invalid_url(&uri.to_string(), why);
         let tls = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => true,
             Some(scheme) if *scheme == Scheme::HTTP => false,
             Some(scheme) => return Err(invalid(format!("{scheme}:// is neither http:// nor https://"))),
             None => {
-                return Err(invalid(format!(
-                    "{uri} has no scheme; begin it with http:// or https://"
-                )));
+                return Err(invalid(
+                    "it has no scheme; begin it with http:// or https://".to_owned(),
+                ));
             }
         };
         let host = match uri.host() {
             Some(host) if !host.is_empty() => host,
-            _ => return Err(invalid(format!("{uri} has no host"))),
+            _ => return Err(invalid("it has no host".to_owned())),
         };
         // `Uri` takes any digits for a port, and then has none.
         let port = uri.port_u16();
         if port.is_none() && names_port(uri, host) {
-            return Err(invalid(format!("the port of {uri} is no number from 0 to 65535")));
+            return Err(invalid("its port is no number from 0 to 65535".to_owned()));
         }
         // The brackets of an IPv6 address belong to the URL.
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));

@@ -4,8 +4,7 @@
 //! This file has the interface. `exchange` sends a request, and sends it again where that is safe, `origin` has the
 //! connections and the queue of an origin, `growth` decides how many connections it needs, `attempt` opens one,
 //! `connection_state` is what a connection's driver reports, `backoff` says how long to wait for an origin that
-//! refuses requests, `wait_clock` how long for one that allows no stream, and `limited` for how long a request may
-//! take in all.
+//! refuses requests, and `wait_clock` how long for one that allows no stream.
 
 mod attempt;
 mod backoff;
@@ -14,7 +13,6 @@ mod connection_state;
 mod exchange;
 mod growth;
 mod lane;
-mod limited;
 mod origin;
 #[cfg(test)]
 mod tests;
@@ -28,19 +26,22 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use fullbore_proto::Report;
 use http::uri::{Authority, Scheme};
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{HeaderMap, Request, Response, Uri};
 use http_body::Body;
 use tokio_util::task::TaskTracker;
 
 use self::builder::Settings;
-use self::limited::Limited;
 use self::origin::{OriginPool, Place};
 use super::connect::Origin;
 use super::connection::split_request;
 use super::handle::Handle;
 use super::http1::Http1Report;
+use super::limited::Limited;
+use super::request_body::Body as RequestBody;
+use super::send::Front;
+use super::url::parse;
 use crate::body::Incoming;
-use crate::error::{BoxError, Error, ErrorKind};
+use crate::error::{BoxError, Error};
 
 pub use self::builder::ClientBuilder;
 pub(super) use self::lane::{Answer, Lane, TcpReport};
@@ -111,7 +112,7 @@ impl ClientBuilder {
     /// Checks the settings and makes a client. It connects when the first request is sent.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when a setting is out of range.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when a setting is out of range.
     pub fn build(self) -> Result<Client, Error> {
         Ok(Client {
             inner: Arc::new(Inner::new(self.finish()?)),
@@ -138,62 +139,13 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// Sends a GET request.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidUrl`] when the URL is invalid, and the errors of [`Self::request`].
-    pub async fn get(&self, url: &str) -> Result<Response<Incoming>, Error> {
-        self.call(Method::GET, url, Nothing).await
-    }
-
-    /// Sends a POST request.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    ///
-    /// ```no_run
-    /// # async fn run(client: fullbore::Client) -> Result<(), fullbore::Error> {
-    /// let response = client.post("https://example.com/", "content".to_owned()).await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn post<B>(&self, url: &str, body: B) -> Result<Response<Incoming>, Error>
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        self.call(Method::POST, url, body).await
-    }
-
-    /// Sends a PUT request.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub async fn put<B>(&self, url: &str, body: B) -> Result<Response<Incoming>, Error>
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        self.call(Method::PUT, url, body).await
-    }
-
-    async fn call<B>(&self, method: Method, url: &str, body: B) -> Result<Response<Incoming>, Error>
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let mut request = Request::new(body);
-        *request.method_mut() = method;
-        *request.uri_mut() = parse(url)?;
-        self.request(request).await
-    }
-
     /// Sends a request with an absolute URI, and waits for the head of the response. The request waits while the peer
     /// allows no more streams. Dropping the future, or the response body, resets the stream; over HTTP/1.1 it ends the
     /// connection. Call it within a tokio runtime.
     ///
     /// # Errors
-    /// See [`ErrorKind`]: connecting fails, the peer violates the protocol or resets the stream, the connection
-    /// closes. [`ErrorKind::Refused`] says that the request may be repeated.
+    /// See [`ErrorKind`](crate::ErrorKind): connecting fails, the peer violates the protocol or resets the stream, the connection
+    /// closes. [`ErrorKind::Refused`](crate::ErrorKind::Refused) says that the request may be repeated.
     pub async fn request<B>(&self, request: Request<B>) -> Result<Response<Incoming>, Error>
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -241,24 +193,35 @@ impl Client {
 
     /// Splits a request, and adds the fields that all requests have.
     fn split<B: Body>(&self, mut request: Request<B>) -> (Arc<Request<()>>, B) {
-        let defaults = &self.inner.settings.default_headers;
-        if !defaults.is_empty() {
-            add_missing(request.headers_mut(), defaults);
-        }
+        add_missing(request.headers_mut(), &self.front().default_headers);
         split_request(request)
+    }
+
+    /// Sends a request that has all its fields, without a limit on time.
+    pub(super) async fn exchange(&self, request: Request<RequestBody>) -> Result<Response<Incoming>, Error> {
+        let pool = self.pool(request.uri())?;
+        let (head, body) = split_request(request);
+        match body.into_whole() {
+            Ok(body) => exchange::repeatable(&pool, head, body).await,
+            Err(body) => exchange::once(&pool, head, body).await,
+        }
+    }
+
+    pub(super) fn front(&self) -> &Front {
+        &self.inner.settings.front
     }
 
     /// Ends a request that takes longer than the client allows.
     fn limited<F>(&self, sent: F) -> Limited<F> {
-        Limited::new(self.inner.settings.request_timeout, sent)
+        Limited::new(self.front().head_timeout, sent)
     }
 
     /// Connects to the origin of a URL, unless there is a connection that takes requests. Without this call, the first
     /// request connects.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidUrl`] when the URL is invalid, and the errors of connecting ([`Error::is_connect`],
-    /// [`ErrorKind::Timeout`]).
+    /// [`ErrorKind::InvalidUrl`](crate::ErrorKind::InvalidUrl) when the URL is invalid, and the errors of connecting ([`Error::is_connect`],
+    /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout)).
     pub async fn connect(&self, url: &str) -> Result<(), Error> {
         let uri = parse(url)?;
         let lease = self.pool(&uri)?.lease(&mut Place::default()).await;
@@ -302,7 +265,7 @@ impl Client {
     /// requests in progress are complete. There is no limit on time, and a response body that nobody reads blocks it:
     /// use a timeout.
     ///
-    /// Requests that wait for a stream fail with [`ErrorKind::Canceled`]. A later request opens a new connection, for
+    /// Requests that wait for a stream fail with [`ErrorKind::Canceled`](crate::ErrorKind::Canceled). A later request opens a new connection, for
     /// which this call does not wait.
     pub async fn shutdown(&self) {
         let origins = std::mem::take(&mut *self.origins());
@@ -390,7 +353,10 @@ impl Origins {
 }
 
 /// Adds the default fields whose names the request does not have.
-fn add_missing(headers: &mut HeaderMap, defaults: &HeaderMap) {
+pub(super) fn add_missing(headers: &mut HeaderMap, defaults: &HeaderMap) {
+    if defaults.is_empty() {
+        return;
+    }
     let given: Vec<_> = defaults
         .keys()
         .filter(|name| headers.contains_key(*name))
@@ -401,11 +367,6 @@ fn add_missing(headers: &mut HeaderMap, defaults: &HeaderMap) {
             headers.append(name.clone(), value.clone());
         }
     }
-}
-
-fn parse(url: &str) -> Result<Uri, Error> {
-    url.parse()
-        .map_err(|error| Error::with_source(ErrorKind::InvalidUrl, url, error))
 }
 
 impl fmt::Debug for Client {

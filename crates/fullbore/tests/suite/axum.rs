@@ -85,7 +85,7 @@ async fn converse(client: &Client, origin: &str) {
         "8"
     );
 
-    let error = soon(client.get(&format!("{origin}/panic")))
+    let error = soon(client.get(format!("{origin}/panic")))
         .await
         .expect_err("it panics");
     assert_eq!(error.kind(), fullbore::ErrorKind::Reset, "{error}");

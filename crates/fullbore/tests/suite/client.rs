@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
+use fullbore::client::Body;
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
 use fullbore::{Client, Error, ErrorKind, Incoming, Server, TcpBuffers};
 use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request, Response, Uri};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use tokio::io::DuplexStream;
 use tokio::net::TcpStream;
 
@@ -51,8 +52,8 @@ fn client() -> (Client, Arc<Mutex<Vec<Uri>>>) {
     (Client::builder().connector(connector).build().unwrap(), asked)
 }
 
-async fn text(response: Result<Response<Incoming>, Error>) -> String {
-    let body = response.expect("a response").into_body();
+async fn text(response: Result<impl Into<Response<Incoming>>, Error>) -> String {
+    let body = response.expect("a response").into().into_body();
     let bytes = soon(body.collect()).await.expect("a body").to_bytes();
     String::from_utf8(bytes.to_vec()).expect("text")
 }
@@ -60,19 +61,24 @@ async fn text(response: Result<Response<Incoming>, Error>) -> String {
 #[tokio::test]
 async fn post_and_put_send_bodies_of_known_and_unknown_length() {
     let (client, _) = client();
-    let whole = text(soon(client.post("http://test.example/a", "whole".to_owned())).await).await;
+    let whole = text(soon(client.post("http://test.example/a").body("whole")).await).await;
     assert_eq!(whole, "POST http://test.example/a\ncontent-length: 5\nwhole");
-    let bytes = Full::<Bytes>::from("bytes");
-    let whole = text(soon(client.put("http://test.example/b", bytes)).await).await;
+    let bytes = Bytes::from("bytes");
+    let whole = text(soon(client.put("http://test.example/b").body(bytes)).await).await;
     assert_eq!(whole, "PUT http://test.example/b\ncontent-length: 5\nbytes");
-    let whole = text(soon(client.put("http://test.example/c", String::new())).await).await;
+    let whole = text(soon(client.put("http://test.example/c")).await).await;
     assert_eq!(whole, "PUT http://test.example/c\ncontent-length: 0\n");
-    let streamed = soon(client.post("http://test.example/d", Chunks::new(70_000, 1_000))).await;
+    let streamed = soon(
+        client
+            .post("http://test.example/d")
+            .body(Body::wrap(Chunks::new(70_000, 1_000))),
+    )
+    .await;
     let bytes = soon(streamed.expect("a response").into_body().collect()).await;
     let streamed = bytes.expect("a body").to_bytes();
     assert!(streamed.starts_with(b"POST http://test.example/d\n"));
     assert!(streamed.len() > 70_000);
-    let error = client.post("no URL", String::new()).await.expect_err("no URL");
+    let error = client.post("no URL").await.expect_err("no URL");
     assert_eq!(error.kind(), ErrorKind::InvalidUrl);
 }
 

@@ -45,7 +45,7 @@ async fn failures(limit: u32) -> usize {
     let server = tokio::spawn(server.serve(service(answer)));
     let client = Client::builder().max_connections(1).build().expect("a client");
     // The limit is known before the crowd comes.
-    soon(client.get(&format!("{url}/"))).await.expect("an answer");
+    soon(client.get(format!("{url}/"))).await.expect("an answer");
 
     let left = Arc::new(AtomicUsize::new(INNOCENT));
     let cancelled = Arc::new(AtomicUsize::new(0));
@@ -67,7 +67,7 @@ async fn failures(limit: u32) -> usize {
                 }
                 let path = ["/hang", "/long"][random.usize(..2)];
                 let url = format!("{url}{path}");
-                let mut response = Box::pin(client.get(&url));
+                let mut response = Box::pin(client.get(&url).send());
                 for _ in 0..random.u8(1..30) {
                     tokio::select! { biased; _ = &mut response => break, () = tokio::task::yield_now() => {} }
                 }

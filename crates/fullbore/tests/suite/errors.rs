@@ -107,7 +107,7 @@ async fn a_peer_that_never_answers_the_handshake_is_a_timeout() {
         .tls_config(Arc::new(client_config(Roots::InsecureAcceptAny).unwrap()))
         .build()
         .unwrap();
-    let error = soon(client.get(&url.replace("http:", "https:")))
+    let error = soon(client.get(url.replace("http:", "https:")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
@@ -144,7 +144,7 @@ async fn a_certificate_that_does_not_verify_is_refused() {
 async fn a_certificate_for_another_name_is_refused() {
     let (url, pem) = tls_server(&[b"h2"]).await;
     let client = client(Roots::Pem(pem));
-    let error = soon(client.get(&url.replace("localhost", "127.0.0.1")))
+    let error = soon(client.get(url.replace("localhost", "127.0.0.1")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Certificate, "{error}");

@@ -17,6 +17,7 @@ mod errors;
 mod exchange;
 mod faults;
 mod files;
+mod front;
 mod half_close;
 mod http1;
 mod http1_client;

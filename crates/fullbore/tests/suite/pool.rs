@@ -26,7 +26,7 @@ use site::{Plan, Site, serve_plainly};
 /// A test that has not ended by then hangs; how long it takes is not what is tested.
 const HANG: Duration = Duration::from_secs(120);
 
-async fn in_time<T>(what: impl Future<Output = T>) -> T {
+async fn in_time<T>(what: impl IntoFuture<Output = T>) -> T {
     tokio::time::timeout(HANG, what).await.expect("the test hangs")
 }
 
@@ -427,7 +427,7 @@ async fn responses_that_nobody_reads_yet_hold_no_streams() {
     let client = Client::new();
     let mut responses = Vec::new();
     for _ in 0..50 {
-        responses.push(in_time(client.get(&site.url())).await.unwrap());
+        responses.push(in_time(client.get(site.url())).await.unwrap());
     }
     until(|| in_flight(&client) == 0).await;
     for response in responses {

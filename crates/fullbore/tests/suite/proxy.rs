@@ -131,7 +131,7 @@ async fn a_tunnel_through_a_proxy_over_tls_carries_http2_and_the_certificate_is_
     let client = Client::builder().tls_config(Arc::new(config)).proxies(proxies);
     let client = client.build().unwrap();
     for _ in 0..2 {
-        let response = soon(client.get(&format!("https://{target}/"))).await.unwrap();
+        let response = soon(client.get(format!("https://{target}/"))).await.unwrap();
         assert_eq!(
             (response.status().as_u16(), response.version()),
             (200, Version::HTTP_2)
@@ -163,7 +163,7 @@ async fn a_proxy_that_is_not_there_is_the_cause_and_http2_alone_asks_it_for_a_tu
         assert_eq!(error.kind(), ErrorKind::Connect);
     }
     let direct = Client::new();
-    let error = soon(direct.get(&format!("http://{nobody}/"))).await.unwrap_err();
+    let error = soon(direct.get(format!("http://{nobody}/"))).await.unwrap_err();
     assert!(!error.is_proxy() && error.is_connect(), "{error}");
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

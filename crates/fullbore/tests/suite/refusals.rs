@@ -24,7 +24,7 @@ const HANG: Duration = Duration::from_secs(120);
 /// A list of URLs.
 const LIST: usize = 20;
 
-async fn in_time<T>(what: impl Future<Output = T>) -> T {
+async fn in_time<T>(what: impl IntoFuture<Output = T>) -> T {
     tokio::time::timeout(HANG, what).await.expect("the test hangs")
 }
 

@@ -5,8 +5,8 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use fullbore::{Client, ClientBuilder, Error, ErrorKind, Incoming};
-use http::{Request, Response, Uri};
+use fullbore::{Client, ClientBuilder, Error, ErrorKind};
+use http::{Request, Uri};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -65,7 +65,7 @@ async fn next(peer: &mut Peer<End>, kind: u8) -> u32 {
 }
 
 /// The error and when it came.
-async fn error<T>(waits: impl Future<Output = Result<T, Error>>) -> (Error, Duration) {
+async fn error<T>(waits: impl IntoFuture<Output = Result<T, Error>>) -> (Error, Duration) {
     let begun = Instant::now();
     let ended = timeout(FOREVER, waits).await.expect("it hangs");
     match ended {
@@ -74,10 +74,10 @@ async fn error<T>(waits: impl Future<Output = Result<T, Error>>) -> (Error, Dura
     }
 }
 
-async fn ends_with(
+async fn ends_with<T>(
     kind: ErrorKind,
     limit: (Duration, Duration),
-    waits: impl Future<Output = Result<Response<Incoming>, Error>>,
+    waits: impl IntoFuture<Output = Result<T, Error>>,
 ) {
     let (error, after) = error(waits).await;
     assert_eq!(error.kind(), kind, "{error}");
@@ -135,7 +135,9 @@ async fn sending_a_body_ends_after_two_minutes_of_silence() {
     ends_with(
         ErrorKind::Timeout,
         DEAD,
-        client.put(URL, Chunks::new(1 << 30, 16_384)),
+        client
+            .put(URL)
+            .body(fullbore::client::Body::wrap(Chunks::new(1 << 30, 16_384))),
     )
     .await;
 }

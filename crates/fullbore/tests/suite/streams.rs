@@ -127,7 +127,7 @@ impl Body for Piped {
 /// A WebSocket by extended CONNECT, which is joined to the two bodies by a pipe.
 async fn extended_connect(client: &Client, address: &str) -> WebSocketStream<DuplexStream> {
     // The server's SETTINGS have to allow it.
-    let response = soon(client.get(&format!("http://{address}/")))
+    let response = soon(client.get(format!("http://{address}/")))
         .await
         .expect("a response");
     assert_eq!(text(response.into_body()).await, "hello");
@@ -172,7 +172,7 @@ async fn a_web_socket_is_opened_by_the_extended_connect_of_http_2() {
     soon(first.close(None)).await.expect("it closes");
     soon(ended.notified()).await;
     // Other requests share their connection.
-    let response = soon(client.get(&format!("http://{address}/")))
+    let response = soon(client.get(format!("http://{address}/")))
         .await
         .expect("a response");
     assert_eq!(text(response.into_body()).await, "hello");
@@ -319,7 +319,7 @@ async fn web_sockets_beyond_the_limit_are_refused_until_others_have_ended() {
 async fn a_handler_that_refuses_a_web_socket_answers_as_it_would_to_any_request() {
     let (address, serving) = serve(echo(Arc::default())).await;
     let client = Client::new();
-    let response = soon(client.get(&format!("http://{address}/")))
+    let response = soon(client.get(format!("http://{address}/")))
         .await
         .expect("a response");
     assert_eq!(text(response.into_body()).await, "hello");
@@ -368,7 +368,7 @@ async fn serve_events() -> (
 async fn server_sent_events_arrive_one_by_one_over_http_2() {
     let (tell, address, serving) = serve_events().await;
     let client = Client::new();
-    let response = soon(client.get(&format!("http://{address}/events"))).await;
+    let response = soon(client.get(format!("http://{address}/events"))).await;
     let response = response.expect("a response");
     assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
     let mut body = response.into_body();

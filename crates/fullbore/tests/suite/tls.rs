@@ -80,7 +80,7 @@ async fn serve_with(made: &Made) -> u16 {
 
 async fn request(host: &str, port: u16, config: ClientConfig) -> Result<u16, Error> {
     let client = Client::builder().tls_config(Arc::new(config)).build().unwrap();
-    let answer = soon(client.get(&format!("https://{host}:{port}/"))).await;
+    let answer = soon(client.get(format!("https://{host}:{port}/"))).await;
     answer.map(|answer| answer.status().as_u16())
 }
 

@@ -23,7 +23,7 @@ const HUNG: Duration = Duration::from_secs(60);
 
 /// Fails the test when `future` hangs.
 #[track_caller]
-pub(crate) fn soon<F: Future>(future: F) -> impl Future<Output = F::Output> {
+pub(crate) fn soon<F: IntoFuture>(future: F) -> impl Future<Output = F::Output> {
     let place = std::panic::Location::caller();
     async move {
         match tokio::time::timeout(HUNG, future).await {

@@ -214,7 +214,7 @@ async fn only_clients_of_the_authority_are_admitted() -> TestResult {
         "{refused:?}"
     );
     let client = fullbore::Client::builder().tls_config(Arc::new(config)).build()?;
-    let response = client.get(&format!("{origin}/a.txt")).await?;
+    let response = client.get(format!("{origin}/a.txt")).await?;
     assert_eq!(response.status(), 200);
     Ok(())
 }

@@ -106,8 +106,7 @@ fn target(head: &Request<()>, is_absolute: bool) -> Result<Uri, Error> {
             }
         }
     }
-    Uri::from_parts(parts)
-        .map_err(|error| Error::with_source(ErrorKind::InvalidUrl, head.uri().to_string(), error))
+    Uri::from_parts(parts).map_err(|error| Error::invalid_url(&head.uri().to_string(), error.to_string()))
 }
 
 /// The authority without a name and password, which belong in no message (RFC 9110 section 4.2.4).
@@ -121,7 +120,7 @@ fn without_credentials(uri: &Uri) -> &str {
 
 fn host(uri: &Uri) -> Result<HeaderValue, Error> {
     HeaderValue::from_str(without_credentials(uri))
-        .map_err(|error| Error::with_source(ErrorKind::InvalidUrl, uri.to_string(), error))
+        .map_err(|error| Error::invalid_url(&uri.to_string(), error.to_string()))
 }
 
 /// The error of a response whose length is given in two ways, which may be an attempt to split it (RFC 9112 section 6.3).

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore_proto::KeepAlive;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderValue, Uri, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
@@ -15,7 +15,8 @@ use crate::client::connector;
 use crate::client::dial::{AddressFamily, Dialer, TcpOptions};
 #[cfg(feature = "proxy")]
 use crate::client::proxy::Proxies;
-use crate::error::{BoxError, Error};
+use crate::client::send::Front;
+use crate::error::{BoxError, Error, ErrorKind};
 use crate::settings::{Http2Options, HttpVersions, http2_options};
 
 /// The limit on connecting, unless one is set: name resolution, TCP and TLS together.
@@ -58,8 +59,9 @@ pub struct ClientBuilder {
     continue_timeout: Duration,
     max_repeats: u32,
     repeat_pause: Duration,
-    request_timeout: Option<Duration>,
-    default_headers: HeaderMap,
+    front: Front,
+    #[cfg(feature = "cookies")]
+    keeps_cookies: bool,
     tcp_keep_alive: Option<Duration>,
     connector: Option<connector::Connector>,
     family: AddressFamily,
@@ -81,8 +83,7 @@ pub(super) struct Settings {
     pub(super) stream_wait_timeout: Option<Duration>,
     pub(super) max_repeats: u32,
     pub(super) repeat_pause: Duration,
-    pub(super) request_timeout: Option<Duration>,
-    pub(super) default_headers: HeaderMap,
+    pub(super) front: Front,
     pub(super) max_idle_http1: usize,
 }
 
@@ -96,8 +97,9 @@ impl Default for ClientBuilder {
             continue_timeout: CONTINUE_TIMEOUT,
             max_repeats: MAX_REPEATS,
             repeat_pause: REPEAT_PAUSE,
-            request_timeout: None,
-            default_headers: HeaderMap::new(),
+            front: Front::default(),
+            #[cfg(feature = "cookies")]
+            keeps_cookies: false,
             tcp_keep_alive: Some(TCP_KEEP_ALIVE),
             connector: None,
             family: AddressFamily::Any,
@@ -164,11 +166,84 @@ impl ClientBuilder {
     ///
     /// The default limits end a request whose connection is dead. They do not end one whose server is only slow.
     pub fn request_timeout(mut self, timeout: Option<Duration>) -> Self {
-        self.request_timeout = timeout;
+        self.front.head_timeout = timeout;
         self
     }
 
-    /// Sets header fields of all requests. A request that has a field of the same name keeps its own. Default: none.
+    /// Limits the time of a [`RequestBuilder`](crate::client::RequestBuilder)'s requests, in place of
+    /// [`Self::request_timeout`]: from sending to the end of the response's body. Default: no limit.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.front.timeout = Some(timeout);
+        self
+    }
+
+    /// Limits the redirects that a [`RequestBuilder`](crate::client::RequestBuilder)'s request follows; one more is an error
+    /// ([`ErrorKind::Redirect`]). 0 follows none, and the redirect is the response. Default: 10. Feature `redirect`.
+    ///
+    /// After 301 and 302 a POST becomes a GET, and after 303 all but HEAD. 307 and 308 send the request again; if its body is
+    /// a stream, the redirect is the response. Once a redirect leads to another origin (scheme, host or port), the fields
+    /// `authorization`, `cookie`, `proxy-authorization`, `www-authenticate` and `host`, and all values that are marked as
+    /// sensitive, are not sent any more.
+    #[cfg(feature = "redirect")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redirect")))]
+    pub fn max_redirects(mut self, redirects: u32) -> Self {
+        self.front.max_redirects = Some(redirects);
+        self
+    }
+
+    /// Whether a [`RequestBuilder`](crate::client::RequestBuilder)'s request asks for the content codings of the features
+    /// `gzip`, `brotli`, `deflate` and `zstd`, and decodes them. A request that has `accept-encoding` or `range` gets its
+    /// response as it comes. Default: true.
+    ///
+    /// A short body may become a long one: read what comes from a stranger by
+    /// [`Response::chunk`](crate::client::Response::chunk), and stop where it is too much.
+    #[cfg(feature = "__decode")]
+    #[cfg_attr(
+        docsrs,
+        doc(cfg(any(feature = "gzip", feature = "brotli", feature = "deflate", feature = "zstd")))
+    )]
+    pub fn decompression(mut self, decompression: bool) -> Self {
+        self.front.keeps_codings = !decompression;
+        self
+    }
+
+    /// Whether the client keeps the cookies that servers set, and sends them in a
+    /// [`RequestBuilder`](crate::client::RequestBuilder)'s requests that have none of their own. Default: false. Feature
+    /// `cookies`.
+    ///
+    /// It keeps 3,000 cookies at most, and 50 for a URL. There is no list of public suffixes: do not use one client for
+    /// sites below the same suffix that do not trust each other.
+    #[cfg(feature = "cookies")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cookies")))]
+    pub fn cookie_store(mut self, cookies: bool) -> Self {
+        self.keeps_cookies = cookies;
+        self
+    }
+
+    /// Sets `user-agent` of all requests. Default: none.
+    ///
+    /// ```
+    /// let client = fullbore::Client::builder().user_agent("probe/1.0").build();
+    /// ```
+    pub fn user_agent<V>(mut self, value: V) -> Self
+    where
+        HeaderValue: TryFrom<V, Error: Into<http::Error>>,
+    {
+        match value.try_into() {
+            Ok(value) => {
+                self.front.default_headers.insert(header::USER_AGENT, value);
+            }
+            Err(error) => {
+                let error: http::Error = error.into();
+                let fault = Error::with_source(ErrorKind::Config, "user_agent cannot be sent", error);
+                self.options.refuse(fault);
+            }
+        }
+        self
+    }
+
+    /// Sets header fields of all requests. A request that has a field of the same name keeps its own. A further call adds
+    /// to them. Default: none.
     ///
     /// ```
     /// # fn main() -> Result<(), fullbore::Error> {
@@ -179,7 +254,7 @@ impl ClientBuilder {
     /// # Ok(()) }
     /// ```
     pub fn default_headers(mut self, headers: HeaderMap) -> Self {
-        self.default_headers = headers;
+        self.front.default_headers.extend(headers);
         self
     }
 
@@ -400,8 +475,11 @@ impl ClientBuilder {
             idle_timeout: self.pool_idle_timeout,
             max_repeats: self.max_repeats,
             repeat_pause: self.repeat_pause,
-            request_timeout: self.request_timeout,
-            default_headers: self.default_headers,
+            front: Front {
+                #[cfg(feature = "cookies")]
+                cookies: self.keeps_cookies.then(Arc::default),
+                ..self.front
+            },
         }
     }
 }

@@ -31,11 +31,11 @@ impl Client {
     /// The pool of this request's origin. The request gets the fields that all requests of the client have.
     pub(in crate::client) fn lane(&self, request: &mut Request<()>) -> Result<Lane, Error> {
         let pool = Arc::clone(&*self.pool(request.uri())?);
-        add_missing(request.headers_mut(), &self.inner.settings.default_headers);
+        add_missing(request.headers_mut(), &self.front().default_headers);
         Ok(Lane {
             pool,
             is_further: false,
-            request_timeout: self.inner.settings.request_timeout,
+            request_timeout: self.front().head_timeout,
         })
     }
 }

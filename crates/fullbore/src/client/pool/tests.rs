@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::client::connector::Transport;
+use crate::error::ErrorKind;
 use crate::settings::HttpVersions;
 
 mod http1;
@@ -192,7 +193,7 @@ pub(super) fn stats(client: &Client) -> OriginStats {
 #[tokio::test(start_paused = true)]
 async fn origins_without_a_connection_are_forgotten_when_64_are_known() {
     let (site, client) = Site::start(plan(MS, 10), Client::builder());
-    let get = async |number: usize| client.get(&format!("http://{number}.example/")).await;
+    let get = async |number: usize| client.get(format!("http://{number}.example/")).await;
     let known = || client.stats().len();
     get(0).await.expect("a response");
     site.refuses.store(true, Ordering::SeqCst);
@@ -211,7 +212,7 @@ async fn origins_without_a_connection_are_forgotten_when_64_are_known() {
 #[tokio::test(start_paused = true)]
 async fn origins_are_looked_through_again_only_when_they_have_doubled() {
     let (site, client) = Site::start(plan(MS, 10), Client::builder());
-    let get = async |number: usize| client.get(&format!("http://{number}.example/")).await;
+    let get = async |number: usize| client.get(format!("http://{number}.example/")).await;
     for number in 0..FEW_ORIGINS {
         get(number).await.expect("a response");
     }
@@ -380,7 +381,7 @@ async fn a_client_has_the_limits_that_are_stated_unless_told_otherwise() {
     assert_eq!(settings.idle_timeout, MS * 30_000);
     assert_eq!(settings.stream_wait_timeout, Some(MS * 30_000));
     assert_eq!((settings.max_repeats, settings.repeat_pause), (3, MS * 100));
-    assert_eq!(settings.request_timeout, None);
+    assert_eq!(settings.front.head_timeout, None);
     assert_eq!(settings.connector.dialer.tcp.keep_alive, Some(MS * 60_000));
 }
 
@@ -463,9 +464,9 @@ fn slow() -> Plan {
 }
 
 /// The error of a request that another runtime is not to hold up.
-fn error_of(
+fn error_of<T: std::fmt::Debug>(
     runtime: &tokio::runtime::Runtime,
-    request: JoinHandle<Result<http::Response<Incoming>, Error>>,
+    request: JoinHandle<Result<T, Error>>,
 ) -> Error {
     let ended = runtime.block_on(async { tokio::time::timeout(MS * 60_000, request).await });
     ended.expect("it ends").expect("no panic").expect_err("an error")
@@ -758,7 +759,10 @@ async fn the_slot_of_an_upload_is_free_when_it_ends_though_its_response_was_comp
     let (site, client) = Site::start(plan(MS, 1), Client::builder());
     all(begin(&client, 1).await).await;
     let ends = Arc::new(AtomicBool::new(false));
-    let upload = client.post("http://one.example/", Later(Arc::clone(&ends)));
+    let upload = client
+        .post("http://one.example/")
+        .body(RequestBody::wrap(Later(Arc::clone(&ends))))
+        .into_future();
     let response = upload.await.expect("a response");
     drop(response);
     let next = begin(&client, 1).await;

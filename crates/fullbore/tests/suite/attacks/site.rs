@@ -156,7 +156,7 @@ impl Site {
     /// Somebody else gets answers.
     pub(crate) async fn answers(&self) {
         for _ in 0..3 {
-            let response = soon(self.bystander.get(&self.url("/"))).await.expect("an answer");
+            let response = soon(self.bystander.get(self.url("/"))).await.expect("an answer");
             let body: Bytes = soon(response.into_body().collect())
                 .await
                 .expect("a body")

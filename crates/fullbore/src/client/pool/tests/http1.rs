@@ -151,12 +151,15 @@ async fn what_a_silent_server_may_still_process_is_not_sent_twice() {
     let serve = |site, io| answer_http1(site, io, b"");
     let (site, client) = Site::start_with(plan(MS, 0), Client::builder(), serve);
     let error = client
-        .post("http://one.example/", String::new())
+        .post("http://one.example/")
         .await
         .expect_err("it is silent");
     assert_eq!(error.kind(), ErrorKind::NotHttp2, "{error}");
     // A body waits for SETTINGS, so that nothing of this request was sent.
-    let answered = client.post("http://one.example/", "body".to_owned()).await;
+    let answered = client
+        .post("http://one.example/")
+        .body(RequestBody::wrap("body".to_owned()))
+        .await;
     assert_eq!(answered.expect("an answer").status(), 200);
     assert_eq!(site.requests.load(Ordering::SeqCst), 1);
 }
@@ -459,7 +462,11 @@ async fn a_request_that_was_not_sent_goes_before_those_that_came_later() {
         tokio::spawn(async move {
             let url = format!("http://one.example/{path}");
             let body = http_body_util::Full::new(Bytes::from_static(b"body"));
-            client.post(&url, body).await.expect("a response");
+            client
+                .post(&url)
+                .body(RequestBody::wrap(body))
+                .await
+                .expect("a response");
         })
     };
     let requests = vec![send("1"), send("2"), send("3")];
@@ -590,7 +597,10 @@ async fn an_upload_that_was_answered_and_does_not_go_on_frees_its_connection() {
         for _ in 0..3 {
             // It is handed over at once.
             let body = http_body_util::Full::<Bytes>::from(vec![0; 100_000]);
-            let sent = tokio::time::timeout(MS * 10_000, client.post("http://one.example/", body));
+            let sent = tokio::time::timeout(
+                MS * 10_000,
+                client.post("http://one.example/").body(RequestBody::wrap(body)),
+            );
             let response = sent.await.expect("a connection is free").expect("a response");
             assert_eq!(response.status().as_str().as_bytes(), &answer[9..12]);
             let mut body = response.into_body();

@@ -116,13 +116,15 @@ async fn a_request_that_needs_http1_fails_where_it_is_not_allowed_and_if_its_bod
     let (site, client) = Site::start_with(plan(MS, 10), Client::builder(), serve);
     let body = || Unsized(Some(Bytes::from_static(b"body")));
     let error = client
-        .post("http://one.example/", body())
+        .post("http://one.example/")
+        .body(RequestBody::wrap(body()))
         .await
         .expect_err("a reset");
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     assert!(error.to_string().contains("requires HTTP/1.1"), "{error}");
     client
-        .post("http://one.example/", body())
+        .post("http://one.example/")
+        .body(RequestBody::wrap(body()))
         .await
         .expect("in HTTP/1.1");
     assert_eq!(site.dials(), 2);

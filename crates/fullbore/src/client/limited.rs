@@ -25,6 +25,11 @@ impl<F> Limited<F> {
         let limit = limit.map(|limit| (limit, Box::pin(tokio::time::sleep(limit))));
         Limited { sent, limit }
     }
+
+    /// The limit and its timer, which goes on.
+    pub(super) fn timer(self: Pin<&mut Self>) -> Option<(Duration, Pin<Box<Sleep>>)> {
+        self.project().limit.take()
+    }
 }
 
 impl<T, F> Future for Limited<F>

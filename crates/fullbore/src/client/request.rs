@@ -1,0 +1,355 @@
+//! Requests that are put together step by step.
+
+use std::fmt::{self, Display};
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+
+use super::pool::Client;
+use super::request_body::Body;
+use super::response::Response;
+use super::send::send;
+use super::url::{Credentials, IntoUrl, Sealed, base64, split_credentials};
+use crate::error::{Error, ErrorKind, shown};
+
+/// A request that is put together step by step, from [`Client::get`] and its like.
+///
+/// It is sent by [`send`](Self::send), or when it is awaited. What is wrong with a step (a URL, a name or value of a
+/// field, a body that cannot be written as JSON) is an error of `send`: the first one ([`Error::is_builder`]).
+///
+/// Redirects, cookies and content codings, which are features of the crate, apply to these requests. A request of
+/// [`Client::request`] is sent as it is.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), fullbore::Error> {
+/// use std::time::Duration;
+///
+/// let client = fullbore::Client::new();
+/// let response = client
+///     .put("https://example.com/notes/1")
+///     .header("content-type", "text/plain")
+///     .bearer_auth("token")
+///     .body("content")
+///     .timeout(Duration::from_secs(10))
+///     .send()
+///     .await?;
+/// println!("{}", response.error_for_status()?.text().await?);
+/// # Ok(()) }
+/// ```
+#[must_use = "a request is sent by `send`, or when it is awaited"]
+pub struct RequestBuilder {
+    client: Client,
+    request: Result<Request<Body>, Error>,
+    timeout: Option<Duration>,
+}
+
+/// Requests that are put together step by step.
+impl Client {
+    /// Starts a GET request.
+    ///
+    /// ```no_run
+    /// # async fn run(client: fullbore::Client) -> Result<(), fullbore::Error> {
+    /// let text = client.get("https://example.com/").await?.text().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn get(&self, url: impl IntoUrl) -> RequestBuilder {
+        self.request_to(Method::GET, url)
+    }
+
+    /// Starts a POST request.
+    ///
+    /// ```no_run
+    /// # async fn run(client: fullbore::Client) -> Result<(), fullbore::Error> {
+    /// let response = client.post("https://example.com/").body("content").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn post(&self, url: impl IntoUrl) -> RequestBuilder {
+        self.request_to(Method::POST, url)
+    }
+
+    /// Starts a PUT request.
+    pub fn put(&self, url: impl IntoUrl) -> RequestBuilder {
+        self.request_to(Method::PUT, url)
+    }
+
+    /// Starts a PATCH request.
+    pub fn patch(&self, url: impl IntoUrl) -> RequestBuilder {
+        self.request_to(Method::PATCH, url)
+    }
+
+    /// Starts a DELETE request.
+    pub fn delete(&self, url: impl IntoUrl) -> RequestBuilder {
+        self.request_to(Method::DELETE, url)
+    }
+
+    /// Starts a HEAD request.
+    pub fn head(&self, url: impl IntoUrl) -> RequestBuilder {
+        self.request_to(Method::HEAD, url)
+    }
+
+    /// Starts a request with any method.
+    pub fn request_to(&self, method: Method, url: impl IntoUrl) -> RequestBuilder {
+        let request = Sealed::into_url(url).map(|url| {
+            let (url, credentials) = split_credentials(url);
+            let mut request = Request::new(Body::default());
+            *request.method_mut() = method;
+            *request.uri_mut() = url;
+            if let Some(Credentials { name, password }) = credentials {
+                let authorization = basic(&name, password.as_deref());
+                request.headers_mut().insert(header::AUTHORIZATION, authorization);
+            }
+            request
+        });
+        RequestBuilder {
+            client: self.clone(),
+            request,
+            timeout: None,
+        }
+    }
+}
+
+impl RequestBuilder {
+    /// Adds a field. A name that is given twice is sent twice.
+    pub fn header<N, V>(self, name: N, value: V) -> Self
+    where
+        HeaderName: TryFrom<N, Error: Into<http::Error>>,
+        HeaderValue: TryFrom<V, Error: Into<http::Error>>,
+    {
+        self.change(|request| {
+            let name = HeaderName::try_from(name).map_err(invalid_field)?;
+            let value = HeaderValue::try_from(value).map_err(invalid_field)?;
+            append(request.headers_mut(), name, value)
+        })
+    }
+
+    /// Sets fields. They take the place of those with the same names.
+    pub fn headers(self, headers: HeaderMap) -> Self {
+        self.change(|request| {
+            for name in headers.keys() {
+                request.headers_mut().remove(name);
+            }
+            let mut last = None;
+            for (name, value) in headers {
+                last = name.or(last);
+                if let Some(name) = &last {
+                    append(request.headers_mut(), name.clone(), value)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Authorizes the request by a name and a password (RFC 7617).
+    pub fn basic_auth(self, name: impl Display, password: Option<impl Display>) -> Self {
+        self.change(|request| {
+            let name = name.to_string();
+            if name.contains(':') {
+                let text = "a name of Basic authorization has no colon (RFC 7617)";
+                return Err(Error::new(ErrorKind::InvalidMessage, text));
+            }
+            let password = password.map(|password| password.to_string());
+            let value = basic(name.as_bytes(), password.as_deref().map(str::as_bytes));
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+            Ok(())
+        })
+    }
+
+    /// Authorizes the request by a token (RFC 6750).
+    pub fn bearer_auth(self, token: impl Display) -> Self {
+        self.change(|request| {
+            let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(invalid_field)?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+            Ok(())
+        })
+    }
+
+    /// Adds pairs to the query of the URL: a struct, a map or a list of pairs. Feature `form`.
+    ///
+    /// ```no_run
+    /// # async fn run(client: fullbore::Client) -> Result<(), fullbore::Error> {
+    /// let response = client.get("https://example.com/?a=b").query(&[("q", "one two")]).await?;
+    /// // https://example.com/?a=b&q=one+two
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "form")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "form")))]
+    pub fn query<T: serde::Serialize + ?Sized>(self, pairs: &T) -> Self {
+        self.change(|request| {
+            let added = serde_urlencoded::to_string(pairs)
+                .map_err(|error| unwritable("the query cannot be written", error))?;
+            if added.is_empty() {
+                return Ok(());
+            }
+            let target = match request.uri().path_and_query().map(|target| target.as_str()) {
+                None => format!("/?{added}"),
+                Some(target) if target.ends_with(['?', '&']) => format!("{target}{added}"),
+                Some(target) if target.contains('?') => format!("{target}&{added}"),
+                Some(target) => format!("{target}?{added}"),
+            };
+            let mut parts = request.uri().clone().into_parts();
+            let invalid = |error: http::Error| unwritable("the query cannot be sent", error);
+            parts.path_and_query = Some(
+                target
+                    .try_into()
+                    .map_err(|error: http::uri::InvalidUri| invalid(error.into()))?,
+            );
+            *request.uri_mut() = http::Uri::from_parts(parts).map_err(|error| invalid(error.into()))?;
+            Ok(())
+        })
+    }
+
+    /// Sets the body to pairs as an HTML form sends them. Feature `form`.
+    #[cfg(feature = "form")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "form")))]
+    pub fn form<T: serde::Serialize + ?Sized>(self, pairs: &T) -> Self {
+        self.change(|request| {
+            let form = serde_urlencoded::to_string(pairs)
+                .map_err(|error| unwritable("the form cannot be written", error))?;
+            set_content(request, "application/x-www-form-urlencoded", form);
+            Ok(())
+        })
+    }
+
+    /// Sets the body to a value as JSON. Feature `json`.
+    ///
+    /// ```no_run
+    /// # async fn run(client: fullbore::Client) -> Result<(), fullbore::Error> {
+    /// use std::collections::HashMap;
+    ///
+    /// let body = HashMap::from([("name", "value")]);
+    /// let made: HashMap<String, u64> = client.post("https://example.com/").json(&body).await?.json().await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "json")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
+    pub fn json<T: serde::Serialize + ?Sized>(self, value: &T) -> Self {
+        self.change(|request| {
+            let json = serde_json::to_vec(value)
+                .map_err(|error| unwritable("the value cannot be written as JSON", error))?;
+            set_content(request, "application/json", json);
+            Ok(())
+        })
+    }
+
+    /// Sets the body. The last one that is set is sent.
+    pub fn body(self, body: impl Into<Body>) -> Self {
+        self.change(|request| {
+            *request.body_mut() = body.into();
+            Ok(())
+        })
+    }
+
+    /// Limits the time until the end of the response's body, in place of
+    /// [`ClientBuilder::timeout`](super::ClientBuilder::timeout) and
+    /// [`ClientBuilder::request_timeout`](super::ClientBuilder::request_timeout).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The request, for [`Client::request`], which sends it as it is. The limit on time is lost.
+    ///
+    /// # Errors
+    /// The first wrong step ([`Error::is_builder`]).
+    pub fn build(self) -> Result<Request<Body>, Error> {
+        self.request
+    }
+
+    /// A copy, unless the body is a stream.
+    pub fn try_clone(&self) -> Option<Self> {
+        let request = match &self.request {
+            Ok(request) => {
+                let mut copy = Request::new(request.body().try_clone()?);
+                *copy.method_mut() = request.method().clone();
+                *copy.uri_mut() = request.uri().clone();
+                *copy.headers_mut() = request.headers().clone();
+                *copy.extensions_mut() = request.extensions().clone();
+                Ok(copy)
+            }
+            Err(error) => Err(error.clone()),
+        };
+        Some(RequestBuilder {
+            client: self.client.clone(),
+            request,
+            timeout: self.timeout,
+        })
+    }
+
+    /// Sends the request, and waits for the head of the response. Dropping the future cancels the request. Call it within
+    /// a tokio runtime.
+    ///
+    /// # Errors
+    /// The first wrong step ([`Error::is_builder`]), and the errors of [`Client::request`]. An error status is no error
+    /// ([`Response::error_for_status`]).
+    pub async fn send(self) -> Result<Response, Error> {
+        send(self.client, self.request?, self.timeout).await
+    }
+
+    /// Takes a step, unless an earlier one was wrong.
+    fn change(mut self, step: impl FnOnce(&mut Request<Body>) -> Result<(), Error>) -> Self {
+        if let Ok(request) = &mut self.request {
+            if let Err(error) = step(request) {
+                self.request = Err(error.of_request(request.uri()));
+            }
+        }
+        self
+    }
+}
+
+impl IntoFuture for RequestBuilder {
+    type Output = Result<Response, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl fmt::Debug for RequestBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.request {
+            Ok(request) => f
+                .debug_struct("RequestBuilder")
+                .field("method", request.method())
+                .field("url", &shown(&request.uri().to_string()))
+                .finish_non_exhaustive(),
+            Err(error) => f.debug_tuple("RequestBuilder").field(error).finish(),
+        }
+    }
+}
+
+/// Adds a field, of which a map takes some thirty thousand.
+fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) -> Result<(), Error> {
+    match headers.try_append(name, value) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(invalid_field(error)),
+    }
+}
+
+/// Sets a body, and its type unless the request has one.
+#[cfg(any(feature = "form", feature = "json"))]
+fn set_content(request: &mut Request<Body>, kind: &'static str, body: impl Into<Body>) {
+    let kind = HeaderValue::from_static(kind);
+    request.headers_mut().entry(header::CONTENT_TYPE).or_insert(kind);
+    *request.body_mut() = body.into();
+}
+
+fn basic(name: &[u8], password: Option<&[u8]>) -> HeaderValue {
+    let credentials = base64(&[name, b":", password.unwrap_or_default()].concat());
+    let mut value = HeaderValue::try_from(format!("Basic {credentials}"))
+        .unwrap_or_else(|_| HeaderValue::from_static("Basic"));
+    value.set_sensitive(true);
+    value
+}
+
+fn invalid_field(error: impl Into<http::Error>) -> Error {
+    Error::with_source(ErrorKind::InvalidMessage, "a field cannot be sent", error.into())
+}
+
+#[cfg(any(feature = "form", feature = "json"))]
+fn unwritable(what: &str, error: impl Into<crate::error::BoxError>) -> Error {
+    Error::with_source(ErrorKind::InvalidMessage, what, error)
+}
