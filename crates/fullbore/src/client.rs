@@ -16,6 +16,9 @@ mod download;
 mod handle;
 mod http1;
 mod limited;
+#[cfg(feature = "multipart")]
+#[cfg_attr(docsrs, doc(cfg(feature = "multipart")))]
+pub mod multipart;
 mod pool;
 #[cfg(feature = "proxy")]
 mod proxy;

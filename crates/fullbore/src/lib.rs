@@ -35,6 +35,7 @@
 //! | `ring`, `aws-lc-rs` | `ring` | the crypto provider of rustls |
 //! | `json` | off | [`RequestBuilder::json`](client::RequestBuilder), [`Response::json`](client::Response) |
 //! | `form` | off | [`RequestBuilder::query` and `form`](client::RequestBuilder) |
+//! | `multipart` | off | [`client::RequestBuilder`]: forms with files (`client::multipart`) |
 //! | `redirect` | off | the requests of [`RequestBuilder`](client::RequestBuilder) follow redirects |
 //! | `gzip`, `brotli`, `deflate`, `zstd` | off | they ask for these content codings, and decode them |
 //! | `cookies` | off | they keep cookies (`ClientBuilder::cookie_store`) |

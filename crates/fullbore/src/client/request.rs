@@ -234,6 +234,19 @@ impl RequestBuilder {
         })
     }
 
+    /// Sets the body to a form with files. Feature `multipart`.
+    #[cfg(feature = "multipart")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "multipart")))]
+    pub fn multipart(self, form: super::multipart::Form) -> Self {
+        self.change(|request| {
+            let (kind, body) = form.finish()?;
+            // Always of this form: the boundary is in it.
+            request.headers_mut().insert(header::CONTENT_TYPE, kind);
+            *request.body_mut() = body;
+            Ok(())
+        })
+    }
+
     /// Sets the body. The last one that is set is sent.
     pub fn body(self, body: impl Into<Body>) -> Self {
         self.change(|request| {

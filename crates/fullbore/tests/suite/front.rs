@@ -3,6 +3,7 @@
 mod bad_input;
 mod cookies;
 mod decoding;
+mod multipart;
 mod redirects;
 mod requests;
 
