@@ -10,8 +10,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
+use fullbore::body::Chunk;
 use fullbore::tls::server_config;
-use fullbore::{Chunk, Incoming, Server};
+use fullbore::{Incoming, Server};
 use fullbore_files::{Files, Log, Settings, Uploads};
 use http::{Method, Request, Response};
 use http_body::{Frame, SizeHint};

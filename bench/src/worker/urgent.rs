@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Args;
-use fullbore::{Client, TcpBuffers};
+use fullbore::Client;
+use fullbore::settings::TcpBuffers;
 use http::Request;
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full};

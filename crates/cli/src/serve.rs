@@ -26,7 +26,8 @@ use std::time::Duration;
 
 use fullbore::rustls::ServerConfig;
 use fullbore::server::ConnectionLimits;
-use fullbore::{ErrorKind, HttpVersions, MemoryBudget, Server, ServerBuilder};
+use fullbore::settings::{HttpVersions, MemoryBudget};
+use fullbore::{ErrorKind, Server, ServerBuilder};
 use fullbore_files::{Log, LogWriter};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fullbore::WindowSize;
+use fullbore::settings::WindowSize;
 use fullbore_link::units;
 
 use crate::exit::Failure;

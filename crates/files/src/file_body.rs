@@ -2,7 +2,7 @@
 //!
 //! There are two ways to read a file:
 //!
-//! - The server takes ranges ([`fullbore::FileRange`]). A chunk is a range that the page cache holds, and the server reads
+//! - The server takes ranges ([`fullbore::body::FileRange`]). A chunk is a range that the page cache holds, and the server reads
 //!   it just before it writes it. Blocking jobs bring long stretches of the file into the page cache, one ahead of the
 //!   chunks. Such a body holds no memory.
 //! - Otherwise, and where any read may block (FUSE), chunks are read into memory, one ahead, in blocking jobs where
@@ -28,7 +28,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use fullbore::Chunk;
+use fullbore::body::Chunk;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;

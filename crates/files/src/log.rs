@@ -69,7 +69,7 @@ impl Default for LogLimits {
 #[non_exhaustive]
 pub enum LogFormat {
     /// Time, peer, method, path, status, bytes of body sent, duration, user agent, `aborted` when the body did not end, and
-    /// `cause=` with the name of a [`Cause`](fullbore::Cause) if the transfer was long enough to judge.
+    /// `cause=` with the name of a [`Cause`](fullbore::stats::Cause) if the transfer was long enough to judge.
     #[default]
     Text,
     /// The combined format of Apache, which has no duration, `aborted` or cause. The name of a user is that of [`LogUser`].

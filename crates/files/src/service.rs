@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use fullbore::Chunk;
+use fullbore::body::Chunk;
 use http::request::Parts;
 use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
@@ -113,7 +113,7 @@ impl Files {
 
 impl Files<Chunk> {
     /// As [`Files::open`], with bodies for [`fullbore::Server`]: they hand over ranges of up to
-    /// [`Settings::chunk_bytes`] ([`fullbore::FileRange`]) that the system has in memory (Linux), and bytes otherwise.
+    /// [`Settings::chunk_bytes`] ([`fullbore::body::FileRange`]) that the system has in memory (Linux), and bytes otherwise.
     ///
     /// # Errors
     /// [`FolderError`]: the root or the folder for uploads cannot be opened.

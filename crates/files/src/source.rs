@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cap_std::fs::Dir;
-use fullbore::{FileRange, OpenFile};
+use fullbore::body::{FileRange, OpenFile};
 
 use crate::disk::{self, Blocking, FileSystem, file_system_of};
 use crate::identity::Identity;

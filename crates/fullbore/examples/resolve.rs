@@ -4,7 +4,8 @@
 use std::io;
 use std::net::IpAddr;
 
-use fullbore::{BoxError, Client, TcpBuffers};
+use fullbore::settings::TcpBuffers;
+use fullbore::{BoxError, Client};
 use http::Uri;
 use http_body_util::BodyExt;
 use tokio::net::TcpStream;

@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fullbore::{BoxError, Client, Priority};
+use fullbore::ext::Priority;
+use fullbore::{BoxError, Client};
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 

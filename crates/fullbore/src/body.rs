@@ -1,4 +1,4 @@
-//! The body of a received message.
+//! The body of a received message; the chunks of bodies that are sent, which may be ranges of files.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,6 +12,8 @@ use http_body::{Body, Frame, SizeHint};
 use crate::cell::{Cell, StreamCommand};
 use crate::error::Error;
 use crate::http1::{BodyEnd, BodyWatch, Http1Body};
+
+pub use crate::file::{Chunk, FileRange, OpenFile};
 
 /// The body of a received message: a request on a server, a response on a client.
 ///
@@ -170,7 +172,7 @@ impl Incoming {
     /// # let client = fullbore::Client::new();
     /// let response = client.get("https://example.com/").await?;
     /// if let Some(report) = response.body().report().await {
-    ///     let held = report.receiving.spent(fullbore::Stall::StreamWindow);
+    ///     let held = report.receiving.spent(fullbore::stats::Stall::StreamWindow);
     ///     println!("held by its window for {held:?}");
     /// }
     /// # Ok(()) }

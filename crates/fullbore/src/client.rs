@@ -13,6 +13,7 @@ mod cookies;
 mod decode;
 mod dial;
 mod download;
+mod front;
 mod handle;
 mod http1;
 mod limited;

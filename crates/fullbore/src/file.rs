@@ -184,7 +184,7 @@ pub(crate) fn became_shorter() -> io::Error {
 /// A chunk of a body: bytes, or a range of a file. A server takes bodies of these as it takes bodies of `Bytes`.
 ///
 /// ```
-/// use fullbore::{Chunk, FileRange, OpenFile};
+/// use fullbore::body::{Chunk, FileRange, OpenFile};
 /// # fn main() -> std::io::Result<()> {
 /// # let path = std::env::temp_dir().join(format!("fullbore-chunk-{}", std::process::id()));
 /// # std::fs::write(&path, "0123456789")?;

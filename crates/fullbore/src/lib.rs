@@ -23,6 +23,16 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Where what is
+//! | module | has |
+//! |---|---|
+//! | [`client`], [`server`] | requests and responses; handlers, addresses of peers, limits |
+//! | [`body`] | what is received, and parts of files that are sent |
+//! | [`settings`] | the types of the builders' settings. [`Config`] has those of the engine |
+//! | [`stats`] | reports of connections and streams: counters, windows, what was waited for |
+//! | [`ext`] | extensions of requests: priorities, extended CONNECT |
+//! | [`tls`], [`tcp`] | certificates and trust; what the kernel says of a connection |
+//!
 //! # Windows and the kernel
 //! Throughput is at most the window divided by the round trip. The default windows are wide; both builders set them. A
 //! window larger than the kernel's TCP buffers (on Linux `net.ipv4.tcp_rmem` and `tcp_wmem`, third figure) does not help
@@ -49,7 +59,7 @@
 #![forbid(unsafe_code)]
 
 mod alarm;
-mod body;
+pub mod body;
 mod cell;
 pub mod client;
 mod congestion;
@@ -57,6 +67,7 @@ mod connection_fields;
 mod content_length;
 mod driver;
 mod error;
+pub mod ext;
 mod file;
 mod http1;
 mod informational;
@@ -66,27 +77,21 @@ mod observer;
 mod sender;
 mod sent_bytes;
 pub mod server;
-mod settings;
+pub mod settings;
 mod slices;
+pub mod stats;
 mod sync;
 pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;
 mod turns;
 
-pub use fullbore_proto::{
-    Arrivals, Cause, Config, CongestionControl, Direction, ErrorCode, FrameCounts, FrameType,
-    InvalidProtocol, KeepAlive, Ledger, Limit, MemoryBudget, Priority, Promise, Protocol, Refill, Report,
-    Role, RoundTrip, Scheduling, Share, Stall, Stats, StreamBudget, StreamReport, TcpInfo, Verdict,
-    WindowSize,
-};
+pub use fullbore_proto::{Config, ErrorCode};
 
 pub use self::body::Incoming;
-pub use self::client::{Client, ClientBuilder, OriginStats};
+pub use self::client::{Client, ClientBuilder};
 pub use self::error::{BoxError, Error, ErrorKind};
-pub use self::file::{Chunk, FileRange, OpenFile};
 pub use self::server::{Server, ServerBuilder};
-pub use self::settings::{DEFAULT_MEMORY_BUDGET, DEFAULT_UNSENT_TIME, HttpVersions, TcpBuffers};
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 

@@ -1,13 +1,18 @@
-//! The options that a client and a server have in common, with their defaults and checks.
+//! The settings that a client and a server have in common, with their defaults and checks. The builders
+//! ([`ClientBuilder`](crate::ClientBuilder), [`ServerBuilder`](crate::ServerBuilder)) take them.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use fullbore_proto::{Config, DEFAULT_WINDOW, KeepAlive, MemoryBudget, WindowSize};
+use fullbore_proto::{Config, DEFAULT_WINDOW};
 use tokio::net::TcpStream;
 
 use crate::congestion::CongestionControl;
 use crate::error::Error;
+
+pub use fullbore_proto::{
+    KeepAlive, Limit, MemoryBudget, Promise, Refill, Scheduling, Share, StreamBudget, WindowSize,
+};
 
 /// The memory budget of a client or a server for which none is set, in bytes: 512 MiB.
 pub const DEFAULT_MEMORY_BUDGET: u64 = 512 << 20;
@@ -281,14 +286,14 @@ macro_rules! http2_options {
 
         /// Sets the memory budget for receive windows. Flow-control credit plus buffered bytes of all its connections
         /// never exceed it. Clones are one budget, which several clients and servers can share.
-        /// Default: [`DEFAULT_MEMORY_BUDGET`](crate::DEFAULT_MEMORY_BUDGET) of its own.
+        /// Default: [`DEFAULT_MEMORY_BUDGET`](crate::settings::DEFAULT_MEMORY_BUDGET) of its own.
         pub fn memory_budget(mut self, budget: fullbore_proto::MemoryBudget) -> Self {
             self.options.config.budget = Some(budget);
             self
         }
 
         /// Sets the sizes of the kernel's TCP buffers. Default: the kernel decides.
-        pub fn tcp_buffers(mut self, buffers: crate::TcpBuffers) -> Self {
+        pub fn tcp_buffers(mut self, buffers: crate::settings::TcpBuffers) -> Self {
             self.options.tcp_buffers = buffers;
             self
         }

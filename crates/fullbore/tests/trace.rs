@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore::server::{serve_connection, serve_connection_auto};
-use fullbore::{BoxError, Incoming, Limit};
+use fullbore::settings::Limit;
+use fullbore::{BoxError, Incoming};
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fullbore::{Client, ClientBuilder, HttpVersions, Incoming};
+use fullbore::settings::HttpVersions;
+use fullbore::{Client, ClientBuilder, Incoming};
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -91,7 +92,7 @@ impl ChannelBuilder {
     /// ```
     /// # fn main() -> Result<(), tonic::Status> {
     /// use std::time::Duration;
-    /// use fullbore::KeepAlive;
+    /// use fullbore::settings::KeepAlive;
     /// use fullbore_tonic::Channel;
     ///
     /// let channel = Channel::from_static("http://127.0.0.1:50051")

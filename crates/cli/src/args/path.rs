@@ -1,7 +1,8 @@
 //! The options of `get`, `put` and `serve` for windows and TCP.
 
 use clap::Args as Options;
-use fullbore::{Config, DEFAULT_MEMORY_BUDGET, MemoryBudget, Refill, TcpBuffers, WindowSize};
+use fullbore::Config;
+use fullbore::settings::{DEFAULT_MEMORY_BUDGET, MemoryBudget, Refill, TcpBuffers, WindowSize};
 
 use crate::sizes;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use fullbore::{Config, Refill};
+use fullbore::Config;
+use fullbore::settings::Refill;
 
 use super::{Args, Command, HeaderLine};
 

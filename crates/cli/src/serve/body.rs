@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
-use fullbore::Chunk;
+use fullbore::body::Chunk;
 use fullbore_files::ServeBody;
 use http_body::{Body, Frame, SizeHint};
 

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore::server::{ConnectionLimits, Ended};
-use fullbore::{Direction, ErrorCode, ErrorKind, Ledger, MemoryBudget, Report, Role, Stall, Verdict};
+use fullbore::settings::MemoryBudget;
+use fullbore::stats::{Direction, Ledger, Report, Role, Stall, Verdict};
+use fullbore::{ErrorCode, ErrorKind};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 
@@ -432,7 +434,7 @@ mod tests {
 
     #[test]
     fn every_cause_has_a_figure() {
-        use fullbore::Cause::*;
+        use fullbore::stats::Cause::*;
         let causes = [
             ThisSide,
             StreamWindow,

@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fullbore::Incoming;
+use fullbore::body::Chunk;
 use fullbore::server::PeerAddr;
-use fullbore::{Chunk, Incoming};
 use fullbore_files::{Files, LogUser, Uploads};
 use http::header::CACHE_CONTROL;
 use http::{HeaderValue, Method, Request, Response, StatusCode};

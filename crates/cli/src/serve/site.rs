@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use fullbore::{Chunk, Incoming};
+use fullbore::Incoming;
+use fullbore::body::Chunk;
 use fullbore_files::{Files, ServeFuture};
 use http::header::{ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::{HeaderValue, Method, Request, Response};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use fullbore::client::{AddressFamily, Proxies};
 use fullbore::rustls::{ClientConfig, KeyLog};
+use fullbore::settings::{HttpVersions, WindowSize};
 use fullbore::tls::{self, Roots};
-use fullbore::{Client, ClientBuilder, Config, HttpVersions, WindowSize};
+use fullbore::{Client, ClientBuilder, Config};
 use url::Url;
 
 use crate::args::{ConnectionArgs, Login, NetworkArgs};

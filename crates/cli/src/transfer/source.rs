@@ -134,7 +134,7 @@ impl Source {
     }
 
     /// What the stream waited for, if it is known.
-    pub(crate) async fn report(&mut self) -> Option<fullbore::StreamReport> {
+    pub(crate) async fn report(&mut self) -> Option<fullbore::stats::StreamReport> {
         match self {
             Self::Plain(body) => body.report().await,
             Self::Spread(body) => body.report().await,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fullbore::TcpInfo;
+use fullbore::stats::TcpInfo;
 use serde::Serialize;
 
 /// A TCP connection. Sizes are in bytes, and counts begin with the connection.
@@ -36,7 +36,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(super) fn of(arrivals: &fullbore::Arrivals) -> Self {
+    pub(super) fn of(arrivals: &fullbore::stats::Arrivals) -> Self {
         Self {
             bursts_seconds: arrivals.bursts.as_secs_f64(),
             bursts: arrivals.burst_count,

@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-pub(crate) use fullbore::Direction;
+use fullbore::Client;
 use fullbore::client::{DownloadReport, Http1Report};
-use fullbore::{Cause, Client, Stall, Verdict};
+pub(crate) use fullbore::stats::Direction;
+use fullbore::stats::{Cause, Stall, Verdict};
 use serde::{Serialize, Serializer};
 
 use super::tcp_waits::{Arrivals, TcpWaits};
@@ -110,7 +111,7 @@ pub(crate) struct StreamWaits {
 
 impl StreamWaits {
     /// What the receiving half waited for.
-    pub(crate) fn receiving(report: &fullbore::StreamReport) -> Self {
+    pub(crate) fn receiving(report: &fullbore::stats::StreamReport) -> Self {
         let spent = |state| report.receiving.spent(state);
         Self {
             seconds: Seconds::of(spent),
@@ -140,8 +141,9 @@ impl Waits {
         let speaks_http1 = report.is_some();
         let mut connections = client.reports().await;
         // A server of HTTP/1.1 was asked in HTTP/2 first. That connection may not have ended yet, and carried nothing.
-        connections
-            .retain(|one| !speaks_http1 || one.stats.received_frames.of(fullbore::FrameType::SETTINGS) > 0);
+        connections.retain(|one| {
+            !speaks_http1 || one.stats.received_frames.of(fullbore::stats::FrameType::SETTINGS) > 0
+        });
         let http2 = Http2Waits::of(direction, &connections, set);
         let http1 = report.and_then(|report| Http1Waits::of(direction, &report, set));
         let clauses = [
@@ -235,14 +237,14 @@ impl Http1Waits {
 
 impl Http2Waits {
     /// The waits of a run over these connections; `None` when they were idle.
-    fn of(direction: Direction, reports: &[fullbore::Report], set: Set) -> Option<Self> {
-        let verdict = set.refine(Verdict::of(fullbore::Role::Client, direction, reports)?);
+    fn of(direction: Direction, reports: &[fullbore::stats::Report], set: Set) -> Option<Self> {
+        let verdict = set.refine(Verdict::of(fullbore::stats::Role::Client, direction, reports)?);
         let spent = |state| {
             let ledgers = reports.iter().map(|report| direction.ledger(report));
             ledgers.map(|ledger| ledger.spent(state)).sum::<Duration>()
         };
         let last = reports.last()?;
-        let frames = |pick: fn(&fullbore::Report) -> u64| reports.iter().map(pick).sum();
+        let frames = |pick: fn(&fullbore::stats::Report) -> u64| reports.iter().map(pick).sum();
         Some(Self {
             direction: direction.name(),
             connections: reports.len(),
@@ -258,8 +260,10 @@ impl Http2Waits {
             window_updates_sent: frames(|report| {
                 report.stats.connection_refills + report.stats.stream_refills
             }),
-            data_frames_received: frames(|report| report.stats.received_frames.of(fullbore::FrameType::DATA)),
-            data_frames_sent: frames(|report| report.stats.sent_frames.of(fullbore::FrameType::DATA)),
+            data_frames_received: frames(|report| {
+                report.stats.received_frames.of(fullbore::stats::FrameType::DATA)
+            }),
+            data_frames_sent: frames(|report| report.stats.sent_frames.of(fullbore::stats::FrameType::DATA)),
             arrivals: busiest(direction, reports).map(|report| Arrivals::of(&report.arrivals)),
             tcp: busiest(direction, reports)
                 .and_then(|report| report.tcp.as_ref())
@@ -270,7 +274,7 @@ impl Http2Waits {
 }
 
 /// The connection that carried most.
-fn busiest(direction: Direction, reports: &[fullbore::Report]) -> Option<&fullbore::Report> {
+fn busiest(direction: Direction, reports: &[fullbore::stats::Report]) -> Option<&fullbore::stats::Report> {
     reports.iter().max_by_key(|report| direction.data_bytes(report))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fullbore::server::{ExchangeVerdict, PeerAddr};
-use fullbore::{Cause, Direction};
+use fullbore::stats::{Cause, Direction};
 use http::header::{HeaderName, REFERER, USER_AGENT};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::Body;

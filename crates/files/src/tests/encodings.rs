@@ -319,7 +319,7 @@ async fn a_file_that_becomes_shorter_while_it_is_compressed_is_an_error() {
 #[tokio::test]
 async fn ranges_of_files_are_not_handed_over_when_they_are_compressed() {
     let site =
-        Site::over(|root| Files::<fullbore::Chunk>::open_with_ranges(root, compressing(root)).unwrap());
+        Site::over(|root| Files::<fullbore::body::Chunk>::open_with_ranges(root, compressing(root)).unwrap());
     std::fs::write(site.path("a.txt"), pattern(5_000_000)).unwrap();
     let response = site
         .call(request(Method::GET, "/a.txt", &[ALL], Empty::<Bytes>::new()))

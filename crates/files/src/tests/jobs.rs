@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
-use fullbore::Chunk;
+use fullbore::body::Chunk;
 use fullbore::server::PeerAddr;
 use rustix::fs::{Advice, fadvise, statfs};
 

@@ -2,13 +2,11 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-#[cfg(feature = "cookies")]
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request};
+use http::Request;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Sleep;
 #[cfg(feature = "__decode")]
@@ -18,8 +16,6 @@ use tower_http::follow_redirect::{FollowRedirect, RequestUri};
 #[cfg(any(feature = "redirect", feature = "__decode"))]
 use tower_service::Service;
 
-#[cfg(feature = "cookies")]
-use super::cookies::Jar;
 #[cfg(feature = "__decode")]
 use super::decode;
 use super::limited::Limited;
@@ -32,24 +28,6 @@ use super::response::Response;
 use super::url::split_credentials;
 use crate::body::Incoming;
 use crate::error::Error;
-
-/// The settings of a client for such requests.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Front {
-    pub(super) default_headers: HeaderMap,
-    /// The time until the end of the response's body.
-    pub(super) timeout: Option<Duration>,
-    /// The time until the head of the response.
-    pub(super) head_timeout: Option<Duration>,
-    /// The redirects that are followed, if a number is set.
-    #[cfg(feature = "redirect")]
-    pub(super) max_redirects: Option<u32>,
-    /// Whether content codings are left to the caller.
-    #[cfg(feature = "__decode")]
-    pub(super) keeps_codings: bool,
-    #[cfg(feature = "cookies")]
-    pub(super) cookies: Option<Arc<Jar>>,
-}
 
 /// Sends a request. `limit` is that of the request itself.
 pub(super) async fn send(

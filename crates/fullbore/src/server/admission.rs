@@ -66,7 +66,7 @@ pub fn address_group(address: IpAddr) -> IpAddr {
 /// connection ends with GOAWAY, or over HTTP/1.1 with 503 if its response has not begun. If the new connection's own
 /// address has most connections, and none of these is idle, the new connection is closed instead.
 ///
-/// Streams, and the memory budget, are shared by the rule of [`Share`](crate::Share): an address has at most as much
+/// Streams, and the memory budget, are shared by the rule of [`Share`](crate::settings::Share): an address has at most as much
 /// as is left for all others. When less than an eighth of either is left, connections that hold some and have made no
 /// progress for 10 s end with ENHANCE_YOUR_CALM, those of the address that holds most first.
 ///

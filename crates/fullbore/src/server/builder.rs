@@ -191,11 +191,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Sends ranges of files ([`FileRange`](crate::FileRange)) by reference, without a copy: on Linux, over HTTP/2 on
+    /// Sends ranges of files ([`FileRange`](crate::body::FileRange)) by reference, without a copy: on Linux, over HTTP/2 on
     /// TCP without TLS. Default: off; the driver reads them just before it writes them.
     ///
     /// It takes a fifth to a half less processor time for files of 256 KiB and more. In return, a file must not change while
-    /// it is sent: [`FileRange`](crate::FileRange) says what a client may receive of a file that does.
+    /// it is sent: [`FileRange`](crate::body::FileRange) says what a client may receive of a file that does.
     pub fn sending_files(mut self, wanted: bool) -> Self {
         self.sending_files = wanted;
         self

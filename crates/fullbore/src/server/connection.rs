@@ -33,7 +33,8 @@ use crate::file::Chunk;
 /// ```
 /// use std::{collections::HashMap, net::IpAddr, sync::Arc};
 ///
-/// use fullbore::{Config, MemoryBudget, Share, StreamBudget, server::address_group};
+/// use fullbore::{Config, server::address_group};
+/// use fullbore::settings::{MemoryBudget, Share, StreamBudget};
 ///
 /// let mut config = Config::default();
 /// config.budget = Some(MemoryBudget::new(512 << 20));
@@ -101,7 +102,7 @@ impl<T, S> ServeConnection<T, S> {
 
 #[cfg(target_os = "linux")]
 impl<S> ServeConnection<tokio::net::TcpStream, S> {
-    /// Sends file ranges by reference (on Linux): see [`crate::FileRange`].
+    /// Sends file ranges by reference (on Linux): see [`crate::body::FileRange`].
     pub fn sending_files(mut self) -> Self {
         self.driver.send_files();
         self

@@ -103,7 +103,7 @@ pub struct ServeConnectionLocal<T, S> {
 
 #[cfg(target_os = "linux")]
 impl<S> ServeConnectionLocal<tokio::net::TcpStream, S> {
-    /// Sends file ranges by reference (on Linux): see [`crate::FileRange`].
+    /// Sends file ranges by reference (on Linux): see [`crate::body::FileRange`].
     pub fn sending_files(mut self) -> Self {
         self.driver.send_files();
         self

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fullbore::client::{Download, DownloadReport};
-use fullbore::{Cause, Client, Direction, Error, ErrorKind, HttpVersions, Role, Verdict};
+use fullbore::settings::HttpVersions;
+use fullbore::stats::{Cause, Direction, Role, Verdict};
+use fullbore::{Client, Error, ErrorKind};
 use fullbore_testing::random::Random;
 use http::{Request, Uri};
 use http_body_util::BodyExt;

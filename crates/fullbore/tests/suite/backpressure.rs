@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use fullbore::{BoxError, Config, Refill, Scheduling};
+use fullbore::settings::{Refill, Scheduling};
+use fullbore::{BoxError, Config};
 use http::Response;
 use http_body_util::BodyExt;
 use tokio::sync::Notify;

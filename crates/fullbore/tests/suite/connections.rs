@@ -11,8 +11,9 @@ use axum::Router;
 use axum::extract::{ConnectInfo, Extension, Request};
 use axum::routing::get;
 use fullbore::server::{ConnectionLimits, Listener, PeerAddr};
+use fullbore::settings::HttpVersions;
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
-use fullbore::{Client, Error, HttpVersions, Incoming, Server, ServerBuilder};
+use fullbore::{Client, Error, Incoming, Server, ServerBuilder};
 use http::{Response, Uri};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, DuplexStream};
@@ -373,7 +374,7 @@ async fn sockets_have_the_options_of_the_server() {
     for (versions, probed) in [(HttpVersions::Http2, false), (HttpVersions::Http1, true)] {
         let sockets = Arc::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let buffers = fullbore::TcpBuffers {
+        let buffers = fullbore::settings::TcpBuffers {
             unsent: Some(123 << 10),
             ..Default::default()
         };

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullbore::client::handshake;
+use fullbore::settings::{HttpVersions, Refill};
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
-use fullbore::{BoxError, Client, ErrorCode, ErrorKind, HttpVersions, Incoming, Refill, Server};
+use fullbore::{BoxError, Client, ErrorCode, ErrorKind, Incoming, Server};
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -508,7 +509,7 @@ async fn settings_out_of_range_are_errors_and_not_clamped() {
         Client::builder().config(|config| config.max_frame_size = 16_383),
         Client::builder().config(|config| config.max_frame_size = 1 << 24),
         Client::builder()
-            .config(|config| config.connection_window = fullbore::WindowSize::new(65_534).unwrap()),
+            .config(|config| config.connection_window = fullbore::settings::WindowSize::new(65_534).unwrap()),
     ] {
         let error = builder.build().unwrap_err();
         assert!(error.is_usage() && error.kind() == ErrorKind::Config, "{error}");

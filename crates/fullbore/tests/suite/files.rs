@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use fullbore::body::{Chunk, FileRange, OpenFile};
 use fullbore::client::{SendRequest, handshake};
 use fullbore::server::{serve_connection, serve_connection_local};
-use fullbore::{Chunk, Config, Error, ErrorKind, FileRange, Incoming, OpenFile, Server};
+use fullbore::{Config, Error, ErrorKind, Incoming, Server};
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use fullbore::client::{SendRequest, handshake};
 use fullbore::server::serve_connection;
-use fullbore::{BoxError, Config, Incoming, Limit, Refill};
+use fullbore::settings::{Limit, Refill};
+use fullbore::{BoxError, Config, Incoming};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore::{Client, Error, ErrorKind, Report, Stall};
+use fullbore::stats::{Report, Stall};
+use fullbore::{Client, Error, ErrorKind};
 use fullbore_testing::nobody::Nobody;
 use fullbore_testing::random::Random;
 use http::{Request, Response};

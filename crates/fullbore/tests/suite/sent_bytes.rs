@@ -5,7 +5,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use fullbore::client::SentBytes;
-use fullbore::{Client, HttpVersions, Incoming};
+use fullbore::settings::HttpVersions;
+use fullbore::{Client, Incoming};
 use fullbore_testing::frames;
 use fullbore_testing::peer::Peer;
 use http::{Request, Response, Uri};

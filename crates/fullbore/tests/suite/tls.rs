@@ -12,8 +12,9 @@ use fullbore::rustls::pki_types::pem::PemObject;
 use fullbore::rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use fullbore::rustls::server::WebPkiClientVerifier;
 use fullbore::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
+use fullbore::settings::HttpVersions;
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
-use fullbore::{BoxError, Client, Error, ErrorKind, HttpVersions, Server};
+use fullbore::{BoxError, Client, Error, ErrorKind, Server};
 use http::{Request, Response, Uri};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fullbore::{BoxError, Client, TcpBuffers};
+use fullbore::settings::TcpBuffers;
+use fullbore::{BoxError, Client};
 use fullbore_testing::frames::{
     DATA, END_HEADERS, END_STREAM, HEADERS, block, headers, settings_ack, window_update,
 };
@@ -91,7 +92,7 @@ async fn ahead_of_a_request(buffers: TcpBuffers) -> usize {
     let url = format!("http://{}/", listener.local_addr().expect("an address"));
     let client = Client::builder().max_connections(1).tcp_buffers(buffers);
     let client = client
-        .http_versions(fullbore::HttpVersions::Http2)
+        .http_versions(fullbore::settings::HttpVersions::Http2)
         .build()
         .expect("a client");
     let put = |priority: &str| Request::put(&url).header("priority", priority);

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use fullbore::{BoxError, Chunk, Incoming};
+use fullbore::body::Chunk;
+use fullbore::{BoxError, Incoming};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;

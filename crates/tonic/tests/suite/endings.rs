@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fullbore::client::Proxies;
+use fullbore::settings::{KeepAlive, MemoryBudget};
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
-use fullbore::{BoxError, ErrorCode, ErrorKind, KeepAlive, MemoryBudget};
+use fullbore::{BoxError, ErrorCode, ErrorKind};
 use fullbore_tonic::{Channel, GrpcService};
 use tonic::service::Routes;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};

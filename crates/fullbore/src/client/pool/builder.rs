@@ -13,9 +13,9 @@ use tower_service::Service;
 use crate::client::connect::Connector;
 use crate::client::connector;
 use crate::client::dial::{AddressFamily, Dialer, TcpOptions};
+use crate::client::front::Front;
 #[cfg(feature = "proxy")]
 use crate::client::proxy::Proxies;
-use crate::client::send::Front;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::settings::{Http2Options, HttpVersions, http2_options};
 
@@ -311,7 +311,7 @@ impl ClientBuilder {
     /// connector gets the URL of the origin, always with its port, such as `https://example.com:443/`, and returns a
     /// transport to it. For `https://` the client adds TLS. [`Self::connect_timeout`] covers the connector.
     ///
-    /// Options of TCP are the connector's own ([`TcpBuffers::apply`](crate::TcpBuffers::apply)), and
+    /// Options of TCP are the connector's own ([`TcpBuffers::apply`](crate::settings::TcpBuffers::apply)), and
     /// [`Self::tcp_keep_alive`] and [`Self::congestion_control`] have no effect.
     ///
     /// ```
@@ -407,7 +407,7 @@ impl ClientBuilder {
     ///
     /// ```
     /// # fn main() -> Result<(), fullbore::Error> {
-    /// use fullbore::HttpVersions;
+    /// use fullbore::settings::HttpVersions;
     ///
     /// let client = fullbore::Client::builder().http_versions(HttpVersions::Http1).build()?;
     /// # Ok(()) }

@@ -4,7 +4,8 @@
 
 use std::sync::atomic::Ordering;
 
-use fullbore::{Config, ErrorCode, KeepAlive, Limit, TcpBuffers};
+use fullbore::settings::{KeepAlive, Limit, TcpBuffers};
+use fullbore::{Config, ErrorCode};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 

@@ -4,7 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 
-use fullbore::{Client, ErrorCode, MemoryBudget};
+use fullbore::settings::MemoryBudget;
+use fullbore::{Client, ErrorCode};
 use http::Request;
 use http_body_util::BodyExt;
 

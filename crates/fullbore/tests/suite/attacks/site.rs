@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use fullbore::rustls::pki_types::ServerName;
+use fullbore::settings::Limit;
 use fullbore::tls::{self, Roots};
-use fullbore::{BoxError, Client, Config, Error, Incoming, Limit, Server, ServerBuilder};
+use fullbore::{BoxError, Client, Config, Error, Incoming, Server, ServerBuilder};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncWrite};

@@ -7,8 +7,9 @@ use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use fullbore::ErrorKind;
+use fullbore::body::{Chunk, FileRange, OpenFile};
 use fullbore::tls::{self, Roots};
-use fullbore::{Chunk, ErrorKind, FileRange, OpenFile};
 use http_body::{Body, Frame};
 use http_body_util::StreamBody;
 

@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use fullbore::server::ConnectionLimits;
+use fullbore::settings::HttpVersions;
 use fullbore::tls::{self, Roots};
-use fullbore::{ErrorKind, HttpVersions, Server, ServerBuilder};
+use fullbore::{ErrorKind, Server, ServerBuilder};
 use http_body_util::Full;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use fullbore::ErrorKind;
 use fullbore::client::on_informational;
-use fullbore::{ErrorKind, Protocol};
+use fullbore::ext::Protocol;
 use http::{Request, StatusCode, Version, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};

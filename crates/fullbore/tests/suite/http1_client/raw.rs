@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use fullbore::{Client, ClientBuilder, Error, HttpVersions};
+use fullbore::settings::HttpVersions;
+use fullbore::{Client, ClientBuilder, Error};
 use http::Response;
 use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

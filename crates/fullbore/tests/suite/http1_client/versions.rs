@@ -4,8 +4,9 @@ use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use fullbore::settings::HttpVersions;
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
-use fullbore::{Client, Config, ErrorKind, HttpVersions};
+use fullbore::{Client, Config, ErrorKind};
 use fullbore_testing::frames;
 use fullbore_testing::peer::Peer;
 use http::{Method, Request, StatusCode, Version};
