@@ -97,8 +97,18 @@ pub use tokio_rustls::rustls;
 
 /// The guide's snippets, compiled.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide/library.md")]
-mod guide {}
+mod guide {
+    #[doc = include_str!("../../../docs/guide/library.md")]
+    mod library {}
+    #[doc = include_str!("../../../docs/guide/from-reqwest.md")]
+    mod from_reqwest {}
+    #[doc = include_str!("../../../docs/guide/many-clients.md")]
+    mod many_clients {}
+    #[doc = include_str!("../../../docs/guide/memory.md")]
+    mod memory {}
+    #[doc = include_str!("../../../docs/guide/metrics.md")]
+    mod metrics {}
+}
 
 #[cfg(test)]
 mod tests {

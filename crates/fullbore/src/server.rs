@@ -13,6 +13,7 @@ mod handshakes;
 mod http1;
 mod listener;
 mod local;
+mod memory;
 mod peer;
 mod rules;
 mod serving;

@@ -257,8 +257,12 @@ impl ConnectionLimits {
 
     /// Whether so many evicted connections are closing that accepting has to wait.
     pub(super) fn has_many_closing(&self) -> bool {
-        let most = (self.inner.max_connections / 8).max(16);
-        self.inner.closing.load(Ordering::Acquire) >= most
+        self.inner.closing.load(Ordering::Acquire) >= self.max_closing()
+    }
+
+    /// How many evicted connections may be closing.
+    pub(super) fn max_closing(&self) -> usize {
+        (self.inner.max_connections / 8).max(16)
     }
 
     /// Admits a connection from this address, and evicts another one at the limit. Returns `None` when that would be a

@@ -24,6 +24,7 @@ use super::auto::Prepare;
 use super::builder::ServerBuilder;
 #[cfg(feature = "tls")]
 use super::handshakes::InTurn;
+use super::memory::most_memory;
 use super::peer::{Accepted, Added, OnConnect, WithPeer};
 use super::serving::serve;
 use crate::alarm::{Alarm, Alarms};
@@ -133,6 +134,23 @@ impl<L: Listener> Server<L> {
     /// When the system does not tell it.
     pub fn local_addr(&self) -> std::io::Result<L::Address> {
         self.listener.local_addr()
+    }
+
+    /// Returns the most memory that the server takes, in bytes, whatever its clients do: the sum of its limits. Servers that
+    /// share [limits](ServerBuilder::connection_limits) and a [budget](ServerBuilder::memory_budget) share it too.
+    ///
+    /// Not in it: what handlers keep, chunks of bodies longer than 64 KiB, read buffers of connections whose client is fast (up to
+    /// 256 KiB each), the kernel's buffers, and WebSockets over HTTP/2.
+    ///
+    /// ```
+    /// # async fn run() -> Result<(), fullbore::Error> {
+    /// let server = fullbore::Server::builder().max_connections(500).max_total_streams(2_000);
+    /// let server = server.bind("127.0.0.1:0").await?;
+    /// assert!(server.most_memory() < 1 << 30);
+    /// # Ok(()) }
+    /// ```
+    pub fn most_memory(&self) -> u64 {
+        most_memory(&self.settings.options.config, &self.limits)
     }
 
     /// Shuts down gracefully when `signal` completes. The server accepts no more connections, closes idle ones (over HTTP/2 by
@@ -534,6 +552,7 @@ mod tests {
         let server = Server::bind("127.0.0.1:0").await.expect("a port");
         assert_eq!(server.limits.max_connections(), 16_384);
         assert_eq!(server.limits.streams().limit(), 65_536);
+        assert_eq!(server.most_memory() >> 20, 11_682, "docs/guide/memory.md");
         let settings = &server.settings;
         assert_eq!(settings.drain_timeout, Duration::from_secs(30));
         assert!(!settings.peer_addresses && !settings.upload_addresses && !settings.sending_files);
