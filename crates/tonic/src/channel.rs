@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use fullbore::settings::HttpVersions;
 use fullbore::{Client, ClientBuilder, Incoming};
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
@@ -63,6 +64,21 @@ impl Channel {
     /// an error of [`ChannelBuilder::connect`].
     pub fn from_static(origin: &'static str) -> ChannelBuilder {
         ChannelBuilder::of(origin.parse())
+    }
+
+    /// Begins a channel to an origin that is a text or bytes.
+    ///
+    /// # Errors
+    /// It is no URL.
+    ///
+    /// ```no_run
+    /// # async fn run(address: String) -> Result<(), Box<dyn std::error::Error>> {
+    /// let channel = fullbore_tonic::Channel::from_shared(address)?.connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn from_shared(origin: impl Into<Bytes>) -> Result<ChannelBuilder, InvalidUri> {
+        let origin = Uri::from_maybe_shared(origin.into())?;
+        Ok(ChannelBuilder::of(Ok(origin)))
     }
 
     /// Begins a channel to an origin.

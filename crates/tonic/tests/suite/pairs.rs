@@ -216,6 +216,9 @@ async fn what_is_no_origin_is_an_invalid_argument() {
     Channel::from_static("http://127.0.0.1:50051/")
         .connect_lazy()
         .expect("an origin");
+    assert!(Channel::from_shared("no url".to_owned()).is_err());
+    let shared = Channel::from_shared("http://127.0.0.1:50051".to_owned()).expect("a URL");
+    shared.connect_lazy().expect("an origin");
     let builder = || Channel::from_static("http://127.0.0.1");
     for builder in [
         builder().client(|client| client.max_connections(0)),
