@@ -36,12 +36,13 @@ use super::connect::Origin;
 use super::connection::split_request;
 use super::front::Front;
 use super::handle::Handle;
-use super::http1::Http1Report;
+use super::http1::{Http1Report, Totals};
 use super::limited::Limited;
 use super::request_body::Body as RequestBody;
 use super::url::parse;
 use crate::body::Incoming;
 use crate::error::{BoxError, Error};
+use crate::settings::HttpVersions;
 
 pub use self::builder::ClientBuilder;
 pub(super) use self::lane::{Answer, Lane, TcpReport};
@@ -70,6 +71,11 @@ pub struct Client {
 
 struct Inner {
     settings: Arc<Settings>,
+    /// What the settings were made of.
+    builder: Box<ClientBuilder>,
+    /// The clients for requests that name their version ([`Client::speaking`]), which have connections of their own:
+    /// HTTP/1.1 and HTTP/2.
+    speaking: [OnceLock<Client>; 2],
     /// Most clients have one origin. Its pool is found without a lock, a copy of the name, or a count that tasks share.
     first: OnceLock<Known>,
     origins: Mutex<Origins>,
@@ -115,7 +121,7 @@ impl ClientBuilder {
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when a setting is out of range.
     pub fn build(self) -> Result<Client, Error> {
         Ok(Client {
-            inner: Arc::new(Inner::new(self.finish()?)),
+            inner: Arc::new(Inner::new(self.checked()?, Arc::default())),
         })
     }
 }
@@ -130,7 +136,7 @@ impl Client {
     /// Makes a client with the default settings. It connects when the first request is sent.
     pub fn new() -> Self {
         Client {
-            inner: Arc::new(Inner::new(ClientBuilder::defaults())),
+            inner: Arc::new(Inner::new(ClientBuilder::defaults(), Arc::default())),
         }
     }
 
@@ -207,6 +213,28 @@ impl Client {
         }
     }
 
+    /// The client for requests in one version of HTTP: itself if it speaks no other. It has the same settings, budget and
+    /// cookies.
+    pub(super) fn speaking(&self, versions: HttpVersions) -> &Client {
+        if self.inner.settings.connector.versions == versions {
+            return self;
+        }
+        let place = usize::from(versions == HttpVersions::Http2);
+        self.inner.speaking[place].get_or_init(|| {
+            let builder = (*self.inner.builder).clone().http_versions(versions);
+            let http1_totals = Arc::clone(&self.inner.settings.connector.http1_totals);
+            Client {
+                inner: Arc::new(Inner::new(builder, http1_totals)),
+            }
+        })
+    }
+
+    /// The client and those for one version.
+    fn all(&self) -> impl Iterator<Item = &Client> {
+        let speaking = self.inner.speaking.iter();
+        std::iter::once(self).chain(speaking.filter_map(OnceLock::get))
+    }
+
     pub(super) fn front(&self) -> &Front {
         &self.inner.settings.front
     }
@@ -257,8 +285,11 @@ impl Client {
         let Some(Ok(origin)) = uri.as_ref().ok().map(Origin::of) else {
             return 0;
         };
-        let pool = find(&self.origins().pools, &origin).map(Arc::clone);
-        pool.map_or(0, |pool| pool.stats().connections)
+        let count = |client: &Client| {
+            let pool = find(&client.origins().pools, &origin).map(Arc::clone);
+            pool.map_or(0, |pool| pool.stats().connections)
+        };
+        self.all().map(count).sum()
     }
 
     /// Shuts down the pooled connections gracefully, and returns when they have ended: GOAWAY was sent, and the
@@ -268,12 +299,19 @@ impl Client {
     /// Requests that wait for a stream fail with [`ErrorKind::Canceled`](crate::ErrorKind::Canceled). A later request opens a new connection, for
     /// which this call does not wait.
     pub async fn shutdown(&self) {
-        let origins = std::mem::take(&mut *self.origins());
-        for pool in origins.pools.into_values() {
-            pool.retire();
+        let all: Vec<Origins> = self
+            .all()
+            .map(|client| std::mem::take(&mut *client.origins()))
+            .collect();
+        for origins in &all {
+            for pool in origins.pools.values() {
+                pool.retire();
+            }
+            origins.connections.close();
         }
-        origins.connections.close();
-        origins.connections.wait().await;
+        for origins in all {
+            origins.connections.wait().await;
+        }
     }
 
     fn pool(&self, uri: &Uri) -> Result<Found<'_>, Error> {
@@ -307,7 +345,8 @@ impl Client {
     }
 
     fn pools(&self) -> Vec<Arc<OriginPool>> {
-        self.origins().pools.values().map(Arc::clone).collect()
+        let pools = |client: &Client| -> Vec<_> { client.origins().pools.values().map(Arc::clone).collect() };
+        self.all().flat_map(pools).collect()
     }
 
     fn origins(&self) -> MutexGuard<'_, Origins> {
@@ -316,9 +355,11 @@ impl Client {
 }
 
 impl Inner {
-    fn new(settings: Settings) -> Self {
+    fn new(builder: ClientBuilder, http1_totals: Arc<Totals>) -> Self {
         Inner {
-            settings: Arc::new(settings),
+            settings: Arc::new(builder.settings(http1_totals)),
+            builder: Box::new(builder),
+            speaking: [OnceLock::new(), OnceLock::new()],
             first: OnceLock::new(),
             origins: Mutex::default(),
         }

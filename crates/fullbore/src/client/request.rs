@@ -5,7 +5,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version, header};
 
 use super::pool::Client;
 use super::request_body::Body;
@@ -13,6 +13,7 @@ use super::response::Response;
 use super::send::send;
 use super::url::{Credentials, IntoUrl, Sealed, base64, split_credentials};
 use crate::error::{Error, ErrorKind, shown};
+use crate::settings::HttpVersions;
 
 /// A request that is put together step by step, from [`Client::get`] and its like.
 ///
@@ -43,6 +44,7 @@ pub struct RequestBuilder {
     client: Client,
     request: Result<Request<Body>, Error>,
     timeout: Option<Duration>,
+    version: Option<HttpVersions>,
 }
 
 /// Requests that are put together step by step.
@@ -106,6 +108,7 @@ impl Client {
             client: self.clone(),
             request,
             timeout: None,
+            version: None,
         }
     }
 }
@@ -263,7 +266,24 @@ impl RequestBuilder {
         self
     }
 
-    /// The request, for [`Client::request`], which sends it as it is. The limit on time is lost.
+    /// Sends the request in HTTP/1.1 or HTTP/2 alone, in place of
+    /// [`ClientBuilder::http_versions`](super::ClientBuilder::http_versions). Such requests have connections of their own. A server
+    /// that does not speak the version is an error ([`ErrorKind::NotHttp2`](crate::ErrorKind::NotHttp2) for HTTP/2).
+    pub fn version(mut self, version: Version) -> Self {
+        self.version = match version {
+            Version::HTTP_11 => Some(HttpVersions::Http1),
+            Version::HTTP_2 => Some(HttpVersions::Http2),
+            _ => {
+                return self.change(|_| {
+                    let text = format!("{version:?} is not spoken; use HTTP_11 or HTTP_2");
+                    Err(Error::new(ErrorKind::InvalidMessage, text))
+                });
+            }
+        };
+        self
+    }
+
+    /// The request, for [`Client::request`], which sends it as it is. The limit on time and the version are lost.
     ///
     /// # Errors
     /// The first wrong step ([`Error::is_builder`]).
@@ -288,6 +308,7 @@ impl RequestBuilder {
             client: self.client.clone(),
             request,
             timeout: self.timeout,
+            version: self.version,
         })
     }
 
@@ -298,7 +319,11 @@ impl RequestBuilder {
     /// The first wrong step ([`Error::is_builder`]), and the errors of [`Client::request`]. An error status is no error
     /// ([`Response::error_for_status`]).
     pub async fn send(self) -> Result<Response, Error> {
-        send(self.client, self.request?, self.timeout).await
+        let client = match self.version {
+            Some(version) => self.client.speaking(version).clone(),
+            None => self.client,
+        };
+        send(client, self.request?, self.timeout).await
     }
 
     /// Takes a step, unless an earlier one was wrong.

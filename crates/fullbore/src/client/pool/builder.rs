@@ -14,6 +14,7 @@ use crate::client::connect::Connector;
 use crate::client::connector;
 use crate::client::dial::{AddressFamily, Dialer, TcpOptions};
 use crate::client::front::Front;
+use crate::client::http1::Totals;
 #[cfg(feature = "proxy")]
 use crate::client::proxy::Proxies;
 use crate::error::{BoxError, Error, ErrorKind};
@@ -423,7 +424,8 @@ impl ClientBuilder {
         self
     }
 
-    pub(super) fn finish(mut self) -> Result<Settings, Error> {
+    /// Checks the settings.
+    pub(super) fn checked(mut self) -> Result<Self, Error> {
         self.options.finish()?;
         if self.max_connections == 0 {
             return Err(Error::config("max_connections is 0; use 1 or more"));
@@ -431,55 +433,56 @@ impl ClientBuilder {
         if self.pool_idle_timeout.is_zero() {
             return Err(Error::config("pool_idle_timeout is 0; use 1 ms or more"));
         }
-        Ok(self.settings())
+        #[cfg(feature = "cookies")]
+        {
+            self.front.cookies = self.keeps_cookies.then(Arc::default);
+        }
+        Ok(self)
     }
 
     /// The default settings, which need no check.
-    pub(super) fn defaults() -> Settings {
+    pub(super) fn defaults() -> Self {
         let mut builder = Self::default();
         builder.options.complete();
-        builder.settings()
+        builder
     }
 
-    fn settings(self) -> Settings {
-        let mut config = self.options.config;
+    pub(super) fn settings(&self, http1_totals: Arc<Totals>) -> Settings {
+        let this = self.clone();
+        let mut config = this.options.config;
         if config.keep_alive == KeepAlive::ByRole {
             config.keep_alive = KeepAlive::WithStreams(KEEP_ALIVE);
         }
         Settings {
             stream_wait_timeout: config.stream_wait_timeout,
-            max_idle_http1: usize::try_from(self.max_idle_http1).unwrap_or(usize::MAX),
+            max_idle_http1: usize::try_from(this.max_idle_http1).unwrap_or(usize::MAX),
             connector: Connector {
                 config: Arc::new(config),
-                versions: self.versions,
-                idle_timeout: self.pool_idle_timeout,
-                continue_timeout: self.continue_timeout,
-                http1_totals: Arc::default(),
+                versions: this.versions,
+                idle_timeout: this.pool_idle_timeout,
+                continue_timeout: this.continue_timeout,
+                http1_totals,
                 dialer: Dialer {
                     tcp: TcpOptions {
-                        buffers: self.options.tcp_buffers,
-                        congestion_control: self.options.congestion_control,
-                        keep_alive: self.tcp_keep_alive,
+                        buffers: this.options.tcp_buffers,
+                        congestion_control: this.options.congestion_control,
+                        keep_alive: this.tcp_keep_alive,
                     },
-                    family: self.family,
-                    fixed: self.fixed_addresses,
+                    family: this.family,
+                    fixed: this.fixed_addresses,
                 },
                 #[cfg(feature = "proxy")]
-                proxies: self.proxies.and_then(Proxies::routes),
+                proxies: this.proxies.and_then(Proxies::routes),
                 #[cfg(feature = "tls")]
-                tls: self.tls.map(|config| self.versions.offered_by(config)),
-                transports: self.connector,
+                tls: this.tls.map(|config| this.versions.offered_by(config)),
+                transports: this.connector,
             },
-            connect_timeout: self.connect_timeout,
-            max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
-            idle_timeout: self.pool_idle_timeout,
-            max_repeats: self.max_repeats,
-            repeat_pause: self.repeat_pause,
-            front: Front {
-                #[cfg(feature = "cookies")]
-                cookies: self.keeps_cookies.then(Arc::default),
-                ..self.front
-            },
+            connect_timeout: this.connect_timeout,
+            max_connections: usize::try_from(this.max_connections).unwrap_or(usize::MAX),
+            idle_timeout: this.pool_idle_timeout,
+            max_repeats: this.max_repeats,
+            repeat_pause: this.repeat_pause,
+            front: this.front,
         }
     }
 }

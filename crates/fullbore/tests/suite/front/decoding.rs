@@ -1,11 +1,13 @@
 //! Content codings: what is asked for, and what is decoded.
 
 use std::io::Write;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
 use fullbore::Client;
+use fullbore::settings::HttpVersions;
 use http::{Response, StatusCode, header};
 
 use super::{Site, echo};
@@ -74,6 +76,20 @@ async fn codings_are_asked_for_and_decoded() {
         assert!(soon(response.body().report()).await.is_some());
         assert_eq!(soon(response.text()).await.expect("text"), TEXT, "{path}");
     }
+}
+
+#[tokio::test]
+async fn over_http1_codings_and_limits_on_time_are_the_same() {
+    let site = site().await;
+    let client = Client::builder().http_versions(HttpVersions::Http1);
+    let client = client.timeout(Duration::from_secs(600)).build().unwrap();
+    for path in ["/gzip", "/plain"] {
+        let response = soon(client.get(site.url(path))).await.expect("a response");
+        assert!(soon(response.body().grow_receive_window(1 << 20)).await.is_err());
+        assert_eq!(soon(response.text()).await.expect("text"), TEXT, "{path}");
+    }
+    let response = soon(client.get(site.url("/half"))).await.expect("a response");
+    assert!(soon(response.bytes()).await.expect_err("half").is_decode());
 }
 
 #[tokio::test]

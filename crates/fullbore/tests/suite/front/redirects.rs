@@ -1,9 +1,13 @@
 //! Which redirects are followed, with what, and what stays at home.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::any;
 use fullbore::client::Body;
+use fullbore::settings::HttpVersions;
+use fullbore::tls::{Roots, client_config, self_signed, server_config};
 use fullbore::{Client, ErrorKind};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -122,6 +126,41 @@ async fn secrets_do_not_leave_their_origin_and_do_not_come_back() {
             .replacen("//", "//me:secret@", 1);
         assert_eq!(text(client.get(named)).await.0, "GET /dst\n\n", "{url}");
     }
+}
+
+#[tokio::test]
+async fn a_redirect_from_https_to_http_and_back_is_followed_without_secrets() {
+    let made = self_signed(&["localhost"]).unwrap();
+    let tls = server_config(made.cert_pem.as_bytes(), made.key_pem.as_bytes()).unwrap();
+    let server = fullbore::Server::builder().tls_config(Arc::new(tls));
+    let server = server.bind("127.0.0.1:0").await.expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    let app = Router::new()
+        .route("/to/{status}", any(redirect))
+        .fallback(any(echo));
+    tokio::spawn(server.serve(app));
+    let secure = |path: &str| format!("https://localhost:{port}{path}");
+    let plain = site().await;
+    let trust = client_config(Roots::InsecureAcceptAny).unwrap();
+    let client = builder().tls_config(Arc::new(trust)).build().unwrap();
+    let there = plain.url("/dst");
+    let (sent, url) = text(with_secrets(&client, secure(&format!("/to/302?{there}")))).await;
+    assert_eq!((&*sent, url), ("GET /dst\nx-plain: plain\n\n", there));
+    let back = plain.url(&format!("/to/302?{}", secure("/dst")));
+    let (sent, url) = text(with_secrets(&client, back)).await;
+    assert_eq!((&*sent, url), ("GET /dst\nx-plain: plain\n\n", secure("/dst")));
+}
+
+#[tokio::test]
+async fn over_http1_redirects_are_the_same() {
+    let (home, other) = (site().await, site().await);
+    let client = builder().http_versions(HttpVersions::Http1).build().unwrap();
+    let request = client.post(home.url(&format!("/to/303?{}", other.url("/dst"))));
+    let (sent, _) = text(request.bearer_auth("secret").body("Hello")).await;
+    assert_eq!(sent, format!("GET /dst\nhost: {}\n\n", other.address));
+    let (sent, _) = text(client.post(home.url("/to/307?/dst")).body("Hello")).await;
+    let expected = format!("POST /dst\nhost: {}\ncontent-length: 5\n\nHello", home.address);
+    assert_eq!(sent, expected);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use axum::routing::{any, get, post};
 use bytes::Bytes;
 use fullbore::ErrorKind;
 use fullbore::client::Body;
+use fullbore::settings::HttpVersions;
 use futures_util::StreamExt;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version};
@@ -377,6 +378,38 @@ async fn errors_say_where_a_request_failed() {
         "{error}"
     );
     assert_eq!(error.url(), Some(&*site.url("/")));
+}
+
+#[tokio::test]
+async fn a_request_may_name_its_version() {
+    let (site, client) = (Site::echo().await, client());
+    for version in [Version::HTTP_11, Version::HTTP_2, Version::HTTP_11] {
+        let response = soon(client.get(site.url("/")).version(version)).await;
+        let response = response.expect("a response");
+        assert_eq!(response.version(), version);
+        soon(response.bytes()).await.expect("a body");
+    }
+    // Each has a connection of its own, of which the client tells.
+    assert_eq!(client.connections(&site.url("/")), 2);
+    assert_eq!(soon(client.reports()).await.len(), 1);
+    assert!(client.http1_report().is_some());
+    let refused = soon(client.get(site.url("/")).version(Version::HTTP_3)).await;
+    assert!(refused.expect_err("HTTP/3").is_builder());
+    soon(client.shutdown()).await;
+    assert_eq!(client.connections(&site.url("/")), 0);
+}
+
+#[tokio::test]
+async fn a_server_of_http1_is_an_error_for_a_request_in_http2() {
+    let server = fullbore::Server::builder().http_versions(HttpVersions::Http1);
+    let server = server.bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", server.local_addr().expect("an address"));
+    tokio::spawn(server.serve(Router::new().fallback(any(echo))));
+    let client = client();
+    let refused = soon(client.get(&url).version(Version::HTTP_2)).await;
+    assert_eq!(refused.expect_err("no HTTP/2").kind(), ErrorKind::NotHttp2);
+    let response = soon(client.get(&url)).await.expect("a response");
+    assert_eq!(response.version(), Version::HTTP_11);
 }
 
 #[tokio::test]
