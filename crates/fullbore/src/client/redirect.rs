@@ -61,7 +61,11 @@ impl Policy<Body, Error> for Redirects {
             return Err(refused(format!("{scheme}: is neither http: nor https:")));
         }
         if self.followed == self.most {
-            return Err(refused(format!("it is one more than {}", self.most)));
+            let text = format!(
+                "{} were followed already (ClientBuilder::max_redirects)",
+                self.most
+            );
+            return Err(refused(text));
         }
         self.followed += 1;
         self.left_home |= !is_same_origin(attempt.previous(), attempt.location());
