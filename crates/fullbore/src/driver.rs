@@ -35,7 +35,6 @@ mod write;
 
 pub(crate) use self::deliver::received_length;
 pub(crate) use self::opened::Opened;
-pub(crate) use self::unsent::{OverTcp, TcpBelow};
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -66,7 +65,7 @@ use crate::error::{Error, PeerGoAway};
 use crate::linger::{Discard, LINGER};
 use crate::sender::Sender;
 use crate::slices::{poll_send_slices, poll_write_slices};
-use crate::tcp;
+use crate::tcp::{self, TcpBelow};
 use crate::turns::wake_after_sockets;
 
 /// The most slabs that a client reads after a write that failed: 8 MiB or more, which is what the kernel holds for a socket at most.

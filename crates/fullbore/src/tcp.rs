@@ -10,6 +10,27 @@ mod diag;
 #[cfg(target_os = "linux")]
 mod message;
 
+/// The TCP connection below a transport.
+pub(crate) type TcpBelow<T> = fn(&T) -> Option<&TcpStream>;
+
+/// A transport that may have a TCP connection below.
+pub(crate) trait OverTcp {
+    fn tcp(&self) -> Option<&TcpStream>;
+}
+
+impl OverTcp for TcpStream {
+    fn tcp(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl<T: OverTcp> OverTcp for tokio_rustls::client::TlsStream<T> {
+    fn tcp(&self) -> Option<&TcpStream> {
+        self.get_ref().0.tcp()
+    }
+}
+
 /// Connections that have carried fewer bytes are not asked about: what limited them is no property of TCP, and a server ends
 /// many of them.
 pub(crate) const LEAST_BYTES: u64 = 256 << 10;

@@ -5,7 +5,6 @@ use core::time::Duration;
 use crate::flow::{Arrivals, Ledger, Promise, RoundTrip};
 use crate::frame::FrameType;
 use crate::tcp::TcpInfo;
-use crate::watched::Seen;
 
 /// Frames by type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -109,37 +108,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// That of a connection without frames and windows. All that it carries counts as data.
-    pub(crate) fn without_windows(sending: Ledger, receiving: Ledger, seen: &Seen) -> Self {
-        let mut stats = Stats {
-            received_bytes: seen.received_bytes,
-            received_data_bytes: seen.received_bytes,
-            sent_bytes: seen.sent_bytes,
-            sent_data_bytes: seen.sent_bytes,
-            ..Stats::default()
-        };
-        stats.sent_frames.add_many(FrameType::HEADERS, seen.requests);
-        Report {
-            stats,
-            sending,
-            receiving,
-            arrivals: Arrivals::default(),
-            receive_window: 0,
-            stream_receive_window: 0,
-            largest_stream_receive_window: 0,
-            send_window: 0,
-            largest_send_window: 0,
-            stream_send_window: 0,
-            largest_stream_send_window: 0,
-            promise: Promise::default(),
-            streams: 0,
-            waiting_streams: 0,
-            peer_max_concurrent_streams: 1,
-            answered_within: None,
-            tcp: None,
-        }
-    }
-
     /// Whether its connection has windows: one of HTTP/1.1 has none.
     pub(crate) fn has_windows(&self) -> bool {
         self.receive_window > 0

@@ -162,6 +162,11 @@ impl Stream {
         }
     }
 
+    /// Whether the stream waits until the peer allows more streams.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.state == StreamState::Waiting
+    }
+
     /// Whether only END_STREAM or trailers are left to send, which need no credit.
     pub(crate) fn only_end_is_missing(&self) -> bool {
         self.send.phase == Phase::Done && self.send.queue.is_empty() && !self.send.ended

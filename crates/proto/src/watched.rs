@@ -3,8 +3,9 @@
 
 use core::time::Duration;
 
-use crate::flow::{Arrivals, Awaited, FLOWING, Ledger, Rhythm, Stall};
-use crate::stats::Report;
+use crate::flow::{Arrivals, Awaited, FLOWING, Ledger, Promise, Rhythm, Stall};
+use crate::frame::FrameType;
+use crate::stats::{Report, Stats};
 use crate::tcp::TcpInfo;
 use crate::time::Time;
 
@@ -141,7 +142,7 @@ impl Watched {
             .filter(|trip| !trip.is_zero());
         let arrivals = until.rhythm.arrivals();
         let (answers, late) = until.answers.explained(trip);
-        let mut report = Report::without_windows(until.sending, until.receiving, &self.seen);
+        let mut report = without_windows(until.sending, until.receiving, &self.seen);
         report.arrivals = Arrivals {
             answers,
             silence: arrivals.silence + late,
@@ -189,6 +190,37 @@ impl Watched {
         let trip = self.round_trip.or(self.answers.shortest);
         let received = self.seen.received_bytes;
         self.rhythm.pause((since, now), received, awaited, trip);
+    }
+}
+
+/// The report of a connection without frames and windows. All that it carries counts as data.
+fn without_windows(sending: Ledger, receiving: Ledger, seen: &Seen) -> Report {
+    let mut stats = Stats {
+        received_bytes: seen.received_bytes,
+        received_data_bytes: seen.received_bytes,
+        sent_bytes: seen.sent_bytes,
+        sent_data_bytes: seen.sent_bytes,
+        ..Stats::default()
+    };
+    stats.sent_frames.add_many(FrameType::HEADERS, seen.requests);
+    Report {
+        stats,
+        sending,
+        receiving,
+        arrivals: Arrivals::default(),
+        receive_window: 0,
+        stream_receive_window: 0,
+        largest_stream_receive_window: 0,
+        send_window: 0,
+        largest_send_window: 0,
+        stream_send_window: 0,
+        largest_stream_send_window: 0,
+        promise: Promise::default(),
+        streams: 0,
+        waiting_streams: 0,
+        peer_max_concurrent_streams: 1,
+        answered_within: None,
+        tcp: None,
     }
 }
 

@@ -17,10 +17,10 @@ use super::handle::Handle;
 use super::http1;
 #[cfg(feature = "proxy")]
 use super::proxy;
-use crate::driver::OverTcp;
 use crate::error::{Error, ErrorKind};
 use crate::observer::Observer;
 use crate::settings::HttpVersions;
+use crate::tcp::OverTcp;
 
 /// How long a cleartext origin of which nothing is known may take to send SETTINGS before it is tried in HTTP/1.1. A server
 /// of HTTP/2 sends them at once: three seconds are enough for a lost packet on a long path.

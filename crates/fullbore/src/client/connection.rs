@@ -17,12 +17,13 @@ use tokio::sync::oneshot;
 use crate::body::Incoming;
 use crate::cell::{Cell, CellState, Mailbox};
 use crate::content_length::{self, Length};
-use crate::driver::{Driver, NoAccept, TcpBelow, received_length};
+use crate::driver::{Driver, NoAccept, received_length};
 use crate::error::{BoxError, Error};
 use crate::informational::OnInformational;
 use crate::mailbox::ConnectionCommand;
 use crate::observer::{Observer, Slot};
 use crate::sender::Sender;
+use crate::tcp::TcpBelow;
 
 /// Starts a client connection over `io`, which uses HTTP/2 from the first byte: with prior knowledge, or over TLS
 /// after ALPN `h2`. Spawn the [`Connection`]; it does the work.

@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use crate::driver::OverTcp;
 use crate::error::{BoxError, Error, ErrorKind};
+use crate::tcp::OverTcp;
 
 /// Opens transports in place of TCP.
 #[derive(Clone)]

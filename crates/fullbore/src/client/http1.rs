@@ -33,13 +33,13 @@ use self::outgoing::{Departure, Reader, Upload};
 use self::sent::SentBody;
 use self::tolerant::{Tolerant, Writes};
 use crate::body::Incoming;
-use crate::driver::OverTcp;
 use crate::error::{Error, ErrorKind};
 use crate::http1::{HyperIo, Record, Transport};
 use crate::informational::OnInformational;
 use crate::observer::{Observer, Slot};
 use crate::sent_bytes::SentBytes;
 use crate::tcp;
+use crate::tcp::OverTcp;
 
 pub(super) use self::outgoing::Outgoing;
 pub use self::totals::Http1Report;

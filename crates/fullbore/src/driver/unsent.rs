@@ -14,6 +14,8 @@ use std::time::Duration;
 use fullbore_proto::Time;
 use tokio::net::TcpStream;
 
+use crate::tcp::TcpBelow;
+
 /// The unit of limits: two TLS records, or two DATA frames.
 const LEAST: usize = 32 << 10;
 
@@ -38,27 +40,6 @@ const LONGEST: Duration = Duration::from_millis(100);
 
 /// The largest step up. The first bytes fill the queues of the path, which tells little of its rate.
 const STEP: usize = 4;
-
-/// The TCP connection below a transport.
-pub(crate) type TcpBelow<T> = fn(&T) -> Option<&TcpStream>;
-
-/// A transport that may have a TCP connection below.
-pub(crate) trait OverTcp {
-    fn tcp(&self) -> Option<&TcpStream>;
-}
-
-impl OverTcp for TcpStream {
-    fn tcp(&self) -> Option<&TcpStream> {
-        Some(self)
-    }
-}
-
-#[cfg(feature = "tls")]
-impl<T: OverTcp> OverTcp for tokio_rustls::client::TlsStream<T> {
-    fn tcp(&self) -> Option<&TcpStream> {
-        self.get_ref().0.tcp()
-    }
-}
 
 /// What may wait unsent below the transport of one connection.
 #[derive(Debug)]

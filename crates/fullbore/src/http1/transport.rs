@@ -16,9 +16,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use super::meter::{AWAITS_READ, AWAITS_WRITE, ENDED, ENDLESS, FAILED, Meter, RELEASED, TAKEABLE, Traffic};
 use super::target::Targets;
 use crate::cell::register;
-use crate::driver::TcpBelow;
 use crate::slices::poll_send_slices;
 use crate::tcp;
+use crate::tcp::TcpBelow;
 use crate::turns::wake_after_sockets;
 
 /// How much is read ahead while hyper does not read: whatever a client says during its request's response, one packet.

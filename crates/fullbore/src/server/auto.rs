@@ -26,10 +26,10 @@ use super::http1::{Http1, serve_http1};
 use super::peer::{Ended, OnEnd};
 use crate::alarm::{Alarm, Alarms};
 use crate::body::Incoming;
-use crate::driver::TcpBelow;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 use crate::settings::HttpVersions;
+use crate::tcp::TcpBelow;
 
 /// The first octets of the connection preface, with which no request of HTTP/1.1 begins.
 const PREFACE: &[u8] = b"PRI ";

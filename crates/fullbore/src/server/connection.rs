@@ -18,9 +18,10 @@ use super::admission::Permit;
 use super::exchange::Handlers;
 use crate::body::Incoming;
 use crate::cell::Mailbox;
-use crate::driver::{Driver, TcpBelow};
+use crate::driver::Driver;
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
+use crate::tcp::TcpBelow;
 
 /// Serves one connection over `io`, which uses HTTP/2 from the first byte. The future does the work and ends with the
 /// connection. A handler that does not complete at once runs in a task of its own, so poll the future within a tokio

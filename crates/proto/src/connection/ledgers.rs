@@ -193,6 +193,13 @@ impl Attribution {
 }
 
 impl Stream {
+    /// END_STREAM was sent or queued.
+    pub(super) fn note_end_sent(&mut self, ledgers: &Ledgers, now: Time) {
+        self.send.ended = true;
+        self.state = self.state.after_send_end();
+        ledgers.note_stream_sending(self, now);
+    }
+
     /// What sending waits for by the state of the stream. None if the stream waits for its turn, and so for what the
     /// connection waits for.
     fn sending_state(&self, is_client: bool) -> Option<Stall> {

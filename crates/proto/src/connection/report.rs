@@ -72,7 +72,7 @@ impl Connection {
 
     /// Whether a stream is not closed.
     pub fn has_unfinished_streams(&self) -> bool {
-        self.streams.has_fresh() || self.streams.iter().any(|stream| !stream.state.is_closed())
+        !self.streams.fresh().is_empty() || self.streams.iter().any(|stream| !stream.state.is_closed())
     }
 
     /// Whether a request waits until the peer allows more streams. Nothing of it has been sent.

@@ -34,10 +34,10 @@ impl Connection {
         response: &Response<()>,
         body: &Payload,
     ) -> Result<(), UsageError> {
-        if let Some(index) = self.streams.find_fresh(id) {
+        if let Some(index) = self.streams.fresh().find(id) {
             if let Some(body) = self.fits_at_once(body) {
                 let repeats = self.check_answer(response)?;
-                self.streams.take_fresh(index);
+                self.streams.fresh_mut().take(index);
                 self.writer.whole_response(id, response, repeats, body);
                 if !body.is_empty() {
                     self.flow.spend(body.len());
@@ -85,7 +85,7 @@ impl Connection {
             request,
             end: true,
         });
-        self.streams.open_fresh(Fresh {
+        self.streams.fresh_mut().push(Fresh {
             id,
             priority,
             header_memory: memory,
@@ -98,25 +98,28 @@ impl Connection {
     /// Stores the stream of a complete request, if it is not stored.
     #[inline]
     pub(super) fn store_fresh(&mut self, id: StreamId) {
-        if self.streams.has_fresh() {
+        if !self.streams.fresh().is_empty() {
             self.store_found(id);
         }
     }
 
     fn store_found(&mut self, id: StreamId) {
-        let index = self.streams.find_fresh(id);
-        if let Some(fresh) = index.and_then(|index| self.streams.take_fresh(index)) {
-            let stream = self.stream_of(&fresh);
-            self.streams.insert(stream);
+        let index = self.streams.fresh().find(id);
+        if let Some(fresh) = index.and_then(|index| self.streams.fresh_mut().take(index)) {
+            self.store(&fresh);
         }
     }
 
     /// Stores the streams of all complete requests.
     pub(super) fn store_all_fresh(&mut self) {
-        while let Some(fresh) = self.streams.take_fresh(0) {
-            let stream = self.stream_of(&fresh);
-            self.streams.insert(stream);
+        while let Some(fresh) = self.streams.fresh_mut().take(0) {
+            self.store(&fresh);
         }
+    }
+
+    fn store(&mut self, fresh: &Fresh) {
+        let stream = self.stream_of(fresh);
+        self.streams.insert(stream);
     }
 
     /// What `look` finds in a stream, stored or not. None if there is none.
@@ -124,7 +127,7 @@ impl Connection {
         if let Some(stream) = self.streams.view(id) {
             return Some(look(stream));
         }
-        let fresh = self.streams.fresh(self.streams.find_fresh(id)?)?;
+        let fresh = self.streams.fresh().get(self.streams.fresh().find(id)?)?;
         Some(look(&self.stream_of(fresh)))
     }
 

@@ -165,7 +165,7 @@ impl Connection {
             return Stall::StreamCount;
         }
         // Streams that are not stored wait for the owner.
-        let (mut unfinished, mut blocked) = (self.streams.has_fresh(), false);
+        let (mut unfinished, mut blocked) = (!self.streams.fresh().is_empty(), false);
         for stream in self.streams.iter().take(SAMPLE) {
             if !stream.state.can_send() || stream.send.phase == Phase::Done {
                 continue;

@@ -11,7 +11,6 @@ mod sending;
 mod store;
 
 use core::ops::{Deref, DerefMut};
-use core::time::Duration;
 use std::collections::VecDeque;
 
 use http::Request;
@@ -22,7 +21,6 @@ use self::refills::Refills;
 use self::sending::Sending;
 use self::store::Store;
 use super::ledgers::Ledgers;
-use super::writer::Writer;
 use crate::config::Config;
 use crate::error::{Side, StreamError, StreamErrorKind};
 use crate::event::{Event, Events};
@@ -36,7 +34,7 @@ use crate::stream::{Cause, Stream, StreamState, WantsCredit};
 use crate::time::Time;
 
 pub(super) use self::closed::ClosedBy;
-pub(super) use self::fresh::Fresh;
+pub(super) use self::fresh::{Fresh, FreshStreams};
 
 /// How many streams a connection leases at once, so that most requests cost no atomic operation.
 const STREAM_BLOCK: u64 = 16;
@@ -52,8 +50,7 @@ pub(super) const WORK_OF_A_REQUEST: u64 = MUCH_WORK / 64;
 pub(super) struct Streams {
     role: Role,
     store: Store,
-    /// Streams that are not stored, in the order of their identifiers.
-    fresh: VecDeque<Fresh>,
+    fresh: FreshStreams,
     lists: Lists,
     closed: ClosedLog,
     /// The next stream that we open. None when the identifiers are used up.
@@ -128,7 +125,7 @@ impl Streams {
         Streams {
             role,
             store: Store::default(),
-            fresh: VecDeque::new(),
+            fresh: FreshStreams::default(),
             lists: Lists {
                 sending: Sending::new(config.scheduling),
                 refills: Refills::new(initial_window),
@@ -171,6 +168,17 @@ impl Streams {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.store.iter_mut()
+    }
+
+    /// The streams that are not stored.
+    #[inline]
+    pub(super) fn fresh(&self) -> &FreshStreams {
+        &self.fresh
+    }
+
+    #[inline]
+    pub(super) fn fresh_mut(&mut self) -> &mut FreshStreams {
+        &mut self.fresh
     }
 
     /// All streams. The visit counts as work.
@@ -337,7 +345,7 @@ impl Streams {
 
     #[inline]
     pub(super) fn header_memory(&self) -> usize {
-        self.lists.header_memory
+        self.lists.header_memory + self.fresh.header_memory()
     }
 
     #[inline]
@@ -587,7 +595,7 @@ impl Streams {
     /// Frees memory that only a busy connection needs.
     pub(super) fn trim(&mut self) {
         self.store.trim();
-        self.fresh.shrink_to_fit();
+        self.fresh.trim();
         self.lists.sending.trim();
         self.lists.early.shrink_to_fit();
         self.waiting.trim();
@@ -779,29 +787,5 @@ impl Entry<'_> {
             released: self.stream.released,
             withdrawn,
         }
-    }
-}
-
-impl Stream {
-    /// Whether the stream waits until the peer allows more streams.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.state == StreamState::Waiting
-    }
-
-    /// Writes a WINDOW_UPDATE for all credit that is available, unless the peer does not know the stream or has ended it.
-    pub(super) fn refill(&mut self, writer: &mut Writer, now: Time, round_trip: Option<Duration>) {
-        if !self.state.can_receive() {
-            return;
-        }
-        if let Some(increment) = self.receive.window.refill(now, round_trip) {
-            writer.window_update(Some(self.id), increment);
-        }
-    }
-
-    /// END_STREAM was sent or queued.
-    pub(super) fn note_end_sent(&mut self, ledgers: &Ledgers, now: Time) {
-        self.send.ended = true;
-        self.state = self.state.after_send_end();
-        ledgers.note_stream_sending(self, now);
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tcp::OverTcp;
 
 /// A path of so many bytes a second in front of a kernel that holds what it may.
 struct Path {

@@ -20,11 +20,11 @@ use super::limits::{Expired, Limits};
 use super::service::Http1Service;
 use crate::alarm::Alarms;
 use crate::body::Incoming;
-use crate::driver::TcpBelow;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::file::Chunk;
 use crate::http1::{Exchange, HyperIo, Record, Traffic, Transport, WRITE_TURN};
 use crate::linger::Linger;
+use crate::tcp::TcpBelow;
 
 /// What is read at once.
 const READ: usize = 64 << 10;

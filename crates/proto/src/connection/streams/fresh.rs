@@ -1,9 +1,11 @@
 //! Requests that are complete and that nothing has touched since. No stream is stored for them yet: most are answered by one
 //! response that fits (`respond`), and need none. Whatever else concerns such a stream stores it first.
 
-use super::Streams;
+use std::collections::VecDeque;
+
 use crate::event::EventId;
 use crate::id::StreamId;
+use crate::prefetch::rewind;
 use crate::priority::Priority;
 use crate::time::Time;
 
@@ -21,41 +23,64 @@ pub(in crate::connection) struct Fresh {
     pub(in crate::connection) event: EventId,
 }
 
-impl Streams {
-    /// A complete request opens a stream. The caller has called `open_by_peer`.
-    pub(in crate::connection) fn open_fresh(&mut self, fresh: Fresh) {
-        self.lists.header_memory += fresh.header_memory;
-        self.fresh.push_back(fresh);
-    }
+/// These requests, in the order of their streams: that in which a client opens them.
+#[derive(Debug, Default)]
+pub(in crate::connection) struct FreshStreams {
+    list: VecDeque<Fresh>,
+    header_memory: usize,
+}
 
-    /// Whether there are streams that are not stored.
+impl FreshStreams {
     #[inline]
-    pub(in crate::connection) fn has_fresh(&self) -> bool {
-        !self.fresh.is_empty()
+    pub(in crate::connection) fn len(&self) -> usize {
+        self.list.len()
     }
 
-    /// The place of a stream that is not stored.
-    pub(in crate::connection) fn find_fresh(&self, id: StreamId) -> Option<usize> {
-        // Owners take requests in their order, and most answer them in it.
-        match self.fresh.front() {
+    #[inline]
+    pub(in crate::connection) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(in crate::connection) fn header_memory(&self) -> usize {
+        self.header_memory
+    }
+
+    /// A complete request opens a stream.
+    pub(in crate::connection) fn push(&mut self, fresh: Fresh) {
+        self.header_memory += fresh.header_memory;
+        self.list.push_back(fresh);
+    }
+
+    /// The index of a stream.
+    pub(in crate::connection) fn find(&self, id: StreamId) -> Option<usize> {
+        match self.list.front() {
+            // Owners take requests in this order, and most answer them in it.
             Some(first) if first.id == id => Some(0),
-            // Clients open streams in the order of their identifiers.
-            Some(first) if first.id < id => self.fresh.binary_search_by_key(&id, |fresh| fresh.id).ok(),
+            Some(first) if first.id < id => self.list.binary_search_by_key(&id, |fresh| fresh.id).ok(),
             _ => None,
         }
     }
 
-    pub(in crate::connection) fn fresh(&self, index: usize) -> Option<&Fresh> {
-        self.fresh.get(index)
+    pub(in crate::connection) fn get(&self, index: usize) -> Option<&Fresh> {
+        self.list.get(index)
     }
 
-    /// Takes the request at an index off the list.
-    pub(in crate::connection) fn take_fresh(&mut self, index: usize) -> Option<Fresh> {
+    /// Takes a request off the list.
+    pub(in crate::connection) fn take(&mut self, index: usize) -> Option<Fresh> {
         let fresh = match index {
-            0 => self.fresh.pop_front(),
-            _ => self.fresh.remove(index),
+            0 => self.list.pop_front(),
+            _ => self.list.remove(index),
         }?;
-        self.lists.header_memory -= fresh.header_memory;
+        rewind(&mut self.list);
+        self.header_memory -= fresh.header_memory;
         Some(fresh)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn trim(&mut self) {
+        self.list.shrink_to_fit();
     }
 }

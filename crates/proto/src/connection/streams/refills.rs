@@ -1,8 +1,12 @@
 //! The stream windows that are due for a WINDOW_UPDATE, and the sizes of stream windows.
 
+use core::time::Duration;
+
+use crate::connection::writer::Writer;
 use crate::flow::WindowSize;
 use crate::id::Key;
 use crate::stream::{Phase, RefillListing, Stream};
+use crate::time::Time;
 
 #[derive(Debug)]
 pub(super) struct Refills {
@@ -88,5 +92,22 @@ impl Refills {
     /// fails.
     pub(super) fn clear(&mut self) {
         self.due = 0;
+    }
+}
+
+impl Stream {
+    /// Writes a WINDOW_UPDATE for all credit that is available, unless the peer does not know the stream or has ended it.
+    pub(in crate::connection) fn refill(
+        &mut self,
+        writer: &mut Writer,
+        now: Time,
+        round_trip: Option<Duration>,
+    ) {
+        if !self.state.can_receive() {
+            return;
+        }
+        if let Some(increment) = self.receive.window.refill(now, round_trip) {
+            writer.window_update(Some(self.id), increment);
+        }
     }
 }
