@@ -607,16 +607,23 @@ impl Error {
 /// terminal would obey.
 pub(crate) fn shown(url: &str) -> String {
     const MOST: usize = 300;
+    let is_scheme = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let (scheme, rest) = match url.find("://") {
-        Some(at) => url.split_at(at + 3),
-        None => ("", url),
+        Some(at) if is_scheme(&url[..at]) => url.split_at(at + 3),
+        _ => ("", url),
     };
-    // In a URL a password ends before the path. What is no URL may have it anywhere.
-    let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let rest = match rest[..authority].rfind('@').or_else(|| rest.rfind('@')) {
-        Some(at) if at < authority => &rest[at + 1..],
-        Some(at) if url.parse::<Uri>().is_err() => &rest[at + 1..],
-        _ => rest,
+    let (hidden, rest) = match url.parse::<Uri>() {
+        // A password ends before the path.
+        Ok(url) => {
+            let authority = url.authority().map_or(0, |authority| authority.as_str().len());
+            let at = rest.get(..authority).and_then(|authority| authority.rfind('@'));
+            ("", at.map_or(rest, |at| &rest[at + 1..]))
+        }
+        // What is no URL may have it anywhere.
+        Err(_) => match rest.rfind('@') {
+            Some(at) => ("…@", &rest[at + 1..]),
+            None => ("", rest),
+        },
     };
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
     let plain = |letter: char| {
@@ -628,6 +635,7 @@ pub(crate) fn shown(url: &str) -> String {
     };
     let mut text: String = scheme
         .chars()
+        .chain(hidden.chars())
         .chain(rest[..end].chars())
         .take(MOST)
         .map(plain)
@@ -745,13 +753,14 @@ mod tests {
         for (url, expected) in [
             ("https://me:secret@h:1/a?secret#secret", "https://h:1/a"),
             ("https://me:sec@ret@h/a@b", "https://h/a@b"),
-            ("https://me:sec/re?t@h h/", "https://h h/"),
-            ("me:secret@h/a", "h/a"),
+            ("https://me:sec/re?t@h h/", "https://…@h h/"),
+            ("https://me@h h/secret@x", "https://…@x"),
+            ("me:secret@h/a", "…@h/a"),
             ("https://h?secret", "https://h"),
             ("/a?secret@h", "/a"),
             ("http://h/\u{1b}[2J", "http://h/\u{fffd}[2J"),
             ("", ""),
-            ("@", ""),
+            ("@", "…@"),
         ] {
             assert_eq!(shown(url), expected, "{url}");
         }

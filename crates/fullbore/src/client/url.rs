@@ -61,7 +61,7 @@ pub(super) fn parse(text: &str) -> Result<Uri, Error> {
         let authority = &text[scheme + 3..];
         Some(scheme + 3 + authority.find(['/', '?', '#'])?)
     }) else {
-        return parse_host(text, refused);
+        return parse_host(text, text, refused);
     };
     let (origin, path) = text.split_at(path);
     let path = path.split('#').next().unwrap_or_default();
@@ -75,21 +75,21 @@ pub(super) fn parse(text: &str) -> Result<Uri, Error> {
             _ => encoded.push(char::from(byte)),
         }
     }
-    encoded.parse().or_else(|_| parse_host(&encoded, refused))
+    encoded.parse().or_else(|_| parse_host(text, origin, refused))
 }
 
 /// Parses a URL whose host may have letters that no host name has (RFC 5890).
 #[cfg(feature = "url")]
-fn parse_host(text: &str, refused: String) -> Result<Uri, Error> {
-    let is_ours = text.contains("://") && !text.is_ascii();
+fn parse_host(text: &str, origin: &str, refused: String) -> Result<Uri, Error> {
+    let is_ours = origin.contains("://") && !origin.is_ascii();
     let url = is_ours.then(|| url::Url::parse(text).ok()).flatten();
     let url = url.and_then(|url| url.as_str().parse().ok());
     url.ok_or_else(|| Error::invalid_url(text, refused))
 }
 
 #[cfg(not(feature = "url"))]
-fn parse_host(text: &str, refused: String) -> Result<Uri, Error> {
-    match text.is_ascii() {
+fn parse_host(text: &str, origin: &str, refused: String) -> Result<Uri, Error> {
+    match origin.is_ascii() {
         true => Err(Error::invalid_url(text, refused)),
         false => Err(Error::invalid_url(
             text,
@@ -203,6 +203,74 @@ mod tests {
             let all = format!("{error} {:?}", error.url());
             assert!(!all.contains("me:") && all.len() < 1_500, "{all}");
         }
+    }
+
+    #[test]
+    fn no_text_panics_and_no_error_prints_a_password() {
+        let mut random = fastrand::Rng::with_seed(47);
+        let pieces = [
+            "http",
+            "https",
+            ":",
+            "//",
+            "/",
+            "@",
+            "me",
+            "?",
+            "#",
+            "[",
+            "]",
+            "::1",
+            "h.example",
+            "%",
+            "%4",
+            "%zz",
+            "\\",
+            " ",
+            "\t",
+            "\n",
+            "\0",
+            "é",
+            "中",
+            "\u{202e}",
+            "<",
+            "{",
+            "99999",
+            "..",
+            "xn--",
+            "&=;",
+        ];
+        let (mut urls, mut refused) = (0, 0);
+        for _ in 0..20_000 {
+            let mut some = || -> String {
+                (0..random.usize(0..6))
+                    .map(|_| pieces[random.usize(0..pieces.len())])
+                    .collect()
+            };
+            let (user, host) = (some(), some());
+            for text in [
+                format!("http://{user}SECRET@{host}"),
+                format!("{user}:SECRET@{host}"),
+                format!("{user}{host}"),
+            ] {
+                match parse(&text) {
+                    Ok(url) => {
+                        urls += 1;
+                        let (url, _) = split_credentials(url);
+                        assert!(
+                            !url.to_string()
+                                .contains(|letter: char| letter.is_control() || letter == ' ')
+                        );
+                    }
+                    Err(error) => {
+                        refused += 1;
+                        let secret = text.contains("SECRET@") && error.to_string().contains("SECRET");
+                        assert!(!secret, "{text:?}: {error}");
+                    }
+                }
+            }
+        }
+        assert!(urls > 1_000 && refused > 1_000, "{urls} {refused}");
     }
 
     #[test]
