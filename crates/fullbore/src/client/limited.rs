@@ -40,6 +40,11 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        let late = |limit: Duration| Err(Error::timeout("no response to the request", limit));
+        // A timer takes a millisecond at least.
+        if this.limit.as_ref().is_some_and(|(limit, _)| limit.is_zero()) {
+            return Poll::Ready(late(Duration::ZERO));
+        }
         if let Poll::Ready(answered) = this.sent.poll(cx) {
             return Poll::Ready(answered);
         }
@@ -47,6 +52,6 @@ where
             return Poll::Pending;
         };
         let elapsed = timer.as_mut().poll(cx);
-        elapsed.map(|()| Err(Error::timeout("no response to the request", *limit)))
+        elapsed.map(|()| late(*limit))
     }
 }
