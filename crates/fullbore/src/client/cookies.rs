@@ -60,6 +60,11 @@ impl Jar {
             else {
                 continue;
             };
+            // A domain of one label is a suffix of strangers' sites, if it is not the host itself.
+            let domain = cookie.domain().map(|domain| domain.trim_matches('.'));
+            if domain.is_some_and(|domain| !domain.contains('.') && url.host_str() != Some(domain)) {
+                continue;
+            }
             let known = store.matches(&url);
             // A cookie that is there may always be replaced, or be ended.
             let is_known = known.iter().any(|known| known.name() == cookie.name());
@@ -86,5 +91,38 @@ impl fmt::Debug for Jar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Cookies are secrets.
         f.debug_struct("Jar").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cookies that a URL gets after another one has set this.
+    fn told(set: &'static str, by: &'static str, to: &'static str) -> Option<String> {
+        let (jar, mut headers) = (Jar::default(), HeaderMap::new());
+        headers.insert(header::SET_COOKIE, HeaderValue::from_static(set));
+        jar.keep(&Uri::from_static(by), &headers);
+        let mut headers = HeaderMap::new();
+        jar.add_to(&Uri::from_static(to), &mut headers);
+        Some(headers.get(header::COOKIE)?.to_str().ok()?.to_owned())
+    }
+
+    #[test]
+    fn a_cookie_goes_to_its_domain_and_to_no_stranger() {
+        let by = "http://a.example.com/";
+        for (set, to, expected) in [
+            ("k=v", "http://a.example.com/b", Some("k=v")),
+            ("k=v", "http://b.example.com/", None),
+            ("k=v; Domain=example.com", "http://b.example.com/", Some("k=v")),
+            ("k=v; Domain=com", "http://stranger.com/", None),
+            ("k=v; Domain=.com", "http://a.example.com/", None),
+            ("k=v; Domain=other.com", "http://other.com/", None),
+            ("k=v; Secure", "http://a.example.com/", None),
+        ] {
+            assert_eq!(told(set, by, to).as_deref(), expected, "{set} to {to}");
+        }
+        let local = told("k=v; Domain=localhost", "http://localhost/", "http://localhost/");
+        assert_eq!(local.as_deref(), Some("k=v"));
     }
 }

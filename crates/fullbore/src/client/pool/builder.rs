@@ -212,7 +212,7 @@ impl ClientBuilder {
     /// [`RequestBuilder`](crate::client::RequestBuilder)'s requests that have none of their own. Default: false. Feature
     /// `cookies`.
     ///
-    /// It keeps 3,000 cookies at most, and 50 for a URL. There is no list of public suffixes: do not use one client for
+    /// It keeps 3,000 cookies at most, and 50 for a URL. None is for a whole top-level domain, but there is no list of public suffixes: do not use one client for
     /// sites below the same suffix that do not trust each other.
     #[cfg(feature = "cookies")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cookies")))]
