@@ -393,13 +393,19 @@ impl Server {
 
     fn respond(&mut self, stream: StreamId, bytes: u64, outside: &mut Outside) -> Result<(), String> {
         let response = outside.response();
+        // As the driver does with a body of one chunk.
+        if let Some(piece) = PIECE.get(..usize::try_from(bytes).unwrap_or(usize::MAX)) {
+            return self
+                .end
+                .connection
+                .respond(stream, &response, &Bytes::from_static(piece).into())
+                .map_err(|error| error.to_string());
+        }
         self.end
             .connection
-            .send_response(stream, &response, bytes == 0)
+            .send_response(stream, &response, false)
             .map_err(|error| error.to_string())?;
-        if bytes > 0 {
-            self.end.send_body(stream, bytes)?;
-        }
+        self.end.send_body(stream, bytes)?;
         self.release_sent(stream);
         Ok(())
     }

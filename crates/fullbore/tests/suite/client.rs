@@ -9,7 +9,7 @@ use bytes::Bytes;
 use fullbore::client::Body;
 use fullbore::settings::TcpBuffers;
 use fullbore::tls::{Roots, client_config, self_signed, server_config};
-use fullbore::{Client, Error, ErrorKind, Incoming, Server};
+use fullbore::{Client, ClientBuilder, Error, ErrorKind, Incoming, Server};
 use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request, Response, Uri};
 use http_body_util::BodyExt;
@@ -42,6 +42,11 @@ fn pipe() -> DuplexStream {
     near
 }
 
+/// A client that asks for no content coding.
+fn plain() -> ClientBuilder {
+    Client::builder().decompression(false)
+}
+
 /// A client whose connector notes the URLs that it gets.
 fn client() -> (Client, Arc<Mutex<Vec<Uri>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -50,7 +55,7 @@ fn client() -> (Client, Arc<Mutex<Vec<Uri>>>) {
         noted.lock().unwrap().push(uri);
         std::future::ready(Ok::<_, io::Error>(pipe()))
     });
-    (Client::builder().connector(connector).build().unwrap(), asked)
+    (plain().connector(connector).build().unwrap(), asked)
 }
 
 async fn text(response: Result<impl Into<Response<Incoming>>, Error>) -> String {
@@ -91,7 +96,7 @@ async fn default_header_fields_are_in_every_request_that_has_none_of_their_name(
     defaults.append(&list, HeaderValue::from_static("one"));
     defaults.append(&list, HeaderValue::from_static("two"));
     let connector = tower::service_fn(|_: Uri| std::future::ready(Ok::<_, io::Error>(pipe())));
-    let builder = Client::builder().default_headers(defaults).connector(connector);
+    let builder = plain().default_headers(defaults).connector(connector);
     let client = builder.build().unwrap();
     let plain = "GET http://test.example/\nuser-agent: probe/1\nx-list: one\nx-list: two\n";
     assert_eq!(text(soon(client.get("http://test.example/")).await).await, plain);
@@ -139,7 +144,7 @@ async fn a_connector_opens_unix_sockets() {
         fullbore::server::serve_connection(io, echo(), fullbore::Config::default()).await
     });
     let socket = tower::service_fn(move |_: Uri| tokio::net::UnixStream::connect(path.clone()));
-    let client = Client::builder().connector(socket).build().unwrap();
+    let client = plain().connector(socket).build().unwrap();
     let answer = text(soon(client.get("http://app/hello")).await).await;
     assert_eq!(answer, "GET http://app/hello\n");
     soon(client.shutdown()).await;
@@ -163,7 +168,7 @@ async fn tls_is_put_on_the_transport_of_a_connector_and_verifies_the_name_of_the
         io::Result::Ok(stream)
     });
     let tls = client_config(Roots::Pem(made.cert_pem.into_bytes())).unwrap();
-    let builder = Client::builder().tls_config(Arc::new(tls)).connector(resolve);
+    let builder = plain().tls_config(Arc::new(tls)).connector(resolve);
     let client = builder.build().unwrap();
     let answer = text(soon(client.get("https://app.example/secret")).await).await;
     assert_eq!(answer, "GET https://app.example/secret\n");

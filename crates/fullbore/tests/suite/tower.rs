@@ -284,10 +284,9 @@ fn site_of_layers() -> Router {
         {
             return Err(StatusCode::UNAUTHORIZED);
         }
-        if headers
-            .get(header::ACCEPT_ENCODING)
-            .is_none_or(|value| value != "gzip")
-        {
+        let accepted = headers.get(header::ACCEPT_ENCODING);
+        let accepted = accepted.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if !accepted.split(',').any(|coding| coding == "gzip") {
             return Err(StatusCode::NOT_ACCEPTABLE);
         }
         Ok((

@@ -28,6 +28,8 @@ impl Connection {
             Settings::Values(entries) => entries,
         };
         self.guards.settings(entries.len(), self.now)?;
+        // Their windows begin as the settings were when they were opened.
+        self.store_all_fresh();
         let most = self.settings.most_to_send();
         let change = self.settings.apply(entries, self.role, &mut self.writer)?;
         if let Some(change) = change {
@@ -73,7 +75,6 @@ impl Connection {
 
     /// Changes the send window of every stream (section 6.9.2).
     fn change_initial_window(&mut self, change: WindowChange) -> Result<(), ConnectionError> {
-        self.store_all_fresh();
         self.charge_walk()?;
         for index in 0..self.streams.len() {
             let found = self.streams.at(index);

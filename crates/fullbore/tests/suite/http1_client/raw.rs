@@ -161,9 +161,11 @@ impl Site {
     }
 }
 
-/// A client of HTTP/1.1 alone.
+/// A client of HTTP/1.1 alone, which asks for no content coding.
 pub(super) fn http1() -> ClientBuilder {
-    Client::builder().http_versions(HttpVersions::Http1)
+    Client::builder()
+        .http_versions(HttpVersions::Http1)
+        .decompression(false)
 }
 
 pub(super) fn client() -> Client {

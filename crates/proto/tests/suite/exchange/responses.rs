@@ -174,6 +174,14 @@ fn whatever_concerns_a_request_before_its_response_finds_its_stream() {
     faced.says(&frames::window_update(1, i32::MAX as u32));
     faced.reset_with(1, ErrorCode::FLOW_CONTROL_ERROR);
 
+    // SETTINGS_INITIAL_WINDOW_SIZE changes its window by the difference (section 6.9.2).
+    let mut faced = Faced::server(Config::default());
+    faced.says(&frames::settings(&[(4, 0)]));
+    faced.says(&[frames::get(1), frames::settings(&[(4, 1)])].concat());
+    assert_eq!(faced.connection.stream_send_window_remaining(id(1)), Some(1));
+    respond(&mut faced, 1, 10).unwrap();
+    assert_eq!(data(&mut faced), (vec![1], false));
+
     // Queries answer for it.
     let faced = asked(Config::default());
     let report = faced.connection.stream_report(id(1), faced.now).unwrap();

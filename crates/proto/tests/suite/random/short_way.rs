@@ -13,6 +13,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::scenario::spread;
+use crate::support::peer::id;
 use crate::support::{frames, patient};
 
 /// What the peer or the owner does. A stream is one of those that were opened, by its index from the last.
@@ -175,6 +176,12 @@ impl Side {
         if !self.half_closed {
             let _ = self.connection.receive(octets.into(), self.now);
         }
+        if !self.short {
+            // Stores the streams of all requests.
+            for &stream in &self.opened {
+                self.connection.want_room(id(stream));
+            }
+        }
     }
 
     fn next_stream(&mut self) -> u32 {
@@ -297,8 +304,6 @@ impl Side {
             }
             Step::Data { back, length, end } => {
                 if let Some(stream) = self.back(back) {
-                    // What answers it depends on whether the response has left.
-                    self.transmit_all();
                     let flags = if end { frames::END_STREAM } else { 0 };
                     self.hear(frames::data(stream, flags, &vec![7; length]));
                 }
@@ -327,7 +332,6 @@ impl Side {
             Step::InitialWindow(size) => self.hear(frames::settings(&[(4, size)])),
             Step::SecondHeaders { back } => {
                 if let Some(stream) = self.back(back) {
-                    self.transmit_all();
                     self.hear(frames::get(stream));
                 }
             }
@@ -400,6 +404,19 @@ fn compare(settings: &Settings, script: &[Step]) {
                 continue;
             }
         }
+        if let Step::Data { back, .. } | Step::SecondHeaders { back } = *step {
+            // What answers a frame behind END_STREAM depends on whether the response has left.
+            let stored = sides.each_mut().map(|side| {
+                side.transmit_all();
+                let stream = side.back(back).map(id);
+                stream
+                    .and_then(|stream| side.connection.send_queue_bytes(stream))
+                    .is_some()
+            });
+            if stored[0] != stored[1] {
+                continue;
+            }
+        }
         for side in &mut sides {
             exact &= side.step(step);
         }
@@ -412,7 +429,16 @@ fn compare(settings: &Settings, script: &[Step]) {
     let [short, long] = &mut sides;
     assert_eq!(short.connection.error(), long.connection.error());
     let has_failed = short.connection.error().is_some();
-    assert_eq!(short.events, long.events);
+    // What one step does to several streams has no order.
+    let sorted = |events: &[String]| {
+        let (mut resets, others): (Vec<_>, Vec<_>) = events
+            .iter()
+            .cloned()
+            .partition(|event| event.starts_with("Reset"));
+        resets.sort();
+        (resets, others)
+    };
+    assert_eq!(sorted(&short.events), sorted(&long.events));
     for (stream, long) in &long.carried {
         let short = &short.carried[stream];
         assert_eq!(short.blocks, long.blocks, "stream {stream}");
