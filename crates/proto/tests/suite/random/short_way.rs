@@ -282,7 +282,7 @@ impl Side {
         Ok(())
     }
 
-    /// Takes a step; false if the peer has reset a stream, whose response may have left or not.
+    /// Takes a step; false if it may have reset a stream, whose response may have left or not.
     fn step(&mut self, step: &Step) -> bool {
         match *step {
             Step::Get { urgency, fields } => {
@@ -338,7 +338,8 @@ impl Side {
             Step::Ping => self.hear(frames::ping(0, b"12345678")),
             Step::EndOfTransport => {
                 self.half_closed = true;
-                self.connection.end_of_transport(self.now);
+                // It resets streams whose requests are incomplete.
+                return !self.connection.end_of_transport(self.now);
             }
             Step::Take(count) => self.take(count),
             Step::Respond {
