@@ -84,3 +84,6 @@ impl FreshStreams {
         self.list.shrink_to_fit();
     }
 }
+
+/// A connection may have ten thousand of them.
+const _: () = assert!(size_of::<Fresh>() <= 32);
