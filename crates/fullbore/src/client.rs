@@ -13,6 +13,7 @@ mod cookies;
 mod decode;
 mod dial;
 mod download;
+mod erased;
 mod front;
 mod handle;
 mod http1;

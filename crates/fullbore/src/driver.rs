@@ -63,7 +63,6 @@ use crate::body::Incoming;
 use crate::cell::{Cell, Mailbox};
 use crate::error::{Error, PeerGoAway};
 use crate::linger::{Discard, LINGER};
-use crate::sender::Sender;
 use crate::slices::{poll_send_slices, poll_write_slices};
 use crate::tcp::{self, TcpBelow};
 use crate::turns::wake_after_sockets;
@@ -73,14 +72,8 @@ const LAST_READS: u32 = 32;
 
 /// What a server does with requests; a client receives none.
 pub(crate) trait Accept {
-    /// Begins to answer a request, within the driver's turn.
-    fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>);
-
-    /// As [`Self::accept`], for a request without a body.
-    fn accept_complete(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, cx: &mut Context<'_>) {
-        let sender = opened.sender();
-        self.accept(request, sender, cx);
-    }
+    /// Begins to answer a request, within the driver's turn. The stream is reset if that panics.
+    fn accept(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, cx: &mut Context<'_>);
 
     /// The value of the `date` field, and for how long it stays right.
     fn date(&self) -> Option<(HeaderValue, Duration)> {
@@ -98,7 +91,7 @@ pub(crate) trait Accept {
 pub(crate) struct NoAccept;
 
 impl Accept for NoAccept {
-    fn accept(&mut self, _: Request<Incoming>, _: Sender, _: &mut Context<'_>) {}
+    fn accept(&mut self, _: Request<Incoming>, _: &mut Opened<'_>, _: &mut Context<'_>) {}
 }
 
 /// The task of one connection.

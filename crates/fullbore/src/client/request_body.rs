@@ -9,6 +9,7 @@ use futures_util::Stream;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use super::erased::Erased;
 use super::response::Response;
 use crate::body::Incoming;
 use crate::error::BoxError;
@@ -34,7 +35,7 @@ impl Body {
         B::Error: Into<BoxError>,
     {
         Body {
-            inner: Inner::Streamed(Box::pin(Mapped { body })),
+            inner: Inner::Streamed(Box::pin(Erased { body })),
         }
     }
 
@@ -188,39 +189,6 @@ impl HttpBody for Whole {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.bytes.len() as u64)
-    }
-}
-
-pin_project! {
-    /// A body whose errors are boxed.
-    struct Mapped<B> {
-        #[pin]
-        body: B,
-    }
-}
-
-impl<B> HttpBody for Mapped<B>
-where
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = self.project().body.poll_frame(cx);
-        frame.map_err(Into::into)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

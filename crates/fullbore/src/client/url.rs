@@ -143,7 +143,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Base64 with padding (RFC 4648 section 4).
+/// Base64 with padding (RFC 4648 section 4). The crate would be one more for every client.
 pub(super) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -13,7 +13,6 @@ use crate::body::Incoming;
 use crate::cell::Cell;
 use crate::error::{Error, PeerGoAway};
 use crate::observer::Slot;
-use crate::sender::Sender;
 
 impl<T, A> Driver<T, A>
 where
@@ -113,9 +112,40 @@ where
     /// A server's new request.
     fn begin(&mut self, id: StreamId, request: Request<()>, end: bool, cx: &mut Context<'_>) {
         report!(self, request(id, &request));
-        if end {
-            return self.begin_complete(id, request, cx);
+        let (body, cell) = match end {
+            true => (Incoming::empty(), None),
+            false => {
+                let (body, cell) = self.body_of(id, &request);
+                (body, Some(cell))
+            }
+        };
+        let mut opened = Opened {
+            id,
+            connection: &mut self.connection,
+            mailbox: &self.mailbox,
+            #[cfg(feature = "tracing")]
+            trace: &mut self.trace,
+            cell,
+            answer: Answer::None,
+        };
+        self.accept.accept(request.map(|()| body), &mut opened, cx);
+        if let Answer::None = opened.answer {
+            // The handler has panicked: a sender that is dropped resets the stream.
+            drop(opened.sender());
         }
+        let Answer::Sender(cell) = opened.answer else {
+            return;
+        };
+        // What a handler leaves at once needs neither the list nor a place among the cells.
+        cell.unlist();
+        match self.apply(&cell) {
+            Some(_) => self.keep_spare(cell),
+            None => drop(self.cells.insert(id, cell)),
+        }
+    }
+
+    /// The body of a request that has one, and the cell of its stream, which is held.
+    fn body_of(&mut self, id: StreamId, request: &Request<()>) -> (Incoming, Arc<Cell>) {
         let release_at = self.connection.stream_release_until_due(id);
         let share = self.share();
         let cell = spare::cell(&self.mailbox, |state| {
@@ -123,6 +153,7 @@ where
             state.inbound.release_at = release_at;
             state.outbound.set_share(share);
         });
+        cell.hold();
         let length = match *request.method() == Method::CONNECT {
             // The octets of a tunnel are no content.
             true => None,
@@ -133,41 +164,7 @@ where
             .get(header::EXPECT)
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let body = Incoming::new(Arc::clone(&cell), length).expecting_continue(expects_continue);
-        let request = request.map(|()| body);
-        // What a handler leaves at once needs neither the list nor a place among the cells: most streams are over here.
-        cell.hold();
-        self.accept.accept(request, Sender::new(Arc::clone(&cell)), cx);
-        self.begun(id, cell);
-    }
-
-    /// A server's new request without a body.
-    fn begin_complete(&mut self, id: StreamId, request: Request<()>, cx: &mut Context<'_>) {
-        let mut opened = Opened {
-            id,
-            connection: &mut self.connection,
-            mailbox: &self.mailbox,
-            #[cfg(feature = "tracing")]
-            trace: &mut self.trace,
-            answer: Answer::None,
-        };
-        let request = request.map(|()| Incoming::empty());
-        self.accept.accept_complete(request, &mut opened, cx);
-        if opened.is_unanswered() {
-            // The handler has panicked: a sender that is dropped resets the stream.
-            drop(opened.sender());
-        }
-        if let Answer::Sender(cell) = opened.answer {
-            self.begun(id, cell);
-        }
-    }
-
-    /// The handler of a request has run for the first time.
-    fn begun(&mut self, id: StreamId, cell: Arc<Cell>) {
-        cell.unlist();
-        match self.apply(&cell) {
-            Some(_) => self.keep_spare(cell),
-            None => drop(self.cells.insert(id, cell)),
-        }
+        (body, cell)
     }
 
     fn deliver_informational(&mut self, id: StreamId, response: Response<()>) {

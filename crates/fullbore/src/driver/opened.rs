@@ -1,4 +1,5 @@
-//! A request without a body, while its handler is called. Most handlers answer at once, and then the stream needs no cell.
+//! A request while its handler is called for the first time. Most have no body and are answered at once: their streams need
+//! no cells.
 
 use std::sync::Arc;
 
@@ -13,13 +14,15 @@ use crate::cell::{Cell, Mailbox};
 use crate::connection_fields;
 use crate::sender::Sender;
 
-/// A stream that was opened by a complete request. [`Self::respond`] or [`Self::sender`] answers it.
+/// A stream that a request has opened. [`Self::respond`] or [`Self::sender`] answers it.
 pub(crate) struct Opened<'a> {
     pub(super) id: StreamId,
     pub(super) connection: &'a mut Connection,
     pub(super) mailbox: &'a Arc<Mailbox>,
     #[cfg(feature = "tracing")]
     pub(super) trace: &'a mut Option<Box<Trace>>,
+    /// The cell of a request with a body.
+    pub(super) cell: Option<Arc<Cell>>,
     pub(super) answer: Answer,
 }
 
@@ -34,7 +37,12 @@ pub(super) enum Answer {
 }
 
 impl Opened<'_> {
-    /// Sends the whole response. One that is malformed resets the stream.
+    /// Whether [`Self::respond`] may answer: the request has no body.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.cell.is_none()
+    }
+
+    /// Sends the whole response to a [complete](Self::is_complete) request. One that is malformed resets the stream.
     pub(crate) fn respond(&mut self, mut response: Response<()>, body: &Payload) {
         let id = self.id;
         report!(self, response(id, response.status()));
@@ -62,22 +70,21 @@ impl Opened<'_> {
 
     /// The handle of an answer that is not complete yet, or that is a reset.
     pub(crate) fn sender(&mut self) -> Sender {
-        let share = share(self.connection);
-        let cell = spare::cell(self.mailbox, |state| {
-            state.id = Some(self.id);
-            state.inbound.ended = true;
-            // Nobody reads: there is nothing to be read.
-            state.inbound.abandoned = true;
-            state.outbound.set_share(share);
-        });
-        // What the handler leaves at once needs no place on the mailbox's list.
-        cell.hold();
+        let cell = self.cell.clone().unwrap_or_else(|| self.new_cell());
         self.answer = Answer::Sender(Arc::clone(&cell));
         Sender::new(cell)
     }
 
-    /// Whether there is no answer yet.
-    pub(crate) fn is_unanswered(&self) -> bool {
-        matches!(self.answer, Answer::None)
+    /// A cell without a reader, which is held: what the handler leaves at once needs no place on the mailbox's list.
+    fn new_cell(&self) -> Arc<Cell> {
+        let share = share(self.connection);
+        let cell = spare::cell(self.mailbox, |state| {
+            state.id = Some(self.id);
+            state.inbound.ended = true;
+            state.inbound.abandoned = true;
+            state.outbound.set_share(share);
+        });
+        cell.hold();
+        cell
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::read::{LISTS_BEFORE_READ, SLAB, SMALLEST_READ};
 use super::*;
+use crate::sender::Sender;
 use crate::slices::Calls;
 
 /// Keeps every request, and answers none.
@@ -18,8 +19,8 @@ use crate::slices::Calls;
 pub(super) struct Keep(pub(super) Vec<(Request<Incoming>, Sender)>);
 
 impl Accept for Keep {
-    fn accept(&mut self, request: Request<Incoming>, sender: Sender, _: &mut Context<'_>) {
-        self.0.push((request, sender));
+    fn accept(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, _: &mut Context<'_>) {
+        self.0.push((request, opened.sender()));
     }
 }
 
@@ -332,7 +333,8 @@ impl AsyncWrite for Noting {
 struct Answer;
 
 impl Accept for Answer {
-    fn accept(&mut self, _: Request<Incoming>, mut sender: Sender, _: &mut Context<'_>) {
+    fn accept(&mut self, _: Request<Incoming>, opened: &mut Opened<'_>, _: &mut Context<'_>) {
+        let mut sender = opened.sender();
         sender.send_response(http::Response::new(()), false);
         sender.send_data(Bytes::from_static(&[0; 48 << 10]), true);
     }

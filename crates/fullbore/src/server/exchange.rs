@@ -63,49 +63,23 @@ where
 {
     /// Polls the handler once, in the driver's turn. The response of a handler that completes leaves with this batch.
     /// Any other handler continues in a task of its own.
-    fn accept(&mut self, request: Request<Incoming>, sender: Sender, cx: &mut Context<'_>) {
+    fn accept(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, cx: &mut Context<'_>) {
         let rules = ResponseRules::of_request(&request);
         let mut service = self.service.clone();
-        // Taken from here where it is needed: a closure that owned both would be copied twice.
-        let mut parts = Some((request, sender));
-        // A handler that panics drops its sender, which resets only its own stream.
-        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            let ready = service.poll_ready(cx);
-            let Some((request, mut sender)) = parts.take() else {
-                return;
-            };
-            match ready {
-                Poll::Ready(Ok(())) => begin(Exchange::new(rules, sender, service.call(request)), cx),
-                Poll::Ready(Err(_)) => sender.reset(ErrorCode::INTERNAL_ERROR),
-                Poll::Pending => {
-                    let answer = async move {
-                        poll_fn(|cx| service.poll_ready(cx)).await?;
-                        service.call(request).await
-                    };
-                    begin(Exchange::new(rules, sender, answer), cx);
-                }
-            }
-        }));
-    }
-
-    /// As [`Self::accept`]. A handler that completes at once, with a response whose body is one chunk or none, needs no cell.
-    fn accept_complete(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, cx: &mut Context<'_>) {
-        let rules = ResponseRules::of_request(&request);
-        let mut service = self.service.clone();
+        // Taken from here where it is needed: a closure that owned it would be copied twice.
         let mut request = Some(request);
-        // The driver resets the stream of a handler that panics.
         let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
             let ready = service.poll_ready(cx);
             let Some(request) = request.take() else { return };
             match ready {
-                Poll::Ready(Ok(())) => begin_complete(rules, service.call(request), opened, cx),
+                Poll::Ready(Ok(())) => begin(rules, service.call(request), opened, cx),
                 Poll::Ready(Err(_)) => opened.sender().reset(ErrorCode::INTERNAL_ERROR),
                 Poll::Pending => {
                     let answer = async move {
                         poll_fn(|cx| service.poll_ready(cx)).await?;
                         service.call(request).await
                     };
-                    begin_complete(rules, answer, opened, cx);
+                    begin(rules, answer, opened, cx);
                 }
             }
         }));
@@ -116,8 +90,8 @@ where
     }
 }
 
-/// Polls the answer to a complete request once, and spawns the exchange unless it completes.
-fn begin_complete<F, B, E>(rules: ResponseRules, answer: F, opened: &mut Opened<'_>, cx: &mut Context<'_>)
+/// Polls an answer once, and spawns its exchange unless that completes.
+fn begin<F, B, E>(rules: ResponseRules, answer: F, opened: &mut Opened<'_>, cx: &mut Context<'_>)
 where
     F: Future<Output = Result<Response<B>, E>> + Send + 'static,
     E: Into<BoxError> + 'static,
@@ -135,21 +109,13 @@ where
     }
 }
 
-/// Polls an exchange once, and spawns it unless it completes.
-fn begin(exchange: impl Future<Output = ()> + Send + 'static, cx: &mut Context<'_>) {
-    let mut exchange: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(exchange);
-    if exchange.as_mut().poll(cx).is_pending() {
-        tokio::spawn(exchange);
-    }
-}
-
 pin_project! {
     /// Waits for the response and sends it, unless the peer resets the stream first. While the body waits for a slow
     /// peer, it keeps nothing of the request and the handler. An `async fn` would reserve memory for both to its end,
     /// and twice for its arguments.
     pub(super) struct Exchange<F, B> {
         rules: ResponseRules,
-        // None in the first poll of a complete request.
+        // None until the first poll is over.
         sender: Option<Sender>,
         #[pin]
         stage: Stage<F, B>,
@@ -189,7 +155,7 @@ where
     B::Data: Into<Chunk>,
     B::Error: Into<BoxError>,
 {
-    /// The first poll for a complete request. It makes a sender unless the whole response is there.
+    /// The first poll. It makes a sender unless the request has no body and the whole response is there.
     fn poll_first(self: Pin<&mut Self>, opened: &mut Opened<'_>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let answered = match this.stage.as_mut().project() {
@@ -209,12 +175,16 @@ where
             // The cell answers for the stream.
             verdict.answer_of(this.sender.insert(opened.sender()).cell());
         }
+        let is_short = opened.is_complete() && this.sender.is_none();
         let (head, body, mut length) = match split(*this.rules, response) {
             Ok((head, body, Some(length))) => (head, body, length),
             Ok((head, _, None)) => {
-                match this.sender {
-                    Some(sender) => sender.send_response(head, true),
-                    None => opened.respond(head, &Payload::default()),
+                match is_short {
+                    true => opened.respond(head, &Payload::default()),
+                    false => this
+                        .sender
+                        .get_or_insert_with(|| opened.sender())
+                        .send_response(head, true),
                 }
                 return Poll::Ready(());
             }
@@ -236,7 +206,7 @@ where
         let mut polled = body.as_mut().poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = polled {
             match frame.into_data() {
-                Ok(data) if this.sender.is_none() && body.is_end_stream() => {
+                Ok(data) if is_short && body.is_end_stream() => {
                     let data = data.into().into_payload();
                     match length.count(data.len(), true) {
                         Ok(()) => opened.respond(head, &data),

@@ -23,10 +23,9 @@ use super::exchange::Exchange;
 use super::rules::ResponseRules;
 use crate::body::Incoming;
 use crate::cell::Mailbox;
-use crate::driver::{Accept, Driver};
+use crate::driver::{Accept, Driver, Opened};
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
-use crate::sender::Sender;
 
 /// Serves one connection over `io`, as [`serve_connection`](super::serve_connection) does, with handlers that need
 /// not be `Send`. All of them run within the returned future, and are dropped with it. A handler that computes for
@@ -155,7 +154,8 @@ where
     B::Data: Into<Chunk>,
     B::Error: Into<BoxError>,
 {
-    fn accept(&mut self, request: Request<Incoming>, mut sender: Sender, cx: &mut Context<'_>) {
+    fn accept(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, cx: &mut Context<'_>) {
+        let mut sender = opened.sender();
         let rules = ResponseRules::of_request(&request);
         let mut service = self.service.clone();
         // A service that panics drops the sender, which resets only its own stream.

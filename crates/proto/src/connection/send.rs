@@ -169,9 +169,10 @@ impl Connection {
         end: bool,
     ) -> Result<(), UsageError> {
         self.store_fresh(id);
-        answerable(self.role, self.streams.by_id(id))?;
-        let repeats = self.check_answer(response)?;
+        let checked = self.check_answer(response);
+        // Of two errors that of the stream counts.
         let mut stream = answerable(self.role, self.streams.by_id(id))?;
+        let repeats = checked?;
         stream.send.phase = if end { Phase::Done } else { Phase::Body };
         self.writer.response(id, end, response, repeats);
         if end {

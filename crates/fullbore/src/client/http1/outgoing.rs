@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::sent::SentBody;
 use super::tolerant::Writes;
+use crate::client::erased::Erased;
 use crate::content_length::Length;
 use crate::error::{BoxError, Error};
 use crate::http1::{BodyEnd, BodyWatch, Measured, Next};
@@ -343,37 +343,5 @@ impl fmt::Debug for Outgoing {
         f.debug_struct("Outgoing")
             .field("measured", &self.measured)
             .finish_non_exhaustive()
-    }
-}
-
-pin_project! {
-    /// A body whose errors are boxed.
-    struct Erased<B> {
-        #[pin]
-        body: B,
-    }
-}
-
-impl<B> Body for Erased<B>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.project().body.poll_frame(cx).map_err(Into::into)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
