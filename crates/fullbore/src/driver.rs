@@ -21,7 +21,6 @@ mod deliver;
 #[cfg(target_os = "linux")]
 mod files;
 mod idle;
-mod opened;
 mod read;
 mod rounds;
 mod sent;
@@ -30,11 +29,12 @@ mod timer;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;
+mod unanswered;
 mod unsent;
 mod write;
 
 pub(crate) use self::deliver::received_length;
-pub(crate) use self::opened::Opened;
+pub(crate) use self::unanswered::Unanswered;
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -73,7 +73,7 @@ const LAST_READS: u32 = 32;
 /// What a server does with requests; a client receives none.
 pub(crate) trait Accept {
     /// Begins to answer a request, within the driver's turn. The stream is reset if that panics.
-    fn accept(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, cx: &mut Context<'_>);
+    fn accept(&mut self, request: Request<Incoming>, unanswered: &mut Unanswered<'_>, cx: &mut Context<'_>);
 
     /// The value of the `date` field, and for how long it stays right.
     fn date(&self) -> Option<(HeaderValue, Duration)> {
@@ -91,7 +91,7 @@ pub(crate) trait Accept {
 pub(crate) struct NoAccept;
 
 impl Accept for NoAccept {
-    fn accept(&mut self, _: Request<Incoming>, _: &mut Opened<'_>, _: &mut Context<'_>) {}
+    fn accept(&mut self, _: Request<Incoming>, _: &mut Unanswered<'_>, _: &mut Context<'_>) {}
 }
 
 /// The task of one connection.

@@ -129,7 +129,7 @@ fn quoted(name: &str) -> String {
     name.replace('\r', "%0D").replace('\n', "%0A").replace('"', "%22")
 }
 
-/// A text that no part has within it but by a chance of 2^-128, and that nobody can foresee.
+/// A boundary of 128 random bits: no part contains it, and it cannot be predicted.
 fn boundary() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

@@ -1,4 +1,4 @@
-//! Which redirects are followed, and what a redirected request leaves at home. tower-http follows them.
+//! Which redirects are followed, and which fields a redirected request loses. tower-http follows them.
 
 use http::header::{self, HeaderName};
 use http::uri::{Scheme, Uri};
@@ -11,9 +11,8 @@ use crate::error::{Error, ErrorKind};
 /// The redirects of a request that are followed, unless a number is set: as many as reqwest follows.
 pub(super) const MAX_REDIRECTS: u32 = 10;
 
-/// What no origin sees but the one that it was meant for, with all values that are marked as sensitive. `host` is the
-/// name of that origin.
-const AT_HOME: [HeaderName; 5] = [
+/// Fields for the first origin alone, as are all values that are marked as sensitive. `host` is the name of that origin.
+const SECRETS: [HeaderName; 5] = [
     header::AUTHORIZATION,
     header::COOKIE,
     header::PROXY_AUTHORIZATION,
@@ -21,7 +20,7 @@ const AT_HOME: [HeaderName; 5] = [
     header::HOST,
 ];
 
-/// What speaks of a body that is not sent any more. tower-http removes the others.
+/// Fields that describe a body that is no longer sent. tower-http removes the others.
 const OF_BODIES: [HeaderName; 3] = [header::EXPECT, header::CONTENT_LANGUAGE, header::CONTENT_LOCATION];
 
 /// The redirects of one request.
@@ -31,7 +30,7 @@ pub(super) struct Redirects {
     followed: u32,
     /// Whether a redirect has led to another origin. tower-http's own policy forgets this at the next redirect, and sends
     /// the secrets there.
-    left_home: bool,
+    left_origin: bool,
     without_body: bool,
     /// Those of the first request: tower-http gives none to the others.
     extensions: Option<Extensions>,
@@ -42,7 +41,7 @@ impl Redirects {
         Redirects {
             most,
             followed: 0,
-            left_home: false,
+            left_origin: false,
             without_body: false,
             extensions: None,
         }
@@ -68,7 +67,7 @@ impl Policy<Body, Error> for Redirects {
             return Err(refused(text));
         }
         self.followed += 1;
-        self.left_home |= !is_same_origin(attempt.previous(), attempt.location());
+        self.left_origin |= !is_same_origin(attempt.previous(), attempt.location());
         self.without_body |=
             attempt.status() == StatusCode::SEE_OTHER || attempt.method() != attempt.previous_method();
         Ok(Action::Follow)
@@ -79,7 +78,7 @@ impl Policy<Body, Error> for Redirects {
             Some(extensions) => *request.extensions_mut() = extensions.clone(),
             None => self.extensions = Some(request.extensions().clone()),
         }
-        if self.left_home {
+        if self.left_origin {
             remove_secrets(request.headers_mut());
         }
         if self.without_body {
@@ -100,7 +99,7 @@ fn remove_secrets(headers: &mut HeaderMap) {
         .filter(|(_, value)| value.is_sensitive())
         .map(|(name, _)| name.clone())
         .collect();
-    for name in sensitive.into_iter().chain(AT_HOME) {
+    for name in sensitive.into_iter().chain(SECRETS) {
         headers.remove(name);
     }
 }

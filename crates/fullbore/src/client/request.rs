@@ -359,7 +359,7 @@ impl fmt::Debug for RequestBuilder {
     }
 }
 
-/// Adds a field, of which a map takes some thirty thousand.
+/// Adds a field. A `HeaderMap` holds some 30,000 at most.
 fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) -> Result<(), Error> {
     match headers.try_append(name, value) {
         Ok(_) => Ok(()),

@@ -108,7 +108,7 @@ impl Service<Request<Body>> for Hop {
 /// Sends one request, with the cookies of its URL.
 #[cfg_attr(not(any(feature = "redirect", feature = "cookies")), allow(unused_mut))]
 async fn hop(client: Client, mut request: Request<Body>) -> Result<http::Response<Incoming>, Error> {
-    // A redirect may name a user, whom nobody has asked to act for.
+    // The target of a redirect may have a name and password, which the caller did not choose.
     #[cfg(feature = "redirect")]
     if request
         .uri()

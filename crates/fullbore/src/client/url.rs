@@ -8,7 +8,7 @@ use crate::error::Error;
 /// What a request can be sent to: a text, a [`Uri`], or with the feature `url` a `url::Url`.
 ///
 /// A text is taken as browsers take it: without the white space around it and without its fragment, and characters that no
-/// URL may have are percent-encoded in path and query. With the feature `url`, a host may have any letters. A name and a
+/// URL may have are percent-encoded in path and query. With the feature `url`, a host may have letters outside ASCII. A name and a
 /// password in front of the host become the `Authorization` of the request, if it has none.
 pub trait IntoUrl: sealed::Sealed {}
 
@@ -98,7 +98,7 @@ fn parse_host(text: &str, origin: &str, refused: String) -> Result<Uri, Error> {
     }
 }
 
-/// What stands in front of a host.
+/// The name and password in front of a host.
 #[derive(PartialEq, Eq)]
 pub(super) struct Credentials {
     pub(super) name: Vec<u8>,

@@ -7,7 +7,7 @@ use fullbore_proto::{Event, ReadState, StreamError, StreamErrorKind, StreamId};
 use http::{HeaderMap, Method, Request, Response, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::opened::{Answer, Opened};
+use super::unanswered::{Answer, Unanswered};
 use super::{Accept, Driver, spare};
 use crate::body::Incoming;
 use crate::cell::Cell;
@@ -119,7 +119,7 @@ where
                 (body, Some(cell))
             }
         };
-        let mut opened = Opened {
+        let mut unanswered = Unanswered {
             id,
             connection: &mut self.connection,
             mailbox: &self.mailbox,
@@ -128,12 +128,12 @@ where
             cell,
             answer: Answer::None,
         };
-        self.accept.accept(request.map(|()| body), &mut opened, cx);
-        if let Answer::None = opened.answer {
+        self.accept.accept(request.map(|()| body), &mut unanswered, cx);
+        if let Answer::None = unanswered.answer {
             // The handler has panicked: a sender that is dropped resets the stream.
-            drop(opened.sender());
+            drop(unanswered.sender());
         }
-        let Answer::Sender(cell) = opened.answer else {
+        let Answer::Sender(cell) = unanswered.answer else {
             return;
         };
         // What a handler leaves at once needs neither the list nor a place among the cells.

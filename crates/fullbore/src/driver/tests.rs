@@ -19,8 +19,8 @@ use crate::slices::Calls;
 pub(super) struct Keep(pub(super) Vec<(Request<Incoming>, Sender)>);
 
 impl Accept for Keep {
-    fn accept(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, _: &mut Context<'_>) {
-        self.0.push((request, opened.sender()));
+    fn accept(&mut self, request: Request<Incoming>, unanswered: &mut Unanswered<'_>, _: &mut Context<'_>) {
+        self.0.push((request, unanswered.sender()));
     }
 }
 
@@ -333,8 +333,8 @@ impl AsyncWrite for Noting {
 struct Answer;
 
 impl Accept for Answer {
-    fn accept(&mut self, _: Request<Incoming>, opened: &mut Opened<'_>, _: &mut Context<'_>) {
-        let mut sender = opened.sender();
+    fn accept(&mut self, _: Request<Incoming>, unanswered: &mut Unanswered<'_>, _: &mut Context<'_>) {
+        let mut sender = unanswered.sender();
         sender.send_response(http::Response::new(()), false);
         sender.send_data(Bytes::from_static(&[0; 48 << 10]), true);
     }

@@ -50,12 +50,12 @@ impl Part {
 }
 
 impl Record {
-    /// That of a connection which begins, between these ends if they are known.
+    /// The record of a new connection, between these ends if they are known.
     pub(crate) fn new(ends: Option<tcp::Ends>) -> Self {
         Self::after((0, 0), ends)
     }
 
-    /// That of a connection which had sent and received so many bytes before.
+    /// The record of a connection that has sent and received so many bytes already.
     pub(crate) fn after(before: (u64, u64), ends: Option<tcp::Ends>) -> Self {
         Record {
             origin: Instant::now(),
@@ -107,7 +107,7 @@ impl Record {
         state.is_over = true;
     }
 
-    /// A response begins, of which [`Self::response_report`] will be asked, when so much has been sent and received.
+    /// A response begins after so many sent and received bytes. [`Self::response_report`] will be about it.
     pub(crate) fn begin_response(&self, before: (u64, u64)) {
         let watched = Watched::new(self.time(Instant::now()));
         self.lock().response = Some(Part { watched, before });

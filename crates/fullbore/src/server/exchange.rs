@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::body::Incoming;
 use crate::content_length::Length;
-use crate::driver::{Accept, Opened};
+use crate::driver::{Accept, Unanswered};
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 use crate::sender::Sender;
@@ -63,7 +63,7 @@ where
 {
     /// Polls the handler once, in the driver's turn. The response of a handler that completes leaves with this batch.
     /// Any other handler continues in a task of its own.
-    fn accept(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, cx: &mut Context<'_>) {
+    fn accept(&mut self, request: Request<Incoming>, unanswered: &mut Unanswered<'_>, cx: &mut Context<'_>) {
         let rules = ResponseRules::of_request(&request);
         let mut service = self.service.clone();
         // Taken from here where it is needed: a closure that owned it would be copied twice.
@@ -72,14 +72,14 @@ where
             let ready = service.poll_ready(cx);
             let Some(request) = request.take() else { return };
             match ready {
-                Poll::Ready(Ok(())) => begin(rules, service.call(request), opened, cx),
-                Poll::Ready(Err(_)) => opened.sender().reset(ErrorCode::INTERNAL_ERROR),
+                Poll::Ready(Ok(())) => begin(rules, service.call(request), unanswered, cx),
+                Poll::Ready(Err(_)) => unanswered.sender().reset(ErrorCode::INTERNAL_ERROR),
                 Poll::Pending => {
                     let answer = async move {
                         poll_fn(|cx| service.poll_ready(cx)).await?;
                         service.call(request).await
                     };
-                    begin(rules, answer, opened, cx);
+                    begin(rules, answer, unanswered, cx);
                 }
             }
         }));
@@ -91,7 +91,7 @@ where
 }
 
 /// Polls an answer once, and spawns its exchange unless that completes.
-fn begin<F, B, E>(rules: ResponseRules, answer: F, opened: &mut Opened<'_>, cx: &mut Context<'_>)
+fn begin<F, B, E>(rules: ResponseRules, answer: F, unanswered: &mut Unanswered<'_>, cx: &mut Context<'_>)
 where
     F: Future<Output = Result<Response<B>, E>> + Send + 'static,
     E: Into<BoxError> + 'static,
@@ -104,7 +104,7 @@ where
         sender: None,
         stage: Stage::Answering { answer },
     });
-    if exchange.as_mut().poll_first(opened, cx).is_pending() {
+    if exchange.as_mut().poll_first(unanswered, cx).is_pending() {
         tokio::spawn(exchange);
     }
 }
@@ -156,7 +156,7 @@ where
     B::Error: Into<BoxError>,
 {
     /// The first poll. It makes a sender unless the request has no body and the whole response is there.
-    fn poll_first(self: Pin<&mut Self>, opened: &mut Opened<'_>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_first(self: Pin<&mut Self>, unanswered: &mut Unanswered<'_>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let answered = match this.stage.as_mut().project() {
             StageNow::Answering { answer } => answer.poll(cx),
@@ -164,32 +164,32 @@ where
         };
         let Poll::Ready(answered) = answered else {
             // Its task polls it again at once.
-            *this.sender = Some(opened.sender());
+            *this.sender = Some(unanswered.sender());
             return Poll::Pending;
         };
         let Ok(response) = answered else {
-            opened.sender().reset(ErrorCode::INTERNAL_ERROR);
+            unanswered.sender().reset(ErrorCode::INTERNAL_ERROR);
             return Poll::Ready(());
         };
         if let Some(verdict) = response.extensions().get::<ExchangeVerdict>() {
             // The cell answers for the stream.
-            verdict.answer_of(this.sender.insert(opened.sender()).cell());
+            verdict.answer_of(this.sender.insert(unanswered.sender()).cell());
         }
-        let is_short = opened.is_complete() && this.sender.is_none();
+        let is_short = unanswered.is_complete() && this.sender.is_none();
         let (head, body, mut length) = match split(*this.rules, response) {
             Ok((head, body, Some(length))) => (head, body, length),
             Ok((head, _, None)) => {
                 match is_short {
-                    true => opened.respond(head, &Payload::default()),
+                    true => unanswered.respond(head, &Payload::default()),
                     false => this
                         .sender
-                        .get_or_insert_with(|| opened.sender())
+                        .get_or_insert_with(|| unanswered.sender())
                         .send_response(head, true),
                 }
                 return Poll::Ready(());
             }
             Err(error) => {
-                let sender = this.sender.get_or_insert_with(|| opened.sender());
+                let sender = this.sender.get_or_insert_with(|| unanswered.sender());
                 sender.reset_for(ErrorCode::INTERNAL_ERROR, &error);
                 return Poll::Ready(());
             }
@@ -209,8 +209,8 @@ where
                 Ok(data) if is_short && body.is_end_stream() => {
                     let data = data.into().into_payload();
                     match length.count(data.len(), true) {
-                        Ok(()) => opened.respond(head, &data),
-                        Err(error) => opened.sender().reset_for(ErrorCode::INTERNAL_ERROR, &error),
+                        Ok(()) => unanswered.respond(head, &data),
+                        Err(error) => unanswered.sender().reset_for(ErrorCode::INTERNAL_ERROR, &error),
                     }
                     return Poll::Ready(());
                 }
@@ -218,7 +218,7 @@ where
                 Err(frame) => polled = Poll::Ready(Some(Ok(frame))),
             }
         }
-        let sender = this.sender.get_or_insert_with(|| opened.sender());
+        let sender = this.sender.get_or_insert_with(|| unanswered.sender());
         sender.announce(length);
         sender
             .poll_body_from(cx, Some(head), Some(polled), body)

@@ -23,7 +23,7 @@ use super::exchange::Exchange;
 use super::rules::ResponseRules;
 use crate::body::Incoming;
 use crate::cell::Mailbox;
-use crate::driver::{Accept, Driver, Opened};
+use crate::driver::{Accept, Driver, Unanswered};
 use crate::error::{BoxError, Error};
 use crate::file::Chunk;
 
@@ -154,8 +154,8 @@ where
     B::Data: Into<Chunk>,
     B::Error: Into<BoxError>,
 {
-    fn accept(&mut self, request: Request<Incoming>, opened: &mut Opened<'_>, cx: &mut Context<'_>) {
-        let mut sender = opened.sender();
+    fn accept(&mut self, request: Request<Incoming>, unanswered: &mut Unanswered<'_>, cx: &mut Context<'_>) {
+        let mut sender = unanswered.sender();
         let rules = ResponseRules::of_request(&request);
         let mut service = self.service.clone();
         // A service that panics drops the sender, which resets only its own stream.

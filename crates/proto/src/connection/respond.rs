@@ -4,6 +4,7 @@
 use http::{Method, Response};
 
 use super::Connection;
+use super::repeats::Received;
 use super::streams::Fresh;
 use crate::error::UsageError;
 use crate::event::Event;
@@ -14,9 +15,7 @@ use crate::role::Role;
 use crate::stream::{Phase, Stream, StreamState};
 use crate::transmit::INLINE_PAYLOAD;
 
-use super::repeats::Received;
-
-/// No DATA is written ahead of the next list once so many bytes wait for it: what is there is past all scheduling (law 9).
+/// No DATA is written ahead of the next list while more bytes than this wait for it: they are past all scheduling (law 9).
 const MOST_AHEAD: usize = 16 << 10;
 
 impl Connection {
@@ -56,7 +55,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The octets of a body that can be written ahead of the next list, in one frame.
+    /// The octets of a body that can be written ahead of the next list, in one frame. `None` if it has to wait its turn.
     fn fits_at_once<'a>(&self, body: &'a Payload) -> Option<&'a [u8]> {
         let Payload::Memory(body) = body else {
             return None;

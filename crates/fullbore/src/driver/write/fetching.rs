@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::body::Incoming;
 use crate::cell::Mailbox;
-use crate::driver::Opened;
+use crate::driver::Unanswered;
 use crate::file::{Chunk, FileRange, OpenFile};
 use crate::sender::Sender;
 
@@ -34,8 +34,8 @@ const PING: &[u8] = b"\0\0\x08\x06\x01\0\0\0\0rejoiced";
 struct Answer(Arc<OpenFile>, Option<Sender>);
 
 impl Accept for Answer {
-    fn accept(&mut self, _: Request<Incoming>, opened: &mut Opened<'_>, _: &mut Context<'_>) {
-        let mut sender = opened.sender();
+    fn accept(&mut self, _: Request<Incoming>, unanswered: &mut Unanswered<'_>, _: &mut Context<'_>) {
+        let mut sender = unanswered.sender();
         sender.send_response(Response::new(()), false);
         let range = Chunk::from(FileRange::new(Arc::clone(&self.0), 0, LENGTH));
         sender.send_data(range.into_payload(), true);

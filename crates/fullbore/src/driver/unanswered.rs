@@ -15,7 +15,7 @@ use crate::connection_fields;
 use crate::sender::Sender;
 
 /// A stream that a request has opened. [`Self::respond`] or [`Self::sender`] answers it.
-pub(crate) struct Opened<'a> {
+pub(crate) struct Unanswered<'a> {
     pub(super) id: StreamId,
     pub(super) connection: &'a mut Connection,
     pub(super) mailbox: &'a Arc<Mailbox>,
@@ -36,7 +36,7 @@ pub(super) enum Answer {
     Sender(Arc<Cell>),
 }
 
-impl Opened<'_> {
+impl Unanswered<'_> {
     /// Whether [`Self::respond`] may answer: the request has no body.
     pub(crate) fn is_complete(&self) -> bool {
         self.cell.is_none()
