@@ -2,14 +2,10 @@
 //! versions, and the command that measures the section again.
 
 mod attacks;
-mod budget;
 mod causes;
 mod clients;
-mod connections;
 mod engine;
 mod fairness;
-mod flood;
-mod frames;
 pub(crate) mod growth;
 mod h2;
 mod http1;
@@ -20,10 +16,7 @@ mod packets;
 mod paths;
 mod responses;
 mod servers;
-mod stalled;
-mod tiny;
 mod urgent;
-mod windows;
 
 use clap::Subcommand;
 
@@ -48,22 +41,10 @@ const RATE: f64 = 125e6;
 pub(crate) enum Case {
     /// One stream of 64 MiB at 1 Gbit/s over six round trips, down and up
     Paths,
-    /// Windows that do not move: 65,535 B, 4 MiB and 16 MiB over the same six round trips, simulated and measured
-    Windows,
-    /// How many WINDOW_UPDATE frames a MiB received costs
-    Frames,
     /// 10,000 files of 10 KB over 100 ms, from servers that allow 10,000 streams and 100
     Many,
-    /// Whether a long upload through a small window decays into tiny DATA frames
-    Tiny,
-    /// A response of 200,000 DATA frames of one byte
-    Flood,
     /// 64 KiB responses one after another, beside clients in Java and reqwest
     Responses,
-    /// 2,000 connections under a memory budget of 64 MiB, most of whose bytes nobody reads
-    Budget,
-    /// 99 streams beside one that nobody reads
-    Stalled,
     /// Clients of one thread on one core beside hyper, reqwest, curl, nghttp and h2load; and many tasks on one connection
     Clients,
     /// What 100,000 responses, as many uploads, and 10,000 idle connections leave in a server's memory
@@ -76,8 +57,6 @@ pub(crate) enum Case {
     Http1,
     /// What nineteen attacks cost a server, and who else is using it
     Attacks,
-    /// 100, 1,000 and 8,000 connections with one request each under way, beside hyper, nghttpd, h2o and nginx
-    Connections,
     /// 1 to 10,000 connections and streams, responses of up to 1 GiB and up to 200 header fields, beside hyper, nghttpd, h2o and nginx
     Growth,
     /// Programs of axum, tonic and reqwest with the published crate `h2` and with `crates/h2` in its place
@@ -95,20 +74,13 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(crate) const ALL: [Case; 23] = [
+    pub(crate) const ALL: [Case; 16] = [
         Case::Paths,
-        Case::Windows,
-        Case::Frames,
         Case::Many,
-        Case::Tiny,
-        Case::Flood,
         Case::Responses,
-        Case::Budget,
-        Case::Stalled,
         Case::Engine,
         Case::Servers,
         Case::Http1,
-        Case::Connections,
         Case::Growth,
         Case::Clients,
         Case::Memory,
@@ -129,22 +101,15 @@ impl Case {
             Case::Fairness => "fairness",
             Case::Killed => "killed",
             Case::Paths => "paths",
-            Case::Windows => "windows",
-            Case::Frames => "frames",
             Case::Growth => "growth",
             Case::H2 => "h2",
             Case::Many => "many",
-            Case::Tiny => "tiny",
-            Case::Flood => "flood",
             Case::Responses => "responses",
-            Case::Budget => "budget",
-            Case::Stalled => "stalled",
             Case::Engine => "engine",
             Case::Clients => "clients",
             Case::Memory => "memory",
             Case::Servers => "servers",
             Case::Http1 => "http1",
-            Case::Connections => "connections",
             Case::Attacks => "attacks",
             Case::Urgent => "urgent",
         }
@@ -169,24 +134,17 @@ pub(crate) fn run(case: Case, cx: &Context) -> Result<Section, Error> {
         Case::Fairness => fairness::run(cx),
         Case::Killed => killed::run(cx),
         Case::Paths => paths::run(cx),
-        Case::Windows => windows::run(cx),
-        Case::Frames => frames::run(cx),
         Case::Growth => growth::run(cx),
         Case::H2 => h2::run(cx),
         Case::Many => many::run(cx),
-        Case::Tiny => tiny::run(cx),
-        Case::Stalled => stalled::run(cx),
         Case::Engine => engine::run(cx),
         Case::Clients => clients::run(cx),
         Case::Memory => memory::run(cx),
         Case::Servers => servers::run(cx),
         Case::Http1 => http1::run(cx),
-        Case::Connections => connections::run(cx),
         Case::Attacks => attacks::run(cx),
         Case::Urgent => urgent::run(cx),
-        Case::Budget => budget::run(cx),
         Case::Responses => responses::run(cx),
-        Case::Flood => flood::run(cx),
     }
 }
 

@@ -27,7 +27,6 @@ mod plot;
 mod process;
 mod program;
 mod route;
-mod simulate;
 mod stats;
 mod worker;
 

@@ -7,7 +7,6 @@ pub(crate) mod java;
 pub(crate) mod logged;
 pub(crate) mod observe;
 pub(crate) mod servers;
-pub(crate) mod uploads;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

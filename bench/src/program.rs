@@ -56,27 +56,9 @@ impl Narrow {
 /// A process that listens on a port of 127.0.0.1, until it is dropped.
 pub(crate) struct Served<'a> {
     pub(crate) running: Running<'a>,
-    pub(crate) lines: Lines,
+    /// Whoever writes to a pipe that nobody reads ends.
+    _lines: Lines,
     pub(crate) port: u16,
-}
-
-/// The frames of one direction of a connection.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Frames {
-    pub(crate) data: u64,
-    pub(crate) data_bytes: u64,
-    /// DATA frames of fewer than 100 bytes, the last of a stream among them.
-    pub(crate) small_data: u64,
-    pub(crate) longest_small_data_run: u64,
-    pub(crate) stream_window_updates: u64,
-    pub(crate) connection_window_updates: u64,
-}
-
-/// Both directions of a connection.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Counted {
-    pub(crate) to_server: Frames,
-    pub(crate) to_client: Frames,
 }
 
 /// One of its commands, without arguments.
@@ -96,7 +78,11 @@ pub(crate) fn version(cx: &Context) -> Result<String, Error> {
 pub(crate) fn listening<'a>(cx: &'a Context, command: &mut Command) -> Result<Served<'a>, Error> {
     let (running, lines) = Running::with_lines(&cx.reaper, command)?;
     let port = port(&lines.after("listening on ", START)?)?;
-    Ok(Served { running, lines, port })
+    Ok(Served {
+        running,
+        _lines: lines,
+        port,
+    })
 }
 
 /// Serves a folder over cleartext and discards uploads.
@@ -139,12 +125,13 @@ fn start_serve<'a>(
 
 /// A link to that port.
 pub(crate) fn link(cx: &Context, to: u16, options: LinkOptions) -> Result<Served<'_>, Error> {
-    start_link(cx, to, options, &[])
-}
-
-/// A link to that port which counts the frames of the one connection made through it.
-pub(crate) fn counting_link(cx: &Context, to: u16, options: LinkOptions) -> Result<Served<'_>, Error> {
-    start_link(cx, to, options, &["--count-frames", "--json"])
+    let (to, rtt) = (format!("127.0.0.1:{to}"), format!("{}ms", options.rtt_ms));
+    let mut command = command(cx, "link");
+    command.args(["--listen", "127.0.0.1:0", "--to", &to, "--rtt", &rtt]);
+    if options.gigabit {
+        command.args(["--rate", "1Gbit"]);
+    }
+    listening(cx, &mut command)
 }
 
 /// A link to that port with a short queue of its own.
@@ -154,23 +141,6 @@ pub(crate) fn narrow_link(cx: &Context, to: u16, path: Narrow) -> Result<Served<
     command.args(["--rtt", &format!("{}ms", path.rtt_ms)]);
     command.args(["--rate", &format!("{}Mbit", path.megabits)]);
     command.args(["--buffer", &path.buffer().to_string()]);
-    listening(cx, &mut command)
-}
-
-fn start_link<'a>(
-    cx: &'a Context,
-    to: u16,
-    options: LinkOptions,
-    more: &[&str],
-) -> Result<Served<'a>, Error> {
-    let (to, rtt) = (format!("127.0.0.1:{to}"), format!("{}ms", options.rtt_ms));
-    let mut command = command(cx, "link");
-    command
-        .args(["--listen", "127.0.0.1:0", "--to", &to, "--rtt", &rtt])
-        .args(more);
-    if options.gigabit {
-        command.args(["--rate", "1Gbit"]);
-    }
     listening(cx, &mut command)
 }
 
@@ -220,44 +190,6 @@ pub(crate) fn put(cx: &Context, file: &Path, url: &str, limit: Duration) -> Resu
     number(&document, "/seconds").ok_or_else(|| unexpected("fullbore put", "no `seconds`"))
 }
 
-impl Served<'_> {
-    /// The frames that a counting link saw; its connection is over or ends with it.
-    pub(crate) fn counted(self) -> Result<Counted, Error> {
-        let Self { running, lines, .. } = self;
-        let mut line = lines.next(Duration::from_secs(1));
-        running.terminate();
-        if line.is_none() {
-            line = lines.next(Duration::from_secs(1));
-        }
-        counted(&line.ok_or_else(|| unexpected("fullbore link", "no line for the connection"))?)
-    }
-}
-
-fn counted(line: &str) -> Result<Counted, Error> {
-    let document = json("fullbore link", line)?;
-    Ok(Counted {
-        to_server: frames(&document, "to_server")?,
-        to_client: frames(&document, "to_client")?,
-    })
-}
-
-fn frames(document: &Value, direction: &str) -> Result<Frames, Error> {
-    let count = |name: &str| {
-        let found = document
-            .pointer(&format!("/{direction}/frames/{name}"))
-            .and_then(Value::as_u64);
-        found.ok_or_else(|| unexpected("fullbore link", &format!("no `{direction}.frames.{name}`")))
-    };
-    Ok(Frames {
-        data: count("data")?,
-        data_bytes: count("data_bytes")?,
-        small_data: count("small_data")?,
-        longest_small_data_run: count("longest_small_data_run")?,
-        stream_window_updates: count("stream_window_update")?,
-        connection_window_updates: count("connection_window_update")?,
-    })
-}
-
 pub(crate) fn json(program: &str, text: &str) -> Result<Value, Error> {
     serde_json::from_str(text).map_err(|error| unexpected(program, &format!("not JSON: {error}")))
 }
@@ -288,25 +220,5 @@ mod tests {
         assert_eq!(port("127.0.0.1:8080").ok(), Some(8080));
         assert_eq!(port("https://127.0.0.1:8080/").ok(), Some(8080));
         assert!(port("nowhere").is_err());
-    }
-
-    #[test]
-    fn the_links_line_is_read_and_a_gap_in_it_named() {
-        let side = r#"{"frames":{"data":9,"data_bytes":8,"small_data":7,"longest_small_data_run":6,
-            "stream_window_update":5,"connection_window_update":4}}"#;
-        let line = format!(r#"{{"to_server":{side},"to_client":{side}}}"#);
-        let both = counted(&line).expect("the line is whole");
-        assert_eq!(both.to_server, both.to_client);
-        assert_eq!(
-            (both.to_client.data, both.to_client.connection_window_updates),
-            (9, 4)
-        );
-        match counted(&line.replace("small_data\":7", "other\":7")) {
-            Err(error) => assert!(
-                error.to_string().contains("to_server.frames.small_data"),
-                "{error}"
-            ),
-            Ok(_) => panic!("a count is missing"),
-        }
     }
 }

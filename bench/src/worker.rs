@@ -3,17 +3,13 @@
 //! call `command`.
 
 mod attack;
-mod budget;
 mod client;
 mod engine;
-mod fetch;
-mod flood;
 mod floor;
 mod load;
 mod memory;
 mod raw;
 mod records;
-mod stalled;
 mod tls;
 mod upload;
 mod urgent;
@@ -30,27 +26,16 @@ use http_body_util::BodyExt;
 use crate::error::Error;
 
 pub(crate) use self::attack::{Attack, Attacked, LIMIT as STREAM_LIMIT};
-pub(crate) use self::flood::Flooded;
 
 /// Which worker, and its arguments.
 #[derive(Subcommand, Clone)]
 pub(crate) enum Worker {
     /// Requests through the engine alone
     Engine(engine::Engine),
-    /// A server of plain sockets that answers with very many DATA frames of one byte
-    Flood(flood::Flood),
-    /// Fetches a URL once with reqwest's defaults
-    Fetch(fetch::Fetch),
     /// Uploads on a connection that is open already
     Upload(upload::Upload),
     /// Fetches a URL again and again
     Load(load::Load),
-    /// A server on the library with a memory budget, some of whose handlers never read
-    BudgetServer(budget::BudgetServer),
-    /// Very many connections to it, all uploading
-    BudgetUploads(budget::BudgetUploads),
-    /// Very many client connections in one process with one memory budget
-    BudgetDownloads(budget::BudgetDownloads),
     /// A server that answers from memory, on one of two libraries
     Memory(memory::Memory),
     /// Writes bytes to a plain socket
@@ -65,8 +50,6 @@ pub(crate) enum Worker {
     Idle(raw::Idle),
     /// A relay that counts TLS records
     Records(records::Records),
-    /// Downloads on one connection beside a stream that nobody reads
-    Stalled(stalled::Stalled),
     /// Attacks a server over raw sockets
     Attacker(attack::Attacker),
     /// Asks a server for something small again and again
@@ -82,13 +65,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) fn run(worker: &Worker) -> bool {
     let done = match worker {
         Worker::Engine(engine) => engine.run(),
-        Worker::Flood(flood) => flood.run(),
-        Worker::Fetch(fetch) => on_runtime(fetch.run()),
         Worker::Upload(upload) => on_runtime(upload.run()),
         Worker::Load(load) => on_runtime(load.run()),
-        Worker::BudgetServer(server) => on_runtime(server.run()),
-        Worker::BudgetUploads(uploads) => on_runtime(uploads.run()),
-        Worker::BudgetDownloads(downloads) => on_runtime(downloads.run()),
         Worker::Memory(memory) => memory.run(),
         Worker::FloorWriter(writer) => writer.run(),
         Worker::FloorReader(reader) => reader.run(),
@@ -96,7 +74,6 @@ pub(crate) fn run(worker: &Worker) -> bool {
         Worker::Client(client) => client.run(),
         Worker::Idle(idle) => idle.run(),
         Worker::Records(records) => records.run(),
-        Worker::Stalled(stalled) => on_runtime(stalled.run()),
         Worker::Attacker(attacker) => attacker.run(),
         Worker::Bystander(bystander) => bystander.run(),
         Worker::Urgent(urgent) => urgent.run(),

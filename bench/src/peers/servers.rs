@@ -182,15 +182,6 @@ pub(crate) struct Load {
     pub(crate) http1: bool,
 }
 
-/// What a server did under a load of [`Server::load_steadily`].
-#[derive(Debug)]
-pub(crate) struct Steady {
-    pub(crate) responses: u64,
-    pub(crate) seconds: f64,
-    /// Of its processor time.
-    pub(crate) cpu: Duration,
-}
-
 impl<'a> Testbed<'a> {
     /// Starts a server on the servers' core, or on both if it has several workers.
     pub(crate) fn start(&self, kind: Kind, secure: bool) -> Result<Server<'a>, Error> {
@@ -409,31 +400,6 @@ impl Server<'_> {
         }
     }
 
-    /// Loads it from the other core for so many seconds, once all connections are open and `warm_up` seconds have passed. How
-    /// many requests the load asks for plays no part.
-    pub(crate) fn load_steadily(&self, load: Load, warm_up: u32, seconds: u32) -> Result<Steady, Error> {
-        let mut command = steady_h2load(load, warm_up, seconds, &self.url(load.bytes));
-        let limit = self
-            .cx
-            .limit(Duration::from_secs(u64::from(warm_up + seconds) + 30))?;
-        let (_load, lines) = self.talk_beside(&mut command)?;
-        lines.after("Main benchmark duration is started", limit)?;
-        let before = self.cpu()?;
-        let open = self.running.open_files();
-        lines.after("Main benchmark duration is over", limit)?;
-        let cpu = self.cpu()?.saturating_sub(before);
-        if open < u64::from(load.connections) {
-            let text = format!("{open} of {} connections were open", load.connections);
-            return Err(Error::Failed("the load".to_owned(), text));
-        }
-        let outcome = lines.after("requests: ", limit)?;
-        Ok(Steady {
-            responses: steady_responses(&outcome)?,
-            seconds: f64::from(seconds),
-            cpu,
-        })
-    }
-
     /// Loads it with calls of gRPC, whose message a file has.
     pub(crate) fn call(
         &self,
@@ -505,15 +471,6 @@ pub(super) fn h2load(load: Load, url: &str) -> Command {
     with_load(command, load, url)
 }
 
-fn steady_h2load(load: Load, warm_up: u32, seconds: u32, url: &str) -> Command {
-    let mut command = Command::new("h2load");
-    command.args([
-        format!("--duration={seconds}"),
-        format!("--warm-up-time={warm_up}"),
-    ]);
-    with_load(command, load, url)
-}
-
 fn with_load(mut command: Command, load: Load, url: &str) -> Command {
     command.args([format!("-c{}", load.connections), format!("-m{}", load.streams)]);
     command.args(window_flags(load.window_bits));
@@ -524,18 +481,6 @@ fn with_load(mut command: Command, load: Load, url: &str) -> Command {
     command.args(["--tls13-ciphers=TLS_AES_128_GCM_SHA256", "--groups=P-256"]);
     command.arg(url);
     command
-}
-
-/// Of `39 total, 39 started, 39 done, 39 succeeded, 0 failed, 0 errored, 0 timeout`.
-fn steady_responses(outcome: &str) -> Result<u64, Error> {
-    let count = |what: &str| {
-        let mut parts = outcome.split(", ");
-        parts.find_map(|part| part.strip_suffix(what)?.trim().parse::<u64>().ok())
-    };
-    match (count("succeeded"), count("failed"), count("errored")) {
-        (Some(succeeded), Some(0), Some(0)) if succeeded > 0 => Ok(succeeded),
-        _ => Err(Error::Output("h2load".to_owned(), outcome.to_owned())),
-    }
 }
 
 /// Whether the connection had the protocol and the cipher that the section tells of.
@@ -600,15 +545,6 @@ mod tests {
             cert: PathBuf::from("/k/cert.pem"),
             key: PathBuf::from("/k/key.pem"),
         }
-    }
-
-    #[test]
-    fn a_steady_load_has_no_failures() {
-        let outcome = "39 total, 41 started, 39 done, 39 succeeded, 0 failed, 0 errored, 0 timeout";
-        assert_eq!(steady_responses(outcome).ok(), Some(39));
-        assert!(steady_responses(&outcome.replace("0 failed", "1 failed")).is_err());
-        assert!(steady_responses(&outcome.replace("39", "0")).is_err());
-        assert!(steady_responses("").is_err());
     }
 
     #[test]
