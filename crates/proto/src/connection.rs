@@ -84,7 +84,7 @@ pub struct Connection {
 }
 
 // Idle connections should cost little memory. State that only busy connections need is boxed, and `trim` frees it.
-const _: () = assert!(size_of::<Connection>() <= 2_264);
+const _: () = assert!(size_of::<Connection>() <= 2_272);
 
 impl Connection {
     /// A new client connection. Its preface is ready to be transmitted. Connections may share a configuration.

@@ -1,6 +1,7 @@
 //! The short way of a response: a request that is complete and was not touched since is answered by one call, and its stream
 //! is never stored.
 
+use bytes::Bytes;
 use http::{Method, Response};
 
 use super::Connection;
@@ -13,9 +14,8 @@ use crate::message;
 use crate::payload::Payload;
 use crate::role::Role;
 use crate::stream::{Phase, Stream, StreamState};
-use crate::transmit::INLINE_PAYLOAD;
 
-/// No DATA is written ahead of the next list while more bytes than this wait for it: they are past all scheduling (law 9).
+/// So many bytes at most wait ahead of the next list once DATA is among them: they are past all scheduling (law 9).
 const MOST_AHEAD: usize = 16 << 10;
 
 impl Connection {
@@ -55,20 +55,19 @@ impl Connection {
         Ok(())
     }
 
-    /// The octets of a body that can be written ahead of the next list, in one frame. `None` if it has to wait its turn.
-    fn fits_at_once<'a>(&self, body: &'a Payload) -> Option<&'a [u8]> {
+    /// A body that can be written ahead of the next list, in one frame. `None` if it has to wait its turn.
+    fn fits_at_once<'a>(&self, body: &'a Payload) -> Option<&'a Bytes> {
         let Payload::Memory(body) = body else {
             return None;
         };
         let length = body.len();
         let frame = self.config.send_frame_size.min(self.writer.max_frame_size());
-        let fits = length <= INLINE_PAYLOAD
-            && length <= frame as usize
+        let fits = length <= frame as usize
             && length <= self.settings.initial_window_size() as usize
             && length <= self.flow.credit().usable()
             && self.streams.has_nothing_to_send()
             && !self.streams.has_ends()
-            && self.writer.len() <= MOST_AHEAD
+            && self.writer.waiting() + length <= MOST_AHEAD
             && !self.shutdown.has_failed();
         fits.then_some(body)
     }

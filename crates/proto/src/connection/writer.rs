@@ -1,10 +1,12 @@
 //! The frames that wait to be sent, DATA excepted.
 //!
 //! They share one buffer, so that field blocks are sent in the order in which HPACK encoded them. A write takes the
-//! whole buffer and appends DATA. This module counts all sent frames.
+//! whole buffer and appends DATA. DATA of whole responses is in the buffer too, or by reference between its octets. This
+//! module counts all sent frames.
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
 
 use super::answers::Answers;
@@ -19,7 +21,7 @@ use crate::message;
 use crate::prefetch::{prefetch, prefetch_start};
 use crate::role::Role;
 use crate::stats::FrameCounts;
-use crate::transmit::Transmit;
+use crate::transmit::{INLINE_PAYLOAD, Transmit};
 
 const PING_LENGTH: usize = 8;
 
@@ -36,6 +38,8 @@ pub(super) struct Writer {
     date: Option<HeaderValue>,
     /// The frames that are sent before DATA, in order.
     control: Vec<u8>,
+    /// The long bodies among them. Boxed, because few connections have any.
+    bodies: Option<Box<Bodies>>,
     /// Requests whose heads follow them, in order. Boxed, because few owners want that.
     late: Option<Box<LateHeads>>,
     /// The peer's SETTINGS_MAX_FRAME_SIZE.
@@ -47,6 +51,10 @@ pub(super) struct Writer {
     sent_frames: FrameCounts,
     sent_bytes: u64,
 }
+
+/// Long bodies of whole responses. Each follows so many octets of `Writer::control`.
+#[derive(Debug, Default)]
+struct Bodies(Vec<(usize, Bytes)>);
 
 /// Requests whose heads are not encoded yet, in order.
 #[derive(Debug, Default)]
@@ -71,6 +79,7 @@ impl Writer {
             rested: false,
             date: None,
             control: Vec::new(),
+            bodies: None,
             late: None,
             max_frame_size: DEFAULT_MAX_FRAME_SIZE,
             owed: 0,
@@ -272,14 +281,21 @@ impl Writer {
         stream: StreamId,
         response: &Response<()>,
         repeats: bool,
-        body: &[u8],
+        body: &Bytes,
     ) {
         self.response(stream, body.is_empty(), response, repeats);
-        if !body.is_empty() {
-            write_data_header(&mut self.control, stream, body.len(), true);
-            self.control.extend_from_slice(body);
-            self.sent_frames.add(FrameType::DATA);
+        if body.is_empty() {
+            return;
         }
+        write_data_header(&mut self.control, stream, body.len(), true);
+        match body.len() <= INLINE_PAYLOAD {
+            true => self.control.extend_from_slice(body),
+            false => {
+                let bodies = self.bodies.get_or_insert_default();
+                bodies.0.push((self.control.len(), body.clone()));
+            }
+        }
+        self.sent_frames.add(FrameType::DATA);
     }
 
     /// The header of a DATA frame, directly on the write list. The caller appends the payload.
@@ -302,15 +318,32 @@ impl Writer {
 
     /// Moves all waiting frames to the write list.
     pub(super) fn drain_into(&mut self, out: &mut Transmit) {
-        if !self.control.is_empty() {
-            out.put_drained(&mut self.control);
-            self.owed = 0;
+        if self.control.is_empty() {
+            return;
         }
+        self.owed = 0;
+        if let Some(bodies) = &mut self.bodies {
+            let mut start = 0;
+            for (end, body) in bodies.0.drain(..) {
+                let before = self.control.get(start..end).unwrap_or_default();
+                out.put(|arena| arena.extend_from_slice(before));
+                out.put_payload(body.into());
+                start = end;
+            }
+            self.control.drain(..start);
+        }
+        out.put_drained(&mut self.control);
     }
 
-    /// The number of waiting bytes.
+    /// The number of waiting bytes in memory of the connection.
     pub(super) fn len(&self) -> usize {
         self.control.len()
+    }
+
+    /// The number of waiting bytes, with bodies by reference.
+    pub(super) fn waiting(&self) -> usize {
+        let bodies = self.bodies.iter().flat_map(|bodies| &bodies.0);
+        self.control.len() + bodies.map(|(_, body)| body.len()).sum::<usize>()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -372,6 +405,7 @@ impl Writer {
         self.rested = true;
         self.date = None;
         self.control.shrink_to_fit();
+        self.bodies.take_if(|bodies| bodies.0.is_empty());
         self.late.take_if(|late| late.0.is_empty());
     }
 }

@@ -1,7 +1,9 @@
 //! Responses by one call: which are written at once, and which wait like any other.
 
 use bytes::Bytes;
-use fullbore_proto::{Config, Connection, ErrorCode, FrameType, Payload, Time, UsageError};
+use fullbore_proto::{
+    Config, Connection, ErrorCode, FrameType, Payload, Segment, Time, Transmit, UsageError,
+};
 use http::{Request, Response};
 
 use crate::support::peer::{Faced, id};
@@ -35,7 +37,7 @@ fn data(faced: &mut Faced) -> (Vec<u32>, bool) {
 
 #[test]
 fn a_response_that_fits_is_complete_before_the_next_list() {
-    for length in [0, 1, 1_024] {
+    for length in [0, 1, 1_024, 1_025, 16_384] {
         let mut faced = asked(Config::default());
         assert_eq!(faced.connection.stream_count(), 1);
         assert!(faced.connection.has_unfinished_streams());
@@ -54,10 +56,30 @@ fn a_response_that_fits_is_complete_before_the_next_list() {
 }
 
 #[test]
+fn a_long_body_leaves_as_it_is_and_a_short_one_behind_its_frame_header() {
+    for (length, is_copied) in [(1_024, true), (1_025, false)] {
+        let mut faced = asked(Config::default());
+        let octets = Bytes::from(vec![b'x'; length]);
+        let body = Payload::from(octets.clone());
+        faced
+            .connection
+            .respond(id(1), &Response::new(()), &body)
+            .unwrap();
+        let mut out = Transmit::new();
+        faced.connection.transmit(&mut out, faced.now);
+        let is_there = out
+            .segments()
+            .any(|segment| matches!(segment, Segment::Memory(slice) if slice.as_ptr() == octets.as_ptr()));
+        assert_eq!(is_there, !is_copied, "{length}");
+    }
+}
+
+#[test]
 fn a_response_that_does_not_fit_leaves_with_the_list_as_the_windows_allow() {
-    // The frames that leave at once of a body of 1,024 octets, or of one more.
+    // The frames that leave at once.
     for (length, frame_size, window, at_once) in [
-        (1_025, 16_384, 65_535, vec![1_025]),
+        (16_385, 16_384, 65_535, vec![16_384, 1]),
+        (2_000, 16_384, 1_999, vec![1_999]),
         (1_024, 600, 65_535, vec![600, 424]),
         (1_024, 16_384, 1_000, vec![1_000]),
         (1_024, 16_384, 0, vec![]),
@@ -84,18 +106,18 @@ fn no_response_is_written_ahead_of_data_that_waits() {
     let mut faced = Faced::server(Config::default());
     faced.says(&[frames::get(1), frames::get(3)].concat());
     faced.events();
-    respond(&mut faced, 1, 2_000).unwrap();
+    respond(&mut faced, 1, 20_000).unwrap();
     respond(&mut faced, 3, 5).unwrap();
     let streams: Vec<_> = faced
         .heard_of(FrameType::DATA)
         .iter()
         .map(|frame| frame.stream())
         .collect();
-    assert_eq!(streams, [1, 3]);
+    assert_eq!(streams, [1, 1, 3]);
 }
 
 #[test]
-fn no_more_than_16_kib_and_a_response_are_written_ahead_of_a_list() {
+fn no_more_than_16_kib_are_written_ahead_of_a_list_with_data() {
     let mut faced = Faced::server(Config::default());
     let requests: Vec<u8> = (0..60).flat_map(|index| frames::get(2 * index + 1)).collect();
     faced.says(&requests);
@@ -104,7 +126,7 @@ fn no_more_than_16_kib_and_a_response_are_written_ahead_of_a_list() {
         respond(&mut faced, 2 * index + 1, 1_024).unwrap();
     }
     // HEADERS, DATA and its frame header are some 1,045 octets.
-    assert_eq!(faced.connection.stream_count(), 60 - 16);
+    assert_eq!(faced.connection.stream_count(), 60 - 15);
     assert_eq!(data(&mut faced).0, [1_024; 60]);
     assert_eq!(faced.connection.stream_count(), 0);
 }
