@@ -1,7 +1,7 @@
 //! fullbore against the world: every client and server that users are likely to have at the other end, and h2spec.
 //!
 //! A trial whose peer is not on this machine is listed as ignored with the reason beside its name; with
-//! `FULLBORE_PEERS=required` it fails, and every peer gets files of every size and a GiB, which take minutes. `FULLBORE_BIN` names another program than the one that cargo built. The suite talks
+//! `FULLBORE_PEERS=required` it fails, and every peer gets files of every size up to 256 MiB, which take minutes. `FULLBORE_BIN` names another program than the one that cargo built. The suite talks
 //! to 127.0.0.1 only, ends every process that it started, and removes its files.
 
 #[path = "interop/browser.rs"]

@@ -1,12 +1,12 @@
-//! `fullbore get` and `fullbore put` against foreign servers: every size down and up, in cleartext and over TLS, and a GiB.
+//! `fullbore get` and `fullbore put` against foreign servers: every size down and up, in cleartext and over TLS, and 256 MiB.
 
 use std::slice;
 
 use libtest_mimic::Trial;
 
-use crate::files::{Payload, gigabyte, one_at_a_time, small};
+use crate::files::{Payload, big, one_at_a_time, small};
 use crate::fullbore::{self, Transport, Version};
-use crate::peers::{Peer, trial, trial_of_a_gigabyte};
+use crate::peers::{Peer, trial, trial_of_a_big_file};
 use crate::process::Outcome;
 use crate::servers::{Foreign, SERVERS, needs, speaks, takes_uploads};
 
@@ -28,12 +28,12 @@ pub(crate) fn trials() -> Vec<Trial> {
                 format!("get: files of every size from {name} over {transport}"),
                 move || get(server, version, transport, small()),
             ));
-            trials.push(trial_of_a_gigabyte(
+            trials.push(trial_of_a_big_file(
                 &needs,
-                format!("get: 1 GiB from {name} over {transport}"),
+                format!("get: 256 MiB from {name} over {transport}"),
                 move || {
                     let _turn = one_at_a_time();
-                    get(server, version, transport, slice::from_ref(gigabyte()))
+                    get(server, version, transport, slice::from_ref(big()))
                 },
             ));
             if !takes_uploads(server) {
@@ -44,12 +44,12 @@ pub(crate) fn trials() -> Vec<Trial> {
                 format!("put: files of every size to {name} over {transport}"),
                 move || put(server, version, transport, small()),
             ));
-            trials.push(trial_of_a_gigabyte(
+            trials.push(trial_of_a_big_file(
                 &needs,
-                format!("put: 1 GiB to {name} over {transport}"),
+                format!("put: 256 MiB to {name} over {transport}"),
                 move || {
                     let _turn = one_at_a_time();
-                    put(server, version, transport, slice::from_ref(gigabyte()))
+                    put(server, version, transport, slice::from_ref(big()))
                 },
             ));
         }

@@ -20,8 +20,8 @@ const SIZES: [u64; 9] = [0, 1, 9, 16_383, 16_384, 16_385, 65_535, 65_536, 1_048_
 /// Those that a run without `FULLBORE_PEERS=required` takes.
 const FEWER_SIZES: [u64; 5] = [0, 1, 16_385, 65_535, 1_048_577];
 
-/// The size at which anything that keeps a body in memory shows.
-pub(crate) const GIGABYTE: u64 = 1 << 30;
+/// The size at which anything that keeps a body in memory shows: twice the largest memory that is allowed.
+pub(crate) const BIG_BYTES: u64 = 256 << 20;
 
 /// A file to transfer.
 #[derive(Clone)]
@@ -88,7 +88,7 @@ impl Write for Hasher {
     }
 }
 
-/// The folder that servers serve. It has the small files from the start, and the big one once [`gigabyte`] was called.
+/// The folder that servers serve. It has the small files from the start, and the big one once [`big`] was called.
 pub(crate) fn site() -> &'static Path {
     static SITE: OnceLock<PathBuf> = OnceLock::new();
     SITE.get_or_init(|| {
@@ -107,13 +107,13 @@ pub(crate) fn small() -> &'static [Payload] {
     })
 }
 
-/// The file of a GiB. It holds no zeros and does not repeat: a block that is lost, doubled or moved changes its hash.
-pub(crate) fn gigabyte() -> &'static Payload {
+/// The file of 256 MiB. It holds no zeros and does not repeat: a block that is lost, doubled or moved changes its hash.
+pub(crate) fn big() -> &'static Payload {
     static BIG: OnceLock<Payload> = OnceLock::new();
-    BIG.get_or_init(|| make(GIGABYTE))
+    BIG.get_or_init(|| make(BIG_BYTES))
 }
 
-/// Held while a GiB moves: two at once would only take each other's processor, disk and time.
+/// Held while a big file moves: two at once would only take each other's processor, disk and time.
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     lock(&TURN)

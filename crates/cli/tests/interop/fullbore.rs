@@ -45,7 +45,7 @@ pub(crate) enum Uploads<'a> {
     Into(&'a Path),
 }
 
-/// The most memory that `fullbore serve` may ever have held, whatever the size of the files: a GiB passes through it in 64 MiB.
+/// The most memory that `fullbore serve` may ever have held, whatever the size of the files: 256 MiB pass through it in 64 MiB.
 const SERVER_MEMORY: u64 = 64 << 20;
 
 /// What it may hold besides of an upload that comes faster than the disk takes it: the window of one connection.

@@ -33,9 +33,9 @@ pub(crate) fn can_upload(client: Peer, transport: Transport, payload: &Payload) 
     }
 }
 
-/// Whether `client` can move a GiB: wrk keeps each body in memory for its script, and ab counts bytes in 32 bits and keeps
+/// Whether `client` can move 256 MiB: wrk keeps each body in memory for its script, and ab counts bytes in 32 bits and keeps
 /// what it sends in memory.
-pub(crate) fn moves_a_gigabyte(client: Peer) -> bool {
+pub(crate) fn moves_a_big_file(client: Peer) -> bool {
     !matches!(client, Peer::Wrk | Peer::Ab)
 }
 

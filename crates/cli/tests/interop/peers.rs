@@ -171,13 +171,13 @@ pub(crate) fn trial(
     }
 }
 
-/// Whether no peer may be missing, and each gets files of every size and a GiB.
+/// Whether no peer may be missing, and each gets files of every size up to 256 MiB.
 pub(crate) fn required() -> bool {
     env::var_os("FULLBORE_PEERS").is_some_and(|value| value == "required")
 }
 
-/// A trial that moves a GiB, by default ignored.
-pub(crate) fn trial_of_a_gigabyte(
+/// A trial that moves 256 MiB, by default ignored.
+pub(crate) fn trial_of_a_big_file(
     peers: &[Peer],
     name: String,
     run: impl FnOnce() -> Outcome + Send + 'static,

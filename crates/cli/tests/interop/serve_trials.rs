@@ -1,4 +1,4 @@
-//! Foreign clients against `fullbore serve`: every size down and up, in cleartext and over TLS, and a GiB within the
+//! Foreign clients against `fullbore serve`: every size down and up, in cleartext and over TLS, and 256 MiB within the
 //! server's bound of memory.
 
 use std::fs;
@@ -7,10 +7,10 @@ use std::process::Command;
 use libtest_mimic::Trial;
 
 use crate::clients::{self, CLIENTS};
-use crate::files::{Hasher, Payload, Scratch, gigabyte, one_at_a_time, site, small};
+use crate::files::{Hasher, Payload, Scratch, big, one_at_a_time, site, small};
 use crate::fullbore::{Server, Transport, UPLOAD_WINDOW, Uploads};
 use crate::http1_clients;
-use crate::peers::{Peer, trial, trial_of_a_gigabyte};
+use crate::peers::{Peer, trial, trial_of_a_big_file};
 use crate::process::{DEADLINE, Outcome, ensure, run_into, run_text};
 use crate::servers::haproxy;
 
@@ -28,12 +28,12 @@ pub(crate) fn trials() -> Vec<Trial> {
                 format!("{name} fetches files of every size over {transport}"),
                 move || download(client, transport, small()),
             ));
-            trials.push(trial_of_a_gigabyte(
+            trials.push(trial_of_a_big_file(
                 &[client],
-                format!("{name} fetches 1 GiB over {transport}"),
+                format!("{name} fetches 256 MiB over {transport}"),
                 move || {
                     let _turn = one_at_a_time();
-                    download(client, transport, std::slice::from_ref(gigabyte()))
+                    download(client, transport, std::slice::from_ref(big()))
                 },
             ));
             if !small().iter().any(|payload| clients::can_upload(client, payload)) {
@@ -44,12 +44,12 @@ pub(crate) fn trials() -> Vec<Trial> {
                 format!("{name} uploads files of every size over {transport}"),
                 move || upload(client, transport, small()),
             ));
-            trials.push(trial_of_a_gigabyte(
+            trials.push(trial_of_a_big_file(
                 &[client],
-                format!("{name} uploads 1 GiB over {transport}"),
+                format!("{name} uploads 256 MiB over {transport}"),
                 move || {
                     let _turn = one_at_a_time();
-                    upload(client, transport, std::slice::from_ref(gigabyte()))
+                    upload(client, transport, std::slice::from_ref(big()))
                 },
             ));
         }
@@ -119,24 +119,24 @@ fn http1_trials(client: Peer, transport: Transport, trials: &mut Vec<Trial>) {
             move || http1_upload(client, transport, small()),
         ));
     }
-    if !http1_clients::moves_a_gigabyte(client) {
+    if !http1_clients::moves_a_big_file(client) {
         return;
     }
-    trials.push(trial_of_a_gigabyte(
+    trials.push(trial_of_a_big_file(
         &[client],
-        format!("{name} fetches 1 GiB over HTTP/1.1 and {transport}"),
+        format!("{name} fetches 256 MiB over HTTP/1.1 and {transport}"),
         move || {
             let _turn = one_at_a_time();
-            http1_download(client, transport, std::slice::from_ref(gigabyte()))
+            http1_download(client, transport, std::slice::from_ref(big()))
         },
     ));
     if uploads {
-        trials.push(trial_of_a_gigabyte(
+        trials.push(trial_of_a_big_file(
             &[client],
-            format!("{name} uploads 1 GiB over HTTP/1.1 and {transport}"),
+            format!("{name} uploads 256 MiB over HTTP/1.1 and {transport}"),
             move || {
                 let _turn = one_at_a_time();
-                http1_upload(client, transport, std::slice::from_ref(gigabyte()))
+                http1_upload(client, transport, std::slice::from_ref(big()))
             },
         ));
     }
