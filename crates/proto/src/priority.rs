@@ -66,7 +66,22 @@ impl Priority {
     /// ```
     #[must_use]
     pub fn parse(field_value: &[u8]) -> Self {
-        let mut priority = Self::default();
+        Self::default().changed_by(field_value)
+    }
+
+    /// What the `priority` field of a response makes of the client's priority (RFC 9218 section 8): a parameter that it does
+    /// not have stays as the client said. As [`Self::parse`], it never fails.
+    ///
+    /// ```
+    /// use fullbore_proto::Priority;
+    ///
+    /// let asked = Priority::parse(b"u=5, i");
+    /// assert_eq!(asked.changed_by(b"u=1"), Priority::parse(b"u=1, i"));
+    /// assert_eq!(asked.changed_by(b"i=?0"), Priority::parse(b"u=5"));
+    /// ```
+    #[must_use]
+    pub fn changed_by(self, field_value: &[u8]) -> Self {
+        let mut priority = self;
         let mut members = Parser::new(field_value);
         loop {
             // Of a key that is there twice, the last counts (RFC 9651 section 4.2.2).
@@ -76,12 +91,13 @@ impl Priority {
                     priority.urgency = u8::try_from(urgency)
                         .ok()
                         .filter(|&urgency| urgency <= Self::LEAST_URGENT)
-                        .unwrap_or(Self::DEFAULT_URGENCY);
+                        .unwrap_or(self.urgency);
                 }
-                Ok(Some(("u", _))) => priority.urgency = Self::DEFAULT_URGENCY,
-                Ok(Some(("i", value))) => priority.incremental = matches!(value, Value::Bool(true)),
+                Ok(Some(("u", _))) => priority.urgency = self.urgency,
+                Ok(Some(("i", Value::Bool(incremental)))) => priority.incremental = incremental,
+                Ok(Some(("i", _))) => priority.incremental = self.incremental,
                 Ok(Some(_)) => {}
-                Err(_) => return Self::default(),
+                Err(_) => return self,
             }
         }
     }

@@ -405,17 +405,22 @@ fn expected_length(headers: &HeaderMap, tunnel: bool) -> Result<Option<u64>, Mal
 
 /// The `priority` field (RFC 9218 section 5). Several lines form one list.
 pub(super) fn priority_of(headers: &HeaderMap) -> Priority {
+    changed_priority(Priority::default(), headers)
+}
+
+/// What the `priority` field of a message makes of a priority.
+pub(super) fn changed_priority(priority: Priority, headers: &HeaderMap) -> Priority {
     let mut values = headers.get_all(&PRIORITY).iter();
     let Some(first) = values.next() else {
-        return Priority::default();
+        return priority;
     };
     let Some(second) = values.next() else {
-        return Priority::parse(first.as_bytes());
+        return priority.changed_by(first.as_bytes());
     };
     let mut joined = [first.as_bytes(), b", ", second.as_bytes()].concat();
     for value in values {
         joined.extend_from_slice(b", ");
         joined.extend_from_slice(value.as_bytes());
     }
-    Priority::parse(&joined)
+    priority.changed_by(&joined)
 }

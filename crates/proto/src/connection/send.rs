@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
 use super::Connection;
-use super::headers::priority_of;
+use super::headers::{changed_priority, priority_of};
 use super::ledgers::Ledgers;
 use super::streams::Entry;
 use super::writer::Writer;
@@ -159,6 +159,9 @@ impl Connection {
 
     /// Sends a server's final response. With `end` no body follows.
     ///
+    /// A [`Priority`] among its extensions becomes that of the stream. Otherwise its `priority` field changes what the client
+    /// asked for (RFC 9218 section 8).
+    ///
     /// # Errors
     /// [`UsageError::UnknownStream`], [`UsageError::HeadOrder`], [`UsageError::InvalidMessage`],
     /// [`UsageError::WrongRole`].
@@ -173,6 +176,16 @@ impl Connection {
         // Of two errors that of the stream counts.
         let mut stream = answerable(self.role, self.streams.by_id(id))?;
         let repeats = checked?;
+        if !end {
+            let asked = stream.priority;
+            let priority = match response.extensions().get() {
+                Some(&priority) => priority,
+                None => changed_priority(asked, response.headers()),
+            };
+            if priority != asked {
+                stream.set_priority(priority);
+            }
+        }
         stream.send.phase = if end { Phase::Done } else { Phase::Body };
         self.writer.response(id, end, response, repeats);
         if end {

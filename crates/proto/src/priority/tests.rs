@@ -89,6 +89,28 @@ fn the_last_of_repeated_keys_counts() {
 }
 
 #[test]
+fn a_response_changes_what_it_names_and_nothing_that_is_invalid() {
+    let asked = Priority::new(5, true).unwrap();
+    for (field_value, urgency, incremental) in [
+        ("", 5, true),
+        ("u=1", 1, true),
+        ("i=?0", 5, false),
+        ("u=0, i=?0, x", 0, false),
+        ("u=9", 5, true),
+        ("u=1, u=\"2\"", 5, true),
+        ("u=1, i=0", 1, true),
+        ("u=1,,", 5, true),
+    ] {
+        let priority = asked.changed_by(field_value.as_bytes());
+        assert_eq!(
+            Priority::new(urgency, incremental),
+            Some(priority),
+            "{field_value:?}"
+        );
+    }
+}
+
+#[test]
 fn what_is_no_dictionary_is_all_defaults() {
     for field_value in [
         "u=1, i,",

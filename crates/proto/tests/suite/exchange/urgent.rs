@@ -158,6 +158,42 @@ fn a_new_priority_counts_from_the_next_frame() {
     assert_eq!(sender.frames(3), [one; 3]);
 }
 
+#[test]
+fn the_response_changes_what_the_client_asked_for() {
+    let mut sender = Sender::new();
+    let mut answer = |urgency: u8, incremental: bool, change: fn(&mut Response<()>)| {
+        let priority = Priority::new(urgency, incremental).unwrap().to_field_value();
+        let request = Request::get("http://a/").header("priority", priority).body(());
+        let id = sender.client.open(request.unwrap(), true).unwrap();
+        sender.ask();
+        let mut response = Response::new(());
+        change(&mut response);
+        sender.server.send_response(id, &response, false).unwrap();
+        let body = Bytes::from(vec![7; 2 * FRAME]);
+        sender.server.send_data(id, body, true).unwrap();
+        id
+    };
+    let usual = answer(3, false, |_| {});
+    // The urgency is the server's, and that it is incremental the client's.
+    let turns = [0; 2].map(|_| {
+        answer(7, true, |response| {
+            response.headers_mut().append("priority", "x".parse().unwrap());
+            response.headers_mut().append("priority", "u=1".parse().unwrap());
+        })
+    });
+    let last = answer(0, false, |response| {
+        response.headers_mut().insert("priority", "u=6".parse().unwrap());
+    });
+    // An extension is not sent, and counts for more than the field.
+    let first = answer(7, false, |response| {
+        response.headers_mut().insert("priority", "u=7".parse().unwrap());
+        response.extensions_mut().insert(Priority::new(0, false).unwrap());
+    });
+    let [one, two] = turns;
+    let expected = [first, first, one, two, one, two, usual, usual, last, last];
+    assert_eq!(sender.frames(10), expected);
+}
+
 /// Over a transport that seals records, short lists are whole records too.
 #[test]
 fn short_lists_are_whole_records() {
