@@ -185,7 +185,9 @@ impl Incoming {
         self.expects_continue = false;
         let Some(cell) = self.cell() else { return };
         let mut state = cell.lock();
-        if state.inbound.ended || !state.inbound.chunks.is_empty() || state.outbound.finished {
+        let outbound = &state.outbound;
+        let is_late = state.inbound.ended || !state.inbound.chunks.is_empty();
+        if is_late || outbound.finished || outbound.continued {
             return;
         }
         let mut response = http::Response::new(());

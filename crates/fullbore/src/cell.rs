@@ -95,6 +95,7 @@ impl CellState {
             writer,
             full,
             finished,
+            continued,
             share,
         } = outbound;
         *id = None;
@@ -110,7 +111,7 @@ impl CellState {
         *request = None;
         empty(commands);
         *writer = None;
-        (*full, *finished) = (false, false);
+        (*full, *finished, *continued) = (false, false, false);
         (*queued, *share) = (0, None);
     }
 
@@ -155,6 +156,8 @@ pub(crate) struct Outbound {
     pub(crate) full: bool,
     /// Whether nothing follows: the message is complete, or the sending handle was dropped.
     pub(crate) finished: bool,
+    /// Whether a handler has sent 100 (Continue) itself.
+    pub(crate) continued: bool,
     /// The stream's share of [`fullbore_proto::Config::send_buffer`], once the driver has set it.
     share: Option<usize>,
 }

@@ -11,7 +11,8 @@ use crate::congestion::CongestionControl;
 use crate::error::Error;
 
 pub use fullbore_proto::{
-    KeepAlive, Limit, MemoryBudget, Promise, Refill, Scheduling, Share, StreamBudget, WindowSize,
+    FirstWindows, KeepAlive, Limit, MemoryBudget, Promise, Refill, Scheduling, Share, StreamBudget,
+    WindowSize,
 };
 
 /// The memory budget of a client or a server for which none is set, in bytes: 512 MiB.

@@ -21,6 +21,7 @@ use crate::file::Chunk;
 use crate::sender::Sender;
 
 use super::date;
+use super::informational::Offering;
 use super::rules::{Content, Framing, ResponseRules};
 use super::verdict::ExchangeVerdict;
 
@@ -69,17 +70,18 @@ where
         // Taken from here where it is needed: a closure that owned it would be copied twice.
         let mut request = Some(request);
         let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let offering = Offering::begin();
             let ready = service.poll_ready(cx);
             let Some(request) = request.take() else { return };
             match ready {
-                Poll::Ready(Ok(())) => begin(rules, service.call(request), unanswered, cx),
+                Poll::Ready(Ok(())) => begin(rules, service.call(request), unanswered, &offering, cx),
                 Poll::Ready(Err(_)) => unanswered.sender().reset(ErrorCode::INTERNAL_ERROR),
                 Poll::Pending => {
                     let answer = async move {
                         poll_fn(|cx| service.poll_ready(cx)).await?;
                         service.call(request).await
                     };
-                    begin(rules, answer, unanswered, cx);
+                    begin(rules, answer, unanswered, &offering, cx);
                 }
             }
         }));
@@ -91,8 +93,13 @@ where
 }
 
 /// Polls an answer once, and spawns its exchange unless that completes.
-fn begin<F, B, E>(rules: ResponseRules, answer: F, unanswered: &mut Unanswered<'_>, cx: &mut Context<'_>)
-where
+fn begin<F, B, E>(
+    rules: ResponseRules,
+    answer: F,
+    unanswered: &mut Unanswered<'_>,
+    offering: &Offering,
+    cx: &mut Context<'_>,
+) where
     F: Future<Output = Result<Response<B>, E>> + Send + 'static,
     E: Into<BoxError> + 'static,
     B: Body + Send + 'static,
@@ -104,7 +111,11 @@ where
         sender: None,
         stage: Stage::Answering { answer },
     });
-    if exchange.as_mut().poll_first(unanswered, cx).is_pending() {
+    if exchange
+        .as_mut()
+        .poll_first(unanswered, offering, cx)
+        .is_pending()
+    {
         tokio::spawn(exchange);
     }
 }
@@ -156,24 +167,33 @@ where
     B::Error: Into<BoxError>,
 {
     /// The first poll. It makes a sender unless the request has no body and the whole response is there.
-    fn poll_first(self: Pin<&mut Self>, unanswered: &mut Unanswered<'_>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_first(
+        self: Pin<&mut Self>,
+        unanswered: &mut Unanswered<'_>,
+        offering: &Offering,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         let mut this = self.project();
         let answered = match this.stage.as_mut().project() {
             StageNow::Answering { answer } => answer.poll(cx),
             StageNow::Sending { .. } => Poll::Pending,
         };
+        if let Some(informational) = offering.taken() {
+            informational.bind(this.sender.insert(unanswered.sender()).cell());
+        }
         let Poll::Ready(answered) = answered else {
             // Its task polls it again at once.
-            *this.sender = Some(unanswered.sender());
+            this.sender.get_or_insert_with(|| unanswered.sender());
             return Poll::Pending;
         };
         let Ok(response) = answered else {
-            unanswered.sender().reset(ErrorCode::INTERNAL_ERROR);
+            let sender = this.sender.get_or_insert_with(|| unanswered.sender());
+            sender.reset(ErrorCode::INTERNAL_ERROR);
             return Poll::Ready(());
         };
         if let Some(verdict) = response.extensions().get::<ExchangeVerdict>() {
             // The cell answers for the stream.
-            verdict.answer_of(this.sender.insert(unanswered.sender()).cell());
+            verdict.answer_of(this.sender.get_or_insert_with(|| unanswered.sender()).cell());
         }
         let is_short = unanswered.is_complete() && this.sender.is_none();
         let (head, body, mut length) = match split(*this.rules, response) {
@@ -244,7 +264,13 @@ where
         };
         let mut head = None;
         if let StageNow::Answering { answer } = this.stage.as_mut().project() {
-            let Poll::Ready(answered) = answer.poll(cx) else {
+            let offering = Offering::begin();
+            let answered = answer.poll(cx);
+            if let Some(informational) = offering.taken() {
+                informational.bind(sender.cell());
+            }
+            drop(offering);
+            let Poll::Ready(answered) = answered else {
                 // When the peer has gone, the handler is dropped.
                 return sender.poll_failed(cx).map(drop);
             };

@@ -20,6 +20,7 @@ use tower_service::Service;
 
 use super::date;
 use super::exchange::Exchange;
+use super::informational::Offering;
 use super::rules::ResponseRules;
 use crate::body::Incoming;
 use crate::cell::Mailbox;
@@ -161,7 +162,14 @@ where
         // A service that panics drops the sender, which resets only its own stream.
         let called = std::panic::catch_unwind(AssertUnwindSafe(|| -> Pin<Box<dyn Future<Output = ()>>> {
             match service.poll_ready(cx) {
-                Poll::Ready(Ok(())) => Box::pin(Exchange::new(rules, sender, service.call(request))),
+                Poll::Ready(Ok(())) => {
+                    let offering = Offering::begin();
+                    let answer = service.call(request);
+                    if let Some(informational) = offering.taken() {
+                        informational.bind(sender.cell());
+                    }
+                    Box::pin(Exchange::new(rules, sender, answer))
+                }
                 Poll::Ready(Err(_)) => {
                     sender.reset(ErrorCode::INTERNAL_ERROR);
                     Box::pin(std::future::ready(()))

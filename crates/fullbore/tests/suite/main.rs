@@ -21,6 +21,7 @@ mod front;
 mod half_close;
 mod http1;
 mod http1_client;
+mod informational;
 mod lengths;
 mod liveness;
 mod local;
