@@ -59,6 +59,7 @@
 #![forbid(unsafe_code)]
 
 mod alarm;
+mod authority;
 pub mod body;
 mod cell;
 pub mod client;

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use fullbore_proto::{Connection, StreamId, Time, UsageError};
+use http::Request;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Accept, Driver, spare};
+use crate::authority;
 use crate::cell::{Cell, CellState, LEAST_SEND_BUFFER, SEND_BUFFER, StreamCommand};
 use crate::connection_fields;
 use crate::error::{Error, ErrorKind};
@@ -182,18 +184,10 @@ where
             return None;
         }
         let sent = SentBytes::of(&request).cloned();
-        let opened = connection_fields::send(
-            &mut request,
-            |request| match connection_fields::asks_for_upgrade(request.headers()) {
-                true => None,
-                false => Some(Arc::make_mut(request).headers_mut()),
-            },
-            |request| {
-                let id = self.connection.open_from(request, end)?;
-                report!(self, request(id, request));
-                Ok(id)
-            },
-        );
+        let mut opened = self.open_with(&mut request, end);
+        if authority::is_reason(&opened) && authority::take_host(Arc::make_mut(&mut request)) {
+            opened = self.open_with(&mut request, end);
+        }
         match opened {
             Ok(id) => {
                 state.id = Some(id);
@@ -212,6 +206,22 @@ where
                 None
             }
         }
+    }
+
+    /// Passes a request to the engine, without the fields that HTTP/2 does not have.
+    fn open_with(&mut self, request: &mut Arc<Request<()>>, end: bool) -> Result<StreamId, UsageError> {
+        connection_fields::send(
+            request,
+            |request| match connection_fields::asks_for_upgrade(request.headers()) {
+                true => None,
+                false => Some(Arc::make_mut(request).headers_mut()),
+            },
+            |request| {
+                let id = self.connection.open_from(request, end)?;
+                report!(self, request(id, request));
+                Ok(id)
+            },
+        )
     }
 
     fn execute(

@@ -5,6 +5,7 @@
 mod support;
 
 mod attacks;
+mod authority;
 mod axum;
 mod backpressure;
 mod cancel;
