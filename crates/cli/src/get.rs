@@ -80,7 +80,8 @@ pub(crate) async fn run(
     let key_log = progress.aside(|| key_log::from_env(tells));
     let mut report = Report::new(format, volume, Arc::clone(&progress));
     let client = client::client(&args.connection, key_log, |client| {
-        client.max_connections(args.connections.unwrap_or(MOST_CONNECTIONS))
+        let client = client.max_connections(args.connections.unwrap_or(MOST_CONNECTIONS));
+        client.spread_requests(args.connections_of_a_body() != Some(1))
     })
     .await?;
     let set = Set::by(&args.connection);

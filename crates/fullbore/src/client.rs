@@ -14,6 +14,7 @@ mod decode;
 mod dial;
 mod download;
 mod erased;
+mod experiment;
 mod front;
 mod handle;
 mod http1;

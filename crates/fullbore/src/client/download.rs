@@ -1,12 +1,9 @@
 //! Downloads over as many connections as make them faster.
 //!
 //! A TCP connection is a window too: its congestion window after a loss, its buffers over a long round trip, a shaper's
-//! limit on each flow. No HTTP/2 window lifts those; further connections do. `judge` decides how many, `spread` asks for
-//! ranges and hands them out in order, `piece` is one range, `meter` how fast they came, and `facts` what TCP says.
+//! limit on each flow. No HTTP/2 window lifts those; further connections do. `client/experiment` decides how many, `spread`
+//! asks for ranges and hands them out in order, and `piece` is one range.
 
-mod facts;
-mod judge;
-mod meter;
 mod piece;
 mod spread;
 

@@ -3,7 +3,7 @@
 //!
 //! This file has the interface. `exchange` sends a request, and sends it again where that is safe, `origin` has the
 //! connections and the queue of an origin, `growth` decides how many connections it needs, `attempt` opens one,
-//! `connection_state` is what a connection's driver reports, `backoff` says how long to wait for an origin that
+//! `planner` how many it has ahead, `connection_state` is what a connection's driver reports, `backoff` says how long to wait for an origin that
 //! refuses requests, and `wait_clock` how long for one that allows no stream.
 
 mod attempt;
@@ -14,6 +14,7 @@ mod exchange;
 mod growth;
 mod lane;
 mod origin;
+mod planner;
 #[cfg(test)]
 mod tests;
 mod wait_clock;
@@ -45,7 +46,7 @@ use crate::error::{BoxError, Error};
 use crate::settings::HttpVersions;
 
 pub use self::builder::ClientBuilder;
-pub(super) use self::lane::{Answer, Lane, TcpReport};
+pub(super) use self::lane::{Answer, Lane};
 pub use self::origin::OriginStats;
 
 /// The number of known origins from which those without a connection are forgotten.

@@ -1,5 +1,6 @@
 //! Downloads over several connections: what they open, and that no fault of a server brings a wrong octet.
 
+mod many;
 mod server;
 
 use std::io;

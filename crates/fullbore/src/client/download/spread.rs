@@ -16,12 +16,10 @@ use http::Request;
 use http::header::{HeaderValue, IF_RANGE, RANGE};
 use tokio::time::{Instant, Sleep};
 
-use super::facts::Watch;
-use super::judge::{Advice, Judge, View};
-use super::meter::Meter;
 use super::piece::{LaneId, Piece, Source, Trouble};
 use super::{DownloadReport, Part};
 use crate::body::Incoming;
+use crate::client::experiment::{Advice, Judge, Meter, View, Watch};
 use crate::client::pool::Lane;
 use crate::client::range::Version;
 use crate::error::{Error, ErrorKind};
@@ -446,7 +444,7 @@ impl Spread {
             reader_is_slow: self.reader_is_slow,
         };
         if self.judge.is_looking() {
-            self.watch.ask(&self.main, now);
+            self.watch.ask(|| self.main.tcp(), now);
         }
         let advice = self.judge.advise(&self.meter, &self.tried, view, now);
         #[cfg(feature = "tracing")]

@@ -56,6 +56,7 @@ pub struct ClientBuilder {
     options: Http2Options,
     connect_timeout: Duration,
     max_connections: u32,
+    spreads_requests: bool,
     pool_idle_timeout: Duration,
     continue_timeout: Duration,
     max_repeats: u32,
@@ -80,6 +81,7 @@ pub(super) struct Settings {
     pub(super) connector: Connector,
     pub(super) connect_timeout: Duration,
     pub(super) max_connections: usize,
+    pub(super) spreads_requests: bool,
     pub(super) idle_timeout: Duration,
     pub(super) stream_wait_timeout: Option<Duration>,
     pub(super) max_repeats: u32,
@@ -94,6 +96,7 @@ impl Default for ClientBuilder {
             options: Http2Options::default(),
             connect_timeout: CONNECT_TIMEOUT,
             max_connections: MAX_CONNECTIONS,
+            spreads_requests: false,
             pool_idle_timeout: POOL_IDLE_TIMEOUT,
             continue_timeout: CONTINUE_TIMEOUT,
             max_repeats: MAX_REPEATS,
@@ -157,6 +160,19 @@ impl ClientBuilder {
     /// ```
     pub fn max_connections(mut self, connections: u32) -> Self {
         self.max_connections = connections;
+        self
+    }
+
+    /// Whether many requests to an origin are spread over further connections of HTTP/2, where losses, TCP's buffers, or a
+    /// shaper's limit on each flow hold one back. Default: false, because RFC 9113 section 9.1 asks clients to open one
+    /// connection to an origin.
+    ///
+    /// If it is set, a connection over a long path gets no more requests at once than fill the path for some round trips. The
+    /// others wait in the pool. When the rate of the connection has settled, or fell because packets were lost, further
+    /// ones take requests from there, up to [`Self::max_connections`]. They are closed again if they do not make the whole
+    /// faster. Requests that were sent stay where they are.
+    pub fn spread_requests(mut self, spreads: bool) -> Self {
+        self.spreads_requests = spreads;
         self
     }
 
@@ -479,6 +495,7 @@ impl ClientBuilder {
             },
             connect_timeout: this.connect_timeout,
             max_connections: usize::try_from(this.max_connections).unwrap_or(usize::MAX),
+            spreads_requests: this.spreads_requests && this.max_connections > 1,
             idle_timeout: this.pool_idle_timeout,
             max_repeats: this.max_repeats,
             repeat_pause: this.repeat_pause,

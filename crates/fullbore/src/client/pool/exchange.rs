@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 
 use super::origin::{Lease, OriginPool, Place};
@@ -137,7 +137,14 @@ where
             }
         };
         let failed = match sent {
-            Ok(_) if may_be_lost && handle.is_turned_away() && attempts.lost(pool) => continue,
+            Ok(response)
+                if may_be_lost
+                    && takes_no_more(&response)
+                    && handle.is_turned_away()
+                    && attempts.lost(pool) =>
+            {
+                continue;
+            }
             Ok(response) => return Ok(response),
             Err(failed) => failed,
         };
@@ -278,6 +285,7 @@ where
 {
     let mut response = sender.send_in(Some(slot), head, body);
     match (&mut response).await {
+        Ok(response) if takes_no_more(&response) && pool.turns_away(handle) => Ok(response),
         Ok(response) => {
             sender.report_response();
             pool.answered();
@@ -300,6 +308,12 @@ where
         }
         Err(error) => Err(Failed::new(error, What::Other)),
     }
+}
+
+/// Whether a response says that the server takes no further connection, or no more requests for now.
+fn takes_no_more(response: &Response<Incoming>) -> bool {
+    let status = response.status();
+    status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS
 }
 
 /// Sends a request over HTTP/1.1.

@@ -138,6 +138,11 @@ impl Growth {
         self.mean.unwrap_or_default()
     }
 
+    /// The time of the shortest one.
+    pub(super) fn shortest(&self) -> Option<Duration> {
+        self.shortest
+    }
+
     /// Whether all exchanges have taken as long as on a long path.
     pub(super) fn is_long_path(&self) -> bool {
         self.shortest.is_some_and(|shortest| shortest >= LONG_PATH)

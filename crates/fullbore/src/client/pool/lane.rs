@@ -5,20 +5,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullbore_proto::TcpInfo;
 use http::{Request, Response};
 
 use super::origin::OriginPool;
 use super::{Client, Limited, Nothing, add_missing, exchange};
 use crate::body::Incoming;
+use crate::client::experiment::TcpReport;
 use crate::client::handle::Handle;
 use crate::error::Error;
 
 /// A response that is to come.
 pub(in crate::client) type Answer = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Error>> + Send>>;
-
-/// What the kernel says of a connection.
-pub(in crate::client) type TcpReport = Pin<Box<dyn Future<Output = Option<TcpInfo>> + Send>>;
 
 /// A way to an origin. Dropping a further one closes its connection, when its requests are complete.
 pub(in crate::client) struct Lane {

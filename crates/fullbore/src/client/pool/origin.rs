@@ -7,9 +7,11 @@
 mod demand;
 mod further;
 mod lifetimes;
+mod member;
 mod observer;
 mod queue;
 mod refusals;
+mod spreading;
 mod surplus;
 mod versions;
 
@@ -26,9 +28,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::further::Further;
+use self::member::Member;
 pub(super) use self::queue::Place;
 use self::queue::QueuedRequest;
 use self::refusals::Check;
+use self::spreading::Spreading;
 use self::versions::Version;
 use super::attempt::{self, Ended};
 use super::backoff::Backoff;
@@ -122,6 +126,7 @@ struct PoolState {
     runtime: Option<Runtime>,
     /// Whether the task that closes surplus connections runs.
     cleanup_running: bool,
+    spreading: Spreading,
 }
 
 /// A connection of the pool. Its driver reports to it (`observer`).
@@ -136,18 +141,6 @@ impl Deref for PooledConnection {
     fn deref(&self) -> &ConnectionState {
         &self.state
     }
-}
-
-struct Member {
-    connection: Arc<PooledConnection>,
-    handle: Handle,
-    in_flight: u32,
-    /// The requests that it was given.
-    taken: u64,
-    /// Since when these are as many as the peer takes.
-    spent: Option<Instant>,
-    /// When it was given the first one.
-    first_at: Option<Instant>,
 }
 
 struct Waiter {
@@ -171,6 +164,8 @@ struct Effects {
     check: Option<(Instant, Runtime)>,
     /// Where to start the task that closes surplus connections.
     cleanup: Option<Runtime>,
+    /// Where to start the task that spreads requests.
+    spreader: Option<Runtime>,
     /// To be dropped.
     removed: Vec<Member>,
 }
@@ -391,6 +386,7 @@ impl OriginPool {
             }
         }
         effects.check = self.next_check(state, now);
+        effects.spreader = self.spreader_to_start(state);
         effects
     }
 
@@ -427,6 +423,9 @@ impl OriginPool {
         }
         if let Some(runtime) = effects.cleanup {
             self.start_cleanup(&runtime);
+        }
+        if let Some(runtime) = effects.spreader {
+            self.start_spreader(&runtime);
         }
         let mut assigned = VecDeque::from(effects.assigned);
         while let Some((waiter, lease)) = assigned.pop_front() {
@@ -472,6 +471,7 @@ impl OriginPool {
         state.return_slot(|member| member.is(connection));
         if let Some(took) = exchange {
             state.growth.exchange_completed(took);
+            state.spreading.exchange_completed();
         }
         if state.waiting.is_empty() && !connection.is_http1() {
             // The slot stays free until the next request. Nothing else has changed.
@@ -554,7 +554,7 @@ impl OriginPool {
                     }
                     true => {
                         connection.track(self.connections.token());
-                        state.members.push(Member::new(connection, handle));
+                        self.join(&mut state, Member::new(connection, handle));
                         state.growth.reset_queue();
                         state.update_growth(now);
                         let mut effects = self.update(&mut state, now);
@@ -613,32 +613,6 @@ impl OriginPool {
     }
 }
 
-impl Member {
-    fn new(connection: Arc<PooledConnection>, handle: Handle) -> Self {
-        Member {
-            connection,
-            handle,
-            in_flight: 0,
-            taken: 0,
-            spent: None,
-            first_at: None,
-        }
-    }
-
-    fn is(&self, connection: &PooledConnection) -> bool {
-        std::ptr::eq(Arc::as_ptr(&self.connection), connection)
-    }
-
-    /// The requests that it takes now, if connections end after `lifetime`.
-    fn free(&self, lifetime: Option<u64>) -> u64 {
-        match self.handle.is_open() {
-            true => u64::from(self.connection.max_streams().saturating_sub(self.in_flight))
-                .min(self.left(lifetime)),
-            false => 0,
-        }
-    }
-}
-
 impl PoolState {
     /// Takes a slot on the connection that has the most free ones, and of equals on the oldest, so that others become
     /// idle.
@@ -678,6 +652,7 @@ impl PoolState {
 
     /// Pauses growth: a connection could not be opened, or the peer has closed it.
     fn pause_growth(&mut self, now: Instant) {
+        self.spreading.set_refused();
         let pause = match self.pause {
             // Attempts that began together failed together.
             Some((until, pause)) if now < until => pause,
@@ -700,6 +675,7 @@ impl PoolState {
         if self.members.is_empty() {
             self.growth.reset_queue();
             self.growth.forget_path();
+            self.spreading.forget_path();
         }
         Some(removed)
     }

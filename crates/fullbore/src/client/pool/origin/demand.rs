@@ -30,6 +30,7 @@ impl PoolState {
             _ => {
                 let open = self.members.len() + self.opening;
                 let grown = self.growth.target_connections(&self.load(), now);
+                let grown = grown.max(self.spreading.wanted());
                 grown.max(open.saturating_add(self.successors()))
             }
         };

@@ -25,15 +25,22 @@ impl OriginPool {
     /// A pool for one further connection, which is opened for its first request; `None` if there are as many as allowed.
     /// Retire it to give it back.
     pub(in crate::client::pool) fn further(self: &Arc<Self>) -> Option<Arc<OriginPool>> {
+        let own = self.lock().members.len().max(1);
         let mut all = self.further.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|pool| pool.upgrade().is_some_and(|pool| !pool.is_retired()));
-        if all.len() + 1 >= self.most || self.is_retired() {
+        if all.len() + own >= self.most || self.is_retired() {
             return None;
         }
         let (origin, settings) = (self.origin.clone(), Arc::clone(&self.settings));
         let pool = OriginPool::with_most(origin, settings, 1, self.connections.clone());
         all.push(Arc::downgrade(&pool));
         Some(pool)
+    }
+
+    /// How many there are.
+    pub(super) fn further_connections(&self) -> usize {
+        let pools = self.further.pools();
+        pools.iter().filter(|pool| !pool.is_retired()).count()
     }
 
     /// The least round trip of its connections, if one has been measured.

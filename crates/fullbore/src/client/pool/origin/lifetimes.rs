@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Member, OriginPool, PoolState};
+use super::member::Member;
+use super::{OriginPool, PoolState};
 
 /// How long a connection that has taken so many requests is expected to be ended. The GOAWAY comes with the answer to the
 /// last one.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::Instant;
 
-use super::{Member, OriginPool, PoolState, PooledConnection};
+use super::member::Member;
+use super::{OriginPool, PoolState, PooledConnection};
+use crate::client::handle::Handle;
 
 /// How long a connection of HTTP/1.1 may wait for its first answer before idle ones are closed. A server that serves one
 /// connection after the other does not begin with it before.
@@ -79,7 +81,7 @@ impl Member {
 
 /// Servers that take few connections.
 impl OriginPool {
-    /// The server has turned away the first request on an HTTP/1.1 connection. If there are others, it takes no more than
+    /// The server has turned away the first request on a connection. If there are others, it takes no more than
     /// these: this one gets no further request, and no other one is opened for some time. Returns whether that is so.
     pub(super) fn turned_away(self: &Arc<Self>, connection: &PooledConnection) -> bool {
         let now = Instant::now();
@@ -93,6 +95,29 @@ impl OriginPool {
         effects.removed.extend(removed);
         drop(state);
         self.apply(effects);
+        true
+    }
+
+    /// A response of HTTP/2 says that the server takes no more. On a further connection that has served nothing, that is
+    /// because it takes no further connection: others carry the request. Returns whether that is so.
+    pub(in crate::client::pool) fn turns_away(self: &Arc<Self>, handle: &Handle) -> bool {
+        if !self.settings.spreads_requests || handle.is_turned_away() {
+            return handle.is_turned_away();
+        }
+        let state = self.lock();
+        let is_it = |member: &&Member| member.handle.is_same_connection(handle);
+        let others_serve = state
+            .members
+            .iter()
+            .any(|member| !is_it(&member) && member.connection.has_served());
+        let connection = state.members.iter().find(is_it);
+        let connection = connection.map(|member| Arc::clone(&member.connection));
+        drop(state);
+        let unserved = connection.filter(|connection| others_serve && !connection.has_served());
+        let Some(connection) = unserved.filter(|connection| self.turned_away(connection)) else {
+            return handle.is_turned_away();
+        };
+        connection.set_turned_away();
         true
     }
 
@@ -119,7 +144,7 @@ impl PoolState {
         let mut needed = 0;
         for member in &self.members {
             needed += 1;
-            streams += u64::from(member.connection.max_streams());
+            streams += u64::from(member.room());
             if streams >= peak {
                 break;
             }

@@ -10,22 +10,22 @@ const MEMORY: Duration = Duration::from_secs(12);
 
 /// A count of bytes with its readings over the last seconds.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(in crate::client) struct Meter {
     total: u64,
     readings: VecDeque<(Instant, u64)>,
 }
 
 impl Meter {
-    pub(super) fn count(&mut self, bytes: u64) {
+    pub(in crate::client) fn count(&mut self, bytes: u64) {
         self.total += bytes;
     }
 
-    pub(super) fn total(&self) -> u64 {
+    pub(in crate::client) fn total(&self) -> u64 {
         self.total
     }
 
     /// Notes the count at this time.
-    pub(super) fn read(&mut self, now: Instant) {
+    pub(in crate::client) fn read(&mut self, now: Instant) {
         self.readings.push_back((now, self.total));
         while self.readings.len() > 2 && self.readings[1].0 + MEMORY < now {
             self.readings.pop_front();
@@ -34,7 +34,7 @@ impl Meter {
 
     /// Bytes a second in the time `span` that ended `ago` before the last reading. `None` before there were readings for so
     /// long.
-    pub(super) fn rate(&self, span: Duration, ago: Duration) -> Option<f64> {
+    pub(in crate::client) fn rate(&self, span: Duration, ago: Duration) -> Option<f64> {
         let &(last, _) = self.readings.back()?;
         let end = self.at(last.checked_sub(ago)?)?;
         let begin = self.at(end.0.checked_sub(span)?)?;

@@ -1,14 +1,18 @@
-//! What TCP says of the path while a download lasts.
+//! What TCP says of the path while an experiment lasts.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fullbore_proto::TcpInfo;
 use tokio::time::Instant;
 
-use super::super::pool::{Lane, TcpReport};
 use super::judge::Facts;
+
+/// What the kernel says of a connection.
+pub(in crate::client) type TcpReport = Pin<Box<dyn Future<Output = Option<TcpInfo>> + Send>>;
 
 /// How often TCP is asked, and over how many answers its round trip is looked at, once there are so many. A queue is there
 /// all the time while a connection fills the link, and a busy machine is late only now and then.
@@ -25,7 +29,7 @@ const BUSY: Duration = Duration::from_millis(5);
 
 /// Asks TCP about a connection, and keeps the last answers.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(in crate::client) struct Watch {
     asked: Option<TcpReport>,
     asked_at: Option<Instant>,
     round_trips: VecDeque<Duration>,
@@ -36,21 +40,34 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Asks from time to time.
-    pub(super) fn ask(&mut self, lane: &Lane, now: Instant) {
+    pub(in crate::client) fn ask(&mut self, report: impl FnOnce() -> TcpReport, now: Instant) {
         let is_due = self.asked_at.is_none_or(|at| now >= at + INTERVAL);
         if is_due && self.asked.is_none() {
-            self.asked = Some(lane.tcp());
+            self.asked = Some(report());
             self.asked_at = Some(now);
         }
     }
 
-    pub(super) fn poll(&mut self, now: Instant, cx: &mut Context<'_>) {
+    pub(in crate::client) fn poll(&mut self, now: Instant, cx: &mut Context<'_>) {
         if let Some(Poll::Ready(answer)) = self.asked.as_mut().map(|asked| asked.as_mut().poll(cx)) {
             self.asked = None;
             if let Some(tcp) = answer {
                 self.note(&tcp, now);
             }
         }
+    }
+
+    /// Keeps an answer, from time to time.
+    pub(in crate::client) fn look(&mut self, tcp: &TcpInfo, now: Instant) {
+        if self.asked_at.is_none_or(|at| now >= at + INTERVAL) {
+            self.asked_at = Some(now);
+            self.note(tcp, now);
+        }
+    }
+
+    /// Whether packets came out of order.
+    pub(in crate::client) fn has_lost(&self) -> bool {
+        self.lost_at.is_some()
     }
 
     fn note(&mut self, tcp: &TcpInfo, now: Instant) {
@@ -72,12 +89,12 @@ impl Watch {
 
     /// The last round trips.
     #[cfg(feature = "tracing")]
-    pub(super) fn round_trips(&self) -> &VecDeque<Duration> {
+    pub(in crate::client) fn round_trips(&self) -> &VecDeque<Duration> {
         &self.round_trips
     }
 
     /// What is known, once there were enough answers.
-    pub(super) fn facts(&self, now: Instant) -> Option<Facts> {
+    pub(in crate::client) fn facts(&self, now: Instant) -> Option<Facts> {
         let least = self.least?;
         let shortest = self.round_trips.iter().min()?;
         (self.round_trips.len() >= ENOUGH).then(|| Facts {

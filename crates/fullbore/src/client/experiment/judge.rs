@@ -77,16 +77,16 @@ const FAIR_AT_ONCE: f64 = 2.7;
 
 /// What TCP knows of the first connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(in crate::client) struct Facts {
     /// Whether packets wait in a queue on the path: the round trip is longer than the least.
-    pub(super) is_queueing: bool,
+    pub(in crate::client) is_queueing: bool,
     /// Whether packets were lost lately, as those say that came out of order.
-    pub(super) loses: bool,
+    pub(in crate::client) loses: bool,
 }
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Advice {
+pub(in crate::client) enum Advice {
     Stay,
     /// So many more connections.
     Open(usize),
@@ -96,33 +96,33 @@ pub(super) enum Advice {
 
 /// What is known of the transfer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct View {
-    pub(super) connections: usize,
+pub(in crate::client) struct View {
+    pub(in crate::client) connections: usize,
     /// Whether all of them have answered.
-    pub(super) answered: bool,
+    pub(in crate::client) answered: bool,
     /// The bytes that have not come.
-    pub(super) rest: u64,
-    pub(super) round_trip: Option<Duration>,
+    pub(in crate::client) rest: u64,
+    pub(in crate::client) round_trip: Option<Duration>,
     /// Whether this side has lately been slower than the network.
-    pub(super) reader_is_slow: bool,
-    pub(super) facts: Option<Facts>,
+    pub(in crate::client) reader_is_slow: bool,
+    pub(in crate::client) facts: Option<Facts>,
     /// Whether other requests share the connections: what this one gained would be their loss.
-    pub(super) is_shared: bool,
+    pub(in crate::client) is_shared: bool,
 }
 
 /// What further connections have brought, in bytes a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Gain {
+pub(in crate::client) struct Gain {
     /// The rate of one before the first experiment that paid.
-    pub(super) alone: f64,
+    pub(in crate::client) alone: f64,
     /// The rate of all after the last one that did, and how many these were.
-    pub(super) together: f64,
-    pub(super) connections: usize,
+    pub(in crate::client) together: f64,
+    pub(in crate::client) connections: usize,
 }
 
 /// The state of the experiments.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub(in crate::client) struct Judge {
     most: usize,
     begun: Instant,
     state: State,
@@ -161,7 +161,7 @@ enum State {
 }
 
 impl Judge {
-    pub(super) fn new(most: usize, now: Instant) -> Self {
+    pub(in crate::client) fn new(most: usize, now: Instant) -> Self {
         Judge {
             most,
             begun: now,
@@ -181,22 +181,28 @@ impl Judge {
 
     /// A connection could not be had, or did not give what it was asked for: there are no more than these, and no further
     /// one is tried.
-    pub(super) fn refused(&mut self) {
+    pub(in crate::client) fn refused(&mut self) {
         self.state = State::Over;
     }
 
     /// What further connections have brought.
-    pub(super) fn gain(&self) -> Option<Gain> {
+    pub(in crate::client) fn gain(&self) -> Option<Gain> {
         self.gain
     }
 
     /// Whether an experiment may begin.
-    pub(super) fn is_looking(&self) -> bool {
+    pub(in crate::client) fn is_looking(&self) -> bool {
         matches!(self.state, State::Rising | State::Settled { .. })
     }
 
     /// `meter` has counted all bytes, and `tried` those over the connections of the experiment.
-    pub(super) fn advise(&mut self, meter: &Meter, tried: &Meter, view: View, now: Instant) -> Advice {
+    pub(in crate::client) fn advise(
+        &mut self,
+        meter: &Meter,
+        tried: &Meter,
+        view: View,
+        now: Instant,
+    ) -> Advice {
         let round = view.round_trip.unwrap_or(USUAL_ROUND_TRIP);
         let span = (2 * round).max(SHORTEST);
         let lately = meter.rate(span, Duration::ZERO);
@@ -274,7 +280,7 @@ impl Judge {
     }
 
     /// The rate and the one before, once it grows no more.
-    fn settled_rate(meter: &Meter, span: Duration) -> Option<(f64, f64)> {
+    pub(in crate::client) fn settled_rate(meter: &Meter, span: Duration) -> Option<(f64, f64)> {
         let rate = meter.rate(span, Duration::ZERO)?;
         let earlier = meter.rate(span, span)?;
         (rate > 0.0 && rate <= SETTLED * earlier).then_some((rate, earlier))
@@ -296,7 +302,7 @@ impl Judge {
     }
 
     /// Whether further connections have paid.
-    pub(super) fn is_convinced(&self) -> bool {
+    pub(in crate::client) fn is_convinced(&self) -> bool {
         self.convinced
     }
 
