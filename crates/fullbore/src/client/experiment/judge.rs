@@ -68,8 +68,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What connections by which losses are held back must have of the highest rate at most, to be tried all at once.
 const HELD_BACK: f64 = 0.7;
 
-/// For so many round trips. BBR empties the queue that its start filled, for less.
+/// For so many round trips, and at least so long. BBR empties the queue that its start filled, for less, and beside a flow of
+/// somebody else over a short path it gets its share later.
 const HELD_BACK_ROUNDS: u32 = 5;
+const HELD_BACK_LEAST: Duration = Duration::from_millis(300);
 
 /// What connections that were tried all at once must bring to be kept without counting: so many times the rate. A flow that
 /// comes late beside one of somebody else has a third of the link, and eight have eight ninths.
@@ -221,12 +223,13 @@ impl Judge {
                 let longer = meter.rate(2 * span, Duration::ZERO);
                 let rates = match (lately, longer) {
                     (Some(rate), Some(longer)) if self.is_held_back(view, rate.max(longer)) => {
-                        let is_lasting = now - self.peak_at > (HELD_BACK_ROUNDS * round).max(SHORTEST);
+                        let is_lasting = now - self.peak_at > (HELD_BACK_ROUNDS * round).max(HELD_BACK_LEAST);
                         is_lasting.then_some((rate.max(longer), self.peak))
                     }
                     // A queue that is about to fill shows by then.
                     _ if now < self.begun + 8 * round => None,
-                    _ => Self::settled_rate(meter, span),
+                    // A rate that has just fallen is none to compare others with.
+                    _ => Self::settled_rate(meter, span).filter(|(rate, earlier)| SETTLED * rate >= *earlier),
                 };
                 match rates {
                     Some(rates) if !early && self.is_worth(view, rates.0, round) => {

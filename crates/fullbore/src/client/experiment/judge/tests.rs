@@ -258,3 +258,45 @@ fn the_pause_after_experiments_that_did_not_pay_has_an_end() {
     }
     assert_eq!(judge.pause, LONGEST_PAUSE);
 }
+
+/// What is advised while one connection has these rates in MB/s, in steps of 50 ms, over 30 ms and with losses.
+fn advised(rates: &[f64]) -> Vec<Advice> {
+    let start = Instant::now();
+    let mut judge = Judge::new(8, start);
+    let (mut meter, tried) = (Meter::default(), Meter::default());
+    let advise = |(step, rate): (u32, &f64)| {
+        let now = start + step * STEP;
+        meter.count((rate * MB * STEP.as_secs_f64()) as u64);
+        meter.read(now);
+        let view = View {
+            connections: 1,
+            answered: true,
+            rest: 100_000_000,
+            round_trip: Some(30 * MS),
+            reader_is_slow: false,
+            facts: Some(Facts {
+                is_queueing: false,
+                loses: true,
+            }),
+            is_shared: false,
+        };
+        judge.advise(&meter, &tried, view, now)
+    };
+    (0..).zip(rates).map(advise).collect()
+}
+
+#[test]
+fn a_rate_that_has_just_fallen_is_none_to_compare_others_with() {
+    // Beside a flow of somebody else, a late one starts, is thrown back, and gets its share.
+    let mut rates = vec![0.5, 1.0, 2.0, 4.0, 4.0, 4.0];
+    rates.extend([1.2; 5]);
+    let advice = advised(&rates);
+    assert!(advice.iter().all(|&advice| advice == Advice::Stay), "{advice:?}");
+    // Losses hold it back for long.
+    rates.extend([1.2; 12]);
+    let advice = advised(&rates);
+    assert_eq!(
+        advice.iter().find(|&&advice| advice != Advice::Stay),
+        Some(&Advice::Open(7))
+    );
+}
