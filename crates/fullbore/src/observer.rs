@@ -8,12 +8,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::error::Error;
 
 /// The observer of one connection. Calls come from the driver's turn and from handles: none may block.
 pub(crate) trait Observer: Send + Sync {
+    /// The connection is about to begin over this TCP connection.
+    fn over_tcp(&self, tcp: &TcpStream);
+
     /// The peer's SETTINGS came or changed: it allows this many concurrent streams.
     fn settings_received(&self, max_streams: u32);
 

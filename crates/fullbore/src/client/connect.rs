@@ -302,6 +302,9 @@ impl Connector {
     where
         T: OverTcp + AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        if let Some(tcp) = io.tcp() {
+            observer.over_tcp(tcp);
+        }
         let (sender, mut connection) = handshake_observed(io, config, Some(observer));
         connection.send_slices();
         connection.report_tcp(T::tcp);

@@ -35,6 +35,8 @@ pub(super) struct ConnectionState {
     round_trip: AtomicU64,
     /// The number of PINGs sent to measure it. The last one may be unanswered.
     probes: AtomicU32,
+    /// Whether the other end of TCP is close by, on this path or a relay's.
+    is_near: AtomicBool,
     /// When connecting began.
     begun: Instant,
     /// Whether the peer has answered a request on it.
@@ -69,6 +71,7 @@ impl ConnectionState {
             proven: Notify::new(),
             round_trip: AtomicU64::new(u64::MAX),
             probes: AtomicU32::new(0),
+            is_near: AtomicBool::new(false),
             begun: Instant::now(),
             served: AtomicBool::new(false),
             turned_away: AtomicBool::new(false),
@@ -200,6 +203,17 @@ impl ConnectionState {
         }
     }
 
+    /// What TCP measured while it connected; zero if it does not say.
+    pub(super) fn record_tcp_round_trip(&self, round_trip: Duration) {
+        let is_near = !round_trip.is_zero() && round_trip < LONG_PATH;
+        self.is_near.store(is_near, Ordering::Release);
+    }
+
+    /// Whether the other end of TCP is close by. What limits TCP on a long path does not limit this connection.
+    pub(super) fn is_near(&self) -> bool {
+        self.is_near.load(Ordering::Acquire)
+    }
+
     /// The number of PINGs sent to measure the round trip. The last one may be unanswered.
     pub(super) fn probes(&self) -> u32 {
         self.probes.load(Ordering::Relaxed)
@@ -269,6 +283,16 @@ mod tests {
         for (measured, least) in [(30, 30), (20, 20), (25, 20)] {
             connection.record_round_trip(Duration::from_millis(measured));
             assert_eq!(connection.round_trip(), Some(Duration::from_millis(least)));
+        }
+    }
+
+    #[test]
+    fn the_other_end_of_tcp_is_near_below_5_ms_and_not_where_nothing_is_known() {
+        let connection = ConnectionState::first(None);
+        assert!(!connection.is_near());
+        for (millis, is_near) in [(0, false), (4, true), (5, false)] {
+            connection.record_tcp_round_trip(Duration::from_millis(millis));
+            assert_eq!(connection.is_near(), is_near, "{millis}");
         }
     }
 

@@ -4,13 +4,23 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::PooledConnection;
 use crate::error::Error;
 use crate::observer::Observer;
+use crate::tcp;
 
 impl Observer for PooledConnection {
+    fn over_tcp(&self, tcp: &TcpStream) {
+        if self.pool.upgrade().is_some_and(|pool| pool.may_hold_back()) {
+            if let Some(tcp) = tcp::info(tcp) {
+                self.record_tcp_round_trip(tcp.min_round_trip);
+            }
+        }
+    }
+
     fn settings_received(&self, max_streams: u32) {
         self.set_max_streams(max_streams);
         if let Some(pool) = self.pool.upgrade() {

@@ -64,8 +64,8 @@ impl OriginPool {
     pub(super) fn join(&self, state: &mut PoolState, mut member: Member) {
         state.spreading.members += 1;
         member.id = state.spreading.members;
-        let holds_back =
-            self.settings.spreads_requests && !state.spreading.is_lifted && !member.handle.is_http1();
+        let is_limited_by_tcp = !member.handle.is_http1() && !member.connection.is_near();
+        let holds_back = self.may_hold_back() && !state.spreading.is_lifted && is_limited_by_tcp;
         if holds_back {
             member.ahead = match state.members.is_empty() {
                 true => FIRST_REQUESTS,
@@ -73,6 +73,11 @@ impl OriginPool {
             };
         }
         state.members.push(member);
+    }
+
+    /// Whether requests may wait although the peer allows more streams.
+    pub(super) fn may_hold_back(&self) -> bool {
+        self.settings.spreads_requests
     }
 
     /// Where to start the task, if requests wait.
