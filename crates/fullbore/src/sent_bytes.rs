@@ -22,24 +22,39 @@ use tokio::sync::watch;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct SentBytes(Arc<Mutex<watch::Receiver<u64>>>);
+pub struct SentBytes(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    bytes: watch::Receiver<u64>,
+    has_begun: bool,
+}
 
 impl SentBytes {
     /// Counts nothing until it is in the extensions of a request that is sent. A request that is sent again is counted
     /// anew.
     pub fn new() -> Self {
-        SentBytes(Arc::new(Mutex::new(watch::channel(0).1)))
+        SentBytes(Arc::new(Mutex::new(State {
+            bytes: watch::channel(0).1,
+            has_begun: false,
+        })))
     }
 
     /// The bytes that have left.
     pub fn get(&self) -> u64 {
-        *self.lock().borrow()
+        *self.lock().bytes.borrow()
+    }
+
+    /// Whether the request has been given to a connection, with its body or without one. Before, it waits for a connection or
+    /// for a stream.
+    pub fn has_begun(&self) -> bool {
+        self.lock().has_begun
     }
 
     /// Waits until no more of the body leaves: it has left completely, the peer refused the rest, or the request has failed.
     /// Completes at once if the request has not begun.
     pub async fn ended(&self) {
-        let mut bytes = self.lock().clone();
+        let mut bytes = self.lock().bytes.clone();
         while bytes.changed().await.is_ok() {}
     }
 
@@ -51,11 +66,14 @@ impl SentBytes {
     /// Begins anew.
     pub(crate) fn begin(&self) -> Counter {
         let (sender, receiver) = watch::channel(0);
-        *self.lock() = receiver;
+        *self.lock() = State {
+            bytes: receiver,
+            has_begun: true,
+        };
         Counter(sender)
     }
 
-    fn lock(&self) -> MutexGuard<'_, watch::Receiver<u64>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,7 +107,9 @@ mod tests {
     async fn a_body_that_is_sent_again_is_counted_anew_and_a_late_count_of_the_first_is_ignored() {
         let sent = SentBytes::new();
         sent.ended().await;
+        assert!(!sent.has_begun());
         let first = sent.begin();
+        assert!(sent.has_begun());
         first.set(5);
         first.set(3);
         assert_eq!(sent.get(), 5);

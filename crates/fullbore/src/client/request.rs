@@ -250,6 +250,23 @@ impl RequestBuilder {
         })
     }
 
+    /// Adds an extension, such as [`SentBytes`](super::SentBytes) or a callback for 1xx responses. A redirected request has it
+    /// too.
+    ///
+    /// ```no_run
+    /// # async fn run(client: fullbore::Client) -> Result<(), fullbore::Error> {
+    /// let sent = fullbore::client::SentBytes::new();
+    /// client.put("https://example.com/a").body("content").extension(sent.clone()).await?;
+    /// println!("{} bytes", sent.get());
+    /// # Ok(()) }
+    /// ```
+    pub fn extension<T: Clone + Send + Sync + 'static>(self, value: T) -> Self {
+        self.change(|request| {
+            request.extensions_mut().insert(value);
+            Ok(())
+        })
+    }
+
     /// Sets the body. The last one that is set is sent.
     pub fn body(self, body: impl Into<Body>) -> Self {
         self.change(|request| {
