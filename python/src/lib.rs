@@ -1,0 +1,46 @@
+//! The native half of the Python package `fullbore`. `package/fullbore` has the other half, and its interface.
+//!
+//! | subject | module |
+//! |---|---|
+//! | threads; completions, for one thread or event loop | `runtime`; `queue` |
+//! | settings, requests and their bodies, limits on time | `settings`, `request`, `outgoing`, `limits` |
+//! | responses | `head`, `reader` |
+//! | many requests in one call; files, and how far they are | `many`; `download`, `progress` |
+//! | what a call brings; errors; what connections waited for | `outcome`; `failure`; `report` |
+//! | values that must not be touched after a fork | `owned` |
+//!
+//! No thread of the runtime calls the interpreter: see `queue`.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod download;
+mod failure;
+mod head;
+mod limits;
+mod many;
+mod outcome;
+mod outgoing;
+mod owned;
+mod progress;
+mod queue;
+mod reader;
+mod report;
+mod request;
+mod runtime;
+mod settings;
+
+/// The module `fullbore._native`.
+#[pyo3::pymodule(gil_used = false)]
+mod _native {
+    #[pymodule_export]
+    use super::{
+        client::Client,
+        head::Head,
+        outgoing::Feed,
+        progress::Progress,
+        queue::{Call, Queue},
+        reader::Reader,
+        runtime::Runtime,
+    };
+}

@@ -1,0 +1,158 @@
+//! Many GET requests in one call.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fullbore::Client;
+use futures_util::StreamExt;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use crate::client::send;
+use crate::failure::Failure;
+use crate::head::Head;
+use crate::limits::without_secrets;
+use crate::outcome::{Outcome, Whole};
+use crate::reader::read_whole;
+use crate::request::Template;
+
+/// The longest `Retry-After` that is waited for. A server that asks for more is not asked again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+
+/// A URL, and the range of bytes that is wanted: from the first one to the one behind the last.
+pub(crate) type Item = (String, Option<(u64, u64)>);
+
+pub(crate) struct Many {
+    pub(crate) client: Client,
+    pub(crate) template: Arc<Template>,
+    /// The most requests at a time.
+    pub(crate) at_once: usize,
+    /// How often a request is sent again that was answered with `Retry-After`.
+    pub(crate) repeats: u32,
+    /// Whether the first error ends all.
+    pub(crate) stops_at_error: bool,
+}
+
+impl Many {
+    pub(crate) async fn run(self, items: Vec<Item>) -> Result<Outcome, Failure> {
+        let mut results: Vec<_> = items.iter().map(|_| Err(Failure::canceled())).collect();
+        let requests = items.into_iter().enumerate().map(|(place, item)| {
+            let one = self.one(item);
+            async move { (place, one.await) }
+        });
+        let mut requests = futures_util::stream::iter(requests).buffer_unordered(self.at_once);
+        while let Some((place, result)) = requests.next().await {
+            match result {
+                Err(failure) if self.stops_at_error => return Err(failure),
+                result => results[place] = result,
+            }
+        }
+        drop(requests);
+        Ok(Outcome::Many(results))
+    }
+
+    async fn one(&self, (url, range): Item) -> Result<Whole, Failure> {
+        let ranged = range.map(|(first, end)| {
+            let mut template = Template::clone(&self.template);
+            let value = HeaderValue::try_from(format!("bytes={first}-{}", end.saturating_sub(1)));
+            template.headers.insert(
+                header::RANGE,
+                value.unwrap_or_else(|_| HeaderValue::from_static("")),
+            );
+            template
+        });
+        let template = ranged.as_ref().unwrap_or(&self.template);
+        let mut repeats = 0;
+        loop {
+            let response = send(&self.client, template, &url, None).await?;
+            let (status, pause) = (response.status(), retry_after(response.headers()));
+            match pause.filter(|_| is_passing(status) && repeats < self.repeats) {
+                Some(pause) => {
+                    // Its end leaves the connection as it is.
+                    drop(response);
+                    repeats += 1;
+                    tokio::time::sleep(pause).await;
+                }
+                None if !status.is_success() => {
+                    return Err(Failure::status(status).of(&without_secrets(&url)));
+                }
+                None => {
+                    let (head, body) = Head::split(response);
+                    let named = |failure: Failure| failure.of(&without_secrets(&url));
+                    let body = read_whole(body, template.limits.read).await.map_err(named)?;
+                    let body = match range {
+                        Some(range) => part(status, &head.headers, body, range)
+                            .map_err(|why| Failure::new("range", why).of(&without_secrets(&url)))?,
+                        None => body,
+                    };
+                    return Ok(Whole { head, body });
+                }
+            }
+        }
+    }
+}
+
+/// Whether the server may have more to say later.
+fn is_passing(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+    )
+}
+
+/// `Retry-After` (RFC 9110 section 10.2.3), if it is not too long.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    let pause = match value.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let until = httpdate::parse_http_date(value).ok()?;
+            until.duration_since(SystemTime::now()).unwrap_or_default()
+        }
+    };
+    (pause <= LONGEST_PAUSE).then_some(pause)
+}
+
+/// The part of a body that was asked for: what a 206 response has, or that of the whole, from a server without ranges.
+fn part(
+    status: StatusCode,
+    headers: &HeaderMap,
+    mut body: Vec<u8>,
+    (first, end): (u64, u64),
+) -> Result<Vec<u8>, String> {
+    let wanted = end - first;
+    let length = body.len() as u64;
+    if status != StatusCode::PARTIAL_CONTENT {
+        let begin = usize::try_from(first).unwrap_or(usize::MAX).min(body.len());
+        let last = usize::try_from(end).unwrap_or(usize::MAX).min(body.len());
+        body.truncate(last);
+        body.drain(..begin);
+        return Ok(body);
+    }
+    let range = headers
+        .get(header::CONTENT_RANGE)
+        .and_then(|value| value.to_str().ok());
+    let range = range.ok_or("the server answered with 206 and without a range")?;
+    let parsed = range.strip_prefix("bytes ").and_then(|range| {
+        let (first, rest) = range.split_once('-')?;
+        let (last, total) = rest.split_once('/')?;
+        Some((
+            first.parse::<u64>().ok()?,
+            last.parse::<u64>().ok()?,
+            total.parse::<u64>().ok(),
+        ))
+    });
+    let wrong = || format!("bytes {first} to {end} were asked for, and the server answered with {range:?}");
+    let (begun, last, total) = parsed.ok_or_else(wrong)?;
+    // Only the end of the whole makes a range shorter.
+    let is_short = last
+        .checked_add(1)
+        .is_none_or(|behind| behind > end || (behind < end && total.is_some_and(|total| behind < total)));
+    if begun != first
+        || is_short
+        || length > wanted
+        || last.checked_sub(begun).map(|rest| rest + 1) != Some(length)
+    {
+        return Err(wrong());
+    }
+    Ok(body)
+}

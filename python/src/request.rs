@@ -1,0 +1,90 @@
+//! Requests, from what Python gives.
+
+use fullbore::Client;
+use fullbore::client::{Body, RequestBuilder, SentBytes};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+
+use crate::limits::Limits;
+
+/// Names and values of fields.
+pub(crate) type Fields = Vec<(PyBackedBytes, PyBackedBytes)>;
+
+/// What all requests of a call have.
+#[derive(Clone)]
+pub(crate) struct Template {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) limits: Limits,
+    /// Whether `http://` begins in HTTP/2.
+    pub(crate) has_prior_knowledge: bool,
+}
+
+impl Template {
+    pub(crate) fn new(
+        method: &str,
+        headers: &Fields,
+        limits: Limits,
+        has_prior_knowledge: bool,
+    ) -> PyResult<Self> {
+        Ok(Template {
+            method: Method::from_bytes(method.as_bytes())
+                .map_err(|_| PyValueError::new_err(format!("method: {method:?} is no method of HTTP")))?,
+            headers: header_map(headers)?,
+            limits,
+            has_prior_knowledge,
+        })
+    }
+
+    pub(crate) fn request(&self, client: &Client, url: &str, body: Option<Body>) -> RequestBuilder {
+        let mut request = client.request_to(self.method.clone(), url);
+        if !self.headers.is_empty() {
+            request = request.headers(self.headers.clone());
+        }
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        if let Some(limit) = self.limits.total {
+            request = request.timeout(limit);
+        }
+        if is_cleartext(url) && !self.has_prior_knowledge {
+            request = request.version(Version::HTTP_11);
+        }
+        request
+    }
+
+    pub(crate) fn counted(&self, request: RequestBuilder) -> (RequestBuilder, SentBytes) {
+        let sent = SentBytes::new();
+        (request.extension(sent.clone()), sent)
+    }
+}
+
+fn is_cleartext(url: &str) -> bool {
+    url.trim_start()
+        .get(..5)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("http:"))
+}
+
+/// The fields of a request.
+///
+/// # Errors
+/// `ValueError` for a name or value that cannot be sent.
+pub(crate) fn header_map(fields: &Fields) -> PyResult<HeaderMap> {
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    for (name, value) in fields {
+        let name = HeaderName::from_bytes(name).map_err(|_| {
+            let shown = name.escape_ascii();
+            PyValueError::new_err(format!("headers: \"{shown}\" is no name of a field"))
+        })?;
+        let mut checked = HeaderValue::from_bytes(value).map_err(|_| {
+            PyValueError::new_err(format!("headers: the value of {name} has a control character"))
+        })?;
+        checked.set_sensitive(name == http::header::AUTHORIZATION || name == http::header::COOKIE);
+        headers
+            .try_append(name, checked)
+            .map_err(|_| PyValueError::new_err("headers: there are too many fields"))?;
+    }
+    Ok(headers)
+}

@@ -1,0 +1,140 @@
+"""Downloads into files."""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+from typing import Any
+
+import fullbore
+import pytest
+import servers
+
+
+def names(folder: pathlib.Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_downloaded_and_its_progress_told(
+    https: servers.Http2, secure: fullbore.Client, folder: pathlib.Path
+) -> None:
+    told: list[tuple[int, int | None]] = []
+    path = folder / "large.bin"
+    whole = servers.pattern(5 << 20)
+    digest = "sha256:" + hashlib.sha256(whole).hexdigest()
+    done = secure.download(
+        https.url + "/large.bin?secret", path, checksum=digest, progress=lambda *now: told.append(now)
+    )
+    assert path.read_bytes() == whole
+    assert (done.path, done.size, done.resumed, done.url) == (path, 5 << 20, 0, https.url + "/large.bin")
+    assert told[-1] == (5 << 20, 5 << 20)
+    assert names(folder) == ["large.bin"]
+
+
+def test_several_connections_carry_it_if_they_are_asked_for(
+    https: servers.Http2, secure: fullbore.Client, folder: pathlib.Path
+) -> None:
+    done = secure.download(https.url + "/large.bin", folder / "a", connections=3)
+    assert (folder / "a").read_bytes() == servers.pattern(5 << 20)
+    assert done.connections >= 1
+
+
+def test_another_digest_is_an_error_and_leaves_nothing(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    with pytest.raises(fullbore.ChecksumError):
+        client.download(server.url, folder / "a", checksum="sha256:" + "00" * 32)
+    assert names(folder) == []
+
+
+def test_a_download_that_breaks_off_continues(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    server.breaks = 2
+    done = client.download(server.url + "/file", folder / "a")
+    assert (folder / "a").read_bytes() == servers.pattern(100_000)
+    assert done.size == 100_000
+    assert server.ranges == [None, "bytes=40000-", "bytes=80000-"]
+
+
+def test_the_next_call_continues_what_the_last_one_left(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    server.breaks, server.dies = 1, True
+    with pytest.raises(fullbore.ConnectionLost):
+        client.download(server.url + "/file", folder / "a", repeats=0)
+    server.is_dead = False
+    assert len(names(folder)) == 1 and names(folder)[0].endswith(".part")
+    done = client.download(server.url + "/file", folder / "a")
+    assert (done.size, done.resumed) == (100_000, 40_000)
+    assert (folder / "a").read_bytes() == servers.pattern(100_000)
+    assert names(folder) == ["a"]
+
+
+def test_a_file_that_has_changed_starts_again(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    server.breaks = 1
+
+    def change(received: int, _: int | None) -> None:
+        server.file_version = 2
+
+    server.file_size = 120_000
+    client.download(server.url + "/file", folder / "a", progress=change)
+    assert (folder / "a").read_bytes() == servers.pattern(120_000)
+
+
+def test_a_server_that_always_breaks_off_at_the_start_is_given_up(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    with pytest.raises(fullbore.ConnectionLost):
+        client.download(server.url + "/broken", folder / "a", repeats=1)
+    assert names(folder) == []
+
+
+def test_a_status_and_a_folder_that_is_missing_are_errors(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    with pytest.raises(fullbore.StatusError, match="404"):
+        client.download(server.url + "/status?404", folder / "a")
+    with pytest.raises(fullbore.FileError) as raised:
+        client.download(server.url, folder / "missing" / "a")
+    assert isinstance(raised.value, OSError)
+    assert names(folder) == []
+
+
+def test_a_link_in_the_place_of_the_part_is_not_followed(
+    server: servers.Server, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    server.breaks, server.dies = 1, True
+    with pytest.raises(fullbore.ConnectionLost):
+        client.download(server.url + "/file", folder / "a", repeats=0)
+    server.is_dead = False
+    part = folder / names(folder)[0]
+    part.unlink()
+    (folder / "other").write_bytes(b"mine")
+    part.symlink_to(folder / "other")
+    with pytest.raises(fullbore.FileError, match="no regular file"):
+        client.download(server.url + "/file", folder / "a")
+    assert (folder / "other").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "name"),
+    [
+        ({"checksum": "abc"}, ValueError, "checksum"),
+        ({"checksum": "md5:" + "00" * 16}, ValueError, "checksum"),
+        ({"checksum": "sha256:00"}, ValueError, "checksum"),
+        ({"checksum": 5}, TypeError, "checksum"),
+        ({"connections": 0}, ValueError, "connections"),
+        ({"repeats": -1}, ValueError, "repeats"),
+        ({"progress": 5}, TypeError, "progress"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    options: dict[str, Any], kind: type[Exception], name: str, client: fullbore.Client, folder: pathlib.Path
+) -> None:
+    with pytest.raises(kind, match=f"^{name}"):
+        client.download("http://h/", folder / "a", **options)
+    with pytest.raises(TypeError, match="^path"):
+        client.download("http://h/", 5)  # type: ignore[arg-type]
