@@ -49,7 +49,7 @@ impl Client {
         // The platform's certificates are read from files.
         let client = py
             .detach(|| settings.client())
-            .map_err(|failure| failure.raised(py))?;
+            .map_err(Failure::raised)?;
         let inner = Inner {
             runtime,
             client,
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// Sends GET requests, and reads their bodies. The call brings them in order.
-    #[pyo3(signature = (queue, items, headers, limits, at_once, repeats, stops_at_error))]
+    #[pyo3(signature = (queue, items, headers, limits, at_once, repeats, stops_at_error, is_lenient=false))]
     #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn get_many(
         &self,
@@ -103,6 +103,7 @@ impl Client {
         at_once: usize,
         repeats: u32,
         stops_at_error: bool,
+        is_lenient: bool,
     ) -> PyResult<Call> {
         let inner = self.inner.get()?;
         let many = Many {
@@ -111,6 +112,7 @@ impl Client {
             at_once: at_once.max(1),
             repeats,
             stops_at_error,
+            is_lenient,
         };
         queue.start(&inner.runtime, many.run(items))
     }
@@ -122,7 +124,7 @@ impl Client {
         &self,
         queue: &Queue,
         url: String,
-        path: PathBuf,
+        path: String,
         headers: Fields,
         limits: Limits,
         checksum: Option<(String, PyBackedBytes)>,
@@ -135,7 +137,7 @@ impl Client {
             client: inner.client.clone(),
             template: inner.template("GET", &headers, limits)?,
             url,
-            path,
+            path: PathBuf::from(path),
             checksum: checksum
                 .map(|(name, digest)| download::Checksum::new(&name, &digest))
                 .transpose()?,

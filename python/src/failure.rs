@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use fullbore::{Error, ErrorKind};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
 
 /// A failure, without any object of Python.
 #[derive(Debug, Clone, Default)]
@@ -58,13 +59,10 @@ impl Failure {
         self
     }
 
-    pub(crate) fn into_exception(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let make = MAKE.get_or_try_init(py, || {
-            let module = py.import("fullbore._errors")?;
-            module.getattr("of_native").map(Bound::unbind)
-        })?;
-        make.bind(py).call1((
+    /// What `fullbore._errors.of_native` makes an exception of. It is not called from here: a thread that runs Python within a
+    /// function of Rust cannot be ended at the end of the interpreter.
+    pub(crate) fn into_value(self, py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        (
             self.kind,
             self.text,
             self.url,
@@ -72,15 +70,13 @@ impl Failure {
             self.status,
             self.is_retryable,
             self.is_connect,
-        ))
+        )
+            .into_pyobject(py)
     }
 
-    /// As an error to raise.
-    pub(crate) fn raised(self, py: Python<'_>) -> PyErr {
-        match self.into_exception(py) {
-            Ok(exception) => PyErr::from_value(exception),
-            Err(error) => error,
-        }
+    /// As an error to raise, for what is wrong with an argument.
+    pub(crate) fn raised(self) -> PyErr {
+        PyValueError::new_err(self.text)
     }
 }
 

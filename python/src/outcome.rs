@@ -44,7 +44,7 @@ impl Outcome {
                 for result in results {
                     list.append(match result {
                         Ok(Whole { head, body }) => (head, PyBytes::new(py, &body)).into_bound_py_any(py)?,
-                        Err(failure) => failure.into_exception(py)?,
+                        Err(failure) => failure.into_value(py)?.into_any(),
                     })?;
                 }
                 Ok(list.into_any())

@@ -79,7 +79,8 @@ impl Queue {
         Ok(self.inner.get()?.woken.as_raw_socket())
     }
 
-    /// Takes what has completed: a list of `(id, value, exception)`.
+    /// Takes what has completed: a list of `(id, value, failure)`. A failure is what [`Failure::into_value`] says, or an
+    /// exception.
     fn drain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let inner = self.inner.get()?;
         // At most one byte is there for each time that this was called.
@@ -89,17 +90,17 @@ impl Queue {
         let list = PyList::empty(py);
         for Done { id, result } in done {
             let value = result.map(|outcome| outcome.into_value(py));
-            let (value, exception) = match value {
+            let (value, failure) = match value {
                 Ok(Ok(value)) => (value, py.None().into_bound(py)),
                 Ok(Err(error)) => (
                     py.None().into_bound(py),
                     error.into_value(py).into_bound(py).into_any(),
                 ),
-                Err(failure) => (py.None().into_bound(py), failure.into_exception(py)?),
+                Err(failure) => (py.None().into_bound(py), failure.into_value(py)?.into_any()),
             };
             list.append(PyTuple::new(
                 py,
-                [id.into_pyobject(py)?.into_any(), value, exception],
+                [id.into_pyobject(py)?.into_any(), value, failure],
             )?)?;
         }
         Ok(list)

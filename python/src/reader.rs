@@ -83,14 +83,14 @@ impl Reader {
 #[pymethods]
 impl Reader {
     /// Returns `least` to `most` bytes, less at the end, and none behind it; `None` if they have not arrived. Without `least`
-    /// the whole rest is wanted, or the error that it has ended with.
+    /// the whole rest is wanted, or the failure that it has ended with, which comes behind the last bytes otherwise.
     #[pyo3(signature = (least=None, most=None))]
     fn poll<'py>(
         &self,
         py: Python<'py>,
         least: Option<usize>,
         most: Option<usize>,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (is_whole, least) = (least.is_none(), least.unwrap_or(usize::MAX));
         let most = most.unwrap_or(usize::MAX);
         let inner = self.inner.get()?;
@@ -110,7 +110,7 @@ impl Reader {
         }
         if state.held_bytes == 0 || is_whole {
             if let Some(failure) = &state.failure {
-                return Err(failure.clone().raised(py));
+                return Ok(Some(failure.clone().into_value(py)?.into_any()));
             }
         }
         let size = state.held_bytes.min(most);
@@ -118,7 +118,7 @@ impl Reader {
             state.take(whole);
             Ok(())
         })?;
-        Ok(Some(bytes))
+        Ok(Some(bytes.into_any()))
     }
 
     /// Completes when `least` bytes have arrived, or the body has ended or failed. `limit` is that of each wait for more.

@@ -127,13 +127,27 @@ class AsyncClient(Core):
         errors: str = "raise",
     ) -> list[Any]:
         """Gets many URLs in one call: see :meth:`Client.get_many`."""
+        return await self._get_many(
+            urls, headers=headers, timeout=timeout, at_once=at_once, repeats=repeats, stops=_stops(errors)
+        )
+
+    async def _get_many(
+        self,
+        urls: Iterable[Any],
+        *,
+        headers: _checks.FieldTypes | None = None,
+        timeout: Timeout | float | None = None,
+        at_once: int = 1024,
+        repeats: int = 3,
+        stops: bool = False,
+        is_lenient: bool = False,
+    ) -> list[Any]:
         items = many_items(urls)
-        stops = _stops(errors)
         limits = self._limits_of(None if timeout is None else Timeout.of(timeout))
         at_once = _checks.whole("at_once", at_once, 1, 1 << 20)
         repeats = _checks.whole("repeats", repeats, 0, 1 << 20)
         fields, waiter = _checks.fields(headers), current()
-        call = self._client().get_many(waiter.queue, items, fields, limits, at_once, repeats, stops)
+        call = self._client().get_many(waiter.queue, items, fields, limits, at_once, repeats, stops, is_lenient)
         return results(await waiter.wait(call), AsyncResponse)
 
     async def download(
@@ -157,7 +171,7 @@ class AsyncClient(Core):
             call = self._client().download(
                 waiter.queue,
                 fixed.url,
-                fixed.path,
+                str(fixed.path),
                 fixed.headers,
                 limits,
                 fixed.checksum,

@@ -165,7 +165,7 @@ class Client(Core):
             call = self._client().download(
                 _wait.queue(),
                 fixed.url,
-                fixed.path,
+                str(fixed.path),
                 fixed.headers,
                 limits,
                 fixed.checksum,

@@ -85,7 +85,11 @@ class Core:
             self._making = threading.Lock()
         with self._making:
             if self._native is None or self._generation != _process.generation:
-                self._native = Native(_process.runtime(), _settings.native(self._settings))
+                runtime = _process.runtime()
+                try:
+                    self._native = Native(runtime, _settings.native(self._settings))
+                except ValueError as error:
+                    raise _errors.ConfigError(str(error)) from None
                 self._generation = _process.generation
             return self._native
 

@@ -7,6 +7,7 @@ Each is an :class:`Error`. Those that the standard library has a name for are th
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 
 class Error(Exception):
@@ -175,16 +176,11 @@ _BY_KIND: dict[str, type[Error]] = {
 }
 
 
-def of_native(
-    kind: str,
-    text: str,
-    url: str | None,
-    code: int | None,
-    status: int | None,
-    retryable: bool,
-    connect: bool,
-) -> Error:
-    """The exception of a failure in the native module, which calls this."""
+def of_native(failure: Any) -> BaseException:
+    """The exception of a failure in the native module: its words in a tuple, or an exception already."""
+    if isinstance(failure, BaseException):
+        return failure
+    kind, text, url, code, status, retryable, connect = failure
     of_kind = ConnectTimeout if kind == "timeout" and connect else _BY_KIND.get(kind, Error)
     error = of_kind(text)
     error.kind = kind

@@ -1,7 +1,6 @@
 """The native module: what the Python half of the package calls. It is no interface for others."""
 
-from os import PathLike
-
+_Failure = tuple[str, str, str | None, int | None, int | None, bool, bool]
 _Fields = list[tuple[bytes, bytes]]
 _Limits = tuple[float | None, float | None, float | None, float | None, float | None, float | None] | None
 
@@ -11,7 +10,7 @@ class Runtime:
 
 class Queue:
     def fileno(self) -> int: ...
-    def drain(self) -> list[tuple[int, object, BaseException | None]]: ...
+    def drain(self) -> list[tuple[int, object, _Failure | BaseException | None]]: ...
 
 class Call:
     @property
@@ -25,7 +24,7 @@ class Feed:
     def fail(self, queue: Queue, reason: str) -> tuple[bool | None, Call | None]: ...
 
 class Reader:
-    def poll(self, least: int | None = None, most: int | None = None) -> bytes | None: ...
+    def poll(self, least: int | None = None, most: int | None = None) -> bytes | _Failure | None: ...
     def wait(self, queue: Queue, least: int | None, limit: float | None) -> Call: ...
     def trailers(self) -> _Fields | None: ...
     def is_at_end(self) -> bool: ...
@@ -60,12 +59,13 @@ class Client:
         at_once: int,
         repeats: int,
         stops_at_error: bool,
+        is_lenient: bool = False,
     ) -> Call: ...
     def download(
         self,
         queue: Queue,
         url: str,
-        path: str | PathLike[str],
+        path: str,
         headers: _Fields,
         limits: _Limits,
         checksum: tuple[str, bytes] | None,

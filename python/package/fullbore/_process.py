@@ -21,7 +21,7 @@ class _State:
 
 
 _state = _State()
-#: Counts the forks that led to this process. What was made under another number is not used again.
+#: Counts the forks that led to this process, and its end. What was made under another number is not used again.
 generation = 0
 
 
@@ -46,6 +46,8 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
+    global generation
+    generation += 1
     with _state.lock:
         ended, _state.runtime, _state.is_over = _state.runtime, None, True
     if ended is not None:

@@ -122,6 +122,8 @@ class Response(_Response):
         reader = self._reader()
         while (data := reader.poll(least, most)) is None:
             _wait.wait(reader.wait(_wait.queue(), least, self._limit))
+        if not isinstance(data, bytes):
+            raise _errors.of_native(data)
         return data
 
     def read(self) -> bytes:
@@ -178,6 +180,8 @@ class AsyncResponse(_Response):
         while (data := reader.poll(least, most)) is None:
             waiter = current()
             await waiter.wait(reader.wait(waiter.queue, least, self._limit))
+        if not isinstance(data, bytes):
+            raise _errors.of_native(data)
         return data
 
     async def read(self) -> bytes:

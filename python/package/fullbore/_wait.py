@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from . import _process
+from . import _errors, _process
 from ._native import Call, Queue
 
 
@@ -20,7 +20,7 @@ class _Local(threading.local):
         self.queue: Queue | None = None
         self.generation = -1
         #: What has completed of the calls that are kept.
-        self.kept: dict[int, tuple[object, BaseException | None] | None] = {}
+        self.kept: dict[int, tuple[object, object] | None] = {}
 
 
 _local = _Local()
@@ -42,11 +42,11 @@ def wait(call: Call, tick: Callable[[], None] | None = None, every: float = 0.1)
     try:
         while True:
             found = None
-            for done, value, error in own.drain():
+            for done, value, failure in own.drain():
                 if done == wanted:
-                    found = value, error
+                    found = value, failure
                 elif done in _local.kept:
-                    _local.kept[done] = value, error
+                    _local.kept[done] = value, failure
                 # What else is in the queue was given up.
             if found is not None:
                 return _outcome(*found)
@@ -58,9 +58,9 @@ def wait(call: Call, tick: Callable[[], None] | None = None, every: float = 0.1)
         raise
 
 
-def _outcome(value: object, error: BaseException | None) -> object:
-    if error is not None:
-        raise error
+def _outcome(value: object, failure: object) -> object:
+    if failure is not None:
+        raise _errors.of_native(failure)
     return value
 
 

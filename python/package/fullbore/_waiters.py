@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from . import _process
+from . import _errors, _process
 from ._native import Call, Queue
 
 
@@ -90,14 +90,14 @@ class _Asyncio:
             task.cancel()
 
     def _take(self) -> None:
-        for done, value, error in self.queue.drain():
+        for done, value, failure in self.queue.drain():
             future = self._pending.get(done)
             if future is None or future.done():
                 continue
-            if error is None:
+            if failure is None:
                 future.set_result(value)
             else:
-                future.set_exception(error)
+                future.set_exception(_errors.of_native(failure))
                 # Whoever waits gets it; if the task was cancelled at the same time, nobody misses it.
                 future.exception()
 
@@ -134,10 +134,10 @@ class _Trio:
 
         while True:
             await trio.lowlevel.wait_readable(self.queue.fileno())
-            for done, value, error in self.queue.drain():
+            for done, value, failure in self.queue.drain():
                 ticket = self._pending.get(done)
                 if ticket is not None:
-                    ticket.value, ticket.error = value, error
+                    ticket.value, ticket.failure = value, failure
                     ticket.event.set()
 
     @contextmanager
@@ -156,8 +156,8 @@ class _Trio:
             raise
         finally:
             self._pending.pop(call.id, None)
-        if ticket.error is not None:
-            raise ticket.error
+        if ticket.failure is not None:
+            raise _errors.of_native(ticket.failure)
         return ticket.value
 
     async def wait(self, call: Call) -> object:
@@ -174,7 +174,7 @@ class _Ticket:
 
         self.event = trio.Event()
         self.value: object = None
-        self.error: BaseException | None = None
+        self.failure: object = None
 
 
 _of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Asyncio] = WeakKeyDictionary()
