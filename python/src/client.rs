@@ -47,9 +47,7 @@ impl Client {
         let runtime = runtime.handle()?.clone();
         let has_prior_knowledge = settings.has_prior_knowledge;
         // The platform's certificates are read from files.
-        let client = py
-            .detach(|| settings.client())
-            .map_err(Failure::raised)?;
+        let client = py.detach(|| settings.client()).map_err(Failure::raised)?;
         let inner = Inner {
             runtime,
             client,

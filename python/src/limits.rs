@@ -89,8 +89,9 @@ impl Limits {
             }
             let phase = Phase::of(client, sent, url);
             let now = (phase, sent.get());
-            if now != seen {
-                (seen, since) = (now, Instant::now());
+            let was = std::mem::replace(&mut seen, now);
+            if now != was {
+                since = Instant::now();
             }
             let (limit, kind, what) = match phase {
                 Phase::Connecting => (self.connect, "connect_timeout", "no connection was made"),
@@ -102,7 +103,9 @@ impl Limits {
                 ),
                 Phase::Sent => (self.response, "response_timeout", "no response came"),
             };
-            if let Some(limit) = limit.filter(|&limit| since.elapsed() >= limit) {
+            // A limit that is shorter than a look has passed between two of them.
+            let is_short = |limit: Duration| limit < look && phase == was.0;
+            if let Some(limit) = limit.filter(|&limit| is_short(limit) || since.elapsed() >= limit) {
                 return Err(Failure::timeout(kind, what, limit).of(&without_secrets(url)));
             }
         }

@@ -22,6 +22,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """What the path asks for."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *_: object) -> None:
         pass
