@@ -93,7 +93,8 @@ def _query(name: str, value: QueryTypes) -> str:
     if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Iterable)):
         raise _checks.wrong_type(name, "a mapping or pairs", value)
     try:
-        return urlencode(value if isinstance(value, Mapping) else list(value), doseq=True)
+        pairs: Any = value.items() if isinstance(value, Mapping) else value
+        return urlencode(list(pairs), doseq=True)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a mapping or pairs") from None
 

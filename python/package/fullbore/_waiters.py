@@ -26,18 +26,23 @@ class Waiter(Protocol):
 
     def enter(self, call: Call) -> Any:
         """Notes that somebody waits for a call. Its result is kept until then."""
+        ...
 
     async def result(self, call: Call, ticket: Any) -> object:
         """Waits for it. If the task is cancelled, so is the call."""
+        ...
 
     async def wait(self, call: Call) -> object:
         """Both of these."""
+        ...
 
     def forget(self, call: Call) -> None:
         """Cancels a call that nobody will wait for."""
+        ...
 
     def ticking(self, tick: Callable[[], None] | None, every: float) -> AbstractContextManager[None]:
         """Calls ``tick`` in between, where the loop allows it."""
+        ...
 
 
 class _Asyncio:

@@ -72,7 +72,9 @@ class HTTPFileSystem(_Theirs):  # type: ignore[misc]
         """The bytes, or the exceptions, of URLs and their ranges, in order."""
         session: _Session = await self.set_session()
         headers = _fields({**self.kwargs, **options})
-        wanted, places, found = [], [], [b""] * len(items)  # type: list[Any], list[int], list[Any]
+        wanted: list[Any] = []
+        places: list[int] = []
+        found: list[Any] = [b""] * len(items)
         for place, (url, start, end) in enumerate(items):
             url = str(self.encode_url(url))
             if start is None and end is None:

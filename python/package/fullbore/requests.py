@@ -14,6 +14,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from requests.exceptions import InvalidSchema, InvalidURL
 from requests.utils import get_auth_from_url, prepend_scheme_if_needed, select_proxy
+from urllib3.util import parse_url
 
 from . import _checks, _errors
 from ._client import Client
@@ -77,7 +78,7 @@ class Adapter(HTTPAdapter):
         proxy = select_proxy(url, dict(proxies))
         if proxy:
             proxy = prepend_scheme_if_needed(proxy, "http")
-            if not urllib3.util.parse_url(proxy).host:
+            if not parse_url(proxy).host:
                 raise requests.exceptions.InvalidProxyURL("Please check proxy URL. It is malformed and could be missing the host.")
         if "verify" in self._settings and verify is True:
             verify = self._settings["verify"]
@@ -108,6 +109,8 @@ def _check_files(verify: Any, cert: Any) -> None:
 
 
 def _limits(timeout: Any) -> Timeout:
+    connect: Any
+    read: Any
     if isinstance(timeout, tuple):
         try:
             connect, read = timeout
@@ -116,8 +119,9 @@ def _limits(timeout: Any) -> Timeout:
                 f"Invalid timeout {timeout}. Pass a (connect, read) timeout tuple, or a single float to set both timeouts to the "
                 "same value."
             ) from None
-    elif isinstance(timeout, urllib3.util.Timeout):
-        connect, read = timeout.connect_timeout, timeout.read_timeout
+    elif isinstance(timeout, urllib3.Timeout):
+        given = (timeout.connect_timeout, timeout.read_timeout)
+        connect, read = (None if limit is urllib3.Timeout.DEFAULT_TIMEOUT else limit for limit in given)
     else:
         connect = read = timeout
     for limit in (connect, read):

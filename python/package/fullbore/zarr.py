@@ -26,15 +26,23 @@ class Store(_Base):
     ``zarr.config.set({"async.concurrency": 1000})``.
     """
 
-    supports_writes = False
-    supports_deletes = False
-    supports_listing = False
-
     def __init__(self, url: str, **settings: Any) -> None:
         super().__init__(read_only=True)
         self.url = _checks.text("url", url).rstrip("/")
         self._settings = settings
         self._client = AsyncClient(**settings)
+
+    @property
+    def supports_writes(self) -> bool:
+        return False
+
+    @property
+    def supports_deletes(self) -> bool:
+        return False
+
+    @property
+    def supports_listing(self) -> bool:
+        return False
 
     def with_read_only(self, read_only: bool = False) -> Store:
         if not read_only:
