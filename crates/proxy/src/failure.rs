@@ -1,0 +1,121 @@
+//! Why the proxy answers in place of the origin, and what the client is told: a status and a sentence, but never where the
+//! origin is.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use bytes::Bytes;
+use fullbore::{BoxError, Error, ErrorKind};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::body::ProxyBody;
+
+/// A request that the origin did not answer, or a response that broke off: for [`ProxyBuilder::on_failure`].
+///
+/// [`Display`](fmt::Display) prints the origin and the error with its causes. It is for the operator, not for clients.
+///
+/// [`ProxyBuilder::on_failure`]: crate::ProxyBuilder::on_failure
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Failure<'a> {
+    /// The URL of the instance, as it was given. None if the request was not passed on.
+    pub origin: Option<&'a str>,
+    /// The status that the client gets. None if the response had begun, so that it is reset.
+    pub status: Option<StatusCode>,
+    /// Why.
+    pub error: &'a (dyn StdError + 'static),
+}
+
+impl fmt::Display for Failure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Some(status) => write!(f, "{}", status.as_u16())?,
+            None => f.write_str("the response broke off")?,
+        }
+        if let Some(origin) = self.origin {
+            write!(f, ": {origin}")?;
+        }
+        write!(f, ": {}", self.error)?;
+        let mut cause = self.error.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no answer of the origin.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    says: &'static str,
+    pub(crate) error: BoxError,
+}
+
+impl Refusal {
+    /// The client's request is at fault.
+    pub(crate) fn of_request(status: StatusCode, says: &'static str) -> Self {
+        Self {
+            status,
+            says,
+            error: says.into(),
+        }
+    }
+
+    /// The origin said something that it may not say.
+    pub(crate) fn bad_answer(error: impl Into<BoxError>) -> Self {
+        Self {
+            status: StatusCode::BAD_GATEWAY,
+            says: "The application gave no valid answer.",
+            error: error.into(),
+        }
+    }
+
+    /// What an error of the client means.
+    pub(crate) fn of_error(error: &Error) -> Self {
+        let (status, says) = match error.kind() {
+            ErrorKind::Timeout => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "The application did not answer in time.",
+            ),
+            ErrorKind::Refused | ErrorKind::Budget | ErrorKind::Canceled => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The application takes no request at the moment.",
+            ),
+            // The body of the request, which comes from the client.
+            ErrorKind::Body | ErrorKind::BodyLength => {
+                (StatusCode::BAD_REQUEST, "The request did not arrive whole.")
+            }
+            ErrorKind::InvalidMessage => (
+                StatusCode::BAD_REQUEST,
+                "The request cannot be passed on to the application.",
+            ),
+            _ if error.is_connect() => (StatusCode::BAD_GATEWAY, "The application cannot be reached."),
+            _ => (StatusCode::BAD_GATEWAY, "The application gave no valid answer."),
+        };
+        Self {
+            status,
+            says,
+            // The instance is named beside it.
+            error: error.without_url().clone().into(),
+        }
+    }
+
+    /// What the client gets.
+    pub(crate) fn response(&self) -> Response<ProxyBody> {
+        let text = format!("{}\n", self.says);
+        let mut response = Response::new(ProxyBody::text(Bytes::from(text)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

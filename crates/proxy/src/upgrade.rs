@@ -1,0 +1,260 @@
+//! Connections that become tunnels: WebSockets over HTTP/1.1 (RFC 6455) and HTTP/2 (RFC 8441), from either to either, and other
+//! upgrades of HTTP/1.1.
+//!
+//! | client | origin | how |
+//! |---|---|---|
+//! | HTTP/1.1 | HTTP/1.1 | both connections are upgraded, and joined |
+//! | HTTP/1.1 | HTTP/2 | extended CONNECT; its bodies are joined to the client's connection |
+//! | HTTP/2 | HTTP/1.1 | a request with `upgrade`; its connection is joined to the client's bodies |
+//! | HTTP/2 | HTTP/2 | extended CONNECT is passed on like any request |
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use fullbore::BoxError;
+use fullbore::ext::Protocol;
+use http::header::{CONNECTION, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
+use http::{HeaderMap, Method, Request, StatusCode, Version};
+use http_body::{Body, Frame, SizeHint};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use sha1::{Digest as _, Sha1};
+use tokio::io::{AsyncWriteExt as _, WriteHalf};
+use tokio::sync::oneshot;
+
+use crate::body::{Reading, Tunnel};
+use crate::failure::Refusal;
+use crate::fields::lists;
+
+/// What the key of a WebSocket is hashed with (RFC 6455 section 1.3).
+const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+pub(crate) const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
+
+/// What the client wants its connection, or its stream, to become.
+pub(crate) enum Wish {
+    Nothing,
+    /// The connection of HTTP/1.1, and the protocol that it asks for.
+    Upgrade(OnUpgrade, HeaderValue),
+    /// The stream: a WebSocket.
+    WebSocket,
+    /// The stream: another protocol.
+    Stream,
+}
+
+impl Wish {
+    /// What a request wants. Its fields are still those of the client.
+    ///
+    /// # Errors
+    /// CONNECT would make a tunnel to any address.
+    pub(crate) fn of(request: &mut Request<()>, is_whole: bool) -> Result<Self, Refusal> {
+        if *request.method() == Method::CONNECT {
+            return match request.extensions().get::<Protocol>() {
+                Some(protocol) if protocol.as_str() == "websocket" => Ok(Wish::WebSocket),
+                Some(_) => Ok(Wish::Stream),
+                None => Err(Refusal::of_request(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    "CONNECT is not allowed here.",
+                )),
+            };
+        }
+        let headers = request.headers();
+        // Behind a body the upgrade would have to wait; no client asks for that.
+        let asks =
+            is_whole && request.version() == Version::HTTP_11 && lists(headers, &CONNECTION, "upgrade");
+        let Some(protocol) = headers.get(UPGRADE).filter(|_| asks) else {
+            return Ok(Wish::Nothing);
+        };
+        // HTTP/2 has begun, or not, before the first request: an origin that switched to it would see requests that nobody has
+        // checked.
+        if protocol
+            .as_bytes()
+            .get(..3)
+            .is_some_and(|start| start.eq_ignore_ascii_case(b"h2c"))
+        {
+            return Ok(Wish::Nothing);
+        }
+        let protocol = protocol.clone();
+        Ok(match request.extensions_mut().remove::<OnUpgrade>() {
+            Some(upgrade) => Wish::Upgrade(upgrade, protocol),
+            None => Wish::Nothing,
+        })
+    }
+}
+
+/// Makes the fields of a request ask for an upgrade of HTTP/1.1.
+pub(crate) fn ask(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+/// Makes a WebSocket of HTTP/2 one of HTTP/1.1. Returns what the origin has to accept it with.
+pub(crate) fn ask_for_web_socket(request: &mut Request<()>) -> HeaderValue {
+    *request.method_mut() = Method::GET;
+    request.extensions_mut().remove::<Protocol>();
+    let key = HeaderValue::from_str(&new_key()).unwrap_or(WEBSOCKET);
+    let accept = accept(&key);
+    let headers = request.headers_mut();
+    headers.insert(SEC_WEBSOCKET_KEY, key);
+    ask(headers, WEBSOCKET);
+    accept
+}
+
+/// Makes a WebSocket of HTTP/1.1 one of HTTP/2. Returns what the client is to be accepted with.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn connect_web_socket(
+    request: &mut Request<()>,
+    protocol: &HeaderValue,
+) -> Result<HeaderValue, Refusal> {
+    let is_web_socket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
+    let key = request.headers_mut().remove(SEC_WEBSOCKET_KEY);
+    let (true, &Method::GET, Some(key)) = (is_web_socket, request.method(), key) else {
+        return Err(Refusal::of_request(
+            StatusCode::BAD_REQUEST,
+            "Only a WebSocket can be upgraded here.",
+        ));
+    };
+    *request.method_mut() = Method::CONNECT;
+    let protocol = Protocol::from_static("websocket");
+    request.extensions_mut().insert(protocol);
+    Ok(accept(&key))
+}
+
+/// The fields of an answer that accepts a WebSocket over HTTP/1.1.
+pub(crate) fn accepted(headers: &mut HeaderMap, accept: HeaderValue) {
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    ask(headers, WEBSOCKET);
+}
+
+/// The field by which HTTP/1.1 accepts a WebSocket, which HTTP/2 does not have.
+pub(crate) const ACCEPT: HeaderName = SEC_WEBSOCKET_ACCEPT;
+
+/// The answer to a key (RFC 6455 section 4.2.2).
+fn accept(key: &HeaderValue) -> HeaderValue {
+    let hash = Sha1::new().chain_update(key.as_bytes()).chain_update(KEY_SUFFIX);
+    HeaderValue::from_str(&STANDARD.encode(hash.finalize())).unwrap_or(WEBSOCKET)
+}
+
+/// A key of 16 octets, which differs from others and is no secret: it shows that the origin has read this request.
+fn new_key() -> String {
+    let random = || RandomState::new().build_hasher().finish().to_ne_bytes();
+    STANDARD.encode([random(), random()].concat())
+}
+
+/// Joins two connections until both have ended.
+pub(crate) async fn join(client: OnUpgrade, origin: OnUpgrade) {
+    let (Ok(client), Ok(origin)) = (client.await, origin.await) else {
+        return;
+    };
+    let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(origin)).await;
+}
+
+/// Writes a body to a connection that was upgraded.
+pub(crate) async fn pass<B>(mut body: Pin<Box<B>>, mut tunnel: WriteHalf<TokioIo<Upgraded>>)
+where
+    B: Body<Data = Bytes>,
+{
+    loop {
+        let data = match std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            Some(Ok(frame)) => frame.into_data(),
+            // What was cut off does not end well. Without this half, the other one ends the connection.
+            Some(Err(_)) => return,
+            None => break,
+        };
+        if let Ok(data) = data {
+            if tunnel.write_all(&data).await.is_err() {
+                return;
+            }
+        }
+    }
+    let _ = tunnel.shutdown().await;
+}
+
+/// What a client sends over HTTP/1.1 once its connection is upgraded. Without an upgrade there is nothing.
+pub(crate) struct LateBody {
+    tunnel: Option<oneshot::Receiver<Tunnel>>,
+    reading: Option<Reading>,
+}
+
+impl LateBody {
+    pub(crate) fn new() -> (oneshot::Sender<Tunnel>, Self) {
+        let (sender, receiver) = oneshot::channel();
+        let body = Self {
+            tunnel: Some(receiver),
+            reading: None,
+        };
+        (sender, body)
+    }
+}
+
+impl Body for LateBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(tunnel) = &mut self.tunnel {
+            let tunnel = ready!(Pin::new(tunnel).poll(cx));
+            self.tunnel = None;
+            self.reading = tunnel.ok().map(Reading::new);
+        }
+        match &mut self.reading {
+            Some(reading) => reading.poll_frame(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_answered_as_the_standard_says() {
+        // RFC 6455 section 1.3.
+        let key = HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(accept(&key), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        let (one, other) = (new_key(), new_key());
+        assert_ne!(one, other);
+        assert_eq!(STANDARD.decode(one).map(|key| key.len()), Ok(16));
+    }
+
+    #[test]
+    fn a_request_wishes_what_its_version_can_have() {
+        let wish = |version, method: &str, fields: &[(&str, &str)]| {
+            let mut request = Request::builder().version(version).method(method);
+            for (name, value) in fields {
+                request = request.header(*name, *value);
+            }
+            let mut request = request.uri("http://h/").body(()).expect("a request");
+            match Wish::of(&mut request, true) {
+                Ok(Wish::Nothing) => "nothing",
+                Ok(_) => "something",
+                Err(refusal) => refusal.status.canonical_reason().expect("a reason"),
+            }
+        };
+        let upgrade = [("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")];
+        // There is no connection behind these.
+        assert_eq!(wish(Version::HTTP_11, "GET", &upgrade), "nothing");
+        assert_eq!(wish(Version::HTTP_10, "GET", &upgrade), "nothing");
+        assert_eq!(wish(Version::HTTP_2, "GET", &upgrade), "nothing");
+        assert_eq!(wish(Version::HTTP_2, "CONNECT", &[]), "Method Not Allowed");
+        let h2c = [
+            ("connection", "upgrade, http2-settings"),
+            ("upgrade", "H2C, websocket"),
+        ];
+        assert_eq!(wish(Version::HTTP_11, "GET", &h2c), "nothing");
+    }
+}

@@ -1,0 +1,174 @@
+//! WebSockets over both versions, each on to either, and other upgrades of HTTP/1.1.
+
+use axum::Router;
+use axum::extract::ws::{WebSocket, WebSocketUpgrade};
+use axum::routing::any;
+use bytes::Bytes;
+use fullbore::ext::Protocol;
+use fullbore::server::WebSockets;
+use fullbore::{BoxError, Server};
+use futures_util::{SinkExt, StreamExt};
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use http_body_util::channel::Channel;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::support::{Front, Site, VERSIONS, boxed, client, get, head, raw_origin, soon, urls};
+
+/// An application that echoes over WebSockets of both versions.
+async fn echo() -> Site {
+    async fn serve(mut socket: WebSocket) {
+        while let Some(Ok(message)) = socket.recv().await {
+            if socket.send(message).await.is_err() {
+                break;
+            }
+        }
+    }
+    let socket = any(|upgrade: WebSocketUpgrade| async { upgrade.protocols(["chat"]).on_upgrade(serve) });
+    let application = Router::new().route("/socket", socket);
+    let builder = Server::builder().config(|config| config.enable_connect_protocol = true);
+    let server = builder.bind("127.0.0.1:0").await.unwrap();
+    let address = server.local_addr().unwrap();
+    let serving = tokio::spawn(server.serve(WebSockets::new(application)));
+    Site::of(address, serving.abort_handle())
+}
+
+#[tokio::test]
+async fn a_web_socket_of_http_1_reaches_origins_of_both_versions() {
+    let site = echo().await;
+    for url in urls(&site) {
+        let front = Front::to(&url).await;
+        let stream = TcpStream::connect(front.site.address).await.unwrap();
+        let request = Request::get(format!("ws://{}/socket", front.site.address))
+            .header("host", "h")
+            .header("connection", "keep-alive, Upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+            .header("sec-websocket-protocol", "chat")
+            .body(())
+            .unwrap();
+        let (mut socket, response) = soon(tokio_tungstenite::client_async(request, stream))
+            .await
+            .unwrap();
+        assert_eq!(response.status(), 101);
+        assert_eq!(response.headers()["sec-websocket-protocol"], "chat", "{url}");
+        for text in ["one".to_owned(), "x".repeat(200_000)] {
+            socket.send(Message::text(text.clone())).await.unwrap();
+            let message = soon(socket.next()).await.unwrap().unwrap();
+            assert_eq!(message.into_text().unwrap().as_str(), text, "{url}");
+        }
+        socket.close(None).await.unwrap();
+        while let Some(Ok(_)) = soon(socket.next()).await {}
+        drop(socket);
+        soon(async {
+            while front.proxy.stats()[0].requests > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_web_socket_of_http_2_reaches_origins_of_both_versions() {
+    let site = echo().await;
+    for url in urls(&site) {
+        let front = Front::to(&url).await;
+        let (mut say, body) = Channel::<Bytes, BoxError>::new(1);
+        let mut request = Request::new(boxed(body));
+        *request.method_mut() = Method::CONNECT;
+        *request.uri_mut() = front.url("/socket").parse().unwrap();
+        request
+            .headers_mut()
+            .insert("sec-websocket-version", "13".parse().unwrap());
+        request
+            .extensions_mut()
+            .insert(Protocol::from_static("websocket"));
+        let response = soon(client(VERSIONS[1]).request(request)).await.unwrap();
+        assert_eq!(response.status(), 200, "{url}");
+        assert!(!response.headers().contains_key("sec-websocket-accept"));
+        let mut answers = response.into_body();
+        // A masked text frame, and a close.
+        say.send_data(Bytes::from_static(b"\x81\x85\0\0\0\0hello"))
+            .await
+            .unwrap();
+        let mut heard = Vec::new();
+        while heard.len() < 7 {
+            let frame = soon(answers.frame()).await.unwrap().unwrap();
+            heard.extend_from_slice(&frame.into_data().unwrap());
+        }
+        assert_eq!(heard, b"\x81\x05hello", "{url}");
+        say.send_data(Bytes::from_static(b"\x88\x80\0\0\0\0"))
+            .await
+            .unwrap();
+        drop(say);
+        soon(answers.collect()).await.unwrap();
+        soon(async {
+            while front.proxy.stats()[0].requests > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_web_socket_that_the_origin_refuses_is_refused() {
+    let site = echo().await;
+    for url in urls(&site) {
+        let front = Front::to(&url).await;
+        let request = "GET /other HTTP/1.1\r\nHost: h\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\
+                       Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        let answer = soon(front.raw(request.as_bytes())).await;
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{url}: {answer}");
+        let mut request = get(&front.url("/other"));
+        *request.method_mut() = Method::CONNECT;
+        request
+            .extensions_mut()
+            .insert(Protocol::from_static("websocket"));
+        let response = soon(client(VERSIONS[1]).request(request)).await.unwrap();
+        assert_eq!(response.status(), 404, "{url}");
+    }
+    // An answer that a client would take for a WebSocket, and one for another key.
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n",
+    ] {
+        let site = crate::support::says(answer).await;
+        let front = Front::to(&urls(&site)[0]).await;
+        let mut request = get(&front.url("/"));
+        *request.method_mut() = Method::CONNECT;
+        request
+            .extensions_mut()
+            .insert(Protocol::from_static("websocket"));
+        let response = soon(client(VERSIONS[1]).request(request)).await.unwrap();
+        assert_eq!(response.status(), 502, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn other_protocols_are_upgraded_to_over_http_1_alone() {
+    let site = raw_origin(|_, mut stream| async move {
+        assert!(head(&mut stream).await.contains("upgrade: tcp\r\n"));
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nfirst";
+        stream.write_all(answer).await.unwrap();
+        let mut said = [0; 6];
+        stream.read_exact(&mut said).await.unwrap();
+        stream.write_all(&said).await.unwrap();
+    })
+    .await;
+    let front = Front::to(&urls(&site)[0]).await;
+    let request = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\nsecond";
+    let answer = soon(front.raw(request)).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 101 ") && answer.ends_with("firstsecond"),
+        "{answer}"
+    );
+    let front = Front::to(&urls(&site)[1]).await;
+    let request = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, close\r\nUpgrade: tcp\r\n\r\n";
+    let answer = soon(front.raw(request)).await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
